@@ -31,23 +31,25 @@ _SERVICES: Final = _names(
     "weaviate wolfram xai zhipu "
 )
 _KINDS_OF_KEY: Final = _names(
-    "access account admin api app application auth client consumer crypto decryption deploy encryption gpg hmac "
-    "license master pgp private rsa secret service_account session shared signing ssh ssl storage subscription "
-    "tls webhook "
+    "access account admin api app application auth client consumer crypto decryption deploy encryption functions gpg "
+    "hmac license logged_in master nonce pgp private rsa secret service_account session shared signing ssh ssl storage "
+    "subscription tls webhook "
 )
 _KINDS_OF_TOKEN: Final = _names(
     "access api app auth bearer bot csrf deploy hub id oauth personal_access private refresh sas secret security "
     "session vault xsrf "
 )
 _OWNERS_OF_PASS: Final = _names(
-    "admin database db email ftp imap keystore ldap login mail mongo mysql pg postgres proxy rabbitmq redis root "
-    "smtp ssh sudo user wifi "
+    "admin become bind database db docker email ftp http imap key keystore ldap login mail mongo mysql pg postgres "
+    "proxy rabbitmq redis registry root rpc sasl smtp ssh ssl sudo svc trust truststore user vnc vpn web wifi "
 )
 
 _PASSWORDS: Final = frozenset(
     _names(
-        "mnemonic pass_phrase passcode passphrase passwd password passwords pin pin_code pincode psk pw pwd "
-        "recovery_phrase seed_phrase contraseña passwort senha пароль 密码 密碼 パスワード 비밀번호 "
+        "identified_by masterauth mnemonic pass_phrase passcode passphrase passwd password passwords pin pin_code "
+        "pincode psk pw pwd recovery_phrase requirepass secure_string seed_phrase clave contraseña hasło heslo "
+        "kennwort lösenord mot_de_passe parola parol passwort senha şifre wachtwoord пароль "
+        "口令 密码 密碼 パスワード 비밀번호 "
     )
 ) | {f"{owner}_pass" for owner in _OWNERS_OF_PASS}
 _KEYS: Final = frozenset(
@@ -72,7 +74,7 @@ _KEYS_OF_KINDS: Final = frozenset(
 _WORDS_TOO: Final = frozenset(
     _names(
         "auth bearer cookie cookies credential credentials creds csrf dsn jwt jwts otp passkey secret secrets token "
-        "totp xsrf "
+        "totp xsrf 令牌 密钥 秘钥 "
     )
 )
 """Ordinary words of rollouts too: the value must look random."""
@@ -88,19 +90,25 @@ _OF_MODELS: Final = frozenset(
 """Words before `token` that make it a model's, or a page's."""
 _TRAILING: Final = frozenset(
     _names(
-        "again b64 backup confirm confirmation data dev encoded env is new old plain plaintext prod raw repeat secret "
-        "staging str string text value values var "
+        "again b backup base by confirm confirmation data dev encoded env is new old plain plaintext prod raw repeat "
+        "secret staging str string text value values var "
     )
 )
 """Words that may follow a secret's name: `new_password_confirm`. Not `…_id`, `…_count`, `…_file`, `…_name`."""
-_GLUED: Final = ("apikey", "authtoken", "passphrase", "passwd", "password", "secretkey")
+_GLUED: Final = (
+    "apikey", "authtoken", "passphrase", "passwd", "password", "secretkey",
+    "令牌", "口令", "密码", "密碼", "密钥", "秘钥", "パスワード",
+)  # fmt: skip
 """Names that count as the end of a word too: `dbpassword`."""
 
-_WORD: Final = re.compile(r"[A-Z]{1,64}(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
+_WORD: Final = re.compile(r"[A-Z]{1,64}(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+")
+AROUND_NAMES: Final = " \t*?])\\\"'`!"
 MAX_WORDS: Final = 3
 MAX_NAME: Final = 64
 """Longer names are texts."""
 MAX_REMEMBERED: Final = 4096
+_FIELDS: Final = frozenset(_names("code default key sig signature string val value"))
+"""Of values, and of a URL's parameters."""
 
 
 class KeyKind(enum.IntEnum):
@@ -127,18 +135,21 @@ class SecretKeys:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {"_".join(words_of(name)) for name in names} - {""}
         self._glued = tuple(word for word in _GLUED if word in self._names or word == "authtoken")
-        self._last = _TRAILING | {name.rpartition("_")[2] for name in self._names}
+        self._last = _TRAILING | _FIELDS | {name.rpartition("_")[2] for name in self._names}
         self.kind = lru_cache(MAX_REMEMBERED)(self._kind)
         """Returns the kind of the value of a name."""
 
     def __bool__(self) -> bool:
         return bool(self._names)
 
-    def may_end(self, word: str, *, is_whole: bool) -> bool:
-        """Return False if no secret's name ends in this word, or in a word that ends in these letters."""
-        if not is_whole and any(last.endswith(word) for last in self._last):
-            return True
-        return word in self._last or word.endswith(self._glued)
+    def may_be(self, name: str) -> bool:
+        """Return False if no name of a secret, nor a field of its value, ends as this does; its start may be cut."""
+        *before, word = words_of(name) or ("",)
+        return (
+            word in self._last
+            or word.endswith(self._glued)
+            or (not before and any(last.endswith(word) for last in self._last))
+        )
 
     def _kind(self, name: str) -> KeyKind:
         words = words_of(name) if len(name) <= MAX_NAME else []
@@ -184,9 +195,13 @@ _SCHEME: Final = re.compile(
     r"(?:bearer|basic|token|bot|digest|negotiate|api-?key|aws4-hmac-sha256|sso-key|key)[ ]+", re.IGNORECASE
 )
 _VARIABLE: Final = re.compile(
-    r"[$%{<*#@&|(\[]|\.{3}|[a-z]\w{0,60}\.[A-Z]\w{0,60}\Z|[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60})?(?:\.[A-Za-z_]\w{0,60})?[(\[{<]|(?:os|self|args|config|process|env|settings|secrets|"
-    r"var|data|module|local|this|request|ctx|cfg|opts|options|params|kwargs)\.\w|--?[a-z]"
+    r"[$%@&#*|]{1,16}[({]?[\w.-]{0,64}[)}]?%?\Z|[$#%]\{|\$\(|\.{3}|[a-z]\w{0,60}\.[A-Z]\w{0,60}\Z|(?:os|self|args|config|process|env|settings|"
+    r"secrets|var|data|module|local|this|request|ctx|cfg|opts|options|params|kwargs)\.\w|--?[a-z]"
 )
+_CALL: Final = re.compile(
+    r"(?:[A-Za-z_]\w{0,60}(?:(?:\.|::)[A-Za-z_]\w{0,60})?(?:(?:\.|::)[A-Za-z_]\w{0,60})?)?[(\[{<]"
+)
+"""What a bracket at the end, or a space, makes a call, a placeholder or a list."""
 _DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z_.:/,;!?]*")
 _PATH: Final = re.compile(
     r"(?:~|\.{1,2})?/|[A-Za-z]:\\|file:|[a-z][a-z0-9+]{1,12}://|[\w.-]{1,80}/[\w./-]{1,200}\.[a-z]{1,5}$"
@@ -222,7 +237,8 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
         kind: The kind of its key.
         is_bare: True for a value without quotes in a text, which may be a part of a program or a sentence.
     """
-    value = value.strip()[:MAX_SENTENCE]
+    value = value.strip()
+    value, last = value[:MAX_SENTENCE], value[-1:]
     if not value or REDACTED in value or not kind:
         return False
     if kind is KeyKind.ANY:
@@ -233,7 +249,7 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
     if (
         letters in _PLAIN
         or core in _COUNTED
-        or _VARIABLE.match(core)
+        or _is_reference(core, last, is_bare=is_bare)
         or (len(core) < MIN_SECRET and kind is not KeyKind.PASSWORD)
     ):
         return False
@@ -257,6 +273,15 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
     return len(core) >= MIN_SECRET
 
 
+def _is_reference(value: str, last: str, *, is_bare: bool) -> bool:
+    """Return True for a variable, a call or a template."""
+    if is_bare and value[0] in "$%{<*#@&|([":
+        return True
+    if _VARIABLE.match(value):
+        return not (value[0] in "@&#*" and looks_random(value))
+    return _CALL.match(value) is not None and (is_bare or last in ")]}>([{" or any(map(str.isspace, value)))
+
+
 def _is_phrase(value: str, kind: KeyKind, *, is_random: bool, is_bare: bool) -> bool:
     """Return True for cookies, and for a passphrase of words that no sentence is made of."""
     if "=" in value and is_random:
@@ -269,7 +294,8 @@ def _is_phrase(value: str, kind: KeyKind, *, is_random: bool, is_bare: bool) -> 
         and not is_bare
         and _SENTENCE.isdisjoint(words)
         and not value[0].isupper()
-        and value[-1] not in ".:?!"
+        and value[-1] not in ".:?"
+        and (value[-1] != "!" or len(words) > MAX_PARTS - 1)
         and value[0].isalnum()
         and not any(sign in value for sign in "(){}=<>,;")
     )
