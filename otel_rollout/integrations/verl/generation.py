@@ -9,12 +9,13 @@ from typing import Any, Final
 from opentelemetry.trace import get_current_span
 
 from otel_rollout import semconv
+from otel_rollout.integrations.hooks.guard import call_library
 from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, after
 from otel_rollout.integrations.verl.rollout import current_rollout
 from otel_rollout.spans import runtime
 from otel_rollout.values.snapshot import snapshot
 
-__all__ = ["GENERATE", "HOOKS"]
+__all__ = ["GENERATE", "HOOKS", "model_of"]
 
 ABORTED: Final = "generation.aborted"
 RESUMED: Final = "generation.resumed"
@@ -41,6 +42,7 @@ class _Generation(Observer):
         self.served: dict[str, Any] = {}
         """The current attempt's server and engine request."""
         self.is_aborted = False
+        self._client = call.receiver
         self._arguments = call.arguments
         request_id = call.arguments.get("request_id")
         self._request_id = str(request_id) if isinstance(request_id, (str, int)) else ""
@@ -51,6 +53,9 @@ class _Generation(Observer):
         if pipeline is None or not span.is_recording():
             return
         span.set_attribute(semconv.REQUEST_ID, self._request_id)
+        model = call_library("verl model", "verl: the model of a turn is not recorded (%s)", model_of, self._client)
+        if model is not None:
+            span.set_attribute(semconv.REQUEST_MODEL, model)
         shown = dict(self._arguments)
         start = self._known_prefix()
         if start:
@@ -145,6 +150,14 @@ def _note_engine_request(call: Call, result: Any) -> None:
     turn = _generation.get()
     if turn is not None and isinstance(result, (str, int)):
         turn.served[semconv.ENGINE_REQUEST_ID] = str(result)
+
+
+def model_of(client: Any) -> str | None:
+    """Return the path of the trained model, which is its name too; None if the client's configuration has none."""
+    value = client
+    for name in ("config", "actor_rollout_ref", "model", "path"):
+        value = getattr(value, name, None)
+    return value if isinstance(value, str) and value else None
 
 
 def _extra_fields(output: Any) -> dict[str, Any]:
