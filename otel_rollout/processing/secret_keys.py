@@ -107,8 +107,10 @@ MAX_WORDS: Final = 3
 MAX_NAME: Final = 64
 """Longer names are texts."""
 MAX_REMEMBERED: Final = 4096
-_FIELDS: Final = frozenset(_names("code default key sig signature string val value"))
-"""Of values, and of a URL's parameters."""
+VALUE_FIELDS: Final = frozenset(_names("default field_value header_value string val value"))
+"""Keys of values in pairs: `{"name": "api_key", "value": …}`."""
+IN_QUERIES: Final = frozenset(_names("code key sig signature"))
+"""Parameters of a URL's query that are ordinary words elsewhere."""
 
 
 class KeyKind(enum.IntEnum):
@@ -135,7 +137,7 @@ class SecretKeys:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {"_".join(words_of(name)) for name in names} - {""}
         self._glued = tuple(word for word in _GLUED if word in self._names or word == "authtoken")
-        self._last = _TRAILING | _FIELDS | {name.rpartition("_")[2] for name in self._names}
+        self._last = _TRAILING | VALUE_FIELDS | IN_QUERIES | {name.rpartition("_")[2] for name in self._names}
         self.kind = lru_cache(MAX_REMEMBERED)(self._kind)
         """Returns the kind of the value of a name."""
 
@@ -191,8 +193,8 @@ MIN_HYPHENED: Final = 12
 MAX_PARTS: Final = 4
 MAX_SENTENCE: Final = 400
 """Longer values are looked at up to here."""
-_SCHEME: Final = re.compile(
-    r"(?:bearer|basic|token|bot|digest|negotiate|api-?key|aws4-hmac-sha256|sso-key|key)[ ]+", re.IGNORECASE
+SCHEME: Final = re.compile(
+    r"(?:bearer|basic|token|bot|digest|negotiate|api-?key|aws4-hmac-sha256|sso-key|key)[ ]{1,16}", re.IGNORECASE
 )
 _VARIABLE: Final = re.compile(
     r"[$%@&#*|]{1,16}[({]?[\w.-]{0,64}[)}]?%?\Z|[$#%]\{|\$\(|\.{3}|[a-z]\w{0,60}\.[A-Z]\w{0,60}\Z|(?:os|self|args|config|process|env|settings|"
@@ -208,8 +210,8 @@ _PATH: Final = re.compile(
 )
 _NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.,:_eE/%-]*")
 _PLACEHOLDER: Final = re.compile(
-    r"(?:your|my|the|some|insert|enter|replace|put|change|example|sample|dummy|fake|placeholder|todo|xxx|redacted|masked|"
-    r"hidden)(?![a-z])|(?:your|xxx|changeme|example|placeholder|insert|replace).*",
+    r"your|xxx|changeme|example|placeholder|insert|replace|(?:my|the|some|enter|put|change|sample|dummy|fake|todo|"
+    r"redacted|masked|hidden)(?![a-z])",
     re.IGNORECASE,
 )
 _PLAIN: Final = frozenset(
@@ -243,7 +245,7 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
         return False
     if kind is KeyKind.ANY:
         return True
-    scheme = _SCHEME.match(value)
+    scheme = SCHEME.match(value)
     core = value[scheme.end() :] if scheme is not None else value
     letters = "".join(filter(str.isalpha, core)).lower()
     if (
@@ -254,7 +256,7 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
     ):
         return False
     is_random = looks_random(core)
-    if not is_random and (_PATH.match(core) or _PLACEHOLDER.fullmatch(core) or _PLACEHOLDER.match(core)):
+    if not is_random and (_PATH.match(core) or _PLACEHOLDER.match(core)):
         return False
     if any(map(str.isspace, core)):
         return _is_phrase(core, kind, is_random=is_random, is_bare=is_bare)

@@ -13,13 +13,19 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from otel_rollout.processing.known_forms import REDACTED, Span, looks_random
-from otel_rollout.processing.secret_keys import AROUND_NAMES, KeyKind, SecretKeys, can_be_secret
+from otel_rollout.processing.secret_keys import (
+    AROUND_NAMES,
+    IN_QUERIES,
+    SCHEME,
+    VALUE_FIELDS,
+    KeyKind,
+    SecretKeys,
+    can_be_secret,
+)
 
 __all__ = ["SecretTexts"]
 
 NAME_FIELDS: Final = ("env", "field", "header", "key", "name", "param", "parameter", "variable")
-VALUE_FIELDS: Final = frozenset({"default", "field_value", "header_value", "string", "val", "value"})
-"""Keys of objects that are pairs: `{"name": "api_key", "value": …}`."""
 TAIL: Final = 96
 """Characters before a sign that a name is looked for in."""
 ENDING: Final = 16
@@ -33,9 +39,6 @@ MAX_REMEMBERED: Final = 8192
 _SIGNS: Final = (":", "=", "(", ">", " is ", " '", "\t", *"|│║\uff1a\uff1d是は→➜")
 _BORDERS: Final = ("|", "│", "║")
 _QUOTES: Final = "\"'`"
-_IN_QUERIES: Final = frozenset({"key", "sig", "signature", "code"})
-"""Parameters of a URL's query that are ordinary words elsewhere."""
-_FIELDS: Final = VALUE_FIELDS | _IN_QUERIES
 _BESIDE_WORDS: Final = re.compile(
     r"""\\{0,64}["']?,?\s{0,4}\\{0,64}["'](?:bytes|decoded_token|entity|id|label|lexeme|logprob|pos|prob|rank|score|tag|token_id|type)\\{0,64}["']:"""
 )
@@ -54,19 +57,15 @@ _BETWEEN: Final = re.compile(
 )
 """What may be between a sign and the value."""
 _OPENING: Final = re.compile(r"""(?P<prefix>[bBfFrRuUN@$]{0,2}#{0,2})(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
-_LITERAL: Final = re.compile(
-    r"%[qQ]?(?:\((?P<round>[^()\n\\\"]{4,256})\)|\{(?P<curly>[^{}\n\\\"]{4,256})\}|\[(?P<square>[^\[\]\n\\\"]{4,256})\])"
-)
+_LITERAL: Final = re.compile(r"%[qQw]?[({\[](?P<value>[^(){}\[\]\n\\\"]{4,256})[)}\]]")
 """Ruby's other quotes."""
-_BARE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]{1,128}""")
+_BARE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]{1,2048}""")
 _BARE_LINE: Final = re.compile(r"""[^\s"'\\`]{1,256}""")
 _BARE_QUOTED: Final = re.compile(r"""[^\s"'\\`&;,|]{1,256}""")
-_MORE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]*""")
-_SCHEMES: Final = re.compile(
-    r"(?:bearer|basic|token|bot|digest|negotiate|api-?key|aws4-hmac-sha256|sso-key)[ ]{1,4}", re.IGNORECASE
-)
 _ANY_SCHEME: Final = re.compile("[A-Za-z][A-Za-z0-9-]{1,30}[ ]{1,4}")
 _COOKIES: Final = re.compile(r"""[^\s"'\\<;=]{1,256}=[^\n\r"'\\<]{1,4096}""")
+_GAP: Final = re.compile(r"[ \t]{0,64}(?:\\{1,64}t|\*\*(?=[ `]))?[ \t]{0,64}")
+_GAP_OR_LINE: Final = re.compile(r"\s{0,16}(?:\\{1,64}n)?\s{0,16}(?:\\{1,64}t)?\s{0,16}")
 _NEWLINE: Final = re.compile(r"(?:\r?\n|\\{1,64}n|\\{1,64}r\\{1,64}n)")
 _BLOCK: Final = re.compile(r"(?:![\w-]{1,20} )?[|>][+-]?[ \t]{0,8}(?=\r?\n|\\{1,64}n)")
 _INDENTED: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?:- )?(?P<value>[^\s"'\\#][^\n\r"\\]{0,4096})""")
@@ -206,7 +205,7 @@ class SecretTexts:
         if name is None:
             return not ending.strip(AROUND_NAMES)
         if name.before or (name.token and ending.count(name.token[-1]) > 1):
-            return name.text.lower() in _FIELDS or bool(self._keys.kind(name.text))
+            return name.text.lower() in VALUE_FIELDS | IN_QUERIES or bool(self._keys.kind(name.text))
         return self._keys.may_be(name.text)
 
     def _kind(self, name: _Name, text: str, position: int, sign: str) -> KeyKind:
@@ -214,7 +213,7 @@ class SecretTexts:
         if lower in VALUE_FIELDS:
             found = _NAME_FIELD.search(text, max(0, position - TAIL - 64), position)
             return self._keys.kind(found[found.lastgroup or 0]) if found is not None else KeyKind.ORDINARY
-        if sign == "=" and name.before[-1:] in ("?", "&") and lower in _IN_QUERIES:
+        if sign == "=" and name.before[-1:] in ("?", "&") and lower in IN_QUERIES:
             return KeyKind.KEY
         return self._keys.kind(name.text)
 
@@ -228,8 +227,10 @@ _NAME_FIELD: Final = re.compile(
 
 
 def _name_before(tail: str) -> _Name | None:
-    """Return the name at the end of `tail`."""
-    body = _trimmed(tail)
+    """Return the name at the end of `tail`, before spaces, tabs (escaped too) and Markdown's asterisks."""
+    body = tail.rstrip(" \t*?!")
+    while body.endswith("\\t"):
+        body = body[:-2].rstrip(" \t\\")
     if body[-1:] in ("]", ")"):
         body = body[:-1]
     if body[-1:] and body[-1] in _QUOTES:
@@ -244,31 +245,6 @@ def _name_before(tail: str) -> _Name | None:
     if before[-1:] == "\\" and name[0] in "nrt":
         return _Name(name[1:], "", before + name[0])
     return _Name(name, "", before)
-
-
-def _trimmed(text: str) -> str:
-    """Return the text without the spaces, the tabs (escaped too) and the asterisks of Markdown at its end."""
-    text = text.rstrip(" \t*?!")
-    while text.endswith("\\t"):
-        text = text[:-2].rstrip(" \t\\")
-    return text
-
-
-def _skip_space(text: str, start: int, *, with_lines: bool) -> int:
-    """Return the position after spaces, tabs (escaped too) and Markdown's asterisks; and after lines, if asked."""
-    for _ in range(MAX_VALUE):
-        sign, escaped = text[start : start + 1], text[start : start + 2]
-        if (
-            escaped == "\\t"
-            or (escaped == "**" and text[start + 2 : start + 3] in (" ", "`"))
-            or (escaped == "\\n" and with_lines)
-        ):
-            start += 2
-        elif sign in (" ", "\t") or (with_lines and sign in ("\n", "\r")):
-            start += 1
-        else:
-            break
-    return start
 
 
 class _Value:
@@ -316,7 +292,8 @@ class _Value:
             return
         if following == "=" or (following == ">" and sign == "="):
             start += 1
-        start = _skip_space(text, start, with_lines=bool(name.token))
+        gap = (_GAP_OR_LINE if name.token else _GAP).match(text, start)
+        start = gap.end() if gap is not None else start
         is_row = kind is KeyKind.WORD
         for span in self.at(start, kind, name.token, name):
             if not (is_row and _BESIDE_WORDS.match(text, span[1])):
@@ -341,8 +318,8 @@ class _Value:
         if opening is not None:
             yield from self._quoted(opening, kind)
         elif literal := _LITERAL.match(text, start):
-            if can_be_secret(literal[literal.lastindex or 0], kind):
-                yield *literal.span(literal.lastindex or 0), REDACTED
+            if can_be_secret(literal["value"], kind):
+                yield *literal.span("value"), REDACTED
         elif text[start : start + 1] in ("[", "{", "("):
             # Only names in double quotes are outside the strings of a JSON text.
             yield from self._walk(start, kind, token.count("\\") if token[-1:] == '"' else 1)
@@ -367,7 +344,7 @@ class _Value:
             value = _NEWLINE.split(value, 1)[0]
             stop = start + len(value)
         if can_be_secret(value, kind):
-            scheme = _SCHEMES.match(value)
+            scheme = SCHEME.match(value)
             yield start + (scheme.end() if scheme is not None else 0), stop, REDACTED
 
     def _bare(self, start: int, kind: KeyKind, token: str, name: _Name | None, *, is_whole: bool) -> Iterator[Span]:
@@ -377,7 +354,7 @@ class _Value:
             if looks_random(cookies[0]):
                 yield *cookies.span(), REDACTED
             return
-        scheme = (_ANY_SCHEME if "authorization" in lower else _SCHEMES).match(text, start)
+        scheme = (_ANY_SCHEME if "authorization" in lower else SCHEME).match(text, start)
         start = scheme.end() if scheme is not None else start
         is_quoted = name is not None and not name.token and name.before[-1:] in ('"', "'")
         is_line = kind is KeyKind.PASSWORD and name is not None and name.begins_line
@@ -388,12 +365,8 @@ class _Value:
         is_set = name is not None and text[start - 1] in "=:" and name.text.isupper()
         if not can_be_secret(value, kind, is_bare=not (is_set or is_whole)):
             return
-        if token and name is not None:
-            # A number in JSON; the text in its place needs quotes.
-            yield start, start + len(value), f"{token}{REDACTED}{token}"
-            return
-        more = _MORE.match(text, found.end()) if len(found[0]) == len(value) else None
-        yield start, more.end() if more is not None else start + len(value), REDACTED
+        # A number in JSON has no quotes; the text in its place needs them.
+        yield start, start + len(value), f"{token}{REDACTED}{token}"
 
     def _indented(self, start: int, kind: KeyKind) -> Iterator[Span]:
         """Yield the lines below a key of YAML: a block, a list, or the value on the next line."""
@@ -459,51 +432,21 @@ class _Value:
     def _closing(self, token: str, start: int) -> int:
         """Return the start of the closing quote: it has as many backslashes as the opening one, or fewer.
 
-        Inside the value, escaped quotes have more.
+        Inside the value, escaped quotes have more, and SQL writes a quote twice.
         """
         text, sign, slashes = self._text, token[-1], token.count("\\")
-        triple = token.lstrip("\\") if len(token) - slashes > 1 else ""
-        last = min(len(text), start + MAX_VALUE)
-        position = start
-        while True:
-            position = text.find(triple or sign, position, last)
-            if position < 0:
-                stop = last
-                break
-            before = position
-            while before > start and text[before - 1] == "\\":
-                before -= 1
-            run = position - before
-            # SQL writes a quote twice.
-            if (
-                not triple
-                and sign == "'"
-                and position > start
-                and text[position + 1 : position + 2] == sign
-                and not run
-            ):
-                position += 2
-                continue
-            if run < slashes or run % (2 * (slashes + 1)) == slashes:
-                stop = position - min(run, slashes)
-                break
-            position += 1
-        if self._is_json and sign != '"':
-            # The JSON string around it ends before.
-            limit = self._string_end(start, stop)
-            stop = min(stop, limit)
-        return stop
-
-    def _string_end(self, start: int, stop: int) -> int:
-        position = self._text.find('"', start, stop)
+        wanted = token.lstrip("\\")
+        # The JSON string around it may end before.
+        last = self._closing('"', start) if self._is_json and sign != '"' else min(len(text), start + MAX_VALUE)
+        position = text.find(wanted, start, last)
         while position >= 0:
-            before = position
-            while before > start and self._text[before - 1] == "\\":
-                before -= 1
-            if (position - before) % 2 == 0:
-                return position
-            position = self._text.find('"', position + 1, stop)
-        return stop
+            run = position - start - len(text[start:position].rstrip("\\"))
+            if wanted == "'" and not run and position > start and text[position + 1 : position + 2] == "'":
+                position += 1
+            elif run < slashes or run % (2 * (slashes + 1)) == slashes:
+                return position - min(run, slashes)
+            position = text.find(wanted, position + 1, last)
+        return last
 
 
 _SCHEMA_TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
