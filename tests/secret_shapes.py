@@ -117,7 +117,6 @@ TEXTS: Final = {
     "a property list": f"<key>apiKey</key>\n<string>{SECRET}</string>",
     "a default of Terraform": f'variable "db_password" {{\n  type = string\n  default = "{SECRET}"\n}}',
     "a table with borders": f"│ api_key   │ {SECRET} │",
-    "aligned columns": f"NAME          VALUE\nAPI_PASSWORD  {SECRET}\n",
     "a passphrase": f'passphrase = "summer {SECRET.lower()} amber horse orbit!"',
     "another language": f"mot de passe : {SECRET}",
     "Chinese": f"数据库密码\uff1a{SECRET}",

@@ -36,14 +36,9 @@ MAX_DEPTH: Final = 16
 """Values are this long, and containers this large and deep; what is beyond is searched by itself."""
 MAX_COMMAND: Final = 210
 MAX_REMEMBERED: Final = 8192
-_SIGNS: Final = (":", "=", "(", ">", " is ", " '", "\t", *"|│║\uff1a\uff1d是は→➜")
+_SIGNS: Final = (":", "=", "(", ">", " is ", " '", *"|│║\uff1a\uff1d是は→➜")
 _BORDERS: Final = ("|", "│", "║")
 _QUOTES: Final = "\"'`"
-_BESIDE_WORDS: Final = re.compile(
-    r"""\\{0,64}["']?,?\s{0,4}\\{0,64}["'](?:bytes|decoded_token|entity|id|label|lexeme|logprob|pos|prob|rank|score|tag|token_id|type)\\{0,64}["']:"""
-)
-"""Keys after `token` in rows of a tokenizer, a lexer or a tagger."""
-
 _BARE_NAME: Final = re.compile(r"[\w.$-]{1,64}(?: [A-Za-z]{2,20})?(?: [A-Za-z]{2,20})?")
 """A name without quotes, backwards."""
 _BETWEEN: Final = re.compile(
@@ -103,7 +98,6 @@ _FLAG: Final = re.compile(
 )
 """What passes a password, by the names of the commands."""
 _COMMAND: Final = re.compile(r"(curl|sshpass|mysql|mongo|ldap|redis|openssl)[^\n|;&]{0,200}\Z")
-_ALIGNED: Final = re.compile(r"  (?<=\w  ) {0,40}(?:REG_SZ {1,40})?(?=[^\s|#=:-])")
 _USERINFO: Final = re.compile(
     r"""://(?P<user>[^\s/@:"'<>\\?#]{0,256})(?::(?P<password>[^\s/"'<>\\?#]{1,256}))?@(?=[\w.\[-])"""
 )
@@ -146,16 +140,10 @@ class SecretTexts:
             text: The text.
             is_json: True for a JSON text: no span crosses the ends of its strings.
         """
-        for sign in (*_SIGNS, ' \\"' if is_json else ' "'):
+        for sign in _SIGNS:
             if sign[-1] in text and sign in text and (sign != ">" or "</" in text or "]]>" in text):
                 yield from self._after(text, sign, is_json=is_json)
         value = _Value(text, is_json=is_json)
-        for found in _ALIGNED.finditer(text):
-            start = found.start()
-            name = _name_before(text[start - TAIL : start] if start > TAIL else f"\n{text[:start]}")
-            kind = self._keys.kind(name.text) if name is not None else KeyKind.ORDINARY
-            if name is not None and kind and (name.begins_line or name.before[-1:] == '"'):
-                yield from value.at(found.end(), kind, "", name)
         for sign, word, pattern in _NOTATIONS:
             for found in pattern.finditer(text) if sign in text and word in text else ():
                 has_name = "name" in pattern.groupindex
@@ -271,13 +259,10 @@ class _Value:
                 if element is not None and can_be_secret(element["value"], kind):
                     yield *element.span("value"), REDACTED
             return
-        if sign[0] == " " and sign != " is ":
+        if sign == " '":
             # A name and a quoted value side by side.
-            start = position + 1
-            is_prose = name.text.lower().startswith(("the ", "a ", "your ", "this ", "with "))
-            if is_prose or _OPENING.match(text, start) is None:
-                return
-        elif (sign in _BORDERS and name.before.strip(" *`")) or (sign == "\t" and not name.begins_line):
+            start -= 1
+        elif sign in _BORDERS and name.before.strip(" *`"):
             return
         if sign == "(" and (name.token or text[start : start + 1] not in ('"', "'", "\\")):
             # Only calls with one text: `.apiKey("…")`.
@@ -294,10 +279,7 @@ class _Value:
             start += 1
         gap = (_GAP_OR_LINE if name.token else _GAP).match(text, start)
         start = gap.end() if gap is not None else start
-        is_row = kind is KeyKind.WORD
-        for span in self.at(start, kind, name.token, name):
-            if not (is_row and _BESIDE_WORDS.match(text, span[1])):
-                yield span
+        yield from self.at(start, kind, name.token, name)
 
     def at(
         self, start: int, kind: KeyKind, token: str, name: _Name | None = None, *, is_whole: bool = False
@@ -386,7 +368,7 @@ class _Value:
                 return
 
     def _walk(self, start: int, kind: KeyKind, slashes: int) -> Iterator[Span]:
-        """Yield the texts of a list or an object; a JSON schema, which describes a value, has none.
+        """Yield the texts of a list or an object, without those that describe one, as a JSON schema does.
 
         Args:
             start: The opening bracket.
@@ -394,8 +376,6 @@ class _Value:
             slashes: The backslashes of its double quotes; one with fewer ends the JSON string around it.
         """
         text, depth, position, key = self._text, 0, start, ""
-        spans: list[Span] = []
-        is_schema, has_value = False, False
         for _ in range(MAX_TOKENS):
             found = _STRUCTURE.search(text, position)
             if found is None:
@@ -419,15 +399,9 @@ class _Value:
                 after = _AFTER_STRING.match(text, position)
                 if after is not None and after[1]:
                     key = value
-                    has_value = has_value or key == "value"
-                    is_schema = is_schema or key in ("$ref", "anyOf", "oneOf", "allOf", "properties")
-                    continue
-                is_schema = is_schema or (key == "type" and value in _SCHEMA_TYPES)
-                if key not in _NO_SECRETS and can_be_secret(value, kind):
-                    spans.append((found.end(), stop, REDACTED))
+                elif not _NO_SECRETS.match(key) and can_be_secret(value, kind):
+                    yield found.end(), stop, REDACTED
         self.walked = max(self.walked, min(position, len(text)))
-        if has_value or not is_schema:
-            yield from spans
 
     def _closing(self, token: str, start: int) -> int:
         """Return the start of the closing quote: it has as many backslashes as the opening one, or fewer.
@@ -449,7 +423,7 @@ class _Value:
         return last
 
 
-_SCHEMA_TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-_NO_SECRETS: Final = frozenset(
-    {"type", "name", "user", "username", "description", "title", "domain", "path", "url", "host"}
+_NO_SECRETS: Final = re.compile(
+    "(?:const|description|domain|enum|examples?|format|host|name|path|pattern|title|type|url|user|username)\\Z"
 )
+"""Keys of an account, and of a JSON schema, which describes a value."""
