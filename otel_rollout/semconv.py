@@ -139,7 +139,10 @@ TOOL_DEFINITIONS: Final = _chat(
 ERROR_TYPE: Final = _key("a span that failed", "error.type", "str", "the exception's class", "all")
 PROVIDER_NAME: Final = _llm("gen_ai.provider.name", "str", "argument `provider`, else the client library", "Logfire")
 REQUEST_MODEL: Final = _llm(
-    "gen_ai.request.model", "str", "the requested model, if an argument names it", "MLflow, Weave, Logfire"
+    "gen_ai.request.model",
+    "str",
+    "the requested model, if an argument names it; the path of verl's",
+    "MLflow, Weave, Logfire",
 )
 RESPONSE_MODEL: Final = _llm(
     "gen_ai.response.model", "str", "the model of the result, if it has one", "MLflow, Weave, Logfire"

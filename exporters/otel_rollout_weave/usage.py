@@ -16,7 +16,13 @@ __all__ = ["Below", "Usage", "usage_of"]
 
 _INPUT: Final = (semconv.USAGE_INPUT_TOKENS, "llm.token_count.prompt", "gen_ai.usage.prompt_tokens")
 _OUTPUT: Final = (semconv.USAGE_OUTPUT_TOKENS, "llm.token_count.completion", "gen_ai.usage.completion_tokens")
-_MODEL: Final = (semconv.RESPONSE_MODEL, semconv.REQUEST_MODEL, "llm.model_name", "embedding.model_name")
+_MODEL: Final = (
+    semconv.RESPONSE_MODEL,
+    semconv.REQUEST_MODEL,
+    "llm.model_name",
+    "embedding.model_name",
+    "reranker.model_name",
+)
 """OpenTelemetry's names, OpenInference's, and those of older versions of traceloop."""
 UNKNOWN_MODEL: Final = "usage"
 """Weave's own OTLP ingest calls an unknown model so."""

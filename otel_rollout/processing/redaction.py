@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from json import JSONDecoder
 from typing import Any, Final
 
 import orjson
@@ -20,6 +21,7 @@ from otel_rollout.settings import BUILT_IN
 
 __all__ = ["Redactor", "make_redactor"]
 
+_DECODER: Final = JSONDecoder()
 MAX_LABEL: Final = 200
 MAX_LABELS: Final = 4096
 """At most this many short texts (names, kinds, models) are remembered as free of secrets."""
@@ -142,20 +144,16 @@ class Redactor:
 
     def _matches_in_strings(self, text: str) -> Iterator[Span]:
         """Yield the strings of a JSON text with matches of the user's patterns, which see them unescaped."""
-        end = -1
         start = text.find('"')
         while start >= 0:
-            end = text.find('"', start + 1)
-            while end > 0 and _slashes_before(text, end) % 2:
-                end = text.find('"', end + 1)
-            value = orjson.loads(text[start : end + 1])
+            value, end = _DECODER.raw_decode(text, start)
             clean = value
             for pattern in self._patterns:
                 clean = self._replace(clean, ((*found.span(), REDACTED) for found in pattern.finditer(clean)))
             if clean is not value:
                 self._add(-1)
-                yield start, end + 1, orjson.dumps(clean).decode()
-            start = text.find('"', end + 1)
+                yield start, end, orjson.dumps(clean).decode()
+            start = text.find('"', end)
 
     def _replace(self, text: str, spans: Iterable[Span]) -> str:
         """Return the text with its spans replaced; of those that overlap, the first, which ends where the last does."""
@@ -172,13 +170,6 @@ class Redactor:
     def _add(self, count: int) -> None:
         self.redacted += count
         self._here.value += count
-
-
-def _slashes_before(text: str, position: int) -> int:
-    before = position
-    while text[before - 1] == "\\":
-        before -= 1
-    return position - before
 
 
 def make_redactor(keys: Iterable[str], patterns: Iterable[str]) -> Redactor | None:

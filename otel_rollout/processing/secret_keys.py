@@ -31,24 +31,25 @@ _SERVICES: Final = _names(
     "weaviate wolfram xai zhipu "
 )
 _KINDS_OF_KEY: Final = _names(
-    "access account admin api app application auth client consumer crypto decryption deploy encryption gpg hmac "
-    "license master pgp private rsa secret service_account session shared signing ssh ssl storage subscription "
-    "tls webhook "
+    "access account admin api app application auth client consumer crypto decryption deploy encryption functions gpg "
+    "hmac license logged_in master nonce pgp private rsa secret service_account session shared signing ssh ssl storage "
+    "subscription tls webhook "
 )
 _KINDS_OF_TOKEN: Final = _names(
     "access api app auth bearer bot csrf deploy hub id oauth personal_access private refresh sas secret security "
     "session vault xsrf "
 )
 _OWNERS_OF_PASS: Final = _names(
-    "admin become database db email ftp imap keystore ldap login mail mongo mysql pg postgres proxy rabbitmq redis "
-    "root smtp ssh sudo user wifi "
+    "admin become bind database db docker email ftp http imap key keystore ldap login mail mongo mysql pg postgres "
+    "proxy rabbitmq redis registry root rpc sasl smtp ssh ssl sudo svc trust truststore user vnc vpn web wifi "
 )
 
 _PASSWORDS: Final = frozenset(
     _names(
-        "keypass masterauth mnemonic pass_phrase passcode passphrase passwd password passwords pin pin_code pincode "
-        "psk pw pwd recovery_phrase requirepass seed_phrase storepass "
-        "contraseña passwort senha пароль 密码 密碼 パスワード 비밀번호 "
+        "identified_by masterauth mnemonic pass_phrase passcode passphrase passwd password passwords pin pin_code "
+        "pincode psk pw pwd recovery_phrase requirepass secure_string seed_phrase clave contraseña hasło heslo "
+        "kennwort lösenord mot_de_passe parola parol passwort senha şifre wachtwoord пароль "
+        "口令 密码 密碼 パスワード 비밀번호 "
     )
 ) | {f"{owner}_pass" for owner in _OWNERS_OF_PASS}
 _KEYS: Final = frozenset(
@@ -73,7 +74,7 @@ _KEYS_OF_KINDS: Final = frozenset(
 _WORDS_TOO: Final = frozenset(
     _names(
         "auth bearer cookie cookies credential credentials creds csrf dsn jwt jwts otp passkey secret secrets token "
-        "totp xsrf "
+        "totp xsrf 令牌 密钥 秘钥 "
     )
 )
 """Ordinary words of rollouts too: the value must look random."""
@@ -89,19 +90,27 @@ _OF_MODELS: Final = frozenset(
 """Words before `token` that make it a model's, or a page's."""
 _TRAILING: Final = frozenset(
     _names(
-        "again b64 backup confirm confirmation data dev encoded env is new old plain plaintext prod raw repeat secret "
-        "staging str string text value values var "
+        "again b backup base by confirm confirmation data dev encoded env is new old plain plaintext prod raw repeat "
+        "secret staging str string text value values var "
     )
 )
 """Words that may follow a secret's name: `new_password_confirm`. Not `…_id`, `…_count`, `…_file`, `…_name`."""
-_GLUED: Final = ("apikey", "authtoken", "passphrase", "passwd", "password", "secretkey")
+_GLUED: Final = (
+    "apikey", "authtoken", "passphrase", "passwd", "password", "secretkey",
+    "令牌", "口令", "密码", "密碼", "密钥", "秘钥", "パスワード",
+)  # fmt: skip
 """Names that count as the end of a word too: `dbpassword`."""
 
-_WORD: Final = re.compile(r"[A-Z]{1,64}(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
+_WORD: Final = re.compile(r"[A-Z]{1,64}(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+")
+AROUND_NAMES: Final = " \t*?])\\\"'`!"
 MAX_WORDS: Final = 3
 MAX_NAME: Final = 64
 """Longer names are texts."""
 MAX_REMEMBERED: Final = 4096
+VALUE_FIELDS: Final = frozenset(_names("default field_value header_value string val value"))
+"""Keys of values in pairs: `{"name": "api_key", "value": …}`."""
+IN_QUERIES: Final = frozenset(_names("code key sig signature"))
+"""Parameters of a URL's query that are ordinary words elsewhere."""
 
 
 class KeyKind(enum.IntEnum):
@@ -128,18 +137,21 @@ class SecretKeys:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {"_".join(words_of(name)) for name in names} - {""}
         self._glued = tuple(word for word in _GLUED if word in self._names or word == "authtoken")
-        self._last = _TRAILING | {name.rpartition("_")[2] for name in self._names}
+        self._last = _TRAILING | VALUE_FIELDS | IN_QUERIES | {name.rpartition("_")[2] for name in self._names}
         self.kind = lru_cache(MAX_REMEMBERED)(self._kind)
         """Returns the kind of the value of a name."""
 
     def __bool__(self) -> bool:
         return bool(self._names)
 
-    def may_end(self, word: str, *, is_whole: bool) -> bool:
-        """Return False if no secret's name ends in this word, or in a word that ends in these letters."""
-        if not is_whole and any(last.endswith(word) for last in self._last):
-            return True
-        return word in self._last or word.endswith(self._glued)
+    def may_be(self, name: str) -> bool:
+        """Return False if no name of a secret, nor a field of its value, ends as this does; its start may be cut."""
+        *before, word = words_of(name) or ("",)
+        return (
+            word in self._last
+            or word.endswith(self._glued)
+            or (not before and any(last.endswith(word) for last in self._last))
+        )
 
     def _kind(self, name: str) -> KeyKind:
         words = words_of(name) if len(name) <= MAX_NAME else []
@@ -181,23 +193,25 @@ MIN_HYPHENED: Final = 12
 MAX_PARTS: Final = 4
 MAX_SENTENCE: Final = 400
 """Longer values are looked at up to here."""
-_SCHEME: Final = re.compile(
-    r"(?:bearer|basic|token|bot|digest|negotiate|api-?key|aws4-hmac-sha256|sso-key|key)[ ]+", re.IGNORECASE
+SCHEME: Final = re.compile(
+    r"(?:bearer|basic|token|bot|digest|negotiate|api-?key|aws4-hmac-sha256|sso-key|key)[ ]{1,16}", re.IGNORECASE
 )
 _VARIABLE: Final = re.compile(
-    r"[$%{<*#@&|(\[]|\.{3}|[a-z]\w{0,60}\.[A-Z]\w{0,60}\Z|[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60})?(?:\.[A-Za-z_]\w{0,60})?[(\[{<]|(?:os|self|args|config|process|env|settings|secrets|"
-    r"var|data|module|local|this|request|ctx|cfg|opts|options|params|kwargs)\.\w|--?[a-z]"
+    r"[$%@&#*|]{1,16}[({]?[\w.-]{0,64}[)}]?%?\Z|[$#%]\{|\$\(|\.{3}|[a-z]\w{0,60}\.[A-Z]\w{0,60}\Z|(?:os|self|args|config|process|env|settings|"
+    r"secrets|var|data|module|local|this|request|ctx|cfg|opts|options|params|kwargs)\.\w|--?[a-z]"
 )
-_REFERENCE: Final = re.compile(r"[$%#@]?\{|[$%]\(|\.{3}|--?[a-z]")
-"""A variable or an option, whatever signs a password may have."""
+_CALL: Final = re.compile(
+    r"(?:[A-Za-z_]\w{0,60}(?:(?:\.|::)[A-Za-z_]\w{0,60})?(?:(?:\.|::)[A-Za-z_]\w{0,60})?)?[(\[{<]"
+)
+"""What a bracket at the end, or a space, makes a call, a placeholder or a list."""
 _DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z_.:/,;!?]*")
 _PATH: Final = re.compile(
     r"(?:~|\.{1,2})?/|[A-Za-z]:\\|file:|[a-z][a-z0-9+]{1,12}://|[\w.-]{1,80}/[\w./-]{1,200}\.[a-z]{1,5}$"
 )
 _NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.,:_eE/%-]*")
 _PLACEHOLDER: Final = re.compile(
-    r"(?:your|my|the|some|insert|enter|replace|put|change|example|sample|dummy|fake|placeholder|todo|xxx|redacted|masked|"
-    r"hidden)(?![a-z])|(?:your|xxx|changeme|example|placeholder|insert|replace).*",
+    r"your|xxx|changeme|example|placeholder|insert|replace|(?:my|the|some|enter|put|change|sample|dummy|fake|todo|"
+    r"redacted|masked|hidden)(?![a-z])",
     re.IGNORECASE,
 )
 _PLAIN: Final = frozenset(
@@ -225,23 +239,24 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
         kind: The kind of its key.
         is_bare: True for a value without quotes in a text, which may be a part of a program or a sentence.
     """
-    value = value.strip()[:MAX_SENTENCE]
+    value = value.strip()
+    value, last = value[:MAX_SENTENCE], value[-1:]
     if not value or REDACTED in value or not kind:
         return False
     if kind is KeyKind.ANY:
         return True
-    scheme = _SCHEME.match(value)
+    scheme = SCHEME.match(value)
     core = value[scheme.end() :] if scheme is not None else value
     letters = "".join(filter(str.isalpha, core)).lower()
     if (
         letters in _PLAIN
         or core in _COUNTED
-        or (_VARIABLE.match(core) and (is_bare or not _is_mixed(core)))
+        or _is_reference(core, last, is_bare=is_bare)
         or (len(core) < MIN_SECRET and kind is not KeyKind.PASSWORD)
     ):
         return False
     is_random = looks_random(core)
-    if not is_random and (_PATH.match(core) or _PLACEHOLDER.fullmatch(core) or _PLACEHOLDER.match(core)):
+    if not is_random and (_PATH.match(core) or _PLACEHOLDER.match(core)):
         return False
     if any(map(str.isspace, core)):
         return _is_phrase(core, kind, is_random=is_random, is_bare=is_bare)
@@ -260,16 +275,13 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
     return len(core) >= MIN_SECRET
 
 
-def _is_mixed(value: str) -> bool:
-    """Return True for letters, digits and other signs, as generators of passwords mix them, that are no reference."""
-    return (
-        len(value) >= MIN_RANDOM
-        and any(map(str.isdigit, value))
-        and any(map(str.isalpha, value))
-        and value[-1] not in ")]}>;"
-        and not _REFERENCE.match(value)
-        and not (value[0] in "$%" and value[1:].rstrip("%").isidentifier())
-    )
+def _is_reference(value: str, last: str, *, is_bare: bool) -> bool:
+    """Return True for a variable, a call or a template."""
+    if is_bare and value[0] in "$%{<*#@&|([":
+        return True
+    if _VARIABLE.match(value):
+        return not (value[0] in "@&#*" and looks_random(value))
+    return _CALL.match(value) is not None and (is_bare or last in ")]}>([{" or any(map(str.isspace, value)))
 
 
 def _is_phrase(value: str, kind: KeyKind, *, is_random: bool, is_bare: bool) -> bool:
@@ -285,6 +297,7 @@ def _is_phrase(value: str, kind: KeyKind, *, is_random: bool, is_bare: bool) -> 
         and _SENTENCE.isdisjoint(words)
         and not value[0].isupper()
         and value[-1] not in ".:?"
+        and (value[-1] != "!" or len(words) > MAX_PARTS - 1)
         and value[0].isalnum()
         and not any(sign in value for sign in "(){}=<>,;")
     )

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from otel_rollout.processing.known_forms import REDACTED, Span, looks_random
-from otel_rollout.processing.secret_keys import KeyKind, SecretKeys, can_be_secret, words_of
+from otel_rollout.processing.secret_keys import (
+    AROUND_NAMES,
+    IN_QUERIES,
+    SCHEME,
+    VALUE_FIELDS,
+    KeyKind,
+    SecretKeys,
+    can_be_secret,
+)
 
 __all__ = ["SecretTexts"]
 
 NAME_FIELDS: Final = ("env", "field", "header", "key", "name", "param", "parameter", "variable")
-VALUE_FIELDS: Final = frozenset({"field_value", "header_value", "val", "value"})
-"""Keys of objects that are pairs: `{"name": "api_key", "value": …}`."""
 TAIL: Final = 96
 """Characters before a sign that a name is looked for in."""
 ENDING: Final = 16
@@ -26,74 +34,78 @@ MAX_VALUE: Final = 16_384
 MAX_TOKENS: Final = 4096
 MAX_DEPTH: Final = 16
 """Values are this long, and containers this large and deep; what is beyond is searched by itself."""
+MAX_COMMAND: Final = 210
 MAX_REMEMBERED: Final = 8192
+_SIGNS: Final = (":", "=", "(", ">", " is ", " '", *"|│║\uff1a\uff1d是は→➜")
+_BORDERS: Final = ("|", "│", "║")
 _QUOTES: Final = "\"'`"
-_AROUND_NAMES: Final = " \t*?])\\\"'`!"
-_IN_QUERIES: Final = frozenset({"key", "sig", "signature", "code"})
-"""Parameters of a URL's query that are ordinary words elsewhere."""
-_BESIDE_WORDS: Final = re.compile(
-    r"""\\{0,64}["']?,?\s{0,4}\\{0,64}["'](?:bytes|decoded_token|entity|id|label|lexeme|logprob|pos|prob|rank|score|tag|token_id|type)\\{0,64}["']:"""
-)
-"""Keys after `token` in rows of a tokenizer, a lexer or a tagger."""
-
 _BARE_NAME: Final = re.compile(r"[\w.$-]{1,64}(?: [A-Za-z]{2,20})?(?: [A-Za-z]{2,20})?")
 """A name without quotes, backwards."""
-_ANNOTATION: Final = re.compile(
-    r"(?:Optional\[str\]|str(?:ing)?(?: \| None)?|String|SecretStr|bytes|&(?:'static )?str|Any)"
-    r"[ \t]{0,8}=(?!=)[ \t]{0,8}"
+_BETWEEN: Final = re.compile(
+    # A type, a call that only wraps, the first choice before a default.
+    r"""(?:[\w.\[\]<>&'| ?]{1,40}=(?!=)[ \t]{0,8}"""
+    r"""|[\w.:\[\]&-]{0,40}(?:[Ss]tr|[Ss]tring|[Bb]ytes?|Secret\w{0,10}|from|new|Some)(?:\(\d{1,4}\))?[( ]\s{0,8}"""
+    r"""|\\{0,64}["'][A-Za-z]{3,10} \\{0,64}["'] ?[+.] ?"""
+    r"""|[\w.:?$()\[\]"'\\-]{1,80} (?:\|\||\?\?|\?:|or) )"""
+    r"""(?=[bBfFrRuUN@$]{0,2}#{0,2}\\{0,64}["'`])"""
+    r"""|\$\{\w{1,64}:?-"""
 )
-_OPENING: Final = re.compile(r"""(?P<prefix>[bBfFrRuUN@$]{0,2})(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
-_BARE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]{1,128}""")
-_CALLED: Final = re.compile(r"[\w.:$]{0,128}")
-"""What a bracket follows in a call or a subscript."""
+"""What may be between a sign and the value."""
+_OPENING: Final = re.compile(r"""(?P<prefix>[bBfFrRuUN@$]{0,2}#{0,2})(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
+_LITERAL: Final = re.compile(r"%[qQw]?[({\[](?P<value>[^(){}\[\]\n\\\"]{4,256})[)}\]]")
+"""Ruby's other quotes."""
+_BARE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]{1,2048}""")
 _BARE_LINE: Final = re.compile(r"""[^\s"'\\`]{1,256}""")
-_MORE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]*""")
-_SCHEMES: Final = re.compile(
-    r"(?:bearer|basic|token|bot|digest|negotiate|api-?key|aws4-hmac-sha256|sso-key)[ ]{1,4}", re.IGNORECASE
-)
+_BARE_QUOTED: Final = re.compile(r"""[^\s"'\\`&;,|]{1,256}""")
 _ANY_SCHEME: Final = re.compile("[A-Za-z][A-Za-z0-9-]{1,30}[ ]{1,4}")
 _COOKIES: Final = re.compile(r"""[^\s"'\\<;=]{1,256}=[^\n\r"'\\<]{1,4096}""")
+_GAP: Final = re.compile(r"[ \t]{0,64}(?:\\{1,64}t|\*\*(?=[ `]))?[ \t]{0,64}")
+_GAP_OR_LINE: Final = re.compile(r"\s{0,16}(?:\\{1,64}n)?\s{0,16}(?:\\{1,64}t)?\s{0,16}")
 _NEWLINE: Final = re.compile(r"(?:\r?\n|\\{1,64}n|\\{1,64}r\\{1,64}n)")
-_BLOCK: Final = re.compile(r"[|>][+-]?[ \t]{0,8}(?=\r?\n|\\{1,64}n)")
+_BLOCK: Final = re.compile(r"(?:![\w-]{1,20} )?[|>][+-]?[ \t]{0,8}(?=\r?\n|\\{1,64}n)")
 _INDENTED: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?:- )?(?P<value>[^\s"'\\#][^\n\r"\\]{0,4096})""")
 _NEXT_LINE: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?P<prefix>)(?P<token>\\{0,64}["'])""")
-_STRUCTURE: Final = re.compile(r"""\\{0,64}["']|[{}\[\]]""")
+_STRUCTURE: Final = re.compile(r"""\\{0,64}["']|[(){}\[\]]""")
 _AFTER_STRING: Final = re.compile(r"\s{0,64}(:?)")
 _TAG_VALUE: Final = re.compile(r"\s{0,64}(?:<!\[CDATA\[)?(?P<value>[^<>\s\]][^<>\"\\\]]{0,4096})(?=<|\]\]>)")
-_OPTION: Final = re.compile(
-    r"""(?<![\w-])--?(?P<name>[A-Za-z][\w-]{2,40})(?:[ \t]{1,8}|\\{0,64}["'],\s{0,8}(?=\\{0,64}["']))"""
-)
-_PAIRS: Final = tuple(
-    re.compile(
-        rf"""\{sign}\s{{0,8}}b?(?P<token>\\{{0,64}}["'])(?P<name>[\w.-]{{1,64}})(?P=token)\s?,\s{{0,8}}(?=b?\\{{0,64}}["'])"""
+_SPACE: Final = r"(?:\s{1,16}|\\{1,64}[nt][ \t]{0,16}(?:\\{1,64}t)?)"
+_QUOTE: Final = r"""\\{0,64}["']?"""
+_QUOTED: Final = r"""\\{0,64}["']"""
+_IN_QUOTES: Final = r"""b?(?P<token>\\{0,64}["'])(?P<name>[\w.-]{1,64})(?P=token)\s?,\s{0,8}(?=b?\\{0,64}["'])"""
+_NOTATIONS: Final = tuple(
+    (needles[0], needles[1:], re.compile(pattern))
+    for needles, pattern in (
+        (
+            "-",
+            r"""-(?:-|(?<![\w-]-))(?P<name>[A-Za-z][\w-]{2,40})(?:[ \t]{1,8}|\\{0,64}["'],\s{0,8}(?=\\{0,64}["']))""",
+        ),
+        ("(", rf"\(\s{{0,8}}{_IN_QUOTES}"),
+        ("[", rf"\[\s{{0,8}}{_IN_QUOTES}"),
+        ("ENV", r"ENV[ \t]{1,8}(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8}"),
+        ("set", r"set(?:env|x| -[a-zU]{1,3})?[ \t]{1,8}(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8}(?:--body )?"),
+        (
+            "(uth",
+            rf"[Aa]uth(?:{_QUOTED})?[=:]? ?\((?:Some\()?{_QUOTED}[^\"'\\\n]{{1,64}}{_QUOTED},\s{{0,8}}(?:Some\()?",
+        ),
+        ("login", rf"(?:(?:machine|login|account){_SPACE}[^\s\\\"]{{1,200}}|default){_SPACE}password{_SPACE}"),
     )
-    for sign in "(["
 )
-_ENV: Final = re.compile(r"ENV[ \t]{1,8}(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8}")
-_SET: Final = re.compile(r"set(?:env|x| -[a-zU]{1,3})[ \t]{1,8}(?P<name>[A-Za-z_]\w{2,64})[ \t]{1,8}")
-_USERINFO: Final = re.compile(
-    r"""://(?P<user>[^\s/@:"'<>\\?#]{0,256})(?::(?P<password>[^\s/"'<>\\?#]{1,256}))?@(?=[\w.\[-])"""
+"""A character and a word that have to be there, and what comes before a value: its name, or else it is a password."""
+_FLAG: Final = re.compile(
+    rf""" -(?:(?P<openssl>k |pass(?:in|out)? {_QUOTE}pass:)|(?P<ldap>w )|(?P<redis>a )|(?P<mongo_sshpass>p )"""
+    rf"""|(?P<curl>-?u(?:ser)?[ =]{_QUOTE}[^\s:"'\\]{{1,64}}:|-?(?:b|cookie)[ =]{_QUOTE}[^\s"'\\=]{{1,256}}=)"""
+    r"""|(?P<mysql_sshpass>p(?=[^\s-])))"""
 )
-_NETRC: Final = re.compile(r"password(?:\s{1,16}|\\{1,64}[nt][ \t]{0,16})(?P<value>[^\s\"\\]{4,256})")
-_COMMANDS: Final = (
-    ("curl", re.compile(r"""-(?:u|-user)[ =]{1,2}\\{0,64}["']?[^\s:"'\\]{1,64}:(?P<value>[^\s"'\\$]{4,256})""")),
-    ("curl", re.compile(r"""-(?:b|-cookie)[ =]{1,2}\\{0,64}["'](?P<value>[^\s"'\\=]{1,256}=[^\n"'\\$]{4,4096})""")),
-    ("sshpass", re.compile(r"""-p ?\\{0,64}["']?(?P<value>[^\s"'\\$]{4,256})""")),
-    ("mysql", re.compile(r"""-p\\{0,64}["']?(?P<value>[^\s"'\\$]{4,256})""")),
-    ("openssl", re.compile(r"""-pass(?:in|out)? \\{0,64}["']?pass:(?P<value>[^\s"'\\$]{4,256})""")),
-    ("IDENTIFIED", re.compile(r"""BY[ ]{1,4}\\{0,64}['"](?P<value>[^\n"'\\]{4,256})""")),
-    ("PASSWORD", re.compile(r"""PASSWORD[ ]{1,4}\\{0,64}['"](?P<value>[^\n"'\\]{4,256})""")),
-)
-"""A word, and what passes a password after it."""
-_TABLE: Final = re.compile(
-    r"[|│] {0,4}[*`]{0,2}(?P<name>\w[\w.-]{1,30}(?: \w{2,20})?)[*`]{0,2} {0,16}[|│] {0,4}`?"
-    r"(?P<value>[^|│\s`\"\\]{4,256})"
-)
+"""What passes a password, by the names of the commands."""
+_COMMAND: Final = re.compile(r"(curl|sshpass|mysql|mongo|ldap|redis|openssl)[^\n|;&]{0,200}\Z")
 _COLUMNS: Final = re.compile(
     r"(?:\A|[\n\"]|\\{1,64}n)(?P<name>[A-Za-z_][\w.-]{2,40})(?: {2,40}|\t|\\{1,64}t| (?=[^\s]{16}))"
     r"(?P<value>[^\s\"'=:,\\]{6,256})(?![^\s\\\"])"
 )
 """A line of two columns: a name, and a value without spaces that ends with the line or before a space."""
+_USERINFO: Final = re.compile(
+    r"""://(?P<user>[^\s/@:"'<>\\?#]{0,256})(?::(?P<password>[^\s/"'<>\\?#]{1,256}))?@(?=[\w.\[-])"""
+)
 
 
 class _Name(NamedTuple):
@@ -109,6 +121,11 @@ class _Name(NamedTuple):
     token: str
     before: str
 
+    @property
+    def begins_line(self) -> bool:
+        """True if nothing but spaces, a quote or `export` is before the name on its line."""
+        return not self.token and self.before.rstrip(" \t").endswith(("\n", "\\n", "export"))
+
 
 class SecretTexts:
     """Finds the values after the names of secrets.
@@ -119,8 +136,7 @@ class SecretTexts:
 
     def __init__(self, keys: SecretKeys) -> None:
         self._keys = keys
-        self._endings: dict[str, bool] = {}
-        """True for the last characters before a sign, which recur, if they may end a secret's name."""
+        self._may_end = lru_cache(MAX_REMEMBERED)(self._may_end_in_a_name)
 
     def spans(self, text: str, *, is_json: bool) -> Iterator[Span]:
         """Yield the span of each value.
@@ -129,123 +145,89 @@ class SecretTexts:
             text: The text.
             is_json: True for a JSON text: no span crosses the ends of its strings.
         """
-        for sign in (":", "=", "(", " is "):
-            if sign in text:
+        for sign in _SIGNS:
+            if sign[-1] in text and sign in text and (sign != ">" or "</" in text or "]]>" in text):
                 yield from self._after(text, sign, is_json=is_json)
-        if "<" in text and ("</" in text or "]]>" in text):
-            yield from self._tagged(text)
-        yield from self._options(text, is_json=is_json)
-        yield from self._addresses(text)
+        value = _Value(text, is_json=is_json)
+        for sign, word, pattern in _NOTATIONS:
+            for found in pattern.finditer(text) if sign in text and word in text else ():
+                has_name = "name" in pattern.groupindex
+                kind = self._keys.kind(found["name"]) if has_name else KeyKind.PASSWORD
+                if kind is KeyKind.PASSWORD and sign == "[":
+                    # A list of names: `["password", "login"]`.
+                    kind = KeyKind.KEY
+                if kind:
+                    yield from value.at(found.end(), kind, "", is_whole=not has_name)
+        for found in _FLAG.finditer(text) if "-" in text and " -" in text else ():
+            command = _COMMAND.search(text, max(0, found.start() - MAX_COMMAND), found.start())
+            if command is not None and command[1] in str(found.lastgroup):
+                yield from value.at(found.end(), KeyKind.PASSWORD, "", is_whole=True)
+        if any(gap in text for gap in ("  ", "\t", "\\t", "t ")):
+            for found in _COLUMNS.finditer(text):
+                if (kind := self._keys.kind(found["name"])) and can_be_secret(found["value"], kind, is_bare=True):
+                    yield *found.span("value"), REDACTED
+        for found in _USERINFO.finditer(text) if "@" in text and "/" in text else ():
+            password = found["password"] or ""
+            if not password.isdigit() and can_be_secret(password, KeyKind.PASSWORD):
+                yield *found.span("password"), REDACTED
+            if looks_random(found["user"]):
+                yield *found.span("user"), REDACTED
 
     def _after(self, text: str, sign: str, *, is_json: bool) -> Iterator[Span]:
-        parts = text.split(sign)
-        endings = {part[-ENDING:] for part in parts[:-1]}
-        known = self._endings
-        named = {ending for ending in endings if (known[ending] if ending in known else self._may_end(ending))}
+        parts = text.split(sign)[:-1]
+        endings = [part[-ENDING:] for part in parts]
+        named = set(filter(self._may_end, set(endings)))
         if not named:
             return
-        end, walked = -len(sign), 0
+        ends = accumulate(map(len, parts), lambda end, length: end + length + len(sign))
+        walked, walked_kind = 0, KeyKind.ORDINARY
         value = _Value(text, is_json=is_json)
-        for part in parts[:-1]:
-            end += len(part) + len(sign)
-            if part[-ENDING:] not in named or end < walked:
-                continue
-            name = _name_before(part[-TAIL:])
+        for part, end in [
+            (part, end) for part, ending, end in zip(parts, endings, ends, strict=True) if ending in named
+        ]:
+            # The start of the text begins a line too.
+            name = _name_before(part[-TAIL:] if end > TAIL else f"\n{part}"[-TAIL:] if end == len(part) else part)
             kind = self._kind(name, text, end, sign) if name is not None else KeyKind.ORDINARY
-            if name is None or not kind:
+            if name is None or not kind or (end < walked and kind <= walked_kind):
                 continue
+            walked_kind = kind
             for span in value.after(end, sign, name, kind):
                 walked = span[1]
                 yield span
             walked = max(walked, value.walked)
 
-    def _may_end(self, ending: str) -> bool:
+    def _may_end_in_a_name(self, ending: str) -> bool:
         """Return False if no name of a secret ends like this."""
         name = _name_before(ending)
         if name is None:
-            may_end = not ending.strip(_AROUND_NAMES)
-        elif name.token and ending.count(name.token[-1]) > 1:
-            # Both quotes are there.
-            may_end = name.text in VALUE_FIELDS or bool(self._keys.kind(name.text))
-        else:
-            words = words_of(name.text)
-            is_whole = len(words) > 1 or not ending.startswith(name.text)
-            may_end = bool(words) and (self._keys.may_end(words[-1], is_whole=is_whole) or words[-1] in _IN_QUERIES)
-        if len(self._endings) >= MAX_REMEMBERED:
-            self._endings.clear()
-        self._endings[ending] = may_end
-        return may_end
+            return not ending.strip(AROUND_NAMES)
+        if name.before or (name.token and ending.count(name.token[-1]) > 1):
+            return name.text.lower() in VALUE_FIELDS | IN_QUERIES or bool(self._keys.kind(name.text))
+        return self._keys.may_be(name.text)
 
     def _kind(self, name: _Name, text: str, position: int, sign: str) -> KeyKind:
         lower = name.text.lower()
         if lower in VALUE_FIELDS:
             found = _NAME_FIELD.search(text, max(0, position - TAIL - 64), position)
-            return self._keys.kind(found["name"]) if found is not None else KeyKind.ORDINARY
-        if sign == "=" and name.before[-1:] in ("?", "&") and lower in _IN_QUERIES:
+            return self._keys.kind(found[found.lastgroup or 0]) if found is not None else KeyKind.ORDINARY
+        if sign == "=" and name.before[-1:] in ("?", "&") and lower in IN_QUERIES:
             return KeyKind.KEY
         return self._keys.kind(name.text)
 
-    def _tagged(self, text: str) -> Iterator[Span]:
-        """Yield the values of XML's elements, and of parameters in calls: `<parameter=api_key>…`."""
-        end = -1
-        for part in text.split(">")[:-1]:
-            end += len(part) + 1
-            name = _name_before(part[-TAIL:])
-            if name is None or "<" not in part[-TAIL:] or not (name.token or name.before[-1:] in ("<", "=", ":")):
-                continue
-            kind = self._keys.kind(name.text)
-            value = _TAG_VALUE.match(text, end + 1)
-            if kind and value is not None and can_be_secret(value["value"], kind):
-                yield *value.span("value"), REDACTED
 
-    def _options(self, text: str, *, is_json: bool) -> Iterator[Span]:
-        """Yield the values of options, pairs, and commands that set a variable."""
-        value = _Value(text, is_json=is_json)
-        for sign, pattern in (("-", _OPTION), ("(", _PAIRS[0]), ("[", _PAIRS[1]), ("E", _ENV), (" ", _SET)):
-            if sign not in text:
-                continue
-            for found in pattern.finditer(text):
-                kind = self._keys.kind(found["name"])
-                if kind is KeyKind.PASSWORD and text[found.start()] == "[":
-                    # A list of names: `["password", "login"]`.
-                    kind = KeyKind.KEY
-                if kind:
-                    yield from value.at(found.end(), kind, "")
-        for sign, pattern in (("|", _TABLE), ("│", _TABLE), ("  ", _COLUMNS), ("\t", _COLUMNS), ("\\t", _COLUMNS)):
-            for found in pattern.finditer(text) if sign in text else ():
-                if (kind := self._keys.kind(found["name"])) and can_be_secret(found["value"], kind, is_bare=True):
-                    yield *found.span("value"), REDACTED
-
-    def _addresses(self, text: str) -> Iterator[Span]:
-        """Yield the passwords and tokens before the host of a URL, in `.netrc`, and after `curl -u`."""
-        for found in _USERINFO.finditer(text) if "@" in text and "/" in text else ():
-            if found["password"] is not None:
-                if not found["password"].isdigit() and can_be_secret(found["password"], KeyKind.PASSWORD):
-                    yield *found.span("password"), REDACTED
-            elif looks_random(found["user"]):
-                yield *found.span("user"), REDACTED
-        if "password" in text:
-            for found in _NETRC.finditer(text):
-                if _MACHINE.search(_ESCAPED_SPACE.sub(" ", text[max(0, found.start() - 300) : found.start()])):
-                    yield *found.span("value"), REDACTED
-        for word, pattern in _COMMANDS:
-            for found in pattern.finditer(text) if pattern.pattern[0] in text and word in text else ():
-                if can_be_secret(found["value"], KeyKind.PASSWORD):
-                    yield *found.span("value"), REDACTED
-
-
-_ESCAPED_SPACE: Final = re.compile(r"\\[nt]")
-_MACHINE: Final = re.compile(r"(?:machine|login|account)\s\S{1,200}\s{1,16}\Z|default\s\Z")
 _NAME_FIELD: Final = re.compile(
-    rf"""(?:{"|".join(NAME_FIELDS)})["'\\ ]{{0,9}}[:=]["'\\ ]{{0,9}}(?P<name>[\w.-]{{1,64}})"""
-    r"""["'\\,\s][^{}\[\]<>:=]{0,40}\Z""",
+    rf"""(?:(?:{"|".join(NAME_FIELDS)})["'\\ ]{{0,9}}[:=>]["'\\ ]{{0,9}}(?P<name>[\w.-]{{1,64}})"""
+    r"""["'\\,\s<][^{}\[\]:]{0,40}|<(?P<element>[\w.-]{1,64})>\s{0,40}<\w{1,20}"""
+    r"""|(?:variable |argument\()\\{0,64}["']-{0,2}(?P<label>[\w-]{1,64})\\{0,64}["'][^()}]{0,120})\Z""",
     re.IGNORECASE,
 )
 
 
 def _name_before(tail: str) -> _Name | None:
-    """Return the name at the end of `tail`."""
-    body = _trimmed(tail)
+    """Return the name at the end of `tail`, before spaces, tabs (escaped too) and Markdown's asterisks."""
+    body = tail.rstrip(" \t*?!")
+    while body.endswith("\\t"):
+        body = body[:-2].rstrip(" \t\\")
     if body[-1:] in ("]", ")"):
         body = body[:-1]
     if body[-1:] and body[-1] in _QUOTES:
@@ -257,32 +239,9 @@ def _name_before(tail: str) -> _Name | None:
         return None
     name, before = bare[0][::-1], body[: len(body) - bare.end()]
     # An escaped newline ends in a letter.
-    return _Name(name[1:] if before[-1:] == "\\" and name[0] in "nrt" else name, "", before)
-
-
-def _trimmed(text: str) -> str:
-    """Return the text without the spaces, the tabs (escaped too) and the asterisks of Markdown at its end."""
-    text = text.rstrip(" \t*?!")
-    while text.endswith("\\t"):
-        text = text[:-2].rstrip(" \t\\")
-    return text
-
-
-def _skip_space(text: str, start: int, *, with_lines: bool) -> int:
-    """Return the position after spaces, tabs (escaped too) and Markdown's asterisks; and after lines, if asked."""
-    for _ in range(MAX_VALUE):
-        sign, escaped = text[start : start + 1], text[start : start + 2]
-        if (
-            escaped == "\\t"
-            or (escaped == "**" and text[start + 2 : start + 3] in (" ", "`"))
-            or (escaped == "\\n" and with_lines)
-        ):
-            start += 2
-        elif sign in (" ", "\t") or (with_lines and sign in ("\n", "\r")):
-            start += 1
-        else:
-            break
-    return start
+    if before[-1:] == "\\" and name[0] in "nrt":
+        return _Name(name[1:], "", before + name[0])
+    return _Name(name, "", before)
 
 
 class _Value:
@@ -302,6 +261,18 @@ class _Value:
     def after(self, position: int, sign: str, name: _Name, kind: KeyKind) -> Iterator[Span]:
         """Yield the spans of the value after the sign at `position`."""
         text, start = self._text, position + len(sign)
+        if sign == ">":
+            tag = text[max(0, position - TAIL) : position].rpartition(">")[2]
+            if "<" in tag and (name.token or name.before[-1:] in ("<", "=", ":")):
+                element = _TAG_VALUE.match(text, start)
+                if element is not None and can_be_secret(element["value"], kind):
+                    yield *element.span("value"), REDACTED
+            return
+        if sign == " '":
+            # A name and a quoted value side by side.
+            start -= 1
+        elif sign in _BORDERS and name.before.strip(" *`"):
+            return
         if sign == "(" and (name.token or text[start : start + 1] not in ('"', "'", "\\")):
             # Only calls with one text: `.apiKey("…")`.
             return
@@ -315,15 +286,13 @@ class _Value:
             return
         if following == "=" or (following == ">" and sign == "="):
             start += 1
-        start = _skip_space(text, start, with_lines=bool(name.token))
-        if sign == ":" and not name.token and (annotation := _ANNOTATION.match(text, start)):
-            start = annotation.end()
-        is_row = kind is KeyKind.WORD
-        for span in self.at(start, kind, name.token, name):
-            if not (is_row and _BESIDE_WORDS.match(text, span[1])):
-                yield span
+        gap = (_GAP_OR_LINE if name.token else _GAP).match(text, start)
+        start = gap.end() if gap is not None else start
+        yield from self.at(start, kind, name.token, name)
 
-    def at(self, start: int, kind: KeyKind, token: str, name: _Name | None = None) -> Iterator[Span]:
+    def at(
+        self, start: int, kind: KeyKind, token: str, name: _Name | None = None, *, is_whole: bool = False
+    ) -> Iterator[Span]:
         """Yield the spans of the value that starts there.
 
         Args:
@@ -331,18 +300,24 @@ class _Value:
             kind: The kind of its key.
             token: The closing quote of the key, if it has one.
             name: The key, if it is before a sign.
+            is_whole: True if only a space or a quote ends a value without quotes.
         """
         text = self._text
+        between = _BETWEEN.match(text, start)
+        start = between.end() if between is not None else start
         opening = _OPENING.match(text, start)
         if opening is not None:
             yield from self._quoted(opening, kind)
-        elif text[start : start + 1] in ("[", "{") and text[start : start + 1]:
+        elif literal := _LITERAL.match(text, start):
+            if can_be_secret(literal["value"], kind):
+                yield *literal.span("value"), REDACTED
+        elif text[start : start + 1] in ("[", "{", "("):
             # Only names in double quotes are outside the strings of a JSON text.
             yield from self._walk(start, kind, token.count("\\") if token[-1:] == '"' else 1)
         elif name is not None and (_NEWLINE.match(text, start) or _BLOCK.match(text, start)):
             yield from self._indented(start, kind)
         else:
-            yield from self._bare(start, kind, token, name)
+            yield from self._bare(start, kind, token, name, is_whole=is_whole)
 
     def _quoted(self, opening: re.Match[str], kind: KeyKind) -> Iterator[Span]:
         start, stop = opening.end(), self._closing(opening["token"], opening.end())
@@ -360,34 +335,29 @@ class _Value:
             value = _NEWLINE.split(value, 1)[0]
             stop = start + len(value)
         if can_be_secret(value, kind):
-            scheme = _SCHEMES.match(value)
+            scheme = SCHEME.match(value)
             yield start + (scheme.end() if scheme is not None else 0), stop, REDACTED
 
-    def _bare(self, start: int, kind: KeyKind, token: str, name: _Name | None) -> Iterator[Span]:
+    def _bare(self, start: int, kind: KeyKind, token: str, name: _Name | None, *, is_whole: bool) -> Iterator[Span]:
         text = self._text
         lower = name.text.lower() if name is not None else ""
         if "cookie" in lower and (cookies := _COOKIES.match(text, start)):
             if looks_random(cookies[0]):
                 yield *cookies.span(), REDACTED
             return
-        scheme = (_ANY_SCHEME if "authorization" in lower else _SCHEMES).match(text, start)
+        scheme = (_ANY_SCHEME if "authorization" in lower else SCHEME).match(text, start)
         start = scheme.end() if scheme is not None else start
-        begins_line = (
-            name is not None and not name.token and name.before.rstrip(" \t").endswith(("\n", "export", "\\n"))
-        )
-        found = (_BARE_LINE if begins_line and kind is KeyKind.PASSWORD else _BARE).match(text, start)
-        if found is None or (text[found.end() : found.end() + 1] in ("(", "[", "{") and _CALLED.fullmatch(found[0])):
+        is_quoted = name is not None and not name.token and name.before[-1:] in ('"', "'")
+        is_line = kind is KeyKind.PASSWORD and name is not None and name.begins_line
+        found = (_BARE_LINE if is_line or is_whole else _BARE_QUOTED if is_quoted else _BARE).match(text, start)
+        if found is None or text[found.end() : found.end() + 1] in ("(", "[", "{"):
             return
         value = found[0].rstrip(".,;:")
         is_set = name is not None and text[start - 1] in "=:" and name.text.isupper()
-        if not can_be_secret(value, kind, is_bare=not is_set):
+        if not can_be_secret(value, kind, is_bare=not (is_set or is_whole)):
             return
-        if token and name is not None:
-            # A number in JSON; the text in its place needs quotes.
-            yield start, start + len(value), f"{token}{REDACTED}{token}"
-            return
-        more = _MORE.match(text, found.end()) if len(found[0]) == len(value) else None
-        yield start, more.end() if more is not None else start + len(value), REDACTED
+        # A number in JSON has no quotes; the text in its place needs them.
+        yield start, start + len(value), f"{token}{REDACTED}{token}"
 
     def _indented(self, start: int, kind: KeyKind) -> Iterator[Span]:
         """Yield the lines below a key of YAML: a block, a list, or the value on the next line."""
@@ -407,7 +377,7 @@ class _Value:
                 return
 
     def _walk(self, start: int, kind: KeyKind, slashes: int) -> Iterator[Span]:
-        """Yield the texts of a list or an object; a JSON schema, which describes a value, has none.
+        """Yield the texts of a list or an object, without those that describe one, as a JSON schema does.
 
         Args:
             start: The opening bracket.
@@ -415,8 +385,6 @@ class _Value:
             slashes: The backslashes of its double quotes; one with fewer ends the JSON string around it.
         """
         text, depth, position, key = self._text, 0, start, ""
-        spans: list[Span] = []
-        is_schema, has_value = False, False
         for _ in range(MAX_TOKENS):
             found = _STRUCTURE.search(text, position)
             if found is None:
@@ -425,11 +393,11 @@ class _Value:
             if self._is_json and sign == '"' and len(found[0]) <= slashes:
                 break
             position = found.end()
-            if sign in "[{":
+            if sign in "[{(":
                 depth += 1
                 if depth > MAX_DEPTH:
                     break
-            elif sign in "]}":
+            elif sign in "]})":
                 depth -= 1
                 if depth <= 0:
                     break
@@ -440,57 +408,31 @@ class _Value:
                 after = _AFTER_STRING.match(text, position)
                 if after is not None and after[1]:
                     key = value
-                    has_value = has_value or key == "value"
-                    is_schema = is_schema or key in ("$ref", "anyOf", "oneOf", "allOf", "properties")
-                    continue
-                is_schema = is_schema or (key == "type" and value in _SCHEMA_TYPES)
-                if key not in _NO_SECRETS and can_be_secret(value, kind):
-                    spans.append((found.end(), stop, REDACTED))
+                elif not _NO_SECRETS.match(key) and can_be_secret(value, kind):
+                    yield found.end(), stop, REDACTED
         self.walked = max(self.walked, min(position, len(text)))
-        if has_value or not is_schema:
-            yield from spans
 
     def _closing(self, token: str, start: int) -> int:
         """Return the start of the closing quote: it has as many backslashes as the opening one, or fewer.
 
-        Inside the value, escaped quotes have more.
+        Inside the value, escaped quotes have more, and SQL writes a quote twice.
         """
         text, sign, slashes = self._text, token[-1], token.count("\\")
-        triple = token.lstrip("\\") if len(token) - slashes > 1 else ""
-        last = min(len(text), start + MAX_VALUE)
-        position = start
-        while True:
-            position = text.find(triple or sign, position, last)
-            if position < 0:
-                stop = last
-                break
-            before = position
-            while before > start and text[before - 1] == "\\":
-                before -= 1
-            run = position - before
-            if run < slashes or run % (2 * (slashes + 1)) == slashes:
-                stop = position - min(run, slashes)
-                break
-            position += 1
-        if self._is_json and sign != '"':
-            # The JSON string around it ends before.
-            limit = self._string_end(start, stop)
-            stop = min(stop, limit)
-        return stop
-
-    def _string_end(self, start: int, stop: int) -> int:
-        position = self._text.find('"', start, stop)
+        wanted = token.lstrip("\\")
+        # The JSON string around it may end before.
+        last = self._closing('"', start) if self._is_json and sign != '"' else min(len(text), start + MAX_VALUE)
+        position = text.find(wanted, start, last)
         while position >= 0:
-            before = position
-            while before > start and self._text[before - 1] == "\\":
-                before -= 1
-            if (position - before) % 2 == 0:
-                return position
-            position = self._text.find('"', position + 1, stop)
-        return stop
+            run = position - start - len(text[start:position].rstrip("\\"))
+            if wanted == "'" and not run and position > start and text[position + 1 : position + 2] == "'":
+                position += 1
+            elif run < slashes or run % (2 * (slashes + 1)) == slashes:
+                return position - min(run, slashes)
+            position = text.find(wanted, position + 1, last)
+        return last
 
 
-_SCHEMA_TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-_NO_SECRETS: Final = frozenset(
-    {"type", "name", "user", "username", "description", "title", "domain", "path", "url", "host"}
+_NO_SECRETS: Final = re.compile(
+    "(?:const|description|domain|enum|examples?|format|host|name|path|pattern|title|type|url|user|username)\\Z"
 )
+"""Keys of an account, and of a JSON schema, which describes a value."""

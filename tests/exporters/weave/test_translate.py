@@ -303,6 +303,27 @@ class TestException:
         assert json.loads(exception_of_span(span) or "") == {"type": "TimeoutError", "message": "late ?"}
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "gen_ai.response.model",
+        "gen_ai.request.model",
+        "llm.model_name",
+        "embedding.model_name",
+        "reranker.model_name",
+    ],
+)
+def test_model_of_any_kind_of_call(spans, key) -> None:
+    """Tokens are counted under the model of the call: a chat, an embedding, a turn of verl; on the root too."""
+    root = spans.root()
+    call = spans.op(root, kind="EMBEDDING", attributes={key: "Qwen/Qwen3", "gen_ai.usage.input_tokens": 3})
+    below = Below()
+    below.add(call)
+    expected = {"Qwen/Qwen3": {"requests": 1, "prompt_tokens": 3, "total_tokens": 3}}
+    assert record_of(call)["summary"]["usage"] == expected
+    assert record_of(root, below=below)["summary"]["usage"] == expected
+
+
 def test_token_counts_beyond_json():
     """An absurd number of tokens on a model's call costs neither the call nor the root that sums it."""
     below = Below()
