@@ -93,6 +93,9 @@ FATE: Final = _key(
     "what training did with the trajectory: trained, stale, filtered, failed or surplus",
     "as the reward",
 )
+LATE: Final = _key(
+    "the span of a late annotation", "rollout.late", "bool", "true: it has facts of the trajectory, no time", "you"
+)
 TURNS: Final = _root("rollout.turns", "int", "LLM ops of the trajectory, except nested ones", "filters")
 INPUT_TOKENS: Final = _root("rollout.input_tokens", "int", "sum of the LLM ops' input tokens", "filters")
 OUTPUT_TOKENS: Final = _root("rollout.output_tokens", "int", "sum of the LLM ops' output tokens", "filters")

@@ -39,7 +39,6 @@ MAX_STATEMENTS = 2
 """A `try` with an `except` that swallows holds the one call that raises it, and perhaps its `return`."""
 WIDER: dict[str, str] = {
     "integrations/hooks/guard.py: guarded": "one step of an observer",
-    "integrations/verl/config.py: start": "init, at the start of a training",
 }
 
 

@@ -9,6 +9,7 @@ import pickle
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,16 @@ class TestIdentity:
 
     @pytest.mark.parametrize(
         "other",
-        [{"step": 2}, {"sample_index": 8}, {"rollout_n": 0}, {"validate": True}, {"experiment": "x"}, {"run": "x"}],
+        [
+            {"step": 2},
+            {"sample_index": 8},
+            {"rollout_n": 0},
+            {"validate": True},
+            {"experiment": "x"},
+            {"run": "x"},
+            {"attempt": 1},
+            {"attempt": "x"},
+        ],
     )
     def test_unknown(self, rollout_spans, other):
         """What nobody knows has no trace; what it is given is counted."""
@@ -277,6 +287,33 @@ class TestOrder:
 
 def _lines(folder: Path) -> list[bytes]:
     return [b"".join([each.otlp_json(), b"\n"]) for each in otel_rollout.read(folder)]
+
+
+class TestTime:
+    """What comes late isn't the trajectory's time."""
+
+    def test_a_step_is_no_longer_for_its_judge(self, tmp_path: Path, monkeypatch, capsys):
+        """Durations, stragglers and waiting are those of the rollouts, though the judge came half a minute later."""
+        folder = tmp_path / "traces"
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(folder))
+        otel_rollout.init("p", "e", backend="file")
+        began = time.time_ns() - 30 * SECOND
+        for number in range(16):
+            trajectory = start_trajectory(number // 8, 1, number % 8, start_time=began)
+            trajectory.record("generate", "LLM", start_time=began, end_time=began + SECOND // 20, output="42")
+            trajectory.end(end_time=began + SECOND // 10)
+            trajectory.annotate(reward=float(number % 2))
+            trajectory.record("judge", "EVALUATOR")
+        otel_rollout.shutdown()
+        found = list(otel_rollout.read(folder))
+        assert {each.duration for each in found} == {0.1}
+        assert {(each.summary.waiting_seconds, each.summary.reward_seconds) for each in found} == {(0.05, 0.0)}
+        assert main(["ls", str(folder), "--json"]) == 0
+        [step] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert step["trajectories"] == 16
+        assert step["seconds"]["p99"] == pytest.approx(0.1)
+        assert main(["diagnose", str(folder)]) in (0, 1)
+        assert "straggler" not in capsys.readouterr().out
 
 
 class TestStarted:

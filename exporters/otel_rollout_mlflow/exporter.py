@@ -19,8 +19,8 @@ from otel_rollout.export.http import destination_of, require_requests, shown_url
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.export.reward_parts import reward_parts
-from otel_rollout.export.side_work import Kind, SideWork
-from otel_rollout.export.span_facts import span_id_of, trace_id_of
+from otel_rollout.export.side_work import Kind, NotYet, SideWork
+from otel_rollout.export.span_facts import is_late_annotation, span_id_of, trace_id_of
 from otel_rollout.installing import install_line
 from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.log_once import internal_error, warn_once
@@ -151,9 +151,11 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         try:
             with self._opened_store() as store:
                 for (project, experiment_name), group in _groups(spans).items():
-                    experiment_id = self._write(store, self._experiment_name or project, group)
+                    stored = [span for span in group if not is_late_annotation(span)]
+                    experiment_id = self._write(store, self._experiment_name or project, stored)
                     try:
-                        self._add_side_work(store, experiment_id, experiment_name, group)
+                        self._add_side_work(store, experiment_id, experiment_name, stored)
+                        self._add_rewards(group)
                     except Exception:
                         # The spans are stored.
                         internal_error("noting the links and rewards of stored spans")
@@ -229,6 +231,8 @@ class MlflowSpanExporter(OutcomeSpanExporter):
     def _write(self, store: Store, project: str | None, spans: Sequence[ReadableSpan]) -> str:
         """Write spans of one experiment, and return its id."""
         experiment_id = self._experiment_id(store, project)
+        if not spans:
+            return experiment_id
         try:
             store.write(experiment_id, spans)
         except AttemptError as error:
@@ -270,6 +274,8 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                 if self._linked.get(trace_id) != candidates:
                     self._linked[trace_id] = candidates
                     self.side_work.add("links", candidates, trace_id, trace_id)
+
+    def _add_rewards(self, spans: Sequence[ReadableSpan]) -> None:
         for span in spans:
             for part in reward_parts(span):
                 feedback = Feedback(
@@ -278,6 +284,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                     span.end_time or 0,
                     column_text(part.name),
                     rationale=column_text(part.explanation),
+                    is_late=is_late_annotation(span),
                 )
                 known = self._rewarded.get(feedback.assessment_id)
                 if known is None or (known != feedback and known.time_ns <= feedback.time_ns):
@@ -290,8 +297,12 @@ class MlflowSpanExporter(OutcomeSpanExporter):
     def _link(self, candidates: RunCandidates, trace_ids: list[str]) -> Outcome:
         return self._on_the_side(lambda store: self._runs.link(store, candidates, trace_ids))
 
-    def _record(self, _: None, rewards: list[Feedback]) -> Outcome:
-        return self._on_the_side(lambda store: store.record(rewards))
+    def _record(self, _: None, rewards: list[Feedback]) -> Outcome | NotYet:
+        outcome = self._on_the_side(lambda store: store.record(rewards))
+        if outcome.verdict is Verdict.REFUSED and len(rewards) == 1 and rewards[0].is_late:
+            # Another process stores the trace, perhaps later.
+            return NotYet({0}, outcome.reason)
+        return outcome
 
     def _on_the_side(self, work: Callable[[Store], object]) -> Outcome:
         """Make one attempt at side work."""

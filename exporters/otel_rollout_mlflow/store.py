@@ -81,6 +81,7 @@ class Feedback:
         time_ns: When it was known.
         name: `reward`, or the part's name.
         rationale: The reason for the value.
+        is_late: True if its span is not stored: the trace may come later, from another process.
     """
 
     trace_id: str
@@ -88,6 +89,7 @@ class Feedback:
     time_ns: int
     name: str = REWARD
     rationale: str = ""
+    is_late: bool = False
 
     @property
     def assessment_id(self) -> str:

@@ -15,7 +15,7 @@ from otel_rollout.export.otlp_http import OTLP_HEADERS, TRACES_PATH, OtlpHttpSen
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.export.side_work import Kind, NotYet, SideWork
-from otel_rollout.export.span_facts import span_id_of, trace_id_of
+from otel_rollout.export.span_facts import is_late_annotation, span_id_of, trace_id_of
 from otel_rollout.processing.span_copies import copy_span
 from otel_rollout.safety.clock import monotonic
 from otel_rollout.safety.log_once import internal_error
@@ -92,7 +92,8 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
             spans = self._with_projects(spans)
         except Exception:
             internal_error("naming the project of spans")
-        outcome = self._sender.send(spans)
+        stored = [span for span in spans if not is_late_annotation(span)]
+        outcome = self._sender.send(stored) if stored else DELIVERED
         if outcome.verdict is Verdict.DELIVERED:
             try:
                 self._add_annotations(spans)

@@ -196,7 +196,9 @@ def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str,
     tracer, state = pipeline.tracer, TrajectoryState(tags)
     parent = ended(root)
     context = set_span_in_context(parent, Context())
-    span = tracer.start_op(LATE_NAME, context, Frame(state, parent), {semconv.SPAN_KIND: "EVALUATOR"})
+    span = tracer.start_op(
+        LATE_NAME, context, Frame(state, parent), {semconv.SPAN_KIND: "EVALUATOR", semconv.LATE: True}
+    )
     if span is None:
         return
     try:

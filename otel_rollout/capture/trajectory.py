@@ -138,14 +138,14 @@ def find_trajectory(
         step,
         sample_index,
         rollout_n,
-        validate=bool(validate),
+        validate=read_scalar(validate) is True,
         experiment_name=pipeline.experiment_name if experiment is None else experiment,
     )
     places = latest(identity) or _stored(pipeline, identity.tags)
     places = [place for place in places if run is None or place.run == run]
-    with suppress(IndexError):
-        return _of_place(places[-1 if attempt is None else attempt])
-    return _of_handle("unknown")
+    number = len(places) - 1 if attempt is None else read_scalar(attempt)
+    is_known = type(number) is int and 0 <= number < len(places)
+    return _of_place(places[number]) if is_known else _of_handle("unknown")
 
 
 def _stored(pipeline: RunningPipeline, tags: dict[str, Any]) -> Sequence[Place]:

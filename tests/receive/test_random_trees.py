@@ -156,7 +156,10 @@ def _describe(span: ReadableSpan) -> dict[str, Any]:
         "kind": span.kind,
         "status": (span.status.status_code, span.status.description),
         "times": (span.start_time, span.end_time),
-        "attributes": _typed(span.attributes),
+        # OTLP gets a tool's arguments and result by the names of the conventions as well.
+        "attributes": {
+            key: value for key, value in _typed(span.attributes).items() if not key.startswith("gen_ai.tool.call.")
+        },
         "events": [
             (event.name, event.timestamp, _typed(event.attributes)) for event in span.events if not _is_result(event)
         ],

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from typing_extensions import assert_type
 
 import otel_rollout
 from otel_rollout import RolloutTraceConfig, Trajectory, annotate, rollout_trace_attr, rollout_trace_op, select_samples
+from otel_rollout.integrations.hooks import Arguments, Call, Hook, Observer, Patch, after, install_hooks, start_tracing
 from otel_rollout.testing import InMemorySpanExporter, deterministic_ids_and_times, span_tree
 
 
@@ -125,3 +127,39 @@ otel_rollout.read("rollout-traces", 7)  # type: ignore[call-arg]
 
 with deterministic_ids_and_times():
     span_tree(InMemorySpanExporter().spans)
+
+
+class Turn(Observer):
+    """An observer with steps of its own."""
+
+    opens_span = True
+
+    def __init__(self, call: Call) -> None:
+        self.step = call.receiver.step
+
+    def changed(self, call: Call) -> Arguments | None:
+        """Replace an argument."""
+        return call.replaced({"step": self.step})
+
+    def end(self, result: object) -> None:
+        """Read the result."""
+
+
+def started(call: Call, result: object) -> None:
+    assert_type(call.arguments["config"], Any)
+    start_tracing("trainer", "project", None, backend="console", run_id="run")
+
+
+def optional(call: Call) -> Turn | None:
+    return Turn(call) if call.arguments else None
+
+
+HOOKS: tuple[Hook | Patch, ...] = (
+    Hook("trainer", "Trainer.__init__", "nothing is traced", after(started), while_off=True),
+    Hook("trainer", "Trainer.turn", "turns are not traced", Turn, needs=("step",), kind="LLM"),
+    Hook("trainer", "Trainer.tool", "tools are not traced", optional),
+    Hook("trainer", "Trainer.tool", "tools are not traced", len),  # type: ignore[arg-type]
+    Patch("trainer", "Trainer", "nothing is traced", print),
+)
+install_hooks(HOOKS)
+install_hooks([Hook("trainer", "Trainer.turn", "turns are not traced", Turn)])

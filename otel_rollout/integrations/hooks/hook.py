@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-__all__ = ["Call", "Hook", "Observer", "Patch", "after"]
+__all__ = ["Arguments", "Call", "Hook", "Observer", "Patch", "after"]
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""Positional and keyword arguments."""
 
 
 @dataclass(slots=True, eq=False)
@@ -118,17 +119,17 @@ class Hook:
     """A function to observe.
 
     Args:
-        module: The function's module.
-        target: The function's name with its class: `AgentLoopWorker.generate_sequences`.
+        module: The module that defines the function.
+        target: The function's name, with the class that defines it: `AgentLoopWorker.generate_sequences`.
         lost: A phrase for the log on what isn't traced without the hook.
         observer: Makes a call's observer; None if there is nothing to observe.
-        needs: Required parameters.
+        needs: Required parameters; a function without one of them isn't hooked.
         kind: The span's kind, if the observer opens one.
         name: The span's name; None for the function's.
         captures: Whether arguments and result are recorded.
-        while_off: Whether calls are observed while tracing is off in this process.
-        lost_unknown: A phrase for the log on what isn't traced if the function's source isn't recorded; empty if the
-            hook adds no arguments.
+        while_off: Whether calls are observed while tracing is off in this process, as where it is started.
+        lost_unknown: A phrase for the log on what isn't traced if the function's source isn't recorded in this package;
+            empty if the hook adds no arguments.
     """
 
     module: str

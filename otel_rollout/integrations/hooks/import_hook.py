@@ -1,40 +1,43 @@
-"""Run a callback as soon as a module has been imported, before any other code uses it."""
+"""Install hooks, each as soon as its module has been imported, before any other code uses it."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
+from otel_rollout.integrations.hooks import patching
 from otel_rollout.integrations.hooks.guard import report
-from otel_rollout.integrations.hooks.hook import Patch
+from otel_rollout.integrations.hooks.hook import Hook, Patch
 
-__all__ = ["after_import"]
+__all__ = ["install_hooks"]
 
-Callback = Callable[[Any], None]
+_waiting: Final[dict[str, list[Hook | Patch]]] = {}
+"""Hooks by the module that is still to be imported."""
 
-_callbacks: Final[dict[str, list[Callback]]] = {}
 
+def install_hooks(hooks: Iterable[Hook | Patch]) -> None:
+    """Install hooks, each as soon as its module is imported; at once if it is already.
 
-def after_import(name: str, callback: Callback) -> None:
-    """Call `callback` with a module once it is imported; at once if it is already.
+    Each hook stands on its own: if one doesn't fit, one warning says what isn't traced, and the function stays as it
+    is. A function takes one hook; another one is ignored, so that the call may be repeated.
 
     Args:
-        name: The module's full name.
-        callback: Takes the module; must not raise.
+        hooks: The hooks.
     """
-    module = sys.modules.get(name)
-    spec = getattr(module, "__spec__", None)
-    if module is not None and not getattr(spec, "_initializing", False):
-        callback(module)
-        return
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
-    _callbacks.setdefault(name, []).append(callback)
+    for hook in hooks:
+        module = sys.modules.get(hook.module)
+        spec = getattr(module, "__spec__", None)
+        if module is not None and not getattr(spec, "_initializing", False):
+            patching.install(hook, module)
+            continue
+        if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+            sys.meta_path.insert(0, _Finder())
+        _waiting.setdefault(hook.module, []).append(hook)
 
 
 class _Finder(MetaPathFinder):
@@ -47,7 +50,7 @@ class _Finder(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the other finders' spec of a watched module, with its loader wrapped."""
-        if fullname not in _callbacks or fullname in self._searching:
+        if fullname not in _waiting or fullname in self._searching:
             return None
         self._searching.add(fullname)
         try:
@@ -73,8 +76,8 @@ def _extend(loader: Any, name: str) -> None:
     def exec_module(module: ModuleType) -> None:
         execute(module)
         # Some loaders, zipimport's, have one instance for all modules.
-        for callback in _callbacks.pop(name, ()) if module.__name__ == name else ():
-            callback(module)
+        for hook in _waiting.pop(name, ()) if module.__name__ == name else ():
+            patching.install(hook, module)
 
     # On the instance: its type tells others how to read the source.
     loader.exec_module = exec_module

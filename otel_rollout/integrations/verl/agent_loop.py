@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from otel_rollout import semconv
 from otel_rollout.capture.scalars import read_scalar, read_tag
-from otel_rollout.integrations.hooks import executor
+from otel_rollout.integrations.hooks import Call, Hook, Observer, after, executor
 from otel_rollout.integrations.hooks.guard import call_library, guarded
-from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, after
 from otel_rollout.integrations.verl import late_rewards
 from otel_rollout.integrations.verl.config import max_samples
 from otel_rollout.integrations.verl.identity import (

@@ -9,12 +9,8 @@ from typing import Any, Final
 from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 from opentelemetry.sdk.environment_variables import OTEL_BSP_MAX_EXPORT_BATCH_SIZE
 
-from otel_rollout import config
-from otel_rollout.errors import RolloutTraceError
+from otel_rollout.integrations.hooks import Arguments, Call, Hook, Observer, start_tracing
 from otel_rollout.integrations.hooks.guard import call_library
-from otel_rollout.integrations.hooks.hook import Arguments, Call, Hook, Observer
-from otel_rollout.safety.guard import FAULTS
-from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 
 __all__ = ["HOOKS", "max_samples", "start", "start_from"]
@@ -47,7 +43,7 @@ class _Start(Observer):
 def start(
     project_name: Any, experiment_name: Any, backend: Any, token2text: Any = False, max_samples: Any = None
 ) -> None:
-    """Call `otel_rollout.init`, unless tracing is on already or `backend` is empty; never raises.
+    """Start tracing, unless it is on already or `backend` is empty; never raises.
 
     The backend `otel` stands for the exporters of `OTEL_TRACES_EXPORTER`.
     """
@@ -58,15 +54,17 @@ def start(
     settings: dict[str, Any] = {}
     if not os.environ.get(OTEL_BSP_MAX_EXPORT_BATCH_SIZE):
         settings["max_batch_spans"] = MAX_BATCH_SPANS
-    try:
-        if not os.environ.get(_RUN_ID_VARIABLE):
-            settings["run_id"] = _run_id()
-        config.init(
-            project_name or "verl", experiment_name or "default", backend, bool(token2text), max_samples, **settings
-        )
-    except (RolloutTraceError, OSError, *FAULTS) as error:
-        # A wrong setting must not stop the training.
-        warn_once(f"verl {backend}", "verl: nothing is traced: trace.backend=%s: %s", backend, error)
+    if not os.environ.get(_RUN_ID_VARIABLE):
+        settings["run_id"] = _run_id()
+    start_tracing(
+        "verl",
+        project_name,
+        experiment_name,
+        backend=backend,
+        token2text=bool(token2text),
+        max_samples_per_step_per_worker=max_samples,
+        **settings,
+    )
 
 
 def start_from(trace: Any) -> None:

@@ -6,8 +6,8 @@ import atexit
 import sys
 from typing import Any, Final
 
+from otel_rollout.integrations.hooks import Call, Hook, Patch
 from otel_rollout.integrations.hooks.guard import call_library
-from otel_rollout.integrations.hooks.hook import Call, Hook, Patch
 
 __all__ = ["HOOKS", "flush_actors"]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from opentelemetry.trace import get_current_span
 
 from otel_rollout import semconv
-from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, after
+from otel_rollout.integrations.hooks import Call, Hook, Observer, after
 from otel_rollout.integrations.verl.rollout import current_rollout
 from otel_rollout.spans import runtime
 from otel_rollout.values.snapshot import snapshot

@@ -20,8 +20,8 @@ from opentelemetry import context as context_api
 
 from otel_rollout import semconv
 from otel_rollout.integrations import ray as carriers
+from otel_rollout.integrations.hooks import Call, Hook, Observer
 from otel_rollout.integrations.hooks.guard import call_library
-from otel_rollout.integrations.hooks.hook import Call, Hook, Observer
 from otel_rollout.integrations.hooks.patching import is_replaced
 from otel_rollout.integrations.verl.identity import Row, forget_oldest, uid_of
 from otel_rollout.spans.context import current_frame

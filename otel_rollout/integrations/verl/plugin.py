@@ -8,12 +8,9 @@ isn't traced.
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import Final
 
-from otel_rollout.integrations.hooks import patching
-from otel_rollout.integrations.hooks.hook import Hook, Patch
-from otel_rollout.integrations.hooks.import_hook import after_import
+from otel_rollout.integrations.hooks import Hook, Patch, install_hooks
 from otel_rollout.integrations.verl import (
     agent_loop,
     config,
@@ -25,7 +22,7 @@ from otel_rollout.integrations.verl import (
     tools,
 )
 
-__all__ = ["HOOKS", "VARIABLE", "install"]
+__all__ = ["HOOKS", "VARIABLE"]
 
 VARIABLE: Final = "OTEL_ROLLOUT_VERL"
 """`off` leaves verl as it is."""
@@ -43,11 +40,5 @@ HOOKS: Final[tuple[Hook | Patch, ...]] = (
 """All changes to verl and Ray, beside the functions that verl decorates itself (`rollout_trace.OPS`)."""
 
 
-def install() -> None:
-    """Hook verl's modules, each as soon as it has been imported; idempotent."""
-    for hook in HOOKS:
-        after_import(hook.module, partial(patching.install, hook))
-
-
 if os.environ.get(VARIABLE, "").strip().lower() not in ("off", "0", "false", "no"):
-    install()
+    install_hooks(HOOKS)

@@ -12,8 +12,7 @@ from opentelemetry.trace import get_current_span
 from otel_rollout import semconv
 from otel_rollout.capture.annotate import annotate
 from otel_rollout.integrations import ray
-from otel_rollout.integrations.hooks import executor
-from otel_rollout.integrations.hooks.hook import Arguments, Call, Hook, Observer, after
+from otel_rollout.integrations.hooks import Arguments, Call, Hook, Observer, after, executor
 from otel_rollout.integrations.verl import config, facts, late_rewards
 from otel_rollout.integrations.verl.late_rewards import CARRIER
 from otel_rollout.integrations.verl.rollout import current_rollout, rollout_variable

@@ -12,8 +12,8 @@ from typing import Any, Final
 from otel_rollout import semconv
 from otel_rollout.capture import op, trajectory
 from otel_rollout.capture.annotate import annotate
+from otel_rollout.integrations.hooks import Call, Hook, after
 from otel_rollout.integrations.hooks.guard import guarded
-from otel_rollout.integrations.hooks.hook import Call, Hook, after
 from otel_rollout.integrations.hooks.patching import is_replaced, observe
 from otel_rollout.integrations.verl import generation, tools
 from otel_rollout.integrations.verl.rollout import Rollout, current_rollout

@@ -19,8 +19,8 @@ from opentelemetry.trace import StatusCode, get_current_span
 from otel_rollout import semconv
 from otel_rollout.capture import op
 from otel_rollout.capture.exceptions import record_failure
+from otel_rollout.integrations.hooks import Call, Hook, Observer, Patch, after
 from otel_rollout.integrations.hooks.guard import guarded
-from otel_rollout.integrations.hooks.hook import Call, Hook, Observer, Patch, after
 from otel_rollout.integrations.hooks.patching import observe
 from otel_rollout.integrations.verl.rollout import current_rollout
 from otel_rollout.spans import runtime

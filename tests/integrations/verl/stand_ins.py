@@ -13,8 +13,7 @@ from inspect import Parameter
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-from otel_rollout.integrations.hooks import patching, recorded
-from otel_rollout.integrations.hooks.hook import Hook, Patch
+from otel_rollout.integrations.hooks import Hook, Patch, patching, recorded
 from otel_rollout.integrations.verl import plugin, rollout_trace
 
 NEWEST = max(recorded.read("verl"), key=lambda version: [int(part) for part in version.split(".")])

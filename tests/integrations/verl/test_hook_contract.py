@@ -20,9 +20,8 @@ from typing import Any
 import pytest
 
 from otel_rollout import rollout_trace_attr
-from otel_rollout.integrations.hooks import patching, recorded
+from otel_rollout.integrations.hooks import Call, Hook, patching, recorded
 from otel_rollout.integrations.hooks.guard import call_library, guarded
-from otel_rollout.integrations.hooks.hook import Call, Hook
 from otel_rollout.integrations.verl import generation, rollout_trace
 from otel_rollout.integrations.verl.late_rewards import CARRIER
 from otel_rollout.safety import log_once

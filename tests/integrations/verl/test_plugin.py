@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.machinery
-import importlib.util
-import inspect
-import logging
 import pickle
-import signal
-import sys
-import zipfile
-from importlib.machinery import BuiltinImporter
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Generic, TypeVar
 
@@ -21,8 +12,6 @@ import pytest
 
 from otel_rollout import flush
 from otel_rollout.integrations.hooks import patching
-from otel_rollout.integrations.hooks.hook import Hook, Observer
-from otel_rollout.integrations.hooks.import_hook import after_import
 from otel_rollout.integrations.verl import plugin
 from otel_rollout.integrations.verl.rollout_trace import rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter
@@ -46,110 +35,6 @@ def base_tool() -> type:
 
     hook("BaseTool.__init__", BaseTool)
     return BaseTool
-
-
-class TestImportHook:
-    """Hooks on import."""
-
-    def test_runs_when_the_module_has_been_imported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The callback gets the module whole, before whoever imports it goes on; its source is found as before."""
-        (tmp_path / "hooked_module.py").write_text("def function():\n    return 1\n")
-        monkeypatch.syspath_prepend(tmp_path)
-        seen = []
-        after_import("hooked_module", lambda module: seen.append(module.function()))
-        assert seen == []
-        module = __import__("hooked_module")
-        assert seen == [1]
-        assert inspect.getsource(module.function).startswith("def function")
-        after_import("hooked_module", lambda module: seen.append(2))
-        assert seen == [1, 2]
-        del sys.modules["hooked_module"]
-
-    def test_loader_that_several_modules_share(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A module from a zip file, whose loader is that of its neighbours too, is the one that is hooked."""
-        archive = tmp_path / "packed.zip"
-        with zipfile.ZipFile(archive, "w") as packed:
-            packed.writestr("packed_one.py", "import packed_two\nvalue = 1\n")
-            packed.writestr("packed_two.py", "value = 2\n")
-        monkeypatch.syspath_prepend(str(archive))
-        seen = []
-        for name in ("packed_one", "packed_two"):
-            after_import(name, lambda module: seen.append((module.__name__, module.value)))
-        __import__("packed_one")
-        assert seen == [("packed_two", 2), ("packed_one", 1)]
-
-    def test_loader_that_takes_no_attributes(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        """A module whose loader can't be hooked is imported as it is, with a warning."""
-
-        class Loader:
-            __slots__ = ()
-
-            def create_module(self, spec):
-                return None
-
-            def exec_module(self, module):
-                module.value = 3
-
-        class Finder:
-            @staticmethod
-            def find_spec(name, path=None, target=None):
-                return importlib.machinery.ModuleSpec(name, Loader()) if name == "closed_module" else None
-
-        monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
-        after_import("closed_module", lambda module: None)
-        with caplog.at_level(logging.WARNING, "otel_rollout"):
-            assert __import__("closed_module").value == 3
-        assert "closed_module is not traced" in caplog.text
-
-    def test_a_signal_while_a_module_is_searched(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What a signal handler raises then ends the import, and the module can be imported afterwards."""
-
-        class Finder:
-            is_late = True
-
-            @classmethod
-            def find_spec(cls, name, path=None, target=None):
-                if name == "late_module" and cls.is_late:
-                    cls.is_late = False
-                    signal.raise_signal(signal.SIGALRM)
-                return importlib.machinery.ModuleSpec(name, BuiltinImporter) if name == "late_module" else None
-
-        def too_late(*_: object) -> None:
-            raise TimeoutError("the grader gives up")
-
-        monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
-        after_import("late_module", lambda module: None)
-        previous = signal.signal(signal.SIGALRM, too_late)
-        try:
-            with pytest.raises(TimeoutError, match="the grader"):
-                importlib.util.find_spec("late_module")
-        finally:
-            signal.signal(signal.SIGALRM, previous)
-        assert importlib.util.find_spec("late_module") is not None
-
-
-class TestObserve:
-    """Replacing a function."""
-
-    def test_replacement_looks_like_the_original(self) -> None:
-        """A replaced method keeps name, module, signature and kind, by which verl, Ray and cloudpickle know it."""
-
-        class Worker:
-            async def run(self, value: int) -> int:
-                return value
-
-        original, module = Worker.run, SimpleNamespace(Worker=Worker)
-        hook = Hook("module", "Worker.run", "nothing", lambda call: Observer())
-        patching.install(hook, module)
-        replacement = Worker.run
-        patching.install(hook, module)
-        assert Worker.run is replacement is not original
-        assert asyncio.run(Worker().run(1)) == 1
-        assert inspect.iscoroutinefunction(Worker.run)
-        assert (Worker.run.__qualname__, Worker.run.__module__) == (original.__qualname__, original.__module__)
-        assert inspect.signature(Worker.run) == inspect.signature(original)
 
 
 class TestOps:

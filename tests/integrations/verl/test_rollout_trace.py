@@ -190,5 +190,5 @@ class TestConfig:
         with caplog.at_level(logging.WARNING, "otel_rollout"):
             start("project", "experiment", "nowhere")
             start("project", "experiment", "nowhere")
-        assert caplog.text.count("nothing is traced: trace.backend=nowhere") == 1
+        assert caplog.text.count("verl: nothing is traced: no exporter is called 'nowhere'") == 1
         assert RolloutTraceConfig.get_backend() is None
