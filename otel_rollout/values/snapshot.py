@@ -27,7 +27,7 @@ from otel_rollout.values.stream import FullError, OtherError, load_stream, write
 __all__ = ["DEFAULT_BUDGET", "Snapshot", "cut_text", "plain_value", "snapshot"]
 
 DEFAULT_BUDGET: Final = 1024 * 1024
-"""The most bytes of a value: a few milliseconds, whatever the value."""
+"""The most bytes of a value, which bound its cost to the caller."""
 MAX_ARGUMENTS: Final = 64
 _SIZED: Final = frozenset(map(id, (str, list, tuple, dict, set, int)))
 _STEP: Final = 17

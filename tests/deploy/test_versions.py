@@ -53,7 +53,7 @@ class TestVersions:
 
     def test_one_version_of_the_collector_and_of_jaeger(self):
         """Wherever the collector or Jaeger is named with a version, it is the one of docker-compose.yml."""
-        files = [*(ROOT / "deploy").rglob("*.yaml"), ROOT / "docs" / "how-to" / "scale.md"]
+        files = [*(ROOT / "deploy").rglob("*.yaml"), *(ROOT / "docs").rglob("*.md")]
         text = "\n".join(path.read_text(encoding="utf-8") for path in files)
         (collector,) = {tag for image, _, tag in IMAGES.values() if image == "otel/opentelemetry-collector-contrib"}
         named = r"(?:otelcol-contrib|opentelemetry-collector-contrib)[: ]v?(\d+\.\d+\.\d+)"

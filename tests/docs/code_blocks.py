@@ -6,6 +6,8 @@ A comment stands on the line before its block, where Markdown shows nothing of i
     <!-- exits with 1 -->       the last command of the block fails with this code
     <!-- not run: REASON -->    the block is only parsed
     <!-- tested in: PATH -->    another test runs it
+
+A `text` block right after a block of Python or of commands is what that prints.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ class CodeBlock:
     text: str
     line: int
     comments: dict[str, str] = field(default_factory=dict)
+    follows: bool = False
+    """True if nothing stands between this block and the one before."""
 
     @property
     def is_run_here(self) -> bool:
@@ -37,47 +41,19 @@ class CodeBlock:
         return not self.comments.keys() & {"not run", "tested in"}
 
 
-@dataclass
-class Command:
-    """A command of a console block and the output that the page shows; none is shown if `output` is empty."""
-
-    text: str
-    line: int
-    output: list[str] = field(default_factory=list)
-    exit_code: int = 0
-
-
 def code_blocks(page: Path) -> list[CodeBlock]:
     """Return a page's blocks in their order."""
     text = page.read_text(encoding="utf-8")
     blocks = []
+    end = 0
     for match in _FENCE.finditer(text):
         comments = {}
         before = text[: match.start()]
         while comment := _COMMENT.search(before):
             comments[comment[1]] = comment[2]
             before = before[: comment.start()]
+        follows = bool(blocks) and not text[end : match.start()].strip()
         line = text.count("\n", 0, match.start()) + 1
-        blocks.append(CodeBlock(match["language"], textwrap.dedent(match["text"]), line, comments))
+        blocks.append(CodeBlock(match["language"], textwrap.dedent(match["text"]), line, comments, follows))
+        end = match.end()
     return blocks
-
-
-def commands(block: CodeBlock) -> list[Command]:
-    """Return the commands of a console block; a backslash at a line's end, or `> ` before a line, continues one."""
-    found: list[Command] = []
-    continues = False
-    for number, line in enumerate(block.text.splitlines(), block.line + 1):
-        if line.startswith("$ "):
-            found.append(Command(line[2:], number))
-        elif found and continues:
-            found[-1].text += f"\n{line}"
-        elif found and not found[-1].output and line.startswith("> "):
-            found[-1].text += f"\n{line[2:]}"
-        elif found:
-            found[-1].output.append(line)
-        else:
-            raise ValueError(f"line {number}: a console block begins with a command")
-        continues = line.endswith("\\")
-    if found:
-        found[-1].exit_code = int(block.comments.get("exits with", 0))
-    return found

@@ -6,9 +6,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.docs.code_blocks import CodeBlock, Command, commands
+from tests.docs.code_blocks import CodeBlock
 
 SECONDS = 300
 READERS_FOLDER = "/home/me"
@@ -16,35 +17,54 @@ READERS_FOLDER = "/home/me"
 _MARK = "\x1e"
 
 
-def steps(blocks: list[CodeBlock]) -> list[Command]:
-    """Return the commands of the blocks that a page's test runs; a Python block is saved, and run unless it has a name.
+@dataclass
+class Step:
+    """Commands as they are pasted, the output that the page shows (none if empty), and the last one's exit code."""
 
-    A `text` block right after a Python block is the program's output.
-    """
-    found: list[Command] = []
-    program: Command | None = None
+    text: str
+    line: int
+    output: list[str] = field(default_factory=list)
+    exit_code: int = 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """The exit code of a step, those of its commands that failed, and what it printed."""
+
+    exit_code: int
+    failures: list[int]
+    output: str
+
+
+def steps(blocks: list[CodeBlock]) -> list[Step]:
+    """Return the steps of the blocks that a page's test runs; a Python block is saved, and run unless it has a name."""
+    found: list[Step] = []
+    printing: Step | None = None
     for block in blocks:
-        last, program = program, None
+        last, printing = printing, None
         if not block.is_run_here:
             continue
         name = block.comments.get("file")
         if name or block.language == "python":
             saved = name or f"line_{block.line}.py"
-            found.append(Command(f"cat > {saved} <<'END OF BLOCK'\n{block.text}END OF BLOCK", block.line))
+            found.append(Step(f"cat > {saved} <<'END OF BLOCK'\n{block.text}END OF BLOCK\n", block.line))
             if not name:
-                program = Command(f"python {saved}", block.line)
-                found.append(program)
-        elif block.language == "console":
-            found += commands(block)
-        elif block.language == "text" and last:
+                printing = Step(f"python {saved}\n", block.line)
+                found.append(printing)
+        elif block.language == "sh":
+            printing = Step(block.text, block.line, exit_code=int(block.comments.get("exits with", 0)))
+            found.append(printing)
+        elif block.language == "text" and last and block.follows:
             last.output = block.text.splitlines()
     return found
 
 
-def run(todo: list[Command], folder: Path, variables: Mapping[str, str]) -> list[tuple[int, str]]:
-    """Run the commands in one shell, and return the exit code and the output of each."""
+def run(todo: list[Step], folder: Path, variables: Mapping[str, str]) -> list[Result]:
+    """Run the steps in one shell, and return the result of each."""
     bin_folder = Path(sys.executable).parent
-    script = "".join(f"{command.text}\nprintf '{_MARK}%s{_MARK}\\n' $?\n" for command in todo)
+    script = "failures=\ntrap 'failures=\"$failures $?\"' ERR\n" + "".join(
+        f"{step.text}printf '{_MARK}%s{_MARK}\\n' \"$?$failures\"; failures=\n" for step in todo
+    )
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=folder,
@@ -66,5 +86,9 @@ def run(todo: list[Command], folder: Path, variables: Mapping[str, str]) -> list
         check=False,
     )
     printed = done.stdout.replace(str(folder), READERS_FOLDER)
-    parts = re.split(rf"{_MARK}(\d+){_MARK}\n", printed)
-    return [(int(code), output) for output, code in zip(parts[0:-1:2], parts[1::2], strict=True)]
+    parts = re.split(rf"{_MARK}([\d ]+){_MARK}\n", printed)
+    results = []
+    for output, codes in zip(parts[0:-1:2], parts[1::2], strict=True):
+        last, *failures = map(int, codes.split())
+        results.append(Result(last, failures, output))
+    return results

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ import pytest
 import yaml
 
 from scripts.write_tables import DOCS
-from tests.docs.code_blocks import CodeBlock, code_blocks, commands
-from tests.docs.page_run import run, steps
+from tests.docs.code_blocks import CodeBlock, code_blocks
+from tests.docs.page_run import Result, Step, run, steps
 from tests.docs.shown_output import agrees
 from tests.servers.weave_server import WeaveServer
 
@@ -24,7 +25,7 @@ else:
     import tomli as tomllib
 
 ROOT = DOCS.parent
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 BLOCKS = {page.relative_to(ROOT).as_posix(): code_blocks(page) for page in PAGES}
 SERVERS = {
     "http://localhost:6006": "phoenix",
@@ -36,7 +37,9 @@ SERVERS = {
 }
 """The fixture of the server that a page means by an address."""
 
-INSTALLING = re.compile(r"pip install|uvx|make|python -m venv|\. \S+/activate")
+SHELLS = [shell for shell in ("sh", "bash", "dash", "zsh") if shutil.which(shell)]
+
+INSTALLING = re.compile(r"^(?:pip install|uvx|make|python -m venv|\. \S+/activate).*\n", re.MULTILINE)
 """Commands that install: the tests have an environment, and check the names of extras and targets."""
 
 
@@ -73,14 +76,12 @@ class TestBlocks:
 
     @pytest.mark.parametrize("name", BLOCKS)
     def test_each_block_has_a_language_and_parses(self, name: str):
-        """A block is Python, a console's, data that parses, or plain text; one that is not run says why."""
+        """A block is Python, commands, data that parses, or plain text; one that is not run says why."""
         for block in BLOCKS[name]:
             where = f"{name}:{block.line}"
             assert block.comments.get("not run", "a reason"), where
             if block.language == "python":
                 compile(block.text, where, "exec", flags=0x2000)  # with `await` outside of a function
-            elif block.language == "console":
-                assert commands(block), where
             elif block.language == "yaml":
                 assert yaml.safe_load(block.text), where
             elif block.language == "toml":
@@ -88,7 +89,7 @@ class TestBlocks:
             elif block.language == "json":
                 assert json.loads(block.text), where
             else:
-                assert block.language in ("", "text", "sql"), where
+                assert block.language in ("", "text", "sh", "sql"), where
                 assert block.language != "sql" or "not run" in block.comments, where
 
     @pytest.mark.parametrize("name", BLOCKS)
@@ -97,6 +98,24 @@ class TestBlocks:
         for block in BLOCKS[name]:
             if path := block.comments.get("tested in"):
                 assert Path(name).name in (ROOT / path).read_text(encoding="utf-8"), path
+
+    @pytest.mark.parametrize("shell", SHELLS)
+    @pytest.mark.parametrize("name", BLOCKS)
+    def test_each_shell_can_parse_the_commands(self, name: str, shell: str):
+        """A block of commands is valid in sh, bash and zsh."""
+        for block in commands(name):
+            checked = subprocess.run([shell, "-n"], input=block.text, capture_output=True, text=True, check=False)
+
+            assert (checked.returncode, checked.stderr) == (0, ""), f"{name}:{block.line}"
+
+    @pytest.mark.parametrize("name", BLOCKS)
+    def test_commands_can_be_pasted(self, name: str):
+        """Commands have no prompt, and nothing that an interactive zsh reads otherwise: `# …`, `!`, bare `?` or `[`."""
+        for block in commands(name):
+            unquoted = re.sub(r"'[^']*'", "''", block.text)
+
+            assert not re.search(r"^\s*[$>%#] |\s#|!", unquoted, re.MULTILINE), f"{name}:{block.line}"
+            assert not re.search(r"[][?]", re.sub(r'"[^"]*"', "", unquoted)), f"{name}:{block.line}"
 
     def test_extras_exist(self):
         """Each extra that a page installs is one of ours."""
@@ -109,9 +128,33 @@ class TestBlocks:
     def test_targets_exist(self):
         """Each `make` target that a page names is in the Makefile."""
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-        text = "".join(page.read_text(encoding="utf-8") for page in [*PAGES, ROOT / "CONTRIBUTING.md"])
+        text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+        lines = "".join(block.text for name in BLOCKS for block in commands(name))
+        named = {*re.findall(r"`make ([a-z-]+)", text), *re.findall(r"^make ([a-z-]+)", lines, re.MULTILINE)}
 
-        assert {*re.findall(r"(?:^\$ |`)make ([a-z-]+)", text, re.MULTILINE)} <= {*targets}
+        assert named <= {*targets}
+
+
+class TestSteps:
+    """How a page is run."""
+
+    def test_a_command_that_fails_before_the_last_one_is_noticed(self, tmp_path: Path):
+        """Each command that fails counts, also in the middle of a block."""
+        todo = [Step("true\nsh -c 'exit 3'\necho one\n", 1), Step("echo two\nsh -c 'exit 2'\n", 4, exit_code=2)]
+
+        assert run(todo, tmp_path, {}) == [Result(0, [3], "one\n"), Result(2, [2], "two\n")]
+
+    def test_only_a_block_right_after_commands_is_their_output(self, tmp_path: Path):
+        """A text block after other text is not compared."""
+        page = tmp_path / "page.md"
+        page.write_text("```sh\na\n```\n\n```text\nA\n```\n\n```sh\nb\n```\nProse.\n```text\nB\n```\n")
+
+        assert steps(code_blocks(page)) == [Step("a\n", 1, ["A"]), Step("b\n", 9)]
+
+
+def commands(name: str) -> list[CodeBlock]:
+    """Return a page's blocks of commands."""
+    return [block for block in BLOCKS[name] if block.language == "sh"]
 
 
 def base(server: Any, address: str) -> str:
@@ -124,8 +167,9 @@ def base(server: Any, address: str) -> str:
 def check(name: str, folder: Path, moved: dict[str, str]) -> None:
     """Run a page's code with other addresses, and compare each output that it shows."""
     blocks = BLOCKS[name]
-    todo = [step for step in steps(blocks) if not INSTALLING.match(step.text)]
+    todo = steps(blocks)
     for step in todo:
+        step.text = INSTALLING.sub("", step.text)
         for address, other in moved.items():
             step.text = step.text.replace(address, other)
             step.output = [line.replace(address, other) for line in step.output]
@@ -135,8 +179,9 @@ def check(name: str, folder: Path, moved: dict[str, str]) -> None:
     if phoenix := moved.get("http://localhost:6006"):
         # The exporter's default is the page's address.
         variables["PHOENIX_COLLECTOR_ENDPOINT"] = phoenix
-    results = run(todo, folder, variables)
-    for step, (code, output) in zip(todo, results, strict=True):
-        where = f"{name}:{step.line}: {step.text}\n{output}"
-        assert code == step.exit_code, f"exit code {code}: {where}"
-        assert not step.output or agrees("\n".join(step.output), output), where
+    todo = [step for step in todo if step.text]
+    for step, result in zip(todo, run(todo, folder, variables), strict=True):
+        where = f"{name}:{step.line}: {step.text}\n{result.output}"
+        failures = [step.exit_code] if step.exit_code else []
+        assert (result.exit_code, result.failures) == (step.exit_code, failures), where
+        assert not step.output or agrees("\n".join(step.output), result.output), where

@@ -375,11 +375,12 @@ class TestOtherTools:
             exporter.send(spans)
         exporter.shutdown()
         page = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "trace-folder.md").read_text(encoding="utf-8")
-        [block] = re.findall(r"```console\n\$ (zstdcat [^`]*?/v1/traces\n.*?)```", page, re.DOTALL)
-        command, _, printed = re.sub(r"^> ", "", block, flags=re.MULTILINE).partition("uniq -c\n")
+        [[command, printed]] = re.findall(
+            r"```sh\n(zstdcat [^`]*?/v1/traces\n.*?)```\n+```text\n(.*?)```", page, re.DOTALL
+        )
         assert printed.split()[1] == "200"
         done = subprocess.run(
-            ["bash", "-c", f"{command}uniq -c".replace("http://127.0.0.1:5000", mlflow_server.address)],
+            ["bash", "-c", command.replace("http://127.0.0.1:5000", mlflow_server.address)],
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -1,4 +1,4 @@
-"""The programs of docs/how-to/verl.md that ask questions, against real servers that hold what the plugin sent there."""
+"""The programs of docs/reference/verl.md that ask questions, against real servers that hold the plugin's traces."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ FAILURES = (
 
 
 def programs() -> dict[str, str]:
-    """Return the programs of docs/how-to/verl.md by the backend that stands in front of them."""
-    text = (ROOT / "docs" / "how-to" / "verl.md").read_text()
-    sections = re.split(r"^\*\*(MLflow|Phoenix|Weave)\*\* \(", text, flags=re.MULTILINE)
+    """Return the programs of docs/reference/verl.md by the backend that their heading names."""
+    text = (ROOT / "docs" / "reference" / "verl.md").read_text()
+    sections = re.split(r"^### (?:W&B )?(MLflow|Phoenix|Weave)$", text, flags=re.MULTILINE)
     pairs = zip(sections[1::2], sections[2::2], strict=True)
     return {backend: section.partition("```python\n")[2].partition("```")[0] for backend, section in pairs}
 
