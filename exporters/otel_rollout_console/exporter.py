@@ -17,6 +17,7 @@ from otel_rollout.analysis.previews import previews_of
 from otel_rollout.analysis.trace_tree import Place, place_of, walk_tree
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.export.reward_parts import reward_parts
 
 __all__ = ["ConsoleSpanExporter"]
 
@@ -101,6 +102,7 @@ def describe_span(span: ReadableSpan) -> str:
         parts.append(" ".join(_summary(attributes)))
     else:
         parts.append(" → ".join(filter(None, previews_of(span, MAX_PAYLOAD_CHARACTERS))))
+        parts.append(" ".join(f"{part.name}={_number(part.value)}" for part in reward_parts(span)))
     if span.status.status_code is StatusCode.ERROR:
         parts.append(f"ERROR {_clip(span.status.description or '')}".rstrip())
     return printable("  ".join(part for part in parts if part))
@@ -115,15 +117,15 @@ def _summary(attributes: Any) -> list[str]:
         (semconv.TURNS, "turns"),
         (semconv.DROPPED_SPANS, "dropped spans"),
     )
-    words = [
-        f"{label}={attributes[key]:g}" if key == semconv.REWARD else f"{label}={attributes[key]}"
-        for key, label in names
-        if key in attributes
-    ]
+    words = [f"{label}={_number(attributes[key])}" for key, label in names if key in attributes]
     if attributes.get(semconv.VALIDATE):
         words.append("validation")
     words.append(str(attributes[semconv.STATUS]))
     return words
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _clip(value: Any) -> str:

@@ -103,6 +103,13 @@ class TestTrees:
         ConsoleSpanExporter(stream=stream).send([child, local_root])
         assert stream.getvalue().splitlines() == ["CHAIN local  1.0 ms", "└─ CHAIN child  1.0 ms"]
 
+    def test_what_comes_late_is_shown(self, stream):
+        """The facts of an ended trajectory are on the line of the span that has them."""
+        facts = {"rollout.reward": 1.0, "rollout.reward_parts": '{"correct":true}', "rollout.fate": "trained"}
+        late = make_span("annotate", parent=7, is_remote=True, attributes=facts)
+        assert ConsoleSpanExporter(stream=stream).send([late]) == DELIVERED
+        assert "reward=1 fate=trained correct=True" in stream.getvalue()
+
     def test_several_trajectories_are_not_mixed(self, stream):
         """Each trace stands by itself, in the order of the roots."""
         first, second = make_span("first", trace_id=1), make_span("second", trace_id=2)
