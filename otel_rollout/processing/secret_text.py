@@ -417,6 +417,9 @@ class _Value:
             run = position - start - len(text[start:position].rstrip("\\"))
             if wanted == "'" and not run and position > start and text[position + 1 : position + 2] == "'":
                 position += 1
+            elif self._is_json and sign == '"' and run % 2 == 0:
+                # Escaped backslashes, and the end of the JSON string.
+                return position
             elif run < slashes or run % (2 * (slashes + 1)) == slashes:
                 return position - min(run, slashes)
             position = text.find(wanted, position + 1, last)
