@@ -35,6 +35,7 @@ MAX_TOKENS: Final = 4096
 MAX_DEPTH: Final = 16
 """Values are this long, and containers this large and deep; what is beyond is searched by itself."""
 MAX_COMMAND: Final = 210
+MAX_SLASHES: Final = 256
 MAX_REMEMBERED: Final = 8192
 _SIGNS: Final = (":", "=", "(", ">", " is ", " '", *"|│║\uff1a\uff1d是は→➜")
 _BORDERS: Final = ("|", "│", "║")
@@ -403,27 +404,34 @@ class _Value:
                     yield found.end(), stop, REDACTED
         self.walked = max(self.walked, min(position, len(text)))
 
-    def _closing(self, token: str, start: int) -> int:
+    def _closing(self, token: str, start: int, last: int | None = None) -> int:
         """Return the start of the closing quote: it has as many backslashes as the opening one, or fewer.
 
         Inside the value, escaped quotes have more, and SQL writes a quote twice.
+
+        Args:
+            token: The opening quote, with its backslashes.
+            start: The start of the value.
+            last: The end of the value if no quote closes it.
         """
         text, sign, slashes = self._text, token[-1], token.count("\\")
         wanted = token.lstrip("\\")
-        # The JSON string around it may end before.
-        last = self._closing('"', start) if self._is_json and sign != '"' else min(len(text), start + MAX_VALUE)
-        position = text.find(wanted, start, last)
+        stop = min(len(text), start + MAX_VALUE) if last is None else last
+        position = text.find(wanted, start, stop)
         while position >= 0:
-            run = position - start - len(text[start:position].rstrip("\\"))
+            before = text[max(start, position - MAX_SLASHES) : position]
+            run = len(before) - len(before.rstrip("\\"))
             if wanted == "'" and not run and position > start and text[position + 1 : position + 2] == "'":
                 position += 1
             elif self._is_json and sign == '"' and run % 2 == 0:
                 # Escaped backslashes, and the end of the JSON string.
                 return position
             elif run < slashes or run % (2 * (slashes + 1)) == slashes:
-                return position - min(run, slashes)
-            position = text.find(wanted, position + 1, last)
-        return last
+                stop = position - min(run, slashes)
+                break
+            position = text.find(wanted, position + 1, stop)
+        # The JSON string around it may end before.
+        return self._closing('"', start, stop) if self._is_json and sign != '"' else stop
 
 
 _NO_SECRETS: Final = re.compile(
