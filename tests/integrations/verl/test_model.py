@@ -22,6 +22,6 @@ def test_path() -> None:
 
 
 @pytest.mark.parametrize("value", [client(None), client(""), client(7), SimpleNamespace(config=None), object(), None])
-def test_no_path(value) -> None:
+def test_no_path(value: Any) -> None:
     """Without a path in the configuration a turn has no model."""
     assert model_of(value) is None
