@@ -35,6 +35,7 @@ MAX_TOKENS: Final = 4096
 MAX_DEPTH: Final = 16
 """Values are this long, and containers this large and deep; what is beyond is searched by itself."""
 MAX_COMMAND: Final = 210
+MAX_SLASHES: Final = 256
 MAX_REMEMBERED: Final = 8192
 _SIGNS: Final = (":", "=", "(", ">", " is ", " '", *"|│║\uff1a\uff1d是は→➜")
 _BORDERS: Final = ("|", "│", "║")
@@ -99,7 +100,7 @@ _FLAG: Final = re.compile(
 """What passes a password, by the names of the commands."""
 _COMMAND: Final = re.compile(r"(curl|sshpass|mysql|mongo|ldap|redis|openssl)[^\n|;&]{0,200}\Z")
 _COLUMNS: Final = re.compile(
-    r"(?:\A|[\n\"]|\\{1,64}n)(?P<name>[A-Za-z_][\w.-]{2,40})(?: {2,40}|\t|\\{1,64}t| (?=[^\s]{16}))"
+    r"(?:\A|[\n\"]|\\{1,64}n)(?P<name>[A-Za-z_][\w.-]{2,40})(?: {2,40}|\t|\\{1,64}t)"
     r"(?P<value>[^\s\"'=:,\\]{6,256})(?![^\s\\\"])"
 )
 """A line of two columns: a name, and a value without spaces that ends with the line or before a space."""
@@ -162,7 +163,7 @@ class SecretTexts:
             command = _COMMAND.search(text, max(0, found.start() - MAX_COMMAND), found.start())
             if command is not None and command[1] in str(found.lastgroup):
                 yield from value.at(found.end(), KeyKind.PASSWORD, "", is_whole=True)
-        if any(gap in text for gap in ("  ", "\t", "\\t", "t ")):
+        if any(gap in text for gap in ("  ", "\t", "\\t")):
             for found in _COLUMNS.finditer(text):
                 if (kind := self._keys.kind(found["name"])) and can_be_secret(found["value"], kind, is_bare=True):
                     yield *found.span("value"), REDACTED
@@ -412,24 +413,34 @@ class _Value:
                     yield found.end(), stop, REDACTED
         self.walked = max(self.walked, min(position, len(text)))
 
-    def _closing(self, token: str, start: int) -> int:
+    def _closing(self, token: str, start: int, last: int | None = None) -> int:
         """Return the start of the closing quote: it has as many backslashes as the opening one, or fewer.
 
         Inside the value, escaped quotes have more, and SQL writes a quote twice.
+
+        Args:
+            token: The opening quote, with its backslashes.
+            start: The start of the value.
+            last: The end of the value if no quote closes it.
         """
         text, sign, slashes = self._text, token[-1], token.count("\\")
         wanted = token.lstrip("\\")
-        # The JSON string around it may end before.
-        last = self._closing('"', start) if self._is_json and sign != '"' else min(len(text), start + MAX_VALUE)
-        position = text.find(wanted, start, last)
+        stop = min(len(text), start + MAX_VALUE) if last is None else last
+        position = text.find(wanted, start, stop)
         while position >= 0:
-            run = position - start - len(text[start:position].rstrip("\\"))
+            before = text[max(start, position - MAX_SLASHES) : position]
+            run = len(before) - len(before.rstrip("\\"))
             if wanted == "'" and not run and position > start and text[position + 1 : position + 2] == "'":
                 position += 1
+            elif self._is_json and sign == '"' and run % 2 == 0:
+                # Escaped backslashes, and the end of the JSON string.
+                return position
             elif run < slashes or run % (2 * (slashes + 1)) == slashes:
-                return position - min(run, slashes)
-            position = text.find(wanted, position + 1, last)
-        return last
+                stop = position - min(run, slashes)
+                break
+            position = text.find(wanted, position + 1, stop)
+        # The JSON string around it may end before.
+        return self._closing('"', start, stop) if self._is_json and sign != '"' else stop
 
 
 _NO_SECRETS: Final = re.compile(
