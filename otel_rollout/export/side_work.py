@@ -24,7 +24,8 @@ from otel_rollout.spans.context import UNTRACED
 
 __all__ = ["Kind", "NotYet", "SideWork"]
 
-MAX_BYTES: Final = 4 * 1024 * 1024
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Some 120,000 entries: the rewards of a step of 8,192 rollouts, with their parts, come at once."""
 ITEM_BYTES: Final = 550
 """The size of an entry beside its key and payload: 480 to 580 with a key of 35 characters, by tracemalloc."""
 MIN_SECONDS_LEFT: Final = 0.05
