@@ -23,7 +23,7 @@ from otel_rollout.capture.callables import Unawaited, is_kind, is_untouched, lik
 from otel_rollout.capture.exceptions import record_failure
 from otel_rollout.capture.handle import HasHandle, Identity, Place, latest, place_of, remember
 from otel_rollout.capture.recorded import Recorded, record_span
-from otel_rollout.capture.scalars import PLAIN, read_scalar, read_tag
+from otel_rollout.capture.scalars import PLAIN, read_sample_index, read_scalar, read_tag, read_whole_tag
 from otel_rollout.safety.log_once import call_user_function, warn_once
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
@@ -475,13 +475,12 @@ class Trajectory(HasHandle):
             (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
         )
         tags: dict[str, Any] = {}
-        for key, value in (
-            (semconv.STEP, step),
-            (semconv.SAMPLE_INDEX, sample_index),
-            (semconv.ROLLOUT_N, rollout_n),
-        ):
-            if value is not None:
-                tags[key] = read_tag(value)
+        if step is not None:
+            tags[semconv.STEP] = read_whole_tag("step", step)
+        if sample_index is not None:
+            tags[semconv.SAMPLE_INDEX] = read_sample_index(sample_index)
+        if rollout_n is not None:
+            tags[semconv.ROLLOUT_N] = read_whole_tag("rollout_n", rollout_n)
         validate = read_scalar(given_validate)
         tags[semconv.VALIDATE] = is_one_of(type(validate), PLAIN) and bool(validate)
         tags[semconv.EXPERIMENT_NAME] = pipeline.experiment_name
