@@ -34,8 +34,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def misspelt_argument(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that `name` is one letter, or one swap of neighbours, away from; None if there is none.
 
-    Stricter than `closest`, as any other name is allowed too: another first letter is another word (`rate`, `fate`), and
-    a number makes a name of its own (`reward_2`).
+    Stricter than `closest`, as any other name is allowed too: another first letter is another word (`rate`, `fate`),
+    and a number makes a name of its own (`reward_2`).
     """
     letters = _letters(name)
     if not letters.isalpha():
