@@ -390,7 +390,13 @@ class TestMisspelt:
 
     @pytest.mark.parametrize(
         ("name", "meant"),
-        [("rewrad", "reward"), ("Reward_", "reward"), ("advantges", None), ("advantge", "advantage"), ("ouput", "output")],
+        [
+            ("rewrad", "reward"),
+            ("Reward_", "reward"),
+            ("advantges", None),
+            ("advantge", "advantage"),
+            ("ouput", "output"),
+        ],
     )
     def test_a_near_miss(self, rollout_spans, caplog, name, meant):
         """One letter or one swap away: one warning asks, and the value is an attribute all the same."""

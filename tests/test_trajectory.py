@@ -139,7 +139,9 @@ class TestRoot:
         assert root["attributes"]["rollout.sample_index"] == tag
         assert type(root["attributes"]["rollout.sample_index"]) is type(tag)
 
-    @pytest.mark.parametrize("given", [7.0, "7", " 7 ", "7.0", np.float32(7), np.float64(7.0), np.array(7.0), np.str_("7")])
+    @pytest.mark.parametrize(
+        "given", [7.0, "7", " 7 ", "7.0", np.float32(7), np.float64(7.0), np.array(7.0), np.str_("7")]
+    )
     def test_a_number_in_another_type(
         self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture, given: Any
     ) -> None:
@@ -176,8 +178,10 @@ class TestRoot:
         assert root["attributes"]["rollout.step"] == root["attributes"]["rollout.rollout_n"] == text
         assert root["attributes"]["session.id"] == f"step {text} · sample 3 · test-project/test-experiment"
         assert caplog.messages == [
-            f"rollout_trace_attr(step=…): this should be a whole number, not {text!r}; the tag is this text, and the "
-            "trajectory is listed without a step",
+            (
+                f"rollout_trace_attr(step=…): this should be a whole number, not {text!r}; the tag is this text, and "
+                "the trajectory is listed without a step"
+            ),
             f"rollout_trace_attr(rollout_n=…): this should be a whole number, not {text!r}; the tag is this text",
         ]
 
@@ -192,8 +196,10 @@ class TestRoot:
         root, _ = recorded(rollout_spans)
         assert root["attributes"]["rollout.sample_index"] == text
         assert caplog.messages == [
-            f"rollout_trace_attr(sample_index=…): this should be a whole number or a text, not {text!r}; the tag is this "
-            "text"
+            (
+                f"rollout_trace_attr(sample_index=…): this should be a whole number or a text, not {text!r}; the tag "
+                "is this text"
+            )
         ]
 
     def test_find_trajectory_reads_tags_alike(self, rollout_spans: InMemorySpanExporter) -> None:
