@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from otel_rollout.analysis.plain_text import counted
+from otel_rollout.analysis.plain_text import counted, size
 from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.installing import install_line
@@ -84,8 +84,8 @@ def _export(arguments: argparse.Namespace) -> int:
         )
     for problem in state.problems():
         complain(problem)
-    megabytes = exported.bytes / 1e6
-    counts = f"{counted(exported.steps, 'step')}, {counted(exported.trajectories, 'trajectory')}, {megabytes:.1f} MB"
+    trajectories = counted(exported.trajectories, "trajectory")
+    counts = f"{counted(exported.steps, 'step')}, {trajectories}, {size(exported.bytes)}"
     print(f"{counts}: open it in a browser\n\n    {(arguments.export / PAGE).resolve().as_uri()}")
     return 0
 
