@@ -213,7 +213,7 @@ class TestSelection:
         assert (code, "steps 1 to 3: 3 of 12 trajectories have no root" in out) == (1, True)
 
     def test_one_experiment_or_run(self, capsys, tmp_path):
-        """The steps of an experiment or of a run are checked alone; one that is not there is an error that names them."""
+        """The steps of one are checked alone; if it is not there, the error names those that are."""
         folder = write_steps(tmp_path)
         whole = diagnose(capsys, folder)
         assert diagnose(capsys, folder, "--experiment", "exp") == diagnose(capsys, folder, "--run", "r") == whole
