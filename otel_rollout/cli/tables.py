@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from otel_rollout.analysis.plain_text import duration, plural, printable, size, step_name
+from otel_rollout import semconv
+from otel_rollout.analysis.plain_text import duration, plural, printable, shorten, size, step_name
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.run import FolderStats
@@ -22,6 +23,7 @@ LONGEST: Final = 1_000_000
 EXPERIMENT: Final = Column("experiment", is_text=True, rank=2, narrowest=12, keeps_end=True)
 RUN: Final = Column("run", is_text=True, rank=1)
 NARROW_TEXT: Final = 12
+MAX_STEP: Final = 20
 
 
 def step_table(steps: Iterable[StepSummary], *, is_terminal: bool, is_by_experiment: bool = True) -> Table:
@@ -131,7 +133,7 @@ def trajectory_table(
     for (step, experiment, sample), rollouts in groupby(
         trajectories,
         lambda pair: (
-            step_name(pair[0].step, validate=pair[0].validate),
+            _step(pair[0]),
             pair[0].experiment_name,
             _text(pair[0].sample_index),
         ),
@@ -222,6 +224,15 @@ def telling_digits(trace_ids: Sequence[str]) -> int:
     while len({trace_id[:digits] for trace_id in trace_ids}) < len(set(trace_ids)):
         digits += 1
     return digits
+
+
+def _step(trajectory: RecordedTrajectory) -> str:
+    """Return a trajectory's step; if its trainer gave a text, `none: text`, as it is listed without a step."""
+    name = step_name(trajectory.step, validate=trajectory.validate)
+    if trajectory.step is not None:
+        return name
+    given = trajectory.attributes.get(semconv.STEP)
+    return name if given is None else f"{name}: {printable(shorten(str(given), MAX_STEP))}"
 
 
 def _flagged(count: int, style: str) -> Cell:

@@ -161,6 +161,12 @@ class TestTrajectories:
         assert all(len(line[-1]) == 8 for line in lines[1:])
         assert "…" not in str(lines)
 
+    def test_a_step_that_is_no_number(self, tmp_path, capsys):
+        """It stands beside `none`, where such trajectories are listed."""
+        write_lines(tmp_path / "traces.jsonl", make_trajectory("val", 1, 0), make_trajectory(None, 2, 0))
+        _, lines, _ = run(capsys, tmp_path, "--step", "none")
+        assert [line[:3] for line in lines[1:]] == [["none:", "val", "1"], ["none", "2", "0"]]
+
     def test_one_without_a_root(self, folder, capsys):
         """A running trajectory is in its step's list."""
         _, lines, _ = run(capsys, folder, "--step", 2, "--train")
