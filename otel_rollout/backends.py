@@ -100,7 +100,8 @@ def requested_backend(backend: Backend | None) -> list[str | SpanExporter]:
         backend: The argument of `init`; if None, `OTEL_TRACES_EXPORTER` counts.
 
     Raises:
-        ConfigurationError: Other names stand beside `none`, or an entry is neither a name nor an exporter.
+        ConfigurationError: There is no name, other names stand beside `none`, or an entry is neither a name nor an
+            exporter.
     """
     origin = "backend"
     if backend is None:
@@ -114,17 +115,23 @@ def requested_backend(backend: Backend | None) -> list[str | SpanExporter]:
             f"backend={backend!r}: this should be a name, a SpanExporter, or a list of these"
         ) from None
     asked: list[str | SpanExporter] = []
+    has_empty_name = False
     for entry in entries:
         if isinstance(entry, str):
-            asked.extend(name.strip() for name in entry.split(",") if name.strip())
+            names = [name.strip() for name in entry.split(",")]
+            asked.extend(name for name in names if name)
+            has_empty_name = has_empty_name or "" in names
         elif isinstance(entry, SpanExporter):
             asked.append(entry)
         else:
             raise ConfigurationError(f"backend: {entry!r} should be a name or a SpanExporter")
     # Two exporters may be equal, and have no hash.
     unique = list({entry if isinstance(entry, str) else id(entry): entry for entry in asked}.values())
-    if not unique and origin == "backend":
-        raise ConfigurationError(f"backend={backend!r} names no exporter; backend='none' turns tracing off")
+    is_unset = isinstance(backend, str) and not backend.strip() and origin == OTEL_TRACES_EXPORTER
+    if not unique and not is_unset:
+        raise ConfigurationError(f"{origin}={backend!r} names no exporter; {origin}='none' turns tracing off")
+    if has_empty_name and not is_unset:
+        _logger.warning("%s=%r: an empty name between commas is ignored", origin, backend)
     if any(isinstance(entry, str) and entry == "none" for entry in unique):
         if len(unique) > 1:
             others = ", ".join(str(entry) for entry in unique if not (isinstance(entry, str) and entry == "none"))

@@ -141,7 +141,7 @@ def _init_locked(
             pipeline = make_pipeline(request, is_backend_given=backend is not None)
             runtime.resource = pipeline.reader.resource
         _state.request, _state.last_pipeline, _state.is_whole = request, None, True
-        runtime.pipeline = pipeline
+        runtime.pipeline, runtime.is_init_called = pipeline, True
         _describe(RolloutTraceConfig.get_instance(), request, pipeline)
         exporters = pipeline.exporters.values() if pipeline is not None else ()
         warn_of_variables(exporters)
@@ -380,6 +380,7 @@ class RolloutTraceConfig:
         """Switch tracing off and forget everything; for tests."""
         shutdown(timeout=5.0)
         _state.last_pipeline = runtime.resource = None
+        runtime.is_init_called = False
         log_once.forget()
         handle.forget()
         lost_annotations.clear()

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry import trace
 from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
-from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
+from opentelemetry.sdk.environment_variables import (
+    OTEL_EXPORTER_OTLP_ENDPOINT,
+    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
+    OTEL_SDK_DISABLED,
+)
 
 from otel_rollout.near_miss import misspelt_variables
 from otel_rollout.safety.background_log import BackgroundLogger
-from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES
+from otel_rollout.settings import VARIABLES
 from otel_rollout.spans.provider import is_weaves
 
 __all__ = ["is_disabled", "log_off", "warn_of_variables"]
 
 _logger = BackgroundLogger()
+
+_ENDPOINTS: Final = (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_ENDPOINT)
 
 
 def is_disabled() -> bool:
@@ -35,6 +41,13 @@ def log_off(*, is_chosen: bool) -> None:
         _logger.warning("tracing is off: %s=true; unset it to trace", OTEL_SDK_DISABLED)
     elif is_chosen:
         _logger.info("tracing is off: no backend is chosen")
+    elif endpoint := next((name for name in _ENDPOINTS if os.environ.get(name, "").strip()), None):
+        _logger.warning(
+            "tracing is off: %s is set, but it alone switches nothing on; set %s=otlp, or name backend='otlp' in init, "
+            "or backend='none' to silence this line",
+            endpoint,
+            OTEL_TRACES_EXPORTER,
+        )
     else:
         provider = "the application has set no tracer provider"
         if is_weaves(trace.get_tracer_provider()):
@@ -53,7 +66,7 @@ def warn_of_variables(exporters: Iterable[Any]) -> None:
     Args:
         exporters: The exporters, whose variables are read too.
     """
-    known = {*STANDARD_VARIABLES, *(variable for setting in SETTINGS for variable in setting.variables)}
+    known = set(VARIABLES)
     for exporter in exporters:
         known.update(getattr(exporter, "variables", None) or ())
     for name, near in misspelt_variables(os.environ, known).items():

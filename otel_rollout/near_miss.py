@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
 
-__all__ = ["closest", "did_you_mean", "misspelt_variables"]
+__all__ = ["closest", "did_you_mean", "misspelt_argument", "misspelt_variables"]
 
 MAX_EDITS: Final = 2
 """Insertions, deletions, replacements and swaps of neighbours between a variable and the one that was meant."""
@@ -29,6 +29,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the end of a message; empty if no known name is near."""
     near = closest(name, known)
     return "" if near is None else f"; did you mean {near!r}?"
+
+
+def misspelt_argument(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that `name` is one letter, or one swap of neighbours, away from; None if there is none.
+
+    Stricter than `closest`, as any other name is allowed too: another first letter is another word (`rate`, `fate`),
+    and a number makes a name of its own (`reward_2`).
+    """
+    letters = _letters(name)
+    if not letters.isalpha():
+        return None
+    return next((one for one in known if one[0] == letters[0] and _edits(letters, one) <= 1), None)
 
 
 def misspelt_variables(environ: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:

@@ -18,8 +18,10 @@ __all__ = [
     "OURS",
     "SETTINGS",
     "STANDARD_VARIABLES",
+    "VARIABLES",
     "Setting",
     "Settings",
+    "for_traces_alone",
     "read_bytes",
     "read_flag",
     "read_variables",
@@ -249,6 +251,11 @@ class Settings:
 SETTINGS: Final[tuple[Setting, ...]] = tuple(Setting(one.name, *one.metadata["row"]) for one in fields(Settings))
 """The rows of the table."""
 
+_SAMPLING: Final = (
+    "; a share of the prompts is traced with OTEL_TRACES_SAMPLER=rollout_sample_ratio and OTEL_TRACES_SAMPLER_ARG=0.1, "
+    "a number of them with max_samples_per_step_per_worker"
+)
+
 STANDARD_VARIABLES: Final[Mapping[str, str]] = {
     "OTEL_TRACES_EXPORTER": "the exporters, separated by commas, if `init` has no `backend`; `none` is off",
     "OTEL_EXPORTER_OTLP_ENDPOINT": "the base URL for `otlp`; `/v1/traces` is added (http/protobuf)",
@@ -277,6 +284,23 @@ STANDARD_VARIABLES: Final[Mapping[str, str]] = {
     "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "the same for attributes of spans alone, input and output among them",
 }
 """OpenTelemetry's variables without a row in the table."""
+
+_GENERAL, _FOR_TRACES = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"
+
+
+def for_traces_alone(variable: str) -> str:
+    """Return the variable that precedes one of OTLP's for traces; other variables are their own."""
+    return variable if variable.startswith(_FOR_TRACES) else variable.replace(_GENERAL, _FOR_TRACES)
+
+
+VARIABLES: Final = frozenset(
+    {
+        *(variable for setting in SETTINGS for variable in setting.variables),
+        *STANDARD_VARIABLES,
+        *map(for_traces_alone, STANDARD_VARIABLES),
+    }
+)
+"""Every variable that is read here."""
 
 
 def resolve_settings(
@@ -315,7 +339,7 @@ def resolve_settings(
         known = [setting.name for setting in SETTINGS]
         hint = did_you_mean(min(unknown), [*known, *also_known])
         if not hint:
-            hint = f"; there are {', '.join(known)}"
+            hint = _SAMPLING if any("sampl" in name for name in unknown) else f"; there are {', '.join(known)}"
         raise ConfigurationError(f"{', '.join(sorted(unknown))}: there is no such setting{hint}")
     return Settings(**values)
 

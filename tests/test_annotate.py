@@ -17,6 +17,7 @@ import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
 from otel_rollout.integrations.ray import extract, inject
 from otel_rollout.testing import InMemorySpanExporter
+from tests.ops import recorded
 
 
 def root_attributes(exporter: InMemorySpanExporter) -> dict[str, Any]:
@@ -382,6 +383,40 @@ class TestManyAttributes:
         assert [record.getMessage() for record in caplog.records] == [
             f"annotate({key}=…): this name is reserved; it is ignored"
         ]
+
+
+class TestMisspelt:
+    """Attributes with nearly the name of an argument."""
+
+    @pytest.mark.parametrize(
+        ("name", "meant"),
+        [
+            ("rewrad", "reward"),
+            ("Reward_", "reward"),
+            ("advantges", None),
+            ("advantge", "advantage"),
+            ("ouput", "output"),
+        ],
+    )
+    def test_a_near_miss(self, rollout_spans, caplog, name, meant):
+        """One letter or one swap away: one warning asks, and the value is an attribute all the same."""
+        for _ in range(2):
+            with rollout_trace_attr(sample_index=1):
+                annotate(**{name: 1})
+
+        root, _ = recorded(rollout_spans)
+        assert root["attributes"][name] == 1
+        asked = [f"annotate({name}=…): did you mean {meant}? It is kept as an attribute"]
+        assert caplog.messages == (asked if meant else [])
+
+    @pytest.mark.parametrize("name", ["rate", "state", "score", "reward_2", "reward_mean", "my_reward", "outcome"])
+    def test_names_of_ones_own(self, rollout_spans, caplog, name):
+        """Other words are attributes, without a word."""
+        with rollout_trace_attr(sample_index=1):
+            annotate(**{name: 1})
+
+        assert recorded(rollout_spans)[0]["attributes"][name] == 1
+        assert caplog.messages == []
 
 
 class TestLimit:

@@ -167,6 +167,22 @@ class TestOff:
             "tracer provider; name a backend, such as backend='console', or backend='none' to silence this line"
         )
 
+    @pytest.mark.parametrize("variable", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"])
+    def test_an_endpoint_alone_is_named(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str
+    ):
+        """An endpoint's variable switches nothing on; the line names it, and what to set."""
+        monkeypatch.setenv(variable, "http://localhost:4318")
+
+        init("p", "e")
+
+        assert caplog.messages == [
+            (
+                f"tracing is off: {variable} is set, but it alone switches nothing on; set "
+                "OTEL_TRACES_EXPORTER=otlp, or name backend='otlp' in init, or backend='none' to silence this line"
+            )
+        ]
+
     def test_a_choice_is_no_warning(self, caplog: pytest.LogCaptureFixture):
         """`none`, and verl without a backend, are choices."""
         caplog.set_level(logging.INFO)

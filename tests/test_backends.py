@@ -299,3 +299,20 @@ class TestEqualExporters:
         """A backend without a name is an error that names the way to turn tracing off."""
         with pytest.raises(ConfigurationError, match="backend='none' turns tracing off"):
             init("project", "experiment", backend=backend)
+
+    def test_a_variable_without_a_name_is_an_error(self, monkeypatch):
+        """Commas alone name nothing; an empty variable is one that is not set."""
+        monkeypatch.setenv("OTEL_TRACES_EXPORTER", " , ")
+        with pytest.raises(ConfigurationError, match=r"^OTEL_TRACES_EXPORTER=' , ' names no exporter; "):
+            init("project", "experiment")
+
+        monkeypatch.setenv("OTEL_TRACES_EXPORTER", "  ")
+        assert requested_backend(None) == []
+
+    @pytest.mark.parametrize("backend", ["console,,", ",console", ["console", ""]])
+    def test_an_empty_name_beside_others_is_a_warning(self, caplog, backend):
+        """A comma too many is ignored, and the log says so."""
+        init("project", "experiment", backend=backend)
+
+        assert list(stats().exporters) == ["console"]
+        assert caplog.messages == [f"backend={backend!r}: an empty name between commas is ignored"]

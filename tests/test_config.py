@@ -19,6 +19,7 @@ from otel_rollout import (
     rollout_trace_attr,
     rollout_trace_op,
     shutdown,
+    start_trajectory,
     stats,
 )
 from otel_rollout.spans import runtime
@@ -51,6 +52,39 @@ class TestInit:
             otel_rollout.annotate(reward=1.0)
             assert double(2) == 4
         assert shutdown() is True
+
+    @pytest.mark.parametrize("run", [lambda: rollout_trace_attr(step=1).__enter__(), start_trajectory])
+    def test_without_init_one_line_says_that_a_variable_asks_for_traces(self, monkeypatch, caplog, run):
+        """The first trajectory of a process where nobody calls init has a line; a choice for `none` has none."""
+        for chosen in ("", " ", "none"):
+            monkeypatch.setenv("OTEL_TRACES_EXPORTER", chosen)
+            run()
+            RolloutTraceConfig.reset()
+        monkeypatch.setenv("OTEL_TRACES_EXPORTER", "mlflow")
+        monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+        run()
+        RolloutTraceConfig.reset()
+        assert caplog.messages == []
+
+        monkeypatch.delenv("OTEL_SDK_DISABLED")
+        run()
+        run()
+        assert caplog.messages == [
+            (
+                "a trajectory runs untraced: OTEL_TRACES_EXPORTER=mlflow asks for traces, but otel_rollout.init() "
+                "was not called in this process"
+            )
+        ]
+
+    def test_after_init_and_shutdown_nothing_is_said(self, monkeypatch, caplog):
+        """Who has switched tracing off knows that it is."""
+        monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
+        init("p", "e")
+        shutdown()
+        caplog.clear()
+        with rollout_trace_attr(step=1):
+            double(1)
+        assert caplog.messages == []
 
     def test_sdk_disabled_wins(self, monkeypatch: pytest.MonkeyPatch):
         """OTEL_SDK_DISABLED=true turns tracing off, whatever else is asked for."""

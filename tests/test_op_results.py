@@ -372,12 +372,6 @@ class TestTrajectories:
         assert (Agent.of_class(), Agent.static(2)) == (Agent, 2)
         assert [span["name"] for span in recorded(rollout_spans)] == ["of class", "static"]
 
-    @pytest.mark.parametrize("target", [3, property(lambda self: 1), dict])
-    def test_no_function_is_refused(self, target: Any) -> None:
-        """A class, or an object that can't be called, is an error at once."""
-        with pytest.raises(TypeError, match="rollout_trace_attr decorates a function, not"):
-            rollout_trace_attr()(target)
-
 
 class TestLifetimes:
     """The wrapper keeps nothing alive that the plain program frees."""

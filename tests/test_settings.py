@@ -142,6 +142,8 @@ class TestValues:
             ("max_queue_byte", "did you mean 'max_queue_bytes'?"),
             ("backends", "did you mean 'backend'?"),
             ("verbosity", "there are token2text,"),
+            ("sample_ratio", "a share of the prompts is traced with OTEL_TRACES_SAMPLER=rollout_sample_ratio"),
+            ("sampler", "a share of the prompts is traced with OTEL_TRACES_SAMPLER=rollout_sample_ratio"),
         ],
     )
     def test_an_unknown_setting_is_answered_with_the_right_one(self, given: str, said: str):

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 
 from otel_rollout import init, shutdown
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.settings import OURS, SETTINGS, STANDARD_VARIABLES
+from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES, VARIABLES
 from otel_rollout.spans import runtime
 
 
@@ -77,6 +77,35 @@ STRICT = {
 }
 """Values with which nothing could arrive."""
 
+OWN = {
+    "OTEL_ROLLOUT_TOKEN2TEXT": ["maybe"],
+    "OTEL_ROLLOUT_MAX_SAMPLES_PER_STEP_PER_WORKER": ["-1", "few"],
+    "OTEL_ROLLOUT_MAX_QUEUE_BYTES": ["0", "much"],
+    "OTEL_ROLLOUT_MAX_SPOOL_BYTES": ["-1"],
+    "OTEL_ROLLOUT_MAX_BATCH_BYTES": ["4 boxes"],
+    "OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS": ["-1", "soon", "inf"],
+    "OTEL_ROLLOUT_MAX_PAYLOAD_BYTES": ["1e999"],
+    "OTEL_ROLLOUT_CHAT_MESSAGES": ["perhaps"],
+    "OTEL_ROLLOUT_REDACT_KEYS": [","],
+    "OTEL_ROLLOUT_REDACT_PATTERNS": ["("],
+    "OTEL_ROLLOUT_SET_GLOBAL": ["2"],
+}
+"""Our own variables are strict."""
+
+ANY_TEXT = {
+    "OTEL_ROLLOUT_RUN_ID": "any text is an id",
+    "OTEL_ROLLOUT_SPOOL": "any text is a folder's name",
+}
+
+MISSPELT: dict[str, Callable[[str], str]] = {
+    "a letter is missing": lambda name: name[:-3] + name[-2:],
+    "two are swapped": lambda name: name[:5] + name[6] + name[5] + name[7:],
+    "a letter is doubled": lambda name: name[:8] + name[7:],
+    "the plural": lambda name: f"{name}S",
+    "the prefix": lambda name: name.replace("OTEL", "OTLE", 1),
+}
+"""Ways to misspell a variable."""
+
 ANYTHING = {
     "OTEL_SERVICE_NAME": "any text is a name",
     "OTEL_SDK_DISABLED": "what is not `true` is false",
@@ -100,10 +129,24 @@ class TestEveryVariable:
     """The tables of this file."""
 
     def test_each_is_in_a_table(self):
-        """Whatever we read of OpenTelemetry's variables is tried here with values that can't work."""
-        read = {*STANDARD_VARIABLES, *(name for row in SETTINGS for name in row.variables if not name.startswith(OURS))}
+        """Whatever we read of OpenTelemetry's variables, and of our own, is tried here with values that can't work."""
+        read = {*STANDARD_VARIABLES, *(name for row in SETTINGS for name in row.variables)}
 
-        assert read == {*IGNORED, *STRICT, *ANYTHING}
+        assert read == {*IGNORED, *STRICT, *ANYTHING, *OWN, *ANY_TEXT}
+
+    @pytest.mark.parametrize("misspell", MISSPELT.values(), ids=MISSPELT)
+    def test_a_wrong_name_is_answered_with_the_right_one(self, monkeypatch, caplog, misspell):
+        """Each variable, those for traces alone too, is named in the warning of one that nothing reads."""
+        wrong = {misspell(name): name for name in VARIABLES if misspell(name) not in VARIABLES}
+        for name in wrong:
+            monkeypatch.setenv(name, "1")
+
+        init("project", "experiment", backend="otlp")
+
+        assert len(wrong) == len(VARIABLES)
+        assert sorted(caplog.messages) == sorted(
+            f"{name}: nothing reads this variable; did you mean {right}?" for name, right in wrong.items()
+        )
 
 
 class TestIgnored:
@@ -125,6 +168,33 @@ class TestIgnored:
         assert len(said) == 1
         assert any(variable in text or value.rpartition(",")[2] in text for text in said)
 
+    def test_a_misspelt_sampler(self, monkeypatch, caplog):
+        """The warning asks for the sampler that is meant."""
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", "rollout_ratio")
+
+        init("project", "experiment", backend="otlp")
+
+        assert caplog.messages == [
+            (
+                "OTEL_TRACES_SAMPLER='rollout_ratio' is ignored: there is no such sampler; did you mean "
+                "'rollout_sample_ratio'?"
+            )
+        ]
+
+    def test_an_argument_without_a_sampler(self, monkeypatch, caplog):
+        """A ratio alone drops nothing, and the warning names the variable that is missing."""
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.1")
+
+        init("project", "experiment", backend="otlp")
+
+        assert sampler() == DEFAULT_ON.get_description()
+        assert caplog.messages == [
+            (
+                "OTEL_TRACES_SAMPLER_ARG='0.1' is ignored: OTEL_TRACES_SAMPLER is not set, such as "
+                "OTEL_TRACES_SAMPLER=rollout_sample_ratio for a share of the prompts"
+            )
+        ]
+
     @pytest.mark.parametrize("name", ["traceidratio", "parentbased_traceidratio", "rollout_sample_ratio"])
     @pytest.mark.parametrize("argument", ["x", "2", "-1", "nan"])
     def test_a_ratio_that_is_none(self, monkeypatch, caplog, name, argument):
@@ -135,7 +205,8 @@ class TestIgnored:
         init("project", "experiment", backend="otlp")
 
         assert "1.0" in sampler() or sampler() == DEFAULT_ON.get_description()
-        assert len([record for record in caplog.records if "SAMPLER_ARG" in record.getMessage()]) == 1
+        (warning,) = caplog.messages
+        assert warning.startswith(f"OTEL_TRACES_SAMPLER_ARG={argument!r} is ignored")
 
     def test_a_value_for_all_signals_counts_where_that_for_traces_is_ignored(self, monkeypatch):
         """The next variable that says something is asked."""
@@ -181,9 +252,9 @@ class TestValid:
 
 
 class TestStrict:
-    """Settings with which no span could arrive."""
+    """Settings with which no span could arrive, and our own."""
 
-    @pytest.mark.parametrize(("variable", "value"), with_traces(STRICT))
+    @pytest.mark.parametrize(("variable", "value"), [*with_traces(STRICT), *with_traces(OWN)])
     def test_init_fails(self, monkeypatch, variable, value):
         """`init` raises an error that names what was wrong."""
         monkeypatch.setenv(variable, value)

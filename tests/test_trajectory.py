@@ -139,6 +139,75 @@ class TestRoot:
         assert root["attributes"]["rollout.sample_index"] == tag
         assert type(root["attributes"]["rollout.sample_index"]) is type(tag)
 
+    @pytest.mark.parametrize(
+        "given", [7.0, "7", " 7 ", "7.0", np.float32(7), np.float64(7.0), np.array(7.0), np.str_("7")]
+    )
+    def test_a_number_in_another_type(
+        self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture, given: Any
+    ) -> None:
+        """Whole floats and digits are the step and the rollout that they write, without a word."""
+        with rollout_trace_attr(sample_index=1.0, step=given, rollout_n=given):
+            pass
+        (root,) = recorded(rollout_spans)
+        attributes = root["attributes"]
+        assert [attributes[f"rollout.{tag}"] for tag in ("sample_index", "step", "rollout_n")] == [1, 7, 7]
+        assert {type(attributes["rollout.step"]), type(attributes["rollout.sample_index"])} == {int}
+        assert caplog.messages == []
+
+    @pytest.mark.parametrize(
+        ("given", "text"),
+        [
+            (1.5, "1.5"),
+            ("val", "val"),
+            ({}, "{}"),
+            (2**70, str(2**70)),
+            ("9" * 19, "9" * 19),
+            ([1], "[1]"),
+            (float("nan"), "null"),
+            ("", ""),
+        ],
+    )
+    def test_a_step_that_is_no_number(
+        self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture, given: Any, text: str
+    ) -> None:
+        """Any other step or rollout is its text, which keeps its group apart; one warning for each of the two."""
+        for _ in range(2):
+            with rollout_trace_attr(sample_index=3, step=given, rollout_n=given):
+                pass
+        root, _ = recorded(rollout_spans)
+        assert root["attributes"]["rollout.step"] == root["attributes"]["rollout.rollout_n"] == text
+        assert root["attributes"]["session.id"] == f"step {text} · sample 3 · test-project/test-experiment"
+        assert caplog.messages == [
+            (
+                f"rollout_trace_attr(step=…): this should be a whole number, not {text!r}; the tag is this text, and "
+                "the trajectory is listed without a step"
+            ),
+            f"rollout_trace_attr(rollout_n=…): this should be a whole number, not {text!r}; the tag is this text",
+        ]
+
+    @pytest.mark.parametrize(("given", "text"), [([1], "[1]"), ({"row": 1}, '{"row":1}'), (1.5, "1.5")])
+    def test_a_sample_index_that_is_no_number_and_no_text(
+        self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture, given: Any, text: str
+    ) -> None:
+        """Its JSON text is the tag, after one warning."""
+        for _ in range(2):
+            with rollout_trace_attr(sample_index=given):
+                pass
+        root, _ = recorded(rollout_spans)
+        assert root["attributes"]["rollout.sample_index"] == text
+        assert caplog.messages == [
+            (
+                f"rollout_trace_attr(sample_index=…): this should be a whole number or a text, not {text!r}; the tag "
+                "is this text"
+            )
+        ]
+
+    def test_find_trajectory_reads_tags_alike(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A trajectory is found by any spelling of its numbers."""
+        with rollout_trace_attr(sample_index=1.0, step="2", rollout_n=3.0) as trajectory:
+            pass
+        assert otel_rollout.find_trajectory(step=2.0, sample_index=1, rollout_n="3").trace_id == trajectory.trace_id
+
     def test_tag_that_can_not_be_read(self, rollout_spans: InMemorySpanExporter) -> None:
         """A tag whose every look raises is recorded by its type."""
 

@@ -25,6 +25,8 @@ DEFAULT_TIMEOUT: Final = 10.0
 DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"
 DEFAULT_GRPC_ENDPOINT: Final = "http://localhost:4317"
 TRACES_PATH: Final = "v1/traces"
+FOR_TRACES: Final = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+"""The variable with the whole URL, to which no path is added."""
 COMPRESSIONS: Final = ("none", "gzip", "deflate")
 
 
@@ -34,6 +36,7 @@ class OtlpEnvironment:
 
     Args:
         endpoint: The full URL.
+        what_to_check: The settings that an auth or configuration error may come from.
         headers: Sent with each request.
         timeout: Seconds for a request.
         compression: `none`, `gzip` or `deflate`.
@@ -44,6 +47,7 @@ class OtlpEnvironment:
     """
 
     endpoint: str
+    what_to_check: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     timeout: float = 10.0
     compression: str = "none"
@@ -69,7 +73,7 @@ def read_environment(*, is_grpc: bool, endpoint: str | None = None) -> OtlpEnvir
     endpoint = given
     if endpoint is None:
         endpoint = DEFAULT_GRPC_ENDPOINT if is_grpc else f"{DEFAULT_HTTP_ENDPOINT}/{TRACES_PATH}"
-    elif not is_grpc and variable != "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT":
+    elif not is_grpc and variable != FOR_TRACES:
         endpoint = _with_traces_path(variable, endpoint)
     parts = urlsplit(endpoint)
     has_scheme = parts.scheme in ("http", "https") and bool(parts.netloc)
@@ -79,6 +83,7 @@ def read_environment(*, is_grpc: bool, endpoint: str | None = None) -> OtlpEnvir
         raise ConfigurationError(f"{variable}={shown_url(given or endpoint)!r}: this should be {right}")
     return OtlpEnvironment(
         endpoint=endpoint,
+        what_to_check=_what_to_check(variable, endpoint, is_grpc=is_grpc),
         headers=read_headers(*_read("HEADERS")),
         timeout=_read_valid("TIMEOUT", _seconds, DEFAULT_TIMEOUT),
         compression=_read_valid("COMPRESSION", _compression, "none"),
@@ -97,11 +102,21 @@ def _with_traces_path(variable: str, endpoint: str) -> str:
     if variable != "endpoint":
         _logger.warning(
             "%s=%r has the path /v1/traces, which is added to this variable: it is taken as the whole URL, whose "
-            "variable is OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            "variable is %s",
             variable,
             shown_url(endpoint),
+            FOR_TRACES,
         )
     return base
+
+
+def _what_to_check(variable: str, endpoint: str, *, is_grpc: bool) -> str:
+    headers = "OTEL_EXPORTER_OTLP_HEADERS"
+    if variable == "endpoint":
+        return f"check endpoint, headers and {headers}"
+    if is_grpc or variable != FOR_TRACES or endpoint.rstrip("/").endswith(f"/{TRACES_PATH}"):
+        return f"check {variable} and {headers}"
+    return f"no path is added to {variable}, and most receivers take traces at /{TRACES_PATH}: check it and {headers}"
 
 
 def _variables(name: str) -> tuple[str, str]:

@@ -40,7 +40,6 @@ _OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.primary_user_ag
 METHOD: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 _PASSING: Final = frozenset({"CANCELLED", "DEADLINE_EXCEEDED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"})
-_HINT: Final = "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"
 _CONFIGURATION_ERRORS: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "NOT_FOUND"})
 
 
@@ -69,6 +68,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
     ) -> None:
         self._environment = read_environment(is_grpc=True, endpoint=endpoint)
         self.endpoint = self._environment.endpoint
+        self._hint = self._environment.what_to_check
         given = {name.lower(): value for name, value in (headers or {}).items()}
         self._headers = tuple({**self._environment.headers, **given}.items())
         self._timeout = timeout or self._environment.timeout
@@ -113,7 +113,8 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         except (OSError, TypeError, ValueError) as error:
             # A certificate that can't be read, a header that can't be sent.
             return Outcome(
-                Verdict.CONFIGURATION_ERROR, f"{shown_url(self.endpoint)}: {type(error).__name__}: {error}; {_HINT}"
+                Verdict.CONFIGURATION_ERROR,
+                f"{shown_url(self.endpoint)}: {type(error).__name__}: {error}; {self._hint}",
             )
         partial = answer.partial_success
         return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
@@ -188,7 +189,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             # An exhausted receiver that can recover says when; else the batch must not be retried.
             return Outcome(Verdict.REFUSED, reason)
         if code in _CONFIGURATION_ERRORS or details == "Invalid metadata":
-            return Outcome(Verdict.CONFIGURATION_ERROR, f"{reason}; {_HINT}")
+            return Outcome(Verdict.CONFIGURATION_ERROR, f"{reason}; {self._hint}")
         return Outcome(Verdict.UNEXPLAINED, reason)
 
 

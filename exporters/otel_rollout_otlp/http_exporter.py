@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -16,8 +15,6 @@ from otel_rollout_otlp.environment import OtlpEnvironment, read_environment
 from otel_rollout_otlp.where_to_look import NO_WAY, where_to_look
 
 __all__ = ["OtlpHttpSpanExporter"]
-
-_HEADERS_HINT: Final = "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"
 
 
 class OtlpHttpSpanExporter(OutcomeSpanExporter):
@@ -54,7 +51,7 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
         self._sender = OtlpHttpSender(
             self._client,
             self.endpoint,
-            configuration_hint=_HEADERS_HINT,
+            configuration_hint=environment.what_to_check,
             compression=environment.compression,
             additions=genai_additions,
         )

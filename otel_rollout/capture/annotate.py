@@ -15,6 +15,7 @@ from otel_rollout import semconv
 from otel_rollout.capture.handle import HasHandle, ended, place_of
 from otel_rollout.capture.scalars import read_attribute, read_number, read_scalar
 from otel_rollout.counts import lost_annotations
+from otel_rollout.near_miss import misspelt_argument
 from otel_rollout.safety.log_once import warn_once
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame
@@ -59,6 +60,8 @@ _free_names: Final[set[str]] = set()
 """Names that passed the check before; trajectories repeat them."""
 
 MAX_REWARD_PARTS: Final = 1000
+_ARGUMENTS: Final = ("reward", "rewards", "advantage", "fate", "status", "input", "output", "trajectory")
+"""The arguments of `annotate`, which a misspelt one may stand for."""
 
 
 def annotate(
@@ -276,6 +279,8 @@ def _is_free(name: str) -> bool:
         return False
     if len(_free_names) < MAX_FREE_NAMES:
         _free_names.add(name)
+        if near := misspelt_argument(name, _ARGUMENTS):
+            warn_once(f"near {name}", "annotate(%s=…): did you mean %s? It is kept as an attribute", name, near)
     return True
 
 

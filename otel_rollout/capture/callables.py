@@ -6,11 +6,21 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from types import AsyncGeneratorType, BuiltinFunctionType, CoroutineType, FunctionType, GeneratorType, MethodType
+from types import (
+    AsyncGeneratorType,
+    BuiltinFunctionType,
+    CodeType,
+    CoroutineType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+)
 from typing import Any, Final, cast
 
-__all__ = ["Unawaited", "is_kind", "is_untouched", "like"]
+__all__ = ["Unawaited", "is_kind", "is_undecorated_yet", "is_untouched", "like", "require_function"]
 
+_RUNNING: Final = (AsyncGeneratorType, CoroutineType, GeneratorType)
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 _OWN: Final = frozenset(
     f"__{name}__"
@@ -22,6 +32,43 @@ _OWN: Final = frozenset(
     )
 )
 """Special methods that a stand-in defines itself, or that concern classes."""
+
+
+def require_function(target: Any, decorator: str) -> None:
+    """Check that a decorator is put on something that is called.
+
+    Args:
+        target: The decorated object.
+        decorator: The decorator's name, for the message.
+
+    Raises:
+        TypeError: It is a class, a property, or not callable; the message says what to decorate instead.
+    """
+    if callable(target) and not isinstance(target, type):
+        return
+    advice = ""
+    if isinstance(target, type):
+        advice = ": decorate its methods"
+    elif isinstance(target, (property, functools.cached_property)):
+        advice = f": put @{type(target).__name__} above @{decorator}"
+    elif isinstance(target, _RUNNING):
+        advice = ": decorate the function that makes it"
+    raise TypeError(f"{decorator} takes a function, not {target!r}{advice}")
+
+
+def is_undecorated_yet(function: Any, caller: FrameType) -> bool:
+    """Return True if the caller's line is one that defines the function: `@decorator` without parentheses.
+
+    Args:
+        function: What a decorator's maker was given.
+        caller: The frame that called it.
+    """
+    code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
+    if not isinstance(code, CodeType) or code.co_name == "<lambda>" or code is caller.f_code:
+        return False
+    # A definition begins at its first decorator.
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    return code.co_filename == caller.f_code.co_filename and code.co_firstlineno <= caller.f_lineno <= max(lines)
 
 
 def is_kind(test: Callable[[Any], bool], function: Any) -> bool:

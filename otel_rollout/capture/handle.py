@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.capture.scalars import PLAIN, read_tag
+from otel_rollout.capture.scalars import PLAIN, read_sample_index, read_whole_tag
 from otel_rollout.safety.guard import is_plain
 from otel_rollout.spans.trajectory_state import TrajectoryState
 
@@ -92,10 +92,13 @@ class Identity(NamedTuple):
     @classmethod
     def of(cls, step: Any, sample_index: Any, rollout_n: Any, *, validate: bool, experiment_name: str) -> Identity:
         """Return the identity with the values that tags would have."""
-        step, sample_index, rollout_n = (
-            None if value is None else read_tag(value) for value in (step, sample_index, rollout_n)
+        return cls(
+            None if step is None else read_whole_tag("step", step),
+            None if sample_index is None else read_sample_index(sample_index),
+            None if rollout_n is None else read_whole_tag("rollout_n", rollout_n),
+            validate,
+            experiment_name,
         )
-        return cls(step, sample_index, rollout_n, validate, experiment_name)
 
     @property
     def tags(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast, overload
 
 from otel_rollout import semconv
 from otel_rollout.capture.call import Call, Capture, Operation
-from otel_rollout.capture.callables import Unawaited, is_kind, is_untouched, like
+from otel_rollout.capture.callables import Unawaited, is_kind, is_untouched, like, require_function
 from otel_rollout.spans import runtime
 from otel_rollout.values.array_types import is_compiling
 
@@ -66,8 +66,11 @@ def rollout_trace_op(
 
     Raises:
         ValueError: The kind is none of these.
-        TypeError: The decorated object is a class, or not callable.
+        TypeError: The decorated object is a class, or not callable; or the kind or the name is not given by its name.
     """
+    if isinstance(function, str):
+        meant = "kind" if function.upper() in semconv.SPAN_KINDS else "name"
+        raise TypeError(f'rollout_trace_op({function!r}): use {meant}="{function}"')
     if isinstance(kind, str):
         kind = kind.upper()
     if kind not in semconv.SPAN_KINDS:
@@ -78,8 +81,7 @@ def rollout_trace_op(
     def decorate(target: Any) -> Any:
         if isinstance(target, (classmethod, staticmethod)):
             return type(target)(decorate(target.__func__))
-        if not callable(target) or isinstance(target, type):
-            raise TypeError(f"rollout_trace_op takes a function, not {target!r}")
+        require_function(target, "rollout_trace_op")
         operation = Operation(target, name, kind, capture_inputs=capture_inputs, capture_output=capture_output)
         return like(target, _wrap(target, operation), functools.partial(_decorate_again, options))
 

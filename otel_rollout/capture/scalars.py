@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from fractions import Fraction
 from itertools import islice
 from typing import Any, Final
 
 from otel_rollout.safety.guard import is_plain
+from otel_rollout.safety.log_once import warn_once
 from otel_rollout.values.object_reading import find_static, integer_text, is_one_of, is_subclass
 from otel_rollout.values.sanitize import fits_int64, replace_surrogates
 from otel_rollout.values.snapshot import plain_value
 from otel_rollout.values.snapshot_json import json_text
 
-__all__ = ["PLAIN", "read_attribute", "read_number", "read_scalar", "read_tag"]
+__all__ = ["PLAIN", "read_attribute", "read_number", "read_sample_index", "read_scalar", "read_tag", "read_whole_tag"]
 
 MAX_TAG_CHARACTERS: Final = 1024
 MAX_LIST_ITEMS: Final = 100_000
+MAX_SHOWN_CHARACTERS: Final = 100
 PLAIN: Final = (str, int, float, bool, type(None))
+
+_is_whole: Final = re.compile(r"\s*([+-]?[0-9]{1,19})(?:\.0*)?\s*").fullmatch
 
 
 def read_number(value: Any) -> float | None:
@@ -83,3 +88,47 @@ def read_tag(value: Any) -> int | str:
     if kind is str:
         return replace_surrogates(plain[:MAX_TAG_CHARACTERS])
     return json_text(plain)[:MAX_TAG_CHARACTERS].strip('"')
+
+
+def read_whole_tag(name: str, value: Any) -> int | str:
+    """Return a step or the number of a rollout: an int, also of a whole float or of digits; else its text, logged once.
+
+    Args:
+        name: The tag's name.
+        value: The value that the trainer gave.
+    """
+    tag = read_tag(_int_of_float(value))
+    if type(tag) is int:
+        return tag
+    text = str(tag)
+    found = _is_whole(text)
+    if found is not None and fits_int64(number := int(found[1])):
+        return number
+    _warn_of_tag(name, "a whole number", text, ", and the trajectory is listed without a step" * (name == "step"))
+    return tag
+
+
+def read_sample_index(value: Any) -> int | str:
+    """Return a sample index: an int, also of a whole float, or a text; the JSON text of anything else, logged once."""
+    plain = _int_of_float(value)
+    tag = read_tag(plain)
+    if not is_one_of(type(plain), (str, int, bool)):
+        _warn_of_tag("sample_index", "a whole number or a text", str(tag))
+    return tag
+
+
+def _int_of_float(value: Any) -> Any:
+    """Return a scalar's plain value; of a whole float, an int."""
+    plain = read_scalar(value)
+    return int(plain) if type(plain) is float and plain.is_integer() and fits_int64(int(plain)) else plain
+
+
+def _warn_of_tag(name: str, right: str, text: str, consequence: str = "") -> None:
+    warn_once(
+        f"tag {name}",
+        "rollout_trace_attr(%s=…): this should be %s, not %r; the tag is this text%s",
+        name,
+        right,
+        text[:MAX_SHOWN_CHARACTERS],
+        consequence,
+    )

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Token
-from types import CoroutineType, TracebackType
+from types import CoroutineType, FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
+from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
+from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from opentelemetry.trace import Link, Span, SpanContext, StatusCode, TraceFlags, get_current_span
 
 from otel_rollout import semconv
 from otel_rollout.capture.annotate import PREFIX, TOTALS, annotate
 from otel_rollout.capture.call_fields import fields_of_call, has_functions, without_functions
-from otel_rollout.capture.callables import Unawaited, is_kind, is_untouched, like
+from otel_rollout.capture.callables import Unawaited, is_kind, is_undecorated_yet, is_untouched, like, require_function
 from otel_rollout.capture.exceptions import record_failure
 from otel_rollout.capture.handle import HasHandle, Identity, Place, latest, place_of, remember
 from otel_rollout.capture.recorded import Recorded, record_span
-from otel_rollout.capture.scalars import PLAIN, read_scalar, read_tag
+from otel_rollout.capture.scalars import PLAIN, read_sample_index, read_scalar, read_tag, read_whole_tag
 from otel_rollout.safety.log_once import call_user_function, warn_once
 from otel_rollout.spans import runtime
 from otel_rollout.spans.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
@@ -70,7 +73,15 @@ def rollout_trace_attr(
         name: The root span's name.
         validate: True in a validation pass.
         trace: False silences everything inside, other instrumentations included.
+
+    Raises:
+        TypeError: It decorates a function without parentheses.
     """
+    kind = type(sample_index)
+    if kind is FunctionType or kind is classmethod or kind is staticmethod:
+        caller = sys._getframe(1)  # noqa: SLF001 - `inspect.stack` reads the source of every frame
+        if is_undecorated_yet(sample_index, caller):
+            raise TypeError("@rollout_trace_attr needs parentheses: @rollout_trace_attr(sample_index=…, step=…)")
     return Trajectory(sample_index, step, rollout_n, name, validate, trace)
 
 
@@ -355,8 +366,7 @@ class Trajectory(HasHandle):
         target: Any = function
         if isinstance(target, (classmethod, staticmethod)):
             return cast("_Function", type(target)(self(target.__func__)))
-        if not callable(target) or isinstance(target, type):
-            raise TypeError(f"rollout_trace_attr decorates a function, not {target!r}")
+        require_function(target, "rollout_trace_attr")
         if is_kind(inspect.isgeneratorfunction, target) or is_kind(inspect.isasyncgenfunction, target):
             raise TypeError("rollout_trace_attr doesn't decorate generator functions: use `with` around the loop")
         given = (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
@@ -421,6 +431,8 @@ class Trajectory(HasHandle):
         self._pipeline = pipeline = runtime.pipeline
         self._place = None
         if pipeline is None:
+            if not runtime.is_init_called:
+                _note_missing_init()
             return self
         if self._outer is not None:
             return self._enter_again()
@@ -455,6 +467,8 @@ class Trajectory(HasHandle):
 
     def _start_alone(self, start_time: int | None) -> None:
         self._pipeline = pipeline = runtime.pipeline
+        if pipeline is None and not runtime.is_init_called:
+            _note_missing_init()
         context = context_api.get_current()
         if pipeline is None or not self.trace or current_frame(context) is SILENCE:
             return
@@ -475,13 +489,12 @@ class Trajectory(HasHandle):
             (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
         )
         tags: dict[str, Any] = {}
-        for key, value in (
-            (semconv.STEP, step),
-            (semconv.SAMPLE_INDEX, sample_index),
-            (semconv.ROLLOUT_N, rollout_n),
-        ):
-            if value is not None:
-                tags[key] = read_tag(value)
+        if step is not None:
+            tags[semconv.STEP] = read_whole_tag("step", step)
+        if sample_index is not None:
+            tags[semconv.SAMPLE_INDEX] = read_sample_index(sample_index)
+        if rollout_n is not None:
+            tags[semconv.ROLLOUT_N] = read_whole_tag("rollout_n", rollout_n)
         validate = read_scalar(given_validate)
         tags[semconv.VALIDATE] = is_one_of(type(validate), PLAIN) and bool(validate)
         tags[semconv.EXPERIMENT_NAME] = pipeline.experiment_name
@@ -567,6 +580,20 @@ class Trajectory(HasHandle):
         if parts is not None:
             own[semconv.REWARD_PARTS] = snapshot(parts)
         pipeline.tracer.set_annotations(root, own, annotations)
+
+
+def _note_missing_init() -> None:
+    """Log one line if a variable asks for traces of this process, in which nobody has called `init`."""
+    runtime.is_init_called = True
+    asked = os.environ.get(OTEL_TRACES_EXPORTER, "").strip()
+    is_disabled = os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true"
+    if asked not in ("", "none") and not is_disabled:
+        warn_once(
+            "init was not called",
+            "a trajectory runs untraced: %s=%s asks for traces, but otel_rollout.init() was not called in this process",
+            OTEL_TRACES_EXPORTER,
+            asked,
+        )
 
 
 def _address(pipeline: RunningPipeline, trace_id: str, root_id: str) -> str | None:

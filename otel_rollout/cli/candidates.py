@@ -19,6 +19,7 @@ _OPTIONS: Final = {
     "--step": attrgetter("step"),
     "--train or --validate": attrgetter("validate"),
     "--experiment": attrgetter("experiment_name"),
+    "--run": attrgetter("run_id"),
     "--sample": attrgetter("sample_index"),
     "--rollout": attrgetter("rollout_n"),
 }
@@ -61,8 +62,12 @@ class Candidates:
         yield f"{self.count:,} trajectories match{more}; pick one {advice}"
         rows = [_cells(each) for each in self.first]
         columns = list(zip(*rows, strict=True))
+        if "--run" not in telling:
+            del columns[-1]
         if is_terminal:
             columns[0] = tuple(cell[: len("--trace ") + SHORT_ID] for cell in columns[0])
+            if "--run" in telling:
+                columns[-1] = tuple(cell[: len("--run ") + SHORT_ID] for cell in columns[-1])
             columns = [column for column in columns if len(set(column)) > 1 or not column[0].startswith("--")]
         widths = [max(map(len, column)) for column in columns]
         for row in zip(*columns, strict=True):
@@ -83,4 +88,5 @@ def _cells(each: RecordedTrajectory) -> list[str]:
         status_name(each.status, has_root=each.has_root),
         "no reward" if each.reward is None else f"reward {each.reward:.3g}",
         option("--experiment", each.experiment_name),
+        option("--run", each.run_id),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import orjson
 
 from otel_rollout.analysis.findings import CHECKS, Diagnosis, default_thresholds
 from otel_rollout.analysis.step_summary import StepSummary
-from otel_rollout.cli.reading import ProblemLog, named_steps, print_json, require_reader
+from otel_rollout.cli.reading import ProblemLog, named_steps, nothing_matches, print_json, require_reader
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.near_miss import did_you_mean
 from otel_rollout.run import Run, diagnose_run, running_steps
@@ -29,11 +29,19 @@ def run(arguments: argparse.Namespace) -> int:
     thresholds = _thresholds(arguments.threshold)
     collect_rarely()
     problems = ProblemLog()
-    recorded = Run([arguments.folder], on_problem=problems.note, on_progress=_show_progress)
+    recorded = Run(
+        [arguments.folder],
+        on_problem=problems.note,
+        on_progress=_show_progress,
+        experiment=arguments.experiment,
+        run=arguments.run,
+    )
     known = recorded.steps()
     steps = _selected(known, arguments.step)
     if not steps:
         problems.print()
+        if not known and (arguments.experiment is not None or arguments.run is not None):
+            raise NoTracesError(nothing_matches(arguments))
         raise NoTracesError(_none_matches(arguments.folder, "--step", known))
     against = _baseline(arguments, known, problems) if arguments.against is not None else None
     if against is not None:
@@ -79,11 +87,11 @@ def _thresholds(given: Sequence[tuple[str, float]]) -> dict[str, float]:
     return dict(given)
 
 
-def _selected(steps: Sequence[StepSummary], asked: int | range | set[int] | None) -> list[StepSummary]:
+def _selected(steps: Sequence[StepSummary], asked: int | range | set[int] | set[None] | None) -> list[StepSummary]:
     if asked is None:
         return list(steps)
-    wanted = {asked} if isinstance(asked, int) else asked
-    return [step for step in steps if step.step is not None and step.step in wanted]
+    wanted: Container[int | None] = {asked} if isinstance(asked, int) else asked
+    return [step for step in steps if step.step in wanted]
 
 
 def _baseline(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -24,26 +24,35 @@ from otel_rollout.trace_folder.summaries import summaries_of
 __all__ = ["print_groups"]
 
 
-def print_groups(screen: Console, trajectories: Sequence[RecordedTrajectory], problems: ProblemLog) -> bool:
+_Pairs = Iterable[tuple[RecordedTrajectory, TrajectorySummary]]
+
+
+def print_groups(
+    screen: Console,
+    trajectories: Sequence[RecordedTrajectory],
+    problems: ProblemLog,
+    in_order: Callable[[_Pairs], _Pairs],
+) -> bool:
     """Print each group: on a terminal below its prompt, elsewhere as rows of one table.
 
     Args:
         screen: The console.
         trajectories: In the order of `in_order_of_prompts`.
         problems: Notes the trajectories that can't be read; they are listed by their index entries.
+        in_order: Puts the rollouts of a group, with their summaries, in the order of their rows.
 
     Returns:
         True if there is any group.
     """
-    groups = list(_groups(trajectories))
+    groups = [_rows(group, in_order) for group in _groups(trajectories)]
     if not screen.is_terminal:
         if groups:
-            rows = ((group, *_columns(group, problems)) for group in groups)
+            rows = ((group, summaries, _answers(group, problems)) for group, summaries in groups)
             print_lines(screen, all_groups_table(rows))
         return bool(groups)
     has_experiments = len({each.experiment_name for each in trajectories}) > 1
-    has_runs = len(groups) > len({_key(group[0]) for group in groups})
-    for position, group in enumerate(groups):
+    has_runs = len(groups) > len({_key(group[0]) for group, _ in groups})
+    for position, (group, summaries) in enumerate(groups):
         if position:
             screen.print()
         first = group[0]
@@ -52,7 +61,7 @@ def print_groups(screen: Console, trajectories: Sequence[RecordedTrajectory], pr
         named += [f"run {str(first.run_id)[:8]}"] if has_runs else []
         rest = f"  {counted(len(group), 'rollout')} of one prompt"
         screen.print(Text.assemble((printable("  ".join(named)), "bold"), (rest, "dim")), soft_wrap=True)
-        summaries, answers = _columns(group, problems)
+        answers = _answers(group, problems)
         if prompt := _prompt(group):
             line = printable(shorten(prompt, 3 * screen.width))
             screen.print(Text(line, style="italic"))
@@ -75,9 +84,16 @@ def _key(trajectory: RecordedTrajectory) -> tuple[Any, ...]:
     )
 
 
-def _columns(group: Sequence[RecordedTrajectory], problems: ProblemLog) -> tuple[list[TrajectorySummary], list[str]]:
-    """Return the summaries and the answers of a group's rollouts."""
-    return list(summaries_of(group)), [_answer(each, problems) for each in group]
+def _rows(
+    group: Sequence[RecordedTrajectory], in_order: Callable[[_Pairs], _Pairs]
+) -> tuple[list[RecordedTrajectory], list[TrajectorySummary]]:
+    """Return the rollouts of a group and their summaries, in the order of the rows."""
+    pairs = list(in_order(zip(group, summaries_of(group), strict=True)))
+    return [each for each, _ in pairs], [summary for _, summary in pairs]
+
+
+def _answers(group: Sequence[RecordedTrajectory], problems: ProblemLog) -> list[str]:
+    return [_answer(each, problems) for each in group]
 
 
 def _answer(trajectory: RecordedTrajectory, problems: ProblemLog) -> str:

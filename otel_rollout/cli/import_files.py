@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from otel_rollout.analysis.plain_text import counted
-from otel_rollout.cli.reading import complain
+from otel_rollout.cli.messages import complain
 from otel_rollout.receive.importing import ImportReport, find_files, import_files
 from otel_rollout.safety.clock import monotonic
 from otel_rollout.trace_folder.file_lock import size_of

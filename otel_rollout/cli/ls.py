@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+from otel_rollout.cli.messages import complain
 from otel_rollout.cli.reading import (
     ProblemLog,
-    complain,
     filters_of,
     in_order_of_prompts,
     nothing_matches,
@@ -20,6 +21,8 @@ from otel_rollout.cli.reading import (
     require_reader,
     selected,
 )
+from otel_rollout.cli.sorting import STEP_COLUMNS, TRAJECTORY_COLUMNS, sort_rows
+from otel_rollout.errors import ConfigurationError
 from otel_rollout.run import Run, summarise_runs, to_json
 from otel_rollout.safety.garbage_collection import collect_rarely
 from otel_rollout.trace_folder.reader import RecordedTrajectory
@@ -42,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
             complain(nothing_matches(arguments))
         problems.print()
         return 0
+    if arguments.reverse and arguments.sort is None:
+        raise ConfigurationError("--reverse is for --sort: name a column, such as --sort reward")
     is_by_step = arguments.step is None and arguments.sample_index is None
     if arguments.json:
         if is_by_step:
@@ -49,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print_json(to_json(step))
         else:
             trajectories = list(selected(arguments, problems))
-            for each, summary in zip(trajectories, summaries_of(trajectories), strict=True):
+            for each, summary in _sorted(arguments, zip(trajectories, summaries_of(trajectories), strict=True)):
                 print_json(to_json(_as_dict(each, summary)))
     else:
         _print_tables(arguments, problems, is_by_step=is_by_step)
@@ -66,14 +71,16 @@ def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_
 
     screen = open_screen()
     if arguments.sample_index is not None:
-        has_any = print_groups(screen, in_order_of_prompts(selected(arguments, problems)), problems)
+        trajectories = in_order_of_prompts(selected(arguments, problems))
+        has_any = print_groups(screen, trajectories, problems, partial(_sorted, arguments))
     else:
         if is_by_step:
-            table = step_table(_steps(arguments, problems), is_terminal=screen.is_terminal)
+            steps = _steps(arguments, problems)
+            table = step_table(steps, is_terminal=screen.is_terminal, is_by_experiment=arguments.sort is None)
         else:
             trajectories = in_order_of_prompts(selected(arguments, problems))
-            pairs = zip(trajectories, listed_summaries_of(trajectories), strict=True)
-            table = trajectory_table(list(pairs), is_terminal=screen.is_terminal)
+            pairs = _sorted(arguments, zip(trajectories, listed_summaries_of(trajectories), strict=True))
+            table = trajectory_table(list(pairs), is_terminal=screen.is_terminal, is_by_prompt=arguments.sort is None)
         has_any = bool(table.rows)
         if has_any:
             print_lines(screen, table)
@@ -81,8 +88,31 @@ def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_
         complain(nothing_matches(arguments))
 
 
-def _steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[StepSummary]:
-    """Yield the steps of the command line's folder; with filters, of what they let through."""
+def _sorted(
+    arguments: argparse.Namespace, pairs: Iterable[tuple[RecordedTrajectory, TrajectorySummary]]
+) -> Iterable[tuple[RecordedTrajectory, TrajectorySummary]]:
+    """Return trajectories with their summaries in the order of `--sort`."""
+    if arguments.sort is None:
+        return pairs
+    columns = {name: _of_summary(value_of) for name, value_of in TRAJECTORY_COLUMNS.items()}
+    return sort_rows(pairs, columns, arguments.sort, is_descending=arguments.reverse)
+
+
+def _of_summary(
+    value_of: Callable[[TrajectorySummary], Any],
+) -> Callable[[tuple[RecordedTrajectory, TrajectorySummary]], Any]:
+    return lambda pair: value_of(pair[1])
+
+
+def _steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterable[StepSummary]:
+    """Return the steps in the order of `--sort`; with filters, those of what they let through."""
+    steps = _known_steps(arguments, problems)
+    if arguments.sort is None:
+        return steps
+    return sort_rows(steps, STEP_COLUMNS, arguments.sort, is_descending=arguments.reverse)
+
+
+def _known_steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[StepSummary]:
     if not any(value is not None for value in filters_of(arguments).values()):
         yield from Run([arguments.folder], problems.note).steps()
         return

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from otel_rollout.analysis.plain_text import printable
+from otel_rollout.cli.messages import complain
 from otel_rollout.cli.parser import build_parser, parse
 from otel_rollout.errors import RolloutTraceError
 
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None, at_start: Callable[[], object] 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (RolloutTraceError, OSError) as error:
-        print(printable(f"otel-rollout{command}: {error}"), file=sys.stderr)
+        complain(f"otel-rollout{command}: {error}")
         return 2
     return code
 

@@ -8,19 +8,17 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from otel_rollout.cli.reading_commands import add_diagnose, add_ls, add_show, add_stats, add_top, add_view
+from otel_rollout.cli.shared_options import exit_codes
 from otel_rollout.cli.tracing_commands import add_demo, add_doctor, add_import, add_receive, add_replay
 from otel_rollout.version import __version__
 
 __all__ = ["build_parser", "parse"]
 
-EXIT_CODES: Final = """\
-exit codes:
-  0    what was asked for is done: shown, checked, or delivered as a whole
-  1    spans were lost, a backend was not reached, or diagnose has findings
-  2    the command line, the folder or the installation needs a change
-  130  interrupted; what was traced until then was delivered
-  141  nobody reads the output any more
-"""
+EXIT_CODES: Final = exit_codes(
+    "what was asked for is done: shown, checked, or delivered as a whole",
+    failed="spans were lost, a backend was not reached, or diagnose has findings",
+    interrupted="interrupted; what was traced until then was delivered",
+)
 
 _BELOW_ZERO: Final = re.compile(r"-[\d.]")
 

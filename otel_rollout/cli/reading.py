@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final, cast
 
 from otel_rollout.analysis.grouping import prompt_order
-from otel_rollout.analysis.plain_text import counted, printable
+from otel_rollout.analysis.plain_text import counted
+from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.installing import install_line
 from otel_rollout.trace_folder.layout import STEP, VALIDATE, step_of
@@ -21,7 +22,6 @@ from otel_rollout.trace_folder.selection import Filters
 
 __all__ = [
     "ProblemLog",
-    "complain",
     "filters_of",
     "in_order_of_prompts",
     "named_steps",
@@ -61,11 +61,6 @@ class ProblemLog:
             complain(f"{counted(count, what)} skipped in {path}")
 
 
-def complain(message: str) -> None:
-    """Print a line on standard error."""
-    print(printable(message), file=sys.stderr)
-
-
 def filters_of(arguments: argparse.Namespace) -> Filters:
     """Return the command line's filters as keyword arguments of `read`."""
     return cast(Filters, {name: getattr(arguments, name) for name in Filters.__optional_keys__})
@@ -79,21 +74,30 @@ def selected(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[Re
 def nothing_matches(arguments: argparse.Namespace) -> str:
     """Return the message for filters that no trajectory matches; it names the steps or experiments that there are."""
     message = f"no trajectory in {arguments.folder} matches"
-    if arguments.step is not None:
+    if getattr(arguments, "step", None) is not None:
         # By the names of folders: a large run has too many trajectories to read for a message.
         folders = [arguments.folder, arguments.folder / VALIDATE]
         recorded = {step_of(path.name) for folder in folders for path in folder.glob(f"{STEP}*")}
         asked = {arguments.step} if isinstance(arguments.step, int) else arguments.step
         if not any(step in asked for step in recorded):
             return f"{message}{named_steps(recorded)}"
-    if arguments.experiment is None:
+    if arguments.experiment is None and arguments.run is None:
         return message
-    names = Counter(each.experiment_name for each in read(arguments.folder, on_problem=lambda _: None))
-    if arguments.experiment in names:
-        return message
+    found = {(each.experiment_name, each.run_id) for each in read(arguments.folder, on_problem=lambda _: None)}
+    experiments = {experiment for experiment, _ in found}
+    if arguments.experiment is not None and arguments.experiment not in experiments:
+        return f"{message}{_named('experiments', experiments)}"
+    runs = {run for experiment, run in found if arguments.experiment in (None, experiment)}
+    if arguments.run is not None and not any((run or "").startswith(arguments.run) for run in runs):
+        return f"{message}{_named('runs', runs)}"
+    return message
+
+
+def _named(what: str, names: Iterable[str | None]) -> str:
+    """Return the end of a message that names what there is; empty if there is nothing."""
     listed = sorted(str(name) for name in names if name is not None)
     more = f", and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
-    return f"{message}: its experiments are {', '.join(listed[:MAX_NAMES])}{more}" if listed else message
+    return f": its {what} are {', '.join(listed[:MAX_NAMES])}{more}" if listed else ""
 
 
 def named_steps(steps: Iterable[int | None]) -> str:

@@ -5,8 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from otel_rollout.cli.argument_types import host, port, steps, threshold, trace_id
-from otel_rollout.cli.shared_options import add_command, add_filters, add_folder, default_folder
+from otel_rollout.cli.argument_types import host, port, threshold, trace_id
+from otel_rollout.cli.shared_options import (
+    add_command,
+    add_filters,
+    add_folder,
+    add_run,
+    add_steps,
+    default_folder,
+    exit_codes,
+)
 
 __all__ = ["add_diagnose", "add_ls", "add_show", "add_stats", "add_top", "add_view"]
 
@@ -24,9 +32,12 @@ List a trace folder by experiment and training step; with --step, the
 trajectories of that step; with --sample, the rollouts of a prompt side by side,
 with their answers, rewards and advantages.
 """,
+        exit_codes("shown, also if nothing matches"),
     )
     add_folder(parser, _READ)
     add_filters(parser)
+    parser.add_argument("--sort", metavar="COLUMN", help="sort the rows by a column, such as reward or duration")
+    parser.add_argument("--reverse", action="store_true", help="with --sort: the highest first")
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="a JSON object on a line of its own for each row")
     forms.add_argument(
@@ -48,6 +59,7 @@ Show one trajectory as a tree of its spans: kind, duration, when each ran, input
 and output; or with --chat as a conversation. Name it by --step, --sample and
 --rollout (and --experiment, if the folder has several), or by --trace.
 """,
+        exit_codes("shown"),
     )
     add_folder(parser, _READ)
     parser.add_argument("--trace", metavar="ID", type=trace_id, help="its trace id; the beginning will do")
@@ -68,8 +80,10 @@ def add_stats(commands: Any) -> None:
 Count what a trace folder holds: trajectories, spans, and bytes as OTLP JSON and
 on disk, in each step and altogether; who wrote it, what is open, what is torn.
 """,
+        exit_codes("shown"),
     )
     add_folder(parser, _READ)
+    add_run(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -85,15 +99,11 @@ failures that the model isn't to blame for, duplicates, prefix breaks, parts of
 the reward that are hacked, stragglers, stale weights, lost spans. Each finding
 has its threshold, what it means, what to try, and trajectories that prove it.
 """,
-        """\
-exit codes:
-  0    nothing is above its threshold
-  1    something is
-  2    the command line or the folder needs a change
-""",
+        exit_codes("nothing is above its threshold", failed="something is"),
     )
     add_folder(parser, _READ)
-    parser.add_argument("--step", type=steps, metavar="N", help="a training step: 7, or 1,4,7, or 3..9, or 100..")
+    add_steps(parser)
+    add_run(parser)
     parser.add_argument(
         "--against", metavar="STEP|DIR", help="compare with a step of this folder, or with another folder"
     )
@@ -119,9 +129,11 @@ Serve the pages of one or more trace folders on this machine, and open them in
 a browser: the steps of the run, the groups of a step with the rollouts of a
 prompt side by side, each trajectory with its spans, timelines, search. They
 change while training writes; a folder that does not exist yet is waited for.
+A file of OTLP JSON, such as one of show --json, has the same pages.
 
 The address has a random token, without which nothing is shown.
 """,
+        exit_codes("the pages are exported", interrupted="interrupted: the end of serving"),
     )
     parser.add_argument(
         "folders",
@@ -129,8 +141,9 @@ The address has a random token, without which nothing is shown.
         nargs="*",
         type=Path,
         default=[default_folder()],
-        help="trace folders, or spools (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
+        help="trace folders, spools, or files of OTLP JSON (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
     )
+    add_run(parser)
     parser.add_argument("--port", type=port, metavar="N", help="the port (default: 8642, or the next free one)")
     parser.add_argument(
         "--host", type=host, default="127.0.0.1", metavar="NAME", help="the interface (default: 127.0.0.1)"
@@ -147,7 +160,7 @@ The address has a random token, without which nothing is shown.
     export.add_argument(
         "--export", type=Path, metavar="OUT", help="write the same pages into a folder, to be opened from the disk"
     )
-    export.add_argument("--step", type=steps, metavar="N", help="only a training step: 7, or 1,4,7, or 3..9, or 100..")
+    add_steps(export)
 
 
 def add_top(commands: Any) -> None:
@@ -162,6 +175,7 @@ op each is, for how long, and how long 99% of such ops took. After a crash, show
 what was open. The exporter `file` writes that into the trace folder every two
 seconds; no other exporter does. On a terminal it goes on until Ctrl-C.
 """,
+        exit_codes("shown"),
     )
     parser.add_argument(
         "folders",
@@ -171,5 +185,6 @@ seconds; no other exporter does. On a terminal it goes on until Ctrl-C.
         default=[default_folder()],
         help="trace folders (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
     )
+    add_run(parser)
     parser.add_argument("--once", action="store_true", help="print it once, as in a pipe")
     parser.add_argument("--json", action="store_true", help="once, a JSON object on a line for each trajectory")

@@ -5,15 +5,45 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from otel_rollout import semconv
 from otel_rollout.cli.argument_types import range_of_rewards, seconds, steps_or_none
 
-__all__ = ["add_command", "add_filters", "add_folder", "add_seconds", "default_folder"]
+__all__ = [
+    "STEPS",
+    "add_command",
+    "add_filters",
+    "add_folder",
+    "add_run",
+    "add_seconds",
+    "add_steps",
+    "default_folder",
+    "exit_codes",
+]
+
+STEPS: Final = "a training step: 7, or 1,4,7, or 3..9, or 100..; or none"
 
 
-def add_command(commands: Any, name: str, short: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
+def exit_codes(done: str, *, failed: str = "", interrupted: str = "interrupted") -> str:
+    """Return the exit codes for the end of a command's help.
+
+    Args:
+        done: What 0 means.
+        failed: What 1 means, if the command has it.
+        interrupted: What 130 means.
+    """
+    codes = {
+        0: done,
+        1: failed,
+        2: "the command line, the folder, a setting or an extra needs a change",
+        130: interrupted,
+        141: "nobody reads the output any more",
+    }
+    return "exit codes:\n" + "".join(f"  {code:<3}  {meaning}\n" for code, meaning in codes.items() if meaning)
+
+
+def add_command(commands: Any, name: str, short: str, description: str, epilog: str) -> argparse.ArgumentParser:
     """Add a command, and return its parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -47,18 +77,27 @@ def default_folder() -> Path:
     return Path(os.environ.get("OTEL_ROLLOUT_DIR") or "rollout-traces")
 
 
+def add_steps(parser: Any) -> None:
+    """Add the option for training steps."""
+    parser.add_argument("--step", type=steps_or_none, metavar="N", help=STEPS)
+
+
+def add_run(parser: Any) -> None:
+    """Add the options for an experiment and a run."""
+    parser.add_argument("--experiment", metavar="NAME", help="an experiment")
+    parser.add_argument("--run", metavar="ID", help="a run, by its run_id; the beginning will do")
+
+
 def add_filters(parser: argparse.ArgumentParser) -> None:
     """Add the filters of trajectories."""
     group = parser.add_argument_group("which trajectories", "All filters that are given must agree.")
-    group.add_argument(
-        "--step", type=steps_or_none, metavar="N", help="a training step: 7, or 1,4,7, or 3..9, or 100..; or none"
-    )
+    add_steps(group)
     group.add_argument("--sample", dest="sample_index", metavar="INDEX", help="a prompt, by its sample_index")
     group.add_argument("--rollout", dest="rollout_n", metavar="N", help="a rollout of the prompt, by its rollout_n")
     passes = group.add_mutually_exclusive_group()
     passes.add_argument("--validate", action="store_const", const=True, help="validation only")
     passes.add_argument("--train", dest="validate", action="store_const", const=False, help="no validation")
-    group.add_argument("--experiment", metavar="NAME", help="an experiment")
+    add_run(group)
     group.add_argument("--status", choices=semconv.STATUSES, help="how it ended")
     group.add_argument(
         "--reward",

@@ -9,7 +9,8 @@ from itertools import islice
 
 from otel_rollout.cli.argument_types import TRACE_ID_DIGITS
 from otel_rollout.cli.candidates import Candidates
-from otel_rollout.cli.reading import ProblemLog, complain, nothing_matches, print_json, require_reader, selected
+from otel_rollout.cli.messages import complain
+from otel_rollout.cli.reading import ProblemLog, nothing_matches, print_json, require_reader, selected
 from otel_rollout.trace_folder.reader import RecordedTrajectory
 
 __all__ = ["run"]

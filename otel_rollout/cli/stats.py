@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from otel_rollout.cli.reading import ProblemLog, print_json, require_reader
+from otel_rollout.cli.reading import ProblemLog, nothing_matches, print_json, require_reader
+from otel_rollout.errors import NoTracesError
 from otel_rollout.run import count_folder, to_json
 
 __all__ = ["run"]
@@ -15,7 +16,11 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         require_reader()
     problems = ProblemLog()
-    stats = count_folder(arguments.folder, on_problem=problems.note)
+    stats = count_folder(arguments.folder, on_problem=problems.note, experiment=arguments.experiment, run=arguments.run)
+    is_filtered = arguments.experiment is not None or arguments.run is not None
+    if is_filtered and not stats.steps:
+        problems.print()
+        raise NoTracesError(nothing_matches(arguments))
     if arguments.json:
         print_json(to_json(stats))
     else:
@@ -27,6 +32,6 @@ def run(arguments: argparse.Namespace) -> int:
         if stats.steps:
             print_lines(screen, step_table(stats.steps, is_terminal=screen.is_terminal))
             screen.print()
-        print_lines(screen, totals_table(stats))
+        print_lines(screen, totals_table(stats, has_files=not is_filtered))
     problems.print()
     return 0

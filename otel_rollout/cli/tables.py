@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from otel_rollout.analysis.plain_text import duration, plural, printable, size, step_name
+from otel_rollout import semconv
+from otel_rollout.analysis.plain_text import duration, plural, printable, shorten, size, step_name
 from otel_rollout.analysis.step_summary import StepSummary
 from otel_rollout.analysis.trajectory_summary import TrajectorySummary
 from otel_rollout.run import FolderStats
@@ -22,16 +23,20 @@ LONGEST: Final = 1_000_000
 EXPERIMENT: Final = Column("experiment", is_text=True, rank=2, narrowest=12, keeps_end=True)
 RUN: Final = Column("run", is_text=True, rank=1)
 NARROW_TEXT: Final = 12
+MAX_STEP: Final = 20
 
 
-def step_table(steps: Iterable[StepSummary], *, is_terminal: bool) -> Table:
+def step_table(steps: Iterable[StepSummary], *, is_terminal: bool, is_by_experiment: bool = True) -> Table:
     """Return a table with a row for each step of each experiment.
 
     Args:
         steps: The steps.
         is_terminal: Leave out what is the same in each row, or 0; programs get the same columns always.
+        is_by_experiment: Put the steps of an experiment together on a terminal.
     """
-    rows = sorted(steps, key=lambda each: str(each.experiment_name or "")) if is_terminal else list(steps)
+    rows = list(steps)
+    if is_terminal and is_by_experiment:
+        rows.sort(key=lambda each: str(each.experiment_name or ""))
     table = Table(
         [
             Column("step"),
@@ -74,7 +79,7 @@ def step_table(steps: Iterable[StepSummary], *, is_terminal: bool) -> Table:
             size(step.bytes),
             size(step.stored_bytes),
             "" if is_again else experiment,
-            "" if is_again else run_id[: SHORT_ID if is_terminal else None],
+            "" if is_again else run_id[:SHORT_ID],
         )
     if is_terminal:
         table.leave_out(
@@ -88,14 +93,18 @@ def step_table(steps: Iterable[StepSummary], *, is_terminal: bool) -> Table:
 
 
 def trajectory_table(
-    trajectories: Sequence[tuple[RecordedTrajectory, TrajectorySummary]], *, is_terminal: bool
+    trajectories: Sequence[tuple[RecordedTrajectory, TrajectorySummary]],
+    *,
+    is_terminal: bool,
+    is_by_prompt: bool = True,
 ) -> Table:
     """Return a table with one row a trajectory, the rollouts of a prompt one below the other.
 
     Args:
-        trajectories: Trajectories with their summaries, in the order of `in_order_of_prompts`.
+        trajectories: Trajectories with their summaries.
+        is_by_prompt: They are in the order of `in_order_of_prompts`.
         is_terminal: Leave out what repeats the row above or is the same in each row, and cut trace ids as short as they
-            stay unique; programs get the same columns always, and whole rows.
+            stay unique; programs get the same columns always, and whole trace ids.
     """
     digits = telling_digits([each.trace_id for each, _ in trajectories]) if is_terminal else FULL_ID
     # Traces of programs that know nothing of rollouts.
@@ -124,13 +133,13 @@ def trajectory_table(
     for (step, experiment, sample), rollouts in groupby(
         trajectories,
         lambda pair: (
-            step_name(pair[0].step, validate=pair[0].validate),
+            _step(pair[0]),
             pair[0].experiment_name,
             _text(pair[0].sample_index),
         ),
     ):
         for position, (each, summary) in enumerate(rollouts):
-            is_again = is_terminal and position > 0
+            is_again = is_terminal and is_by_prompt and position > 0
             table.add_row(
                 step,
                 *(
@@ -147,7 +156,7 @@ def trajectory_table(
                 f"{summary.redacted:,}",
                 size(summary.bytes),
                 _text(experiment),
-                _text(each.run_id)[: SHORT_ID if is_terminal else None],
+                _text(each.run_id)[:SHORT_ID],
                 each.trace_id[:digits],
             )
     if is_terminal:
@@ -173,14 +182,19 @@ def all_groups_table(
     for group, summaries, answers in groups:
         first = group[0]
         step, sample = step_name(first.step, validate=first.validate), _text(first.sample_index)
-        names = _text(first.experiment_name), _text(first.run_id)
+        names = _text(first.experiment_name), _text(first.run_id)[:SHORT_ID]
         for each, cells in zip(group, group_cells(summaries, answers, LONGEST), strict=True):
             table.add_row(step, sample, *cells, *names, each.trace_id)
     return table
 
 
-def totals_table(stats: FolderStats) -> Table:
-    """Return a table with a label and a count in each row."""
+def totals_table(stats: FolderStats, *, has_files: bool = True) -> Table:
+    """Return a table with a label and a count in each row.
+
+    Args:
+        stats: The counts.
+        has_files: Count the folder's files too; False if the other counts are of a part of what they hold.
+    """
     table = Table([Column("", is_text=True), Column("", is_text=True)], has_header=False)
     ratio = f", {stats.disk_bytes / stats.bytes:.3f} of that" if stats.bytes else ""
     rows = [
@@ -190,12 +204,15 @@ def totals_table(stats: FolderStats) -> Table:
         ("spans", f"{stats.spans:,}"),
         *([("secrets replaced", f"{stats.redacted:,}")] if stats.redacted else []),
         ("as OTLP JSON", size(stats.bytes)),
-        ("on disk", f"{size(stats.disk_bytes)}{ratio}"),
-        ("files", f"{stats.files:,}"),
-        ("being written", f"{stats.files_being_written:,}"),
-        ("written by", f"{stats.workers:,} {'process' if stats.workers == 1 else 'processes'}"),
-        *((plural(what), f"{count:,}") for what, count in stats.problems.items()),
     ]
+    if has_files:
+        rows += [
+            ("on disk", f"{size(stats.disk_bytes)}{ratio}"),
+            ("files", f"{stats.files:,}"),
+            ("being written", f"{stats.files_being_written:,}"),
+            ("written by", f"{stats.workers:,} {'process' if stats.workers == 1 else 'processes'}"),
+        ]
+    rows += [(plural(what), f"{count:,}") for what, count in stats.problems.items()]
     for what, count in rows:
         table.add_row(Cell(what, "dim"), count)
     return table
@@ -207,6 +224,15 @@ def telling_digits(trace_ids: Sequence[str]) -> int:
     while len({trace_id[:digits] for trace_id in trace_ids}) < len(set(trace_ids)):
         digits += 1
     return digits
+
+
+def _step(trajectory: RecordedTrajectory) -> str:
+    """Return a trajectory's step; if its trainer gave a text, `none: text`, as it is listed without a step."""
+    name = step_name(trajectory.step, validate=trajectory.validate)
+    if trajectory.step is not None:
+        return name
+    given = trajectory.attributes.get(semconv.STEP)
+    return name if given is None else f"{name}: {printable(shorten(str(given), MAX_STEP))}"
 
 
 def _flagged(count: int, style: str) -> Cell:

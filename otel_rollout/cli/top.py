@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from otel_rollout.analysis.plain_text import counted, printable, shorten, step_name
+from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError, NoTracesError
 from otel_rollout.run import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
 
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         from otel_rollout.cli.reading import print_json
 
-        live = read_live(arguments.folders)
+        live = _read(arguments)
         for each in live.trajectories:
             print_json(orjson.dumps({**asdict(each), "is_late": each.is_late}))
         if not live.trajectories:
@@ -55,15 +56,19 @@ def run(arguments: argparse.Namespace) -> int:
     screen = open_screen()
     is_live = screen.is_terminal and not arguments.once
     if not is_live:
-        draw(screen, read_live(arguments.folders))
+        draw(screen, _read(arguments))
         return 0
     with screen.screen():
         while True:
-            live = read_live(arguments.folders)
+            live = _read(arguments)
             screen.file.write(HOME_AND_CLEAR)
             draw(screen, live, screen.height)
             sys.stdout.flush()
             time.sleep(SECONDS_BETWEEN)
+
+
+def _read(arguments: argparse.Namespace) -> LiveRun:
+    return read_live(arguments.folders, experiment=arguments.experiment, run=arguments.run)
 
 
 def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
@@ -76,6 +81,7 @@ def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
     """
     from rich.text import Text
 
+    from otel_rollout.cli.tables import telling_digits
     from otel_rollout.terminal.table import print_lines
     from otel_rollout.terminal.wrapping import wrapped
 
@@ -97,7 +103,9 @@ def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
     most = ROWS_IN_A_PIPE if height is None else max(FEWEST_ROWS, height - LINES_BESIDE_ROWS - len(lines))
     if live.trajectories:
         screen.print()
-        print_lines(screen, _table(live.trajectories[:most], has_dead=bool(dead), has_experiment=has_several))
+        shown = live.trajectories[:most]
+        digits = telling_digits([each.trace_id for each in shown]) if screen.is_terminal else None
+        print_lines(screen, _table(shown, digits, has_dead=bool(dead), has_experiment=has_several))
         if live.open > most:
             screen.print(f"and {counted(live.open - most, 'trajectory')} more", style="dim")
     else:
@@ -105,7 +113,7 @@ def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
 
 
 def _say_why_none(live: LiveRun) -> None:
-    print(f"otel-rollout top: {live.why_none}", file=sys.stderr)
+    complain(f"otel-rollout top: {live.why_none}")
 
 
 def _sentence(wait: StepWait, *, has_experiment: bool) -> str:
@@ -126,7 +134,9 @@ def _sentence(wait: StepWait, *, has_experiment: bool) -> str:
     return text
 
 
-def _table(trajectories: Sequence[RunningTrajectory], *, has_dead: bool, has_experiment: bool) -> Table:
+def _table(
+    trajectories: Sequence[RunningTrajectory], id_digits: int | None, *, has_dead: bool, has_experiment: bool
+) -> Table:
     from otel_rollout.terminal.table import Cell, Column, Table
 
     table = Table(
@@ -157,7 +167,7 @@ def _table(trajectories: Sequence[RunningTrajectory], *, has_dead: bool, has_exp
             "" if each.op_p99 is None else _seconds(each.op_p99),
             str(each.ops),
             printable(each.worker),
-            printable(each.trace_id),
+            printable(each.trace_id[:id_digits]),
             Cell("yes") if each.is_alive else Cell("no", "red"),
         )
     if not has_dead:

@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from otel_rollout.cli.argument_types import byte_count, host, positive
-from otel_rollout.cli.shared_options import add_command, add_filters, add_folder, add_seconds, default_folder
+from otel_rollout.cli.shared_options import (
+    add_command,
+    add_filters,
+    add_folder,
+    add_seconds,
+    default_folder,
+    exit_codes,
+)
 
 __all__ = ["add_demo", "add_doctor", "add_import", "add_receive", "add_replay"]
 
@@ -26,6 +33,11 @@ where the traces go; without those, they go to the trace folder rollout-traces,
 which otel-rollout view opens, and, if mlflow is installed, to MLflow in the
 file mlruns.db of this folder.
 """,
+        exit_codes(
+            "every backend has every span",
+            failed="spans are missing; the counts say where",
+            interrupted="interrupted; what was traced until then was delivered",
+        ),
     )
     parser.add_argument(
         "--backend", metavar="NAME[,NAME]", help="mlflow, weave, phoenix, otlp, file, console, or another exporter"
@@ -60,13 +72,11 @@ DIR/.replay notes what the backend has confirmed, so that an interrupted replay
 goes on where it was, and a second one sends nothing. Sending once more
 (--again) adds nothing either, on MLflow, Weave, Phoenix and trackio.
 """,
-        """\
-exit codes:
-  0    the backend has everything that was to be replayed
-  1    it does not; the counts say why
-  2    the command line or a setting needs a change
-  130  interrupted; run it again to go on
-""",
+        exit_codes(
+            "the backend has everything that was to be replayed",
+            failed="it does not; the counts say why",
+            interrupted="interrupted; run it again to go on",
+        ),
     )
     add_folder(parser)
     parser.add_argument(
@@ -95,6 +105,7 @@ last span that follows its root.
 Beyond this machine (--host 0.0.0.0) senders need a token: it stands in
 OTEL_ROLLOUT_RECEIVE_TOKEN or in the file of --token-file.
 """,
+        exit_codes("ended by SIGTERM, with all that was received written", interrupted="the same, ended by Ctrl-C"),
     )
     add_folder(parser, "the trace folder to write into")
     parser.add_argument(
@@ -129,13 +140,11 @@ trace folder: OTLP JSON and protobuf, compressed or not, rotated or not. Spans
 that the folder has are left out: importing a file again, or once it has grown,
 adds what is new.
 """,
-        """\
-exit codes:
-  0    all spans of the files are in the folder
-  1    some could not be read; what and why is on standard error
-  2    a file or the folder needs a change
-  130  interrupted; run it again to go on
-""",
+        exit_codes(
+            "all spans of the files are in the folder",
+            failed="some could not be read; what and why is on standard error",
+            interrupted="interrupted; run it again to go on",
+        ),
     )
     # `import` is no name of a module.
     parser.set_defaults(module="import_files")
@@ -161,12 +170,7 @@ its origin, variables that nothing reads, the exporters that are installed. Then
 send one small trajectory to each backend, and read it back if the backend
 allows.
 """,
-        """\
-exit codes:
-  0  all is well
-  1  a backend failed
-  2  a setting needs a change
-""",
+        exit_codes("all is well", failed="a backend failed"),
     )
     parser.add_argument(
         "--backend", metavar="NAME[,NAME]", help="mlflow, weave, otlp, … (default: OTEL_TRACES_EXPORTER)"

@@ -6,13 +6,16 @@ import argparse
 import importlib.util
 import os
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from otel_rollout.analysis.plain_text import counted
-from otel_rollout.cli.reading import complain
+from otel_rollout.analysis.plain_text import counted, size
+from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.installing import install_line
 from otel_rollout.safety.garbage_collection import collect_rarely
+
+if TYPE_CHECKING:
+    from otel_rollout.view.run_state import RunState
 
 __all__ = ["require_server", "run"]
 
@@ -28,11 +31,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.step is not None:
         complain("otel-rollout view: --step is for --export; the page of a step is #/step/N")
         return 2
-    for folder in arguments.folders:
-        # One that doesn't exist yet is waited for.
-        if os.path.isfile(folder):  # noqa: PTH113 - unlike Path.is_file it doesn't raise without permission
-            complain(f"otel-rollout view: {folder} is no folder")
-            return 2
     try:
         _serve(arguments)
     except KeyboardInterrupt:
@@ -54,15 +52,20 @@ def require_server() -> None:
         raise MissingExtraError(f"this needs {' and '.join(missing)}: {install_line('view')}")
 
 
+def _state_of(arguments: argparse.Namespace) -> RunState:
+    from otel_rollout.view.run_state import RunState
+
+    return RunState(arguments.folders, experiment=arguments.experiment, run=arguments.run)
+
+
 def _export(arguments: argparse.Namespace) -> int:
     from rich import progress
     from rich.console import Console
 
     from otel_rollout.view.application import STATIC
     from otel_rollout.view.export import export_run
-    from otel_rollout.view.run_state import RunState
 
-    state = RunState(arguments.folders)
+    state = _state_of(arguments)
     columns = (
         progress.TextColumn("{task.description}"),
         progress.BarColumn(bar_width=28),
@@ -81,8 +84,8 @@ def _export(arguments: argparse.Namespace) -> int:
         )
     for problem in state.problems():
         complain(problem)
-    megabytes = exported.bytes / 1e6
-    counts = f"{counted(exported.steps, 'step')}, {counted(exported.trajectories, 'trajectory')}, {megabytes:.1f} MB"
+    trajectories = counted(exported.trajectories, "trajectory")
+    counts = f"{counted(exported.steps, 'step')}, {trajectories}, {size(exported.bytes)}"
     print(f"{counts}: open it in a browser\n\n    {(arguments.export / PAGE).resolve().as_uri()}")
     return 0
 
@@ -90,12 +93,11 @@ def _export(arguments: argparse.Namespace) -> int:
 def _serve(arguments: argparse.Namespace) -> None:
     from otel_rollout.view.access import LOOPBACK, new_token
     from otel_rollout.view.application import make_application
-    from otel_rollout.view.run_state import RunState
     from otel_rollout.view.server import listen, open_browser, serve, url_of
 
     token = new_token()
     listener = listen(arguments.host, arguments.port)
-    application = make_application(RunState(arguments.folders), token, [arguments.host, *arguments.allow_host])
+    application = make_application(_state_of(arguments), token, [arguments.host, *arguments.allow_host])
     url = url_of(listener, arguments.host, token)
     folders = ", ".join(map(str, arguments.folders))
 

@@ -18,6 +18,7 @@ from otel_rollout.analysis.summarise import summarise_trajectory
 from otel_rollout.analysis.trajectory_summary import ToolCounts, TrajectorySummary
 from otel_rollout.demo.rollout import Trajectory
 from otel_rollout.terminal.group_table import group_table
+from otel_rollout.terminal.hints import command_lines, sentence_lines
 from otel_rollout.terminal.table import Cell, Column, Table, print_lines
 from otel_rollout.terminal.trace_drawing import draw_spans
 
@@ -152,7 +153,7 @@ def print_waiting(console: Console, counts: Mapping[str, ExporterStats], seconds
         if waiting := exporter.queued + exporter.spooled:
             trouble = f" ({_why(exporter)})" if exporter.last_trouble else ""
             line = f"waiting up to {seconds:.0f} s for {name} to take {counted(waiting, 'span')}{trouble}; "
-            console.print(Text(f"{line}Ctrl-C ends the wait", style="yellow"), soft_wrap=True)
+            _print_sentence(console, f"{line}Ctrl-C ends the wait", style="yellow")
 
 
 def delivery_table(counts: Mapping[str, ExporterStats]) -> Table:
@@ -177,10 +178,23 @@ def print_where_next(console: Console, lines: Sequence[str]) -> None:
     """Print where to look next."""
     if lines:
         _heading(console, "Where to look next")
+    width = console.width if console.is_terminal else None
+    for line in lines if width is None else _whole_sentences(lines):
+        is_command = line.startswith("    ")
+        margin = " " * (3 * INDENT if is_command else INDENT)
+        for part in (command_lines if is_command else sentence_lines)(line.strip(), width, margin) if line else [""]:
+            console.print(Text(part, style="cyan" if is_command else ""), soft_wrap=True)
+
+
+def _whole_sentences(lines: Sequence[str]) -> list[str]:
+    """Return lines with those joined that end with a comma, before they are wrapped."""
+    joined: list[str] = []
     for line in lines:
-        style = "cyan" if line.startswith("    ") else ""
-        # Commands are copied: a line break inside one would break it.
-        console.print(Text(f"  {line}" if line else "", style=style), soft_wrap=True)
+        if joined and joined[-1].endswith(","):
+            joined[-1] += f" {line}"
+        else:
+            joined.append(line)
+    return joined
 
 
 def _heading(console: Console, title: str, rest: str = "") -> None:
@@ -193,6 +207,11 @@ def _why(exporter: ExporterStats) -> str:
 
 
 def _complain(console: Console, what: str, why: str) -> None:
-    console.print(Text(f"  NOT DELIVERED  {what}", style="bold red"), soft_wrap=True)
+    _print_sentence(console, f"NOT DELIVERED  {what}", style="bold red", margin="  ")
     if why:
-        console.print(Text(f"  Last trouble: {why}"), soft_wrap=True)
+        _print_sentence(console, f"Last trouble: {why}", margin="  ")
+
+
+def _print_sentence(console: Console, sentence: str, *, style: str = "", margin: str = "") -> None:
+    for line in sentence_lines(sentence, console.width if console.is_terminal else None, margin):
+        console.print(Text(line, style=style), soft_wrap=True)

@@ -12,7 +12,16 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.http import without_userinfo
 from otel_rollout.near_miss import closest, misspelt_variables
 from otel_rollout.processing.redaction import Redactor
-from otel_rollout.settings import OURS, SETTINGS, STANDARD_VARIABLES, Setting, read_bytes, read_variables
+from otel_rollout.settings import (
+    OURS,
+    SETTINGS,
+    STANDARD_VARIABLES,
+    VARIABLES,
+    Setting,
+    for_traces_alone,
+    read_bytes,
+    read_variables,
+)
 from otel_rollout.spans.provider import read_sampler
 
 __all__ = [
@@ -36,8 +45,6 @@ _OTHER_VARIABLES: Final = {
     "OTEL_ROLLOUT_REQUIRE_SERVERS": "for tests: a server that can't be installed fails them",
 }
 _UNITS: Final = (("GiB", 30), ("MiB", 20), ("KiB", 10))
-# Each OTEL_EXPORTER_OTLP_ variable has another one for traces alone.
-_GENERAL, _FOR_TRACES = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"
 
 # Names of files have another end: OTEL_EXPORTER_OTLP_CLIENT_KEY, WANDB_IDENTITY_TOKEN_FILE.
 _SECRET: Final = re.compile(r"(?:API_KEY|TOKEN|PASSWORD|SECRET)$")
@@ -128,15 +135,14 @@ def _report_setting(setting: Setting, environ: Mapping[str, str]) -> SettingRepo
 def _report_variables(others: Mapping[str, str], environ: Mapping[str, str]) -> list[VariableReport]:
     found: dict[str, VariableReport] = {}
     for name, meaning in others.items():
-        for_traces = name.replace(_GENERAL, _FOR_TRACES) if not name.startswith(_FOR_TRACES) else name
-        for variable in (name, for_traces):
+        for variable in (name, for_traces_alone(name)):
             if value := environ.get(variable, "").strip():
                 found.setdefault(variable, VariableReport(variable, shown_value(variable, value), meaning))
     return list(found.values())
 
 
 def _misspelt(others: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
-    known = sorted({*others, *(variable for setting in SETTINGS for variable in setting.variables)})
+    known = sorted({*others, *VARIABLES})
     misspelt = misspelt_variables(environ, known)
     faults = []
     for name in sorted(environ):

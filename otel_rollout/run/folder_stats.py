@@ -54,12 +54,20 @@ class FolderStats:
     steps: Sequence[StepSummary]
 
 
-def count_folder(folder: str | PathLike[str], *, on_problem: OnProblem | None = None) -> FolderStats:
+def count_folder(
+    folder: str | PathLike[str],
+    *,
+    on_problem: OnProblem | None = None,
+    experiment: str | None = None,
+    run: str | None = None,
+) -> FolderStats:
     """Count a trace folder by its steps' summaries.
 
     Args:
         folder: The folder, or a single file.
         on_problem: Called for everything that can't be read, which is counted in any case.
+        experiment: Count the steps of this experiment alone; files are those of the folder.
+        run: Count the steps of the run whose id begins so.
 
     Raises:
         NoTracesError: The folder doesn't exist or holds no traces.
@@ -71,7 +79,7 @@ def count_folder(folder: str | PathLike[str], *, on_problem: OnProblem | None = 
         if on_problem is not None:
             on_problem(problem)
 
-    steps = Run([Path(folder)], note).steps()
+    steps = Run([Path(folder)], note, experiment=experiment, run=run).steps()
     files = find_trace_files(folder)
     step_files = (file.place for file in files if file.key is not None)
     summaries = {os.path.join(os.path.dirname(place), STEP_SUMMARY) for place in step_files}  # noqa: PTH118, PTH120

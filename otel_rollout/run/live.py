@@ -46,6 +46,7 @@ class RunningTrajectory:
         rollout_n: The number of the rollout of the prompt.
         validate: True if it is part of a validation pass.
         experiment_name: The experiment.
+        run_id: The run of its process.
         start_time: Nanoseconds since the epoch, by the clock of its host.
         seconds: How long it runs; of a dead process, how long it ran.
         op: The op that it is in; None between ops.
@@ -66,6 +67,7 @@ class RunningTrajectory:
     rollout_n: int | str | None
     validate: bool
     experiment_name: str | None
+    run_id: str | None
     start_time: int
     seconds: float
     op: str | None
@@ -135,11 +137,15 @@ class LiveRun:
         return "nothing runs here for longer than 3 s; only the exporter `file` tells of running trajectories"
 
 
-def read_live(folders: Sequence[str | os.PathLike[str]]) -> LiveRun:
+def read_live(
+    folders: Sequence[str | os.PathLike[str]], *, experiment: str | None = None, run: str | None = None
+) -> LiveRun:
     """Return the running trajectories that the files in `open/` of trace folders report.
 
     Args:
         folders: The trace folders; those that don't exist are left out.
+        experiment: Only trajectories of this experiment.
+        run: Only those of the run whose id begins so.
     """
     durations = OpDurations()
     files: list[tuple[str, Mapping[str, Any], float]] = []
@@ -162,6 +168,13 @@ def read_live(folders: Sequence[str | os.PathLike[str]]) -> LiveRun:
     trajectories = [each for file in files for each in _trajectories(*file, now, durations)]
     trajectories.sort(key=lambda each: (not each.is_alive, -each.seconds))
     count = sum(content["open"] for _, content, _ in files)
+    if experiment is not None or run is not None:
+        trajectories = [
+            each
+            for each in trajectories
+            if experiment in (None, each.experiment_name) and (run is None or (each.run_id or "").startswith(run))
+        ]
+        count = len(trajectories)
     return LiveRun(trajectories, count, _waits(folders, trajectories), silent)
 
 
@@ -209,6 +222,7 @@ def _trajectories(
                 rollout_n=each["rollout_n"],
                 validate=each["validate"] is True,
                 experiment_name=_text_or_none(each["experiment_name"]),
+                run_id=_text_or_none(content.get("run_id")),
                 start_time=each["start_time"],
                 seconds=(seen - each["start_time"]) / 1e9,
                 op=None if op is None else str(op["name"]),

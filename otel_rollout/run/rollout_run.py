@@ -62,6 +62,8 @@ class Run:
         on_problem: Called once for everything that can't be read; by default nothing is.
         on_progress: Called with the number of steps whose summaries have been made, and of those to make; of a step in
             a folder of the version before, with the numbers of its trajectories.
+        experiment: The only experiment whose steps there are; None for all.
+        run: The beginning of the id of the only run whose steps there are; None for all.
     """
 
     def __init__(
@@ -69,8 +71,12 @@ class Run:
         folders: Sequence[Path],
         on_problem: OnProblem | None = None,
         on_progress: Callable[[int, int], None] | None = None,
+        *,
+        experiment: str | None = None,
+        run: str | None = None,
     ) -> None:
         self.folders = tuple(map(Path, folders))
+        self._experiment, self._run = experiment, run
         self._on_problem = on_problem
         self._on_progress = on_progress or (lambda done, total: None)
         self._problems: set[ReadProblem] = set()
@@ -102,7 +108,16 @@ class Run:
         places, loose = self._look()
         self._make(places, loose)
         keys = sorted({*places.steps, *loose.steps})
-        return with_run_ids([step for key in keys for step in self._step(key, places, loose)])
+        steps = with_run_ids([step for key in keys for step in self._step(key, places, loose)])
+        return [step for step in steps if self._takes(step)]
+
+    def _takes(self, step: StepSummary) -> bool:
+        if self._experiment is not None and step.experiment_name != self._experiment:
+            return False
+        return self._is_of_run(step.run_id or step.sole_run_id)
+
+    def _is_of_run(self, run_id: str | None) -> bool:
+        return self._run is None or (run_id or "").startswith(self._run)
 
     def open_steps(self) -> set[tuple[int | None, bool]]:
         """Return the steps that have spans in the journal of a living process, and whether they are validation passes.
@@ -174,7 +189,8 @@ class Run:
         for key in sorted({*places.steps, *loose.steps}):
             if key.validate == validate and not key.has_no_step:
                 found += self._groups_with(key, str(sample_index), places, loose)
-        return [group for group in found if experiment is None or group.experiment_name == experiment]
+        named = {None, experiment, self._experiment} - {None}
+        return [group for group in found if named <= {group.experiment_name}]
 
     def trajectory(self, trace_id: str) -> RecordedTrajectory:
         """Return a trajectory, whose spans are read on first use.
@@ -213,7 +229,11 @@ class Run:
             else:
                 recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
             for each in recorded:
-                if _is_in(each, query):
+                if (
+                    _is_in(each, query)
+                    and self._experiment in (None, each.experiment_name)
+                    and self._is_of_run(each.run_id)
+                ):
                     yield each
 
     def _look(self) -> tuple[Places, LooseTraces]:
@@ -279,7 +299,7 @@ class Run:
             found = run.summary
             # The folder of trajectories without a step has those of validation too.
             is_of_run = found.run_id is None or run_id in (None, found.run_id)
-            is_asked_for = is_of_run and experiment in (None, found.experiment_name)
+            is_asked_for = is_of_run and experiment in (None, found.experiment_name) and self._takes(found)
             if is_asked_for and found.validate == validate:
                 yield run
 

@@ -16,11 +16,12 @@ from opentelemetry.sdk.environment_variables import OTEL_TRACES_SAMPLER, OTEL_TR
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import SpanLimits, SpanProcessor
 from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
-from opentelemetry.sdk.trace.sampling import DEFAULT_ON, Sampler
+from opentelemetry.sdk.trace.sampling import DEFAULT_ON, ParentBasedTraceIdRatio, Sampler, TraceIdRatioBased
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Tracer, TracerProvider
 
 from otel_rollout import semconv
+from otel_rollout.near_miss import did_you_mean
 from otel_rollout.safety.background_log import BackgroundLogger
 from otel_rollout.spans.ids import SystemIdGenerator
 from otel_rollout.spans.sampling import SilenceableSampler, sample_ratio_sampler
@@ -120,8 +121,7 @@ def make_provider(resource: Resource, limits: SpanLimits) -> SdkTracerProvider:
         limits: The limits of its spans.
     """
     sampler, fault = read_sampler(os.environ)
-    if sampler is not None and fault:
-        # The SDK logs the faults of its own samplers itself.
+    if fault:
         _logger.warning("%s", fault)
     provider = SdkTracerProvider(
         sampler, resource, shutdown_on_exit=False, id_generator=SystemIdGenerator(), span_limits=limits
@@ -199,12 +199,21 @@ def read_sampler(environ: Mapping[str, str]) -> tuple[Sampler | None, str]:
     name = environ.get(OTEL_TRACES_SAMPLER, "").strip().lower()
     argument = environ.get(OTEL_TRACES_SAMPLER_ARG, "").strip()
     if not name:
+        if argument:
+            return None, (
+                f"{OTEL_TRACES_SAMPLER_ARG}={argument!r} is ignored: {OTEL_TRACES_SAMPLER} is not set, such as "
+                f"{OTEL_TRACES_SAMPLER}={_OUR_SAMPLER} for a share of the prompts"
+            )
         return None, ""
     factory: Callable[[str], Any] = sample_ratio_sampler
     if name != _OUR_SAMPLER:
         points = list(entry_points(group=_SAMPLER_GROUP, name=name))
-        if not points or points[0].value.startswith(_SDK):
-            return None, _fault_of_the_sdks(name, argument, is_known=bool(points))
+        if not points:
+            names = sorted({_OUR_SAMPLER, *(point.name for point in entry_points(group=_SAMPLER_GROUP))})
+            hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
+            return DEFAULT_ON, f"{OTEL_TRACES_SAMPLER}={name!r} is ignored: there is no such sampler{hint}"
+        if points[0].value.startswith(_SDK):
+            return _read_ratio(name, argument)
     try:
         if name != _OUR_SAMPLER:
             factory = points[0].load()
@@ -216,16 +225,12 @@ def read_sampler(environ: Mapping[str, str]) -> tuple[Sampler | None, str]:
     return sampler, ""
 
 
-def _fault_of_the_sdks(name: str, argument: str, *, is_known: bool) -> str:
-    """Return the fault in the variables of a sampler of the SDK; empty if there is none."""
-    if not is_known:
-        names = sorted({_OUR_SAMPLER, *(point.name for point in entry_points(group=_SAMPLER_GROUP))})
-        return f"{OTEL_TRACES_SAMPLER}={name!r} is ignored: there is no such sampler; there are {', '.join(names)}"
-    if name.endswith("traceidratio") and argument:
-        try:
-            is_ratio = 0.0 <= float(argument) <= 1.0
-        except ValueError:
-            is_ratio = False
-        if not is_ratio:
-            return f"{OTEL_TRACES_SAMPLER_ARG}={argument!r} is ignored: this should be a ratio from 0 to 1"
-    return ""
+def _read_ratio(name: str, argument: str) -> tuple[Sampler | None, str]:
+    """Return None for a sampler of the SDK; if its ratio is none, the sampler with the SDK's default and the fault."""
+    if not name.endswith("traceidratio") or not argument:
+        return None, ""
+    with suppress(ValueError):
+        if 0.0 <= float(argument) <= 1.0:
+            return None, ""
+    sampler = ParentBasedTraceIdRatio(1.0) if name.startswith("parentbased") else TraceIdRatioBased(1.0)
+    return sampler, f"{OTEL_TRACES_SAMPLER_ARG}={argument!r} is ignored: this should be a ratio from 0 to 1"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from otel_rollout.spans.open_trajectories import OpenTrajectories
     from otel_rollout.spans.tracer import RolloutTracer
 
-__all__ = ["RunningPipeline", "pipeline", "resource"]
+__all__ = ["RunningPipeline", "is_init_called", "pipeline", "resource"]
 
 
 class RunningPipeline(Protocol):
@@ -47,6 +47,9 @@ class RunningPipeline(Protocol):
 
 
 pipeline: RunningPipeline | None = None
+
+is_init_called = False
+"""True once `init` was called in this process, or its absence was noted."""
 
 resource: Resource | None = None
 """The resource of the last `init`; after `shutdown` too, since a provider of the application may export later."""

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from otel_rollout.analysis.findings import Diagnosis, Finding, Severity, TooFew
 from otel_rollout.analysis.plain_text import counted, printable, shorten
+from otel_rollout.terminal.hints import command_lines
 from otel_rollout.terminal.wrapping import wrapped
 
 __all__ = ["print_diagnosis"]
@@ -64,7 +65,7 @@ def _finding_lines(finding: Finding, width: int | None, *, has_run: bool) -> Ite
     yield from _wrapped(f"{_place(finding, has_run=has_run)}: {finding.meaning}.", width)
     yield from _wrapped(f"try: {finding.advice}.", width, style="dim")
     for each in finding.evidence:
-        yield Text(f"{MARGIN}{printable(each.command)}", style="cyan")
+        yield from (Text(line, style="cyan") for line in command_lines(printable(each.command), width, MARGIN))
         yield Text(f"{MARGIN}{MARGIN}in view: {printable(each.address)}", style="dim")
 
 

@@ -53,6 +53,7 @@ def read(
     rollout_n: int | str | None = None,
     validate: bool | None = None,
     experiment: str | None = None,
+    run: str | None = None,
     status: str | None = None,
     reward: tuple[float | None, float | None] | None = None,
     on_problem: Callable[[ReadProblem], None] | None = None,
@@ -69,6 +70,7 @@ def read(
         rollout_n: The number of the rollout of the prompt; compared as a string.
         validate: True for validation passes only, False for none of them.
         experiment: The experiment's name.
+        run: The run's id; its beginning will do.
         status: `completed`, `error`, `cancelled` or `truncated`.
         reward: The lowest and the highest reward, both included; None for an open end.
         on_problem: Called for everything that can't be read and is skipped, such as a torn frame; by default a
@@ -80,7 +82,7 @@ def read(
     Raises:
         NoTracesError: The folder doesn't exist or holds no traces.
     """
-    selection = Selection(step, sample_index, rollout_n, validate, experiment, status, reward)
+    selection = Selection(step, sample_index, rollout_n, validate, experiment, run, status, reward)
     return _trajectories(find_trace_files(folder, selection), folder, selection, on_problem or _log)
 
 

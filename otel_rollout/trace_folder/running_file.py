@@ -14,6 +14,7 @@ import orjson
 
 from otel_rollout import semconv
 from otel_rollout.export.file_modes import make_folder, open_private
+from otel_rollout.spans import runtime
 from otel_rollout.spans.open_trajectories import OpenTrajectory
 from otel_rollout.trace_folder.layout import NEW, running_path
 from otel_rollout.trace_folder.op_durations import MAX_CHARACTERS, OpDurations
@@ -55,6 +56,7 @@ class RunningFile:
             "beat": time_ns(),
             "host": socket.gethostname(),
             "pid": os.getpid(),
+            "run_id": None if runtime.resource is None else _plain(runtime.resource.attributes.get(semconv.RUN_ID)),
             "open": len(trajectories),
             "trajectories": [_as_dict(each) for each in trajectories[:MAX_TRAJECTORIES]],
             "durations": durations.as_json(),

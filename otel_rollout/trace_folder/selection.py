@@ -13,6 +13,7 @@ _SAMPLE_INDEX: Final = place_of("sample_index")
 _ROLLOUT_N: Final = place_of("rollout_n")
 _VALIDATE: Final = place_of("validate")
 _EXPERIMENT_NAME: Final = place_of("experiment_name")
+_RUN_ID: Final = place_of("run_id")
 _STATUS: Final = place_of("status")
 _REWARD: Final = place_of("reward")
 
@@ -25,6 +26,7 @@ class Filters(TypedDict, total=False):
     rollout_n: int | str | None
     validate: bool | None
     experiment: str | None
+    run: str | None
     status: str | None
     reward: tuple[float | None, float | None] | None
 
@@ -39,6 +41,7 @@ class Selection:
         rollout_n: int | str | None = None,
         validate: bool | None = None,
         experiment: str | None = None,
+        run: str | None = None,
         status: str | None = None,
         reward: tuple[float | None, float | None] | None = None,
     ) -> None:
@@ -60,6 +63,8 @@ class Selection:
             self._checks.append(lambda row: bool(row[_VALIDATE]) == validate)
         if experiment is not None:
             self._checks.append(lambda row: row[_EXPERIMENT_NAME] == experiment)
+        if run is not None:
+            self._checks.append(lambda row: row[_RUN_ID] is not None and row[_RUN_ID].startswith(run))
         if status is not None:
             self._checks.append(lambda row: row[_STATUS] == status)
         if reward is not None:

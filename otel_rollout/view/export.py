@@ -47,7 +47,7 @@ def export_run(
     state: RunState,
     static: Path,
     out: Path,
-    steps: int | Container[int] | None = None,
+    steps: int | Container[int | None] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Exported:
     """Write the pages of a run into a folder; it appears once it is whole.
@@ -67,7 +67,7 @@ def export_run(
     _check(out)
     chosen = [each for each in state.steps(patience=None) if _is_chosen(each, steps)]
     if not chosen:
-        raise NoTracesError("no step matches --step")
+        raise NoTracesError("no step matches")
     out.parent.mkdir(parents=True, exist_ok=True)
     # Private, as traces are.
     new = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
@@ -123,11 +123,9 @@ def _check(out: Path) -> None:
         raise ConfigurationError(f"--export {out}: it exists and is no export; name a new folder, or remove it first")
 
 
-def _is_chosen(step: StepSummary, steps: int | Container[int] | None) -> bool:
+def _is_chosen(step: StepSummary, steps: int | Container[int | None] | None) -> bool:
     if steps is None:
         return True
-    if step.step is None:
-        return False
     return step.step == steps if isinstance(steps, int) else step.step in steps
 
 

@@ -47,11 +47,13 @@ class RunState:
 
     Args:
         folders: The trace folders; they may come later.
+        experiment: The only experiment to show; None for all.
+        run: The beginning of the id of the only run to show; None for all.
     """
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path], *, experiment: str | None = None, run: str | None = None) -> None:
         self.folders = folders
-        self.run = Run(folders, self._note, self._progress_is)
+        self.run = Run(folders, self._note, self._progress_is, experiment=experiment, run=run)
         self._names = RunNames(self.run, folders)
         self._lock = threading.Lock()
         self._steps: list[StepSummary] = []
@@ -63,7 +65,7 @@ class RunState:
         self._cost = 0.0
         self._seen = self._looked_at = ""
         self._version = _Remembered(self._look, SECONDS_BETWEEN_LOOKS)
-        self._live = _Remembered(lambda: read_live(self.folders), SECONDS_BETWEEN_LOOKS)
+        self._live = _Remembered(lambda: read_live(folders, experiment=experiment, run=run), SECONDS_BETWEEN_LOOKS)
         self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
 
     def version(self) -> str:

@@ -212,6 +212,21 @@ class TestSelection:
         code, out, _ = diagnose(capsys, tmp_path)
         assert (code, "steps 1 to 3: 3 of 12 trajectories have no root" in out) == (1, True)
 
+    def test_one_experiment_or_run(self, capsys, tmp_path):
+        """The steps of one are checked alone; if it is not there, the error names those that are."""
+        folder = write_steps(tmp_path)
+        whole = diagnose(capsys, folder)
+        assert diagnose(capsys, folder, "--experiment", "exp") == diagnose(capsys, folder, "--run", "r") == whole
+        for option, named in (("--experiment", "its experiments are exp"), ("--run", "its runs are run")):
+            code, _, error = diagnose(capsys, folder, option, "other")
+            assert (code, error) == (2, f"otel-rollout diagnose: no trajectory in {folder} matches: {named}\n")
+
+    def test_trajectories_without_a_step(self, capsys, tmp_path):
+        """`--step none` checks them."""
+        write_frames(tmp_path / "no-step" / "node-1-0001.jsonl.zst", make_trajectory(None, 1, 0))
+        code, out, _ = diagnose(capsys, tmp_path, "--step", "none")
+        assert (code, out.splitlines()[0].split()[:4]) == (0, ["1", "step", "1", "trajectory"])
+
     def test_against_a_step(self, capsys, tmp_path):
         """Each finding has the value of that step."""
         _, out, _ = diagnose(capsys, write_steps(tmp_path), "--step", "2", "--against", "1")

@@ -161,6 +161,12 @@ class TestTrajectories:
         assert all(len(line[-1]) == 8 for line in lines[1:])
         assert "…" not in str(lines)
 
+    def test_a_step_that_is_no_number(self, tmp_path, capsys):
+        """It stands beside `none`, where such trajectories are listed."""
+        write_lines(tmp_path / "traces.jsonl", make_trajectory("val", 1, 0), make_trajectory(None, 2, 0))
+        _, lines, _ = run(capsys, tmp_path, "--step", "none")
+        assert [line[:3] for line in lines[1:]] == [["none:", "val", "1"], ["none", "2", "0"]]
+
     def test_one_without_a_root(self, folder, capsys):
         """A running trajectory is in its step's list."""
         _, lines, _ = run(capsys, folder, "--step", 2, "--train")
@@ -208,6 +214,53 @@ class TestTrajectories:
             main(["ls", str(folder), "--reward", "1..0"])
         assert raised.value.code == 2
         assert "'1..0' has no reward in it: the lower one comes first, 0..1" in capsys.readouterr().err
+
+
+class TestSort:
+    """With `--sort`."""
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            (["--sort", "reward"], [0.0, 0.5, 1.0, None]),
+            (["--sort", "Reward", "--reverse"], [1.0, 0.5, 0.0, None]),
+            (["--sort", "sample", "--reverse"], [0.5, None, 0.0, 1.0]),
+            (["--sort", "status", "--reward", "0.."], [0.0, 1.0, 0.5]),
+        ],
+    )
+    def test_trajectories(self, folder, capsys, options, expected):
+        """By any column, the lowest first or the highest; what has no value comes last."""
+        assert [row["reward"] for row in rows(capsys, folder, "--step", 1, *options)] == expected
+        _, lines, _ = run(capsys, folder, "--step", 1, *options)
+        assert [line[4] for line in lines[1:]] == ["-" if each is None else f"{each:g}" for each in expected]
+
+    def test_on_a_terminal_each_row_has_its_prompt(self, folder, capsys, on_terminal):
+        """Rows of a prompt don't stand together any more."""
+        _, lines, _ = run(capsys, folder, "--step", 1, "--sort", "reward")
+        assert [line[:2] for line in lines[1:]] == [["0", "0"], ["10", "0"], ["0", "1"], ["2", "0"]]
+
+    def test_steps(self, folder, capsys):
+        """Steps too; a name with a space has a dash."""
+        found = rows(capsys, folder, "--sort", "trajectories", "--reverse")
+        assert [row["trajectories"] for row in found] == [4, 1, 1, 1]
+        assert [row["rootless"] for row in rows(capsys, folder, "--sort", "no-root")] == [0, 0, 0, 1]
+
+    def test_a_group(self, folder, capsys):
+        """The rollouts of a prompt are sorted within their table."""
+        _, lines, _ = run(capsys, folder, "--step", 1, "--sample", 0, "--sort", "reward", "--reverse")
+        assert [line[2] for line in lines[1:]] == ["1", "0"]
+
+    def test_a_column_that_is_not_there(self, folder, capsys):
+        """The message has the one that is meant, or lists them; `--reverse` alone is a mistake."""
+        for options, said in (
+            (["--sort", "rewrad"], "--sort rewrad: there is no such column; did you mean 'reward'?"),
+            (["--sort", "x"], "--sort x: there is no such column; there are step, trajectories, prompts, reward, "),
+            (["--step", 1, "--sort", "x"], "--sort x: there is no such column; there are step, sample, rollout, "),
+            (["--reverse"], "--reverse is for --sort: name a column, such as --sort reward"),
+        ):
+            code, lines, error = run(capsys, folder, *options)
+            assert (code, lines) == (2, [])
+            assert error.startswith(f"otel-rollout ls: {said}")
 
 
 class TestGroups:
@@ -290,6 +343,13 @@ class TestExperiments:
         _, lines, _ = run(capsys, several)
         assert lines[0][-2:] == ["experiment", "run"]
         assert [line[-2:] for line in lines[1:]] == [["a", "run"], ["a", "second"], ["b", "-"]]
+
+    def test_a_run_by_the_beginning_of_its_id(self, several, capsys):
+        """`--run` takes one run's trajectories."""
+        assert [row["run_id"] for row in rows(capsys, several, "--step", 1, "--run", "sec")] == ["second"]
+        assert [row["trajectories"] for row in rows(capsys, several, "--run", "run")] == [1, 1]
+        _, _, error = run(capsys, several, "--experiment", "a", "--run", "x")
+        assert error == f"no trajectory in {several} matches: its runs are run, second\n"
 
     def test_one_that_is_not_there(self, several, capsys):
         """The message names those that are."""

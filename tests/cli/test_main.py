@@ -10,6 +10,8 @@ import pytest
 from otel_rollout import __version__
 from otel_rollout.cli.main import main
 
+COMMANDS = ["", "demo", "ls", "show", "stats", "diagnose", "view", "top", "replay", "receive", "import", "doctor"]
+
 
 class TestMain:
     """What stands before a command."""
@@ -30,16 +32,35 @@ class TestMain:
         assert ended.value.code == 0
         assert "usage: otel-rollout" in capsys.readouterr().out
 
-    @pytest.mark.parametrize(
-        "command",
-        ["", "demo", "ls", "show", "stats", "diagnose", "view", "top", "replay", "receive", "import", "doctor"],
-    )
+    @pytest.mark.parametrize("command", COMMANDS)
     def test_help_fits_80_columns(self, capsys, monkeypatch, command):
         """No line of any help is broken by a terminal of the usual width."""
         monkeypatch.setenv("COLUMNS", "80")
         with pytest.raises(SystemExit):
             main([*command.split(), "--help"])
         assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+    @pytest.mark.parametrize("command", [command for command in COMMANDS if command])
+    def test_help_has_the_exit_codes(self, capsys, command):
+        """Every command says what its exit codes mean, in the same words."""
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        _, _, codes = capsys.readouterr().out.partition("exit codes:\n")
+        meanings = {line[:5].strip(): line[7:] for line in codes.splitlines()}
+        assert {"0", "2", "130", "141"} <= set(meanings) <= {"0", "1", "2", "130", "141"}
+        assert meanings["2"] == "the command line, the folder, a setting or an extra needs a change"
+
+    @pytest.mark.parametrize("command", ["ls", "show", "stats", "diagnose", "view", "top", "replay"])
+    def test_what_reads_a_folder_takes_an_experiment_and_a_run(self, capsys, monkeypatch, command):
+        """The options are the same, and are explained by the same words; so are steps."""
+        monkeypatch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "--experiment NAME an experiment" in shown
+        assert "--run ID a run, by its run_id; the beginning will do" in shown
+        if "--step" in shown:
+            assert "--step N a training step: 7, or 1,4,7, or 3..9, or 100..; or none" in shown
 
     def test_prints_the_version(self, capsys):
         """`--version` is the distribution's."""

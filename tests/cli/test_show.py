@@ -13,12 +13,14 @@ import time
 
 import orjson
 import pytest
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
 from otel_rollout.cli.main import main
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout.trace_folder.otlp_json import decode_line
+from tests.trace_folder import recordings
 from tests.trace_folder.recordings import SECOND, START, make_span, make_trajectory, trace_id_of, write_lines
 
 pytest.importorskip("rich")
@@ -249,6 +251,22 @@ class TestWhich:
         write_lines(tmp_path / "c.jsonl", make_trajectory(1, 1, 0, experiment="next"))
         _, _, error = show(capsys, tmp_path, "--step", 1, "--rollout", 0)
         assert error.splitlines()[0] == "3 trajectories match; pick one with --trace: some have the same tags"
+
+    def test_by_its_run(self, tmp_path, capsys):
+        """The same rollout of two runs is told apart by the runs, of which the beginning will do."""
+        for run_id, name in (("aaaa-1", "first"), ("bbbb-2", "second")):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(recordings, "RESOURCE", Resource({semconv.RUN_ID: run_id}))
+                other = trace_id_of(1, 0, len(name))
+                write_lines(tmp_path / f"{name}.jsonl", [make_span(name, 9, other, parent=None, attributes=dict(ROOT))])
+        code, _, error = show(capsys, tmp_path, "--step", 1)
+        assert code == 2
+        assert error.splitlines()[0] == "2 trajectories match; pick one with --run, or with --trace"
+        assert [line.split()[-2:] for line in error.splitlines()[1:]] == [["--run", "aaaa-1"], ["--run", "bbbb-2"]]
+        code, lines, _ = show(capsys, tmp_path, "--step", 1, "--run", "bb")
+        assert (code, lines[3]) == (0, "exp / bbbb-2")
+        code, _, error = show(capsys, tmp_path, "--run", "cc")
+        assert (code, error) == (2, f"no trajectory in {tmp_path} matches: its runs are aaaa-1, bbbb-2\n")
 
     def test_an_experiment_that_is_not_there(self, folder, capsys):
         """The message names the experiments that are."""

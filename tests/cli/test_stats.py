@@ -11,7 +11,7 @@ import pytest
 from otel_rollout.cli.main import main
 from otel_rollout.trace_folder.folder_writer import FolderWriter
 from tests.trace_folder.collector_files import write_collector_file
-from tests.trace_folder.recordings import make_trajectory
+from tests.trace_folder.recordings import make_trajectory, write_lines
 
 pytest.importorskip("rich")
 
@@ -81,6 +81,17 @@ class TestStats:
         assert ["without", "a", "root", "1"] in lines
         assert ["written", "by", "2", "processes"] in lines
         assert ["being", "written", "2"] in lines
+
+    def test_of_one_experiment(self, tmp_path, capsys):
+        """The steps of an experiment, or of a run, are counted alone, without the folder's files."""
+        write_lines(tmp_path / "a.jsonl", make_trajectory(1, 0), make_trajectory(2, 0, experiment="other"))
+        assert main(["stats", str(tmp_path), "--experiment", "other", "--json"]) == 0
+        counts = json.loads(capsys.readouterr().out)
+        assert (counts["trajectories"], [step["step"] for step in counts["steps"]]) == (1, [2])
+        assert main(["stats", str(tmp_path), "--run", "ru"]) == 0
+        assert "on disk  " not in capsys.readouterr().out.partition("\n\n")[2]
+        assert main(["stats", str(tmp_path), "--run", "x"]) == 2
+        assert capsys.readouterr().err == f"otel-rollout stats: no trajectory in {tmp_path} matches: its runs are run\n"
 
     def test_what_is_torn(self, folder, capsys):
         """Torn frames are counted, and their file is named on standard error."""

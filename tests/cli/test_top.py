@@ -102,6 +102,11 @@ class TestTop:
         assert lines[0].startswith("step 41 waits for 1 of 6: all in sandbox.run; the longest runs for ")
         assert lines[2].split() == ["age", "step", "sample", "rollout", "in", "for", "p99", "ops", "process", "trace"]
         assert hanging["trace_id"] in lines[3]
+        for option, known in (("--experiment", hanging["experiment_name"]), ("--run", hanging["run_id"][:8])):
+            assert main(["top", str(tmp_path), option, known, "--json"]) == 0
+            assert hanging["trace_id"] in capsys.readouterr().out
+            assert main(["top", str(tmp_path), option, "another", "--json"]) == 0
+            assert capsys.readouterr().out == ""
 
     def test_its_end(
         self,

@@ -1,6 +1,7 @@
 """The report at the end, and whether it says plainly that something is missing."""
 
 import io
+import shlex
 
 import pytest
 from rich.console import Console
@@ -118,3 +119,39 @@ class TestPrintWhereNext:
         command = "    " + "x" * 200
         print_where_next(console, ["Run", "", command])
         assert command.strip() in lines(console)
+
+
+class TestOnATerminal:
+    """Hints that are longer than a terminal is wide."""
+
+    FOLDER = "/home/me/experiments/2026-11-24/rollout-traces"
+    COMMAND = f"otel-rollout show {FOLDER} --experiment 'my first one' --step 1 --train --sample 0 --chat"
+
+    @staticmethod
+    def shown(*hints: str, width: int = 80) -> list[str]:
+        """Return the lines below the heading."""
+        console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+        print_where_next(console, hints)
+        return console.file.getvalue().splitlines()[2:]
+
+    @pytest.mark.parametrize("width", [40, 60, 80])
+    def test_sentences_break_between_words(self, width):
+        """No word is broken or lost; a sentence that ends with a comma goes on in the next line."""
+        hints = ("List them, compare the rollouts of a prompt, read one,", "or send all to a backend with")
+        found = self.shown(*hints, width=width)
+        assert max(map(len, found)) <= width
+        assert [line[:2] for line in found] == ["  "] * len(found)
+        assert " ".join(found).split() == " ".join(hints).split()
+
+    def test_a_path_stays_whole(self):
+        """A word that is longer than a line can be copied."""
+        assert f"  {self.FOLDER}" in self.shown(f"The trajectories are in {self.FOLDER} since today.", width=40)
+
+    @pytest.mark.parametrize("width", [40, 60, 80])
+    def test_a_shell_reads_one_command(self, width):
+        """Lines end with a backslash, and an option stays with its value."""
+        found = self.shown(f"    {self.COMMAND}", width=width)
+        assert all(line.endswith(" \\") for line in found[:-1])
+        assert shlex.split(" ".join(line.removesuffix("\\") for line in found)) == shlex.split(self.COMMAND)
+        assert all(len(line) <= width or self.FOLDER in line for line in found)
+        assert not any(line.removesuffix(" \\").endswith(("--step", "--experiment", "--sample")) for line in found)

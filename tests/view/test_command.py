@@ -185,13 +185,24 @@ class TestOptions:
         assert main(["view", str(folder)]) == 2
         assert f"this needs uvicorn: {install_line('view')}" in capsys.readouterr().err
 
-    def test_a_file_is_no_folder(self, tmp_path, monkeypatch, capsys):
-        """A file, which never becomes a folder, is refused; what doesn't exist yet is waited for."""
-        monkeypatch.setattr("otel_rollout.cli.view._serve", lambda arguments: None)
-        (tmp_path / "file").touch()
-        assert main(["view", str(tmp_path / "later"), str(tmp_path / "file")]) == 2
-        assert capsys.readouterr().err == f"otel-rollout view: {tmp_path / 'file'} is no folder\n"
-        assert main(["view", str(tmp_path / "later")]) == 0
+    def test_a_file_of_one_trajectory(self, folder, tmp_path, capsys):
+        """What `show --json` prints is a run of one trajectory."""
+        assert main(["show", str(folder), "--step", "2", "--sample", "0", "--rollout", "0", "--json"]) == 0
+        (tmp_path / "one.jsonl").write_text(capsys.readouterr().out)
+        assert main(["view", str(tmp_path / "one.jsonl"), "--export", str(tmp_path / "out")]) == 0
+        assert "1 step, 1 trajectory" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("options", [["--experiment", "exp"], ["--run", "ru"]])
+    def test_one_experiment_or_run(self, folder, tmp_path, capsys, options):
+        """The pages are those of the experiment, or of the run, alone."""
+        counts = []
+        for given in ([], options):
+            assert main(["view", str(folder), "--export", str(tmp_path / "out"), *given]) == 0
+            counts.append(capsys.readouterr().out.split(",")[:2])
+        assert counts[0] == counts[1]
+        option, value = options
+        assert main(["view", str(folder), "--export", str(tmp_path / "none"), option, f"{value}x"]) == 2
+        assert capsys.readouterr().err == "otel-rollout view: no step matches\n"
 
     def test_a_step_is_for_an_export(self, folder, capsys):
         """`--step` without `--export` is refused with a hint."""

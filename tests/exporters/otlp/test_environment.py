@@ -62,6 +62,7 @@ class TestOthers:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "GZIP")
         assert read_environment(is_grpc=False) == OtlpEnvironment(
             endpoint="http://localhost:4318/v1/traces",
+            what_to_check="check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS",
             headers={"authorization": "Basic abc=", "x-project": "seven"},
             timeout=2.5,
             compression="gzip",

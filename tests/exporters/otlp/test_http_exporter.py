@@ -77,12 +77,42 @@ class TestSend:
         http_receiver.answers = [(200, {}, body)]
         assert exporter.send(make_spans(1)) == DELIVERED
 
-    def test_a_configuration_error_says_what_to_check(self, http_receiver, exporter, make_spans):
-        """If the receiver answers with an auth error, the reason names the variables to check."""
+    @pytest.mark.parametrize(
+        ("variable", "path", "advice"),
+        [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "", "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS"),
+            (
+                "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+                "/v1/traces",
+                "check OTEL_EXPORTER_OTLP_TRACES_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS",
+            ),
+            (
+                "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+                "",
+                (
+                    "no path is added to OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, and most receivers take traces at "
+                    "/v1/traces: check it and OTEL_EXPORTER_OTLP_HEADERS"
+                ),
+            ),
+        ],
+    )
+    def test_a_configuration_error_says_what_to_check(
+        self, http_receiver, make_spans, monkeypatch, variable, path, advice
+    ):
+        """If the receiver answers with an auth error or finds nothing, the reason names the variables in force."""
+        monkeypatch.setenv(variable, http_receiver.url + path)
+        for status in (401, 404):
+            http_receiver.answers = [(status, {}, b"who are you?")]
+            exporter = OtlpHttpSpanExporter()
+            outcome = exporter.send(make_spans(1))
+            exporter.shutdown()
+            assert outcome.verdict is Verdict.CONFIGURATION_ERROR
+            assert outcome.reason.endswith(f"who are you?; {advice}")
+
+    def test_arguments_are_named_where_they_are_in_force(self, http_receiver, exporter, make_spans):
+        """The address of `init(endpoint=…)` is no variable's."""
         http_receiver.answers = [(401, {}, b"who are you?")]
-        outcome = exporter.send(make_spans(1))
-        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
-        assert outcome.reason.endswith("who are you?; check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS")
+        assert exporter.send(make_spans(1)).reason.endswith("check endpoint, headers and OTEL_EXPORTER_OTLP_HEADERS")
 
     def test_a_failure_in_protobuf_is_quoted(self, http_receiver, exporter, make_spans):
         """A receiver's sentence stands in the status that the specification has for failures."""

@@ -354,6 +354,7 @@ export interface RunningTrajectory {
   rollout_n: number | string | null;
   validate: boolean;
   experiment_name: string | null;
+  run_id: string | null;
   /** Nanoseconds since 1970, to some hundred. */
   start_time: number;
   seconds: number;

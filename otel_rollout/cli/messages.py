@@ -1,0 +1,18 @@
+"""Lines on standard error."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+from otel_rollout.analysis.plain_text import printable
+from otel_rollout.terminal.hints import sentence_lines
+
+__all__ = ["complain"]
+
+
+def complain(message: str) -> None:
+    """Print a line on standard error; on a terminal broken between words."""
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+    for line in sentence_lines(printable(message), width):
+        print(line, file=sys.stderr)
