@@ -138,6 +138,7 @@ class SecretTexts:
     def __init__(self, keys: SecretKeys) -> None:
         self._keys = keys
         self._may_end = lru_cache(MAX_REMEMBERED)(self._may_end_in_a_name)
+        self._may_be_last = lru_cache(MAX_REMEMBERED)(self._may_be_a_last_word)
 
     def spans(self, text: str, *, is_json: bool) -> Iterator[Span]:
         """Yield the span of each value.
@@ -199,12 +200,21 @@ class SecretTexts:
 
     def _may_end_in_a_name(self, ending: str) -> bool:
         """Return False if no name of a secret ends like this."""
+        if ending.isascii() and "\\" not in ending:
+            # Most texts repeat words, not endings.
+            last = _LAST_WORD.match(ending[::-1])
+            if last is not None and not self._may_be_last(last[1]):
+                return False
         name = _name_before(ending)
         if name is None:
             return not ending.strip(AROUND_NAMES)
         if name.before or (name.token and ending.count(name.token[-1]) > 1):
             return name.text.lower() in VALUE_FIELDS | IN_QUERIES or bool(self._keys.kind(name.text))
         return self._keys.may_be(name.text)
+
+    def _may_be_a_last_word(self, backwards: str) -> bool:
+        word = backwards[::-1]
+        return word.lower() in VALUE_FIELDS | IN_QUERIES or self._keys.may_be(word)
 
     def _kind(self, name: _Name, text: str, position: int, sign: str) -> KeyKind:
         lower = name.text.lower()
@@ -216,6 +226,7 @@ class SecretTexts:
         return self._keys.kind(name.text)
 
 
+_LAST_WORD: Final = re.compile(r"[^A-Za-z]{0,16}([A-Za-z]{1,16})")
 _NAME_FIELD: Final = re.compile(
     rf"""(?:(?:{"|".join(NAME_FIELDS)})["'\\ ]{{0,9}}[:=>]["'\\ ]{{0,9}}(?P<name>[\w.-]{{1,64}})"""
     r"""["'\\,\s<][^{}\[\]:]{0,40}|<(?P<element>[\w.-]{1,64})>\s{0,40}<\w{1,20}"""
