@@ -30,6 +30,17 @@ test("Children are below their parent by start, with bars in parts of the whole 
   assert.deepEqual([rows[2].left, rows[2].width], [0.25, 0.25]);
 });
 
+test("What comes after the root is at the edge, and lengthens nothing", () => {
+  const { rows, seconds } = layOutWaterfall([
+    span("root", null, 0, 100),
+    span("turn", "root", 50, 100),
+    span("annotate", "root", 60_000, 60_000),
+  ]);
+  assert.equal(seconds, layOutWaterfall([span("root", null, 0, 100)]).seconds);
+  assert.deepEqual([rows[1].left, rows[1].width], [0.5, 0.5]);
+  assert.deepEqual([rows[2].left, rows[2].width], [0.995, 0]);
+});
+
 test("A span without its parent, and spans that are each other's parents, are shown once", () => {
   const { rows } = layOutWaterfall([span("a", "b", 0, 5), span("b", "a", 1, 5), span("lone", "gone", 2, 5)]);
   assert.deepEqual(rows.map((row) => row.span.span_id).sort(), ["a", "b", "lone"]);

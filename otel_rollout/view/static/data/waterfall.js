@@ -19,6 +19,9 @@
  * @property {number} seconds
  */
 
+/** The part of the width that a span takes that comes after the root. */
+const EDGE = 0.005;
+
 /**
  * Return the rows of a waterfall: depth first, children by start; a span without its parent is at the top.
  * @template {TimedSpan} S
@@ -34,7 +37,9 @@ export function layOutWaterfall(spans) {
     const end = Number(BigInt(span.end_time || span.start_time || 0) - origin) / 1e9;
     return { start, seconds: Math.max(0, end - start) };
   });
-  const total = times.reduce((most, each) => Math.max(most, each.start + each.seconds), 0);
+  // What comes after the root is not the trajectory's time: its bar is at the edge.
+  const roots = times.filter((_, position) => spans[position].parent_id === null);
+  const total = (roots.length ? roots : times).reduce((most, each) => Math.max(most, each.start + each.seconds), 0);
   const known = new Map(spans.map((span, position) => [span.span_id, position]));
   /** @type {Map<number, number[]>} */
   const children = new Map();
@@ -57,7 +62,8 @@ export function layOutWaterfall(spans) {
       if (placed.has(position)) continue;
       placed.add(position);
       const { start, seconds } = times[position];
-      const [left, width] = total ? [start / total, seconds / total] : [0, 1];
+      const left = total ? Math.min(start / total, 1 - EDGE) : 0;
+      const width = total ? Math.min(seconds / total, 1 - left) : 1;
       rows.push({ span: spans[position], depth, left, width, start, seconds });
       const below = children.get(position) ?? [];
       for (let at = below.length - 1; at >= 0; at -= 1) open.push({ position: below[at], depth: depth + 1 });
