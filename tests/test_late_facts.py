@@ -225,6 +225,15 @@ class TestIdentity:
         find_trajectory(1, 7, 3).annotate(reward=1.0)
         assert not stats().lost_annotations
 
+    def test_the_latest_are_known(self, rollout_spans, monkeypatch):
+        """A bounded number of trajectories is remembered, whatever their identities."""
+        monkeypatch.setattr("otel_rollout.capture.handle.MAX_REMEMBERED", 3)
+        for sample in (0, 1, 2, 2, 3):
+            with rollout_trace_attr(sample_index=sample, step=1, rollout_n=0):
+                pass
+        known = [find_trajectory(1, sample, 0).trace_id is not None for sample in range(4)]
+        assert known == [False, False, True, True]
+
     def test_in_the_trace_folder(self, tmp_path: Path, monkeypatch):
         """A process that writes to a trace folder knows what others have written there."""
         folder = str(tmp_path / "traces")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ __all__ = ["HasHandle", "Identity", "Place", "ended", "forget", "latest", "place
 
 MAX_HANDLE_CHARACTERS: Final = 16 * 1024
 MAX_REMEMBERED: Final = 32_768
-"""Identities whose trajectories can be found, in some 20 MB."""
+"""Trajectories that can be found, in some 20 MB."""
 MAX_ATTEMPTS: Final = 8
 """Trajectories of one identity that can be found."""
 
@@ -135,7 +135,9 @@ def place_of(handle: str) -> Place | None:
     return Place(root, tags, run) if root.is_valid else None
 
 
-_latest: Final[OrderedDict[Identity, tuple[Place, ...]]] = OrderedDict()
+_latest: Final[dict[Identity, tuple[Place, ...]]] = {}
+_order: Final[deque[Identity]] = deque()
+"""An identity for each of its trajectories, the oldest first."""
 
 
 def remember(place: Place) -> None:
@@ -143,9 +145,13 @@ def remember(place: Place) -> None:
     if semconv.SAMPLE_INDEX not in place.tags:
         return
     identity = _identity_of(place.tags)
+    _order.append(identity)
     _latest[identity] = (*_latest.get(identity, ()), place)[-MAX_ATTEMPTS:]
-    if len(_latest) > MAX_REMEMBERED:
-        _latest.popitem(last=False)
+    if len(_order) > MAX_REMEMBERED:
+        oldest = _order.popleft()
+        rest = _latest.pop(oldest, ())[1:]
+        if rest:
+            _latest[oldest] = rest
 
 
 def latest(identity: Identity) -> tuple[Place, ...]:
@@ -156,6 +162,7 @@ def latest(identity: Identity) -> tuple[Place, ...]:
 def forget() -> None:
     """Forget all trajectories."""
     _latest.clear()
+    _order.clear()
 
 
 def _identity_of(tags: Mapping[str, Any]) -> Identity:

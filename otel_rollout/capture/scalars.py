@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from decimal import Decimal
 from fractions import Fraction
 from itertools import islice
@@ -18,11 +17,10 @@ from otel_rollout.values.snapshot_json import json_text
 __all__ = ["PLAIN", "read_attribute", "read_number", "read_sample_index", "read_scalar", "read_tag", "read_whole_tag"]
 
 MAX_TAG_CHARACTERS: Final = 1024
+MAX_DIGITS: Final = 20
 MAX_LIST_ITEMS: Final = 100_000
 MAX_SHOWN_CHARACTERS: Final = 100
 PLAIN: Final = (str, int, float, bool, type(None))
-
-_is_whole: Final = re.compile(r"\s*([+-]?[0-9]{1,19})(?:\.0*)?\s*").fullmatch
 
 
 def read_number(value: Any) -> float | None:
@@ -101,9 +99,11 @@ def read_whole_tag(name: str, value: Any) -> int | str:
     if type(tag) is int:
         return tag
     text = str(tag)
-    found = _is_whole(text)
-    if found is not None and fits_int64(number := int(found[1])):
-        return number
+    whole, _, fraction = text.strip().partition(".")
+    digits = whole[1:] if whole[:1] in ("+", "-") else whole
+    is_whole = digits.isdigit() and digits.isascii() and len(digits) < MAX_DIGITS and not fraction.strip("0")
+    if is_whole and fits_int64(int(whole)):
+        return int(whole)
     _warn_of_tag(name, "a whole number", text, ", and the trajectory is listed without a step" * (name == "step"))
     return tag
 

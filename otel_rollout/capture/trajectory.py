@@ -126,8 +126,8 @@ def find_trajectory(
 ) -> Trajectory:
     """Return the trajectory that a trainer or an importer knows by these values alone.
 
-    It looks among the latest 32,768 identities of this process, then in the trace folder that the process writes, if it
-    does: then it reads files, and may take a while.
+    It looks among the latest 32,768 trajectories of this process, then in the trace folder that the process writes, if
+    it does: then it reads files, and may take a while.
 
     Args:
         step: The training step.
@@ -197,7 +197,8 @@ def _of_handle(handle: str) -> Trajectory:
 
 _open: Final[OrderedDict[int, Trajectory]] = OrderedDict()
 """What `start_trajectory` has started and nobody has ended."""
-MAX_OPEN: Final = 100_000
+MAX_OPEN: Final = 32_768
+"""Some 100 MB."""
 
 
 def end_open() -> None:
