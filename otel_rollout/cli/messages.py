@@ -8,8 +8,6 @@ import sys
 from otel_rollout.analysis.plain_text import printable
 from otel_rollout.terminal.hints import sentence_lines
 
-__all__ = ["complain"]
-
 
 def complain(message: str) -> None:
     """Print a line on standard error; on a terminal broken between words."""

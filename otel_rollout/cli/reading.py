@@ -20,17 +20,6 @@ from otel_rollout.trace_folder.layout import STEP, VALIDATE, step_of
 from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, read
 from otel_rollout.trace_folder.selection import Filters
 
-__all__ = [
-    "ProblemLog",
-    "filters_of",
-    "in_order_of_prompts",
-    "named_steps",
-    "nothing_matches",
-    "print_json",
-    "require_reader",
-    "selected",
-]
-
 UNESCAPED: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control and format characters that JSON leaves unescaped, though a terminal acts on them."""
 
