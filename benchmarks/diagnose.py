@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Final, NamedTuple
 
 from otel_rollout.analysis.findings import CHECKS
-from otel_rollout.demo.faults import Fault
+from tests.demo.faults import Fault
 from tests.demo.seeded_runs import run_demo
 
 EXPECTED: Final = {
