@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Final, NamedTuple
 
-from otel_rollout.analysis.findings import CHECKS
+from otel_rollout.look.findings import CHECKS
 from tests.demo.faults import Fault
 from tests.demo.seeded_runs import run_demo
 

@@ -19,11 +19,11 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
-from otel_rollout.integrations.hooks import Hook, Observer
-from otel_rollout.integrations.hooks.executor import _InTrajectory
-from otel_rollout.integrations.hooks.patching import observe
-from otel_rollout.integrations.ray import extract, inject
-from otel_rollout.spans import runtime
+from otel_rollout.hooks import Hook, Observer
+from otel_rollout.hooks.executor import _InTrajectory
+from otel_rollout.hooks.patching import observe
+from otel_rollout.hooks.ray import extract, inject
+from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
 
 PACKAGE = f"{Path(otel_rollout.__file__).parent}/"

@@ -13,11 +13,9 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from otel_rollout.analysis.grouping import sortable
-from otel_rollout.analysis.perfetto import trace_events
-from otel_rollout.analysis.plain_text import counted
-from otel_rollout.analysis.step_summary import StepSummary
-from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+from otel_rollout.catalog import Run, summarise_runs, to_json
+from otel_rollout.catalog.grouping import sortable
+from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.options import READ, add_filters, add_folder, exit_codes
 from otel_rollout.cli.reading import (
@@ -30,11 +28,13 @@ from otel_rollout.cli.reading import (
     selected,
 )
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.near_miss import did_you_mean
-from otel_rollout.run import Run, summarise_runs, to_json
-from otel_rollout.safety.garbage_collection import collect_rarely
-from otel_rollout.trace_folder.reader import RecordedTrajectory
-from otel_rollout.trace_folder.summaries import listed_summaries_of, summaries_of
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.folder.summaries import listed_summaries_of, summaries_of
+from otel_rollout.guard.garbage_collection import collect_rarely
+from otel_rollout.look.perfetto import trace_events
+from otel_rollout.text.near_miss import did_you_mean
+from otel_rollout.text.plain_text import counted
 
 _LEFT_OUT = ("shape", "provenance")
 """The fields of a summary that only pages draw."""
@@ -127,8 +127,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_step: bool) -> None:
     require_reader()
     from otel_rollout.cli.tables import print_groups, step_table, trajectory_table
-    from otel_rollout.terminal.screen import open_screen
-    from otel_rollout.terminal.table import print_lines
+    from otel_rollout.look.terminal.screen import open_screen
+    from otel_rollout.look.terminal.table import print_lines
 
     screen = open_screen()
     if arguments.sample_index is not None:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Final
 
-from otel_rollout.analysis.plain_text import printable
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.options import exit_codes
 from otel_rollout.errors import RolloutTraceError
+from otel_rollout.text.plain_text import printable
 from otel_rollout.version import __version__
 
 COMMANDS: Final = {

@@ -7,11 +7,11 @@ import signal
 import sys
 from pathlib import Path
 
-from otel_rollout.analysis.plain_text import printable
 from otel_rollout.cli.options import add_folder, add_seconds, byte_count, exit_codes, host, positive
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.installing import install_line
 from otel_rollout.receive.access import read_token
+from otel_rollout.text.plain_text import printable
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

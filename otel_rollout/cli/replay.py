@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from otel_rollout.analysis.plain_text import printable
 from otel_rollout.backends import requested_backend
 from otel_rollout.cli.options import add_filters, add_folder, add_seconds, exit_codes
 from otel_rollout.cli.reading import filters_of
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.replay import describe, replay, show_progress
 from otel_rollout.settings import resolve_settings
+from otel_rollout.text.plain_text import printable
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -10,12 +10,12 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
 
-from otel_rollout.analysis.grouping import prompt_order
-from otel_rollout.analysis.plain_text import status_name
+from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.options import READ, TRACE_ID_DIGITS, add_filters, add_folder, exit_codes, trace_id
 from otel_rollout.cli.reading import ProblemLog, nothing_matches, print_json, require_reader, selected
-from otel_rollout.trace_folder.reader import RecordedTrajectory
+from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.text.plain_text import status_name
 
 MAX_CANDIDATES: Final = 20
 SHORT_ID: Final = 12
@@ -76,9 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_drawing(trajectory: RecordedTrajectory, *, is_whole: bool, is_chat: bool) -> None:
     require_reader()
-    from otel_rollout.terminal.chat_drawing import draw_chat
-    from otel_rollout.terminal.screen import open_screen
-    from otel_rollout.terminal.trace_drawing import draw_heading, draw_spans
+    from otel_rollout.look.terminal.chat_drawing import draw_chat
+    from otel_rollout.look.terminal.screen import open_screen
+    from otel_rollout.look.terminal.trace_drawing import draw_heading, draw_spans
 
     screen = open_screen()
     wrap_at = screen.width if screen.is_terminal else None

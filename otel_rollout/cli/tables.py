@@ -10,18 +10,18 @@ from rich.console import Console
 from rich.text import Text
 
 from otel_rollout import semconv
-from otel_rollout.analysis.grouping import split_runs
-from otel_rollout.analysis.plain_text import counted, duration, plural, printable, shorten, size, step_name
-from otel_rollout.analysis.rollouts import answer_of, prompt_of
-from otel_rollout.analysis.step_summary import StepSummary
-from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+from otel_rollout.catalog import FolderStats
+from otel_rollout.catalog.grouping import split_runs
+from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.reading import ProblemLog
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.run import FolderStats
-from otel_rollout.terminal.group_table import COLUMNS, group_cells, group_table, status_cell, token_counts
-from otel_rollout.terminal.table import Cell, Column, Table, print_lines
-from otel_rollout.trace_folder.reader import RecordedTrajectory
-from otel_rollout.trace_folder.summaries import summaries_of
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.folder.summaries import summaries_of
+from otel_rollout.look.rollouts import answer_of, prompt_of
+from otel_rollout.look.terminal.group_table import COLUMNS, group_cells, group_table, status_cell, token_counts
+from otel_rollout.look.terminal.table import Cell, Column, Table, print_lines
+from otel_rollout.text.plain_text import counted, duration, plural, printable, shorten, size, step_name
 
 FULL_ID: Final = 32
 SHORT_ID: Final = 8

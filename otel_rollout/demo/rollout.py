@@ -14,7 +14,7 @@ from otel_rollout.demo.policy import EngineError, Policy, SamplingParams
 from otel_rollout.demo.problems import LOOKUP_TABLE, problem_at
 from otel_rollout.demo.tokenizer import BpeTokenizer
 from otel_rollout.demo.tools import Calculator, Lookup
-from otel_rollout.safety.clock import monotonic
+from otel_rollout.guard.clock import monotonic
 
 TRAJECTORY_DEADLINE = 2.0
 """Seconds after which a trainer no longer waits for a straggler."""
