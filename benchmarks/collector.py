@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from otel_rollout.run import count_folder
+from otel_rollout.catalog import count_folder
 from scripts.otelcol import NotHereError, ensure
 from tests.servers.otelcol_server import Otelcol
 from tests.servers.process import ServerProcess, answers_http, free_port

@@ -21,16 +21,16 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from benchmarks.payloads import chat, token_ids
 from otel_rollout import semconv
-from otel_rollout.export.otlp_encoding import encode_spans
-from otel_rollout.processing.chat_writer import ChatWriter
-from otel_rollout.processing.payload_finisher import PayloadFinisher
-from otel_rollout.processing.redaction import Redactor
-from otel_rollout.processing.span_conversion import SpanReader
-from otel_rollout.spans.provider import SCOPE
-from otel_rollout.spans.recording_span import RolloutSpan
-from otel_rollout.spans.trajectory_state import TrajectoryState
-from otel_rollout.trace_folder.otlp_json import encode_line
-from otel_rollout.values.snapshot import snapshot
+from otel_rollout.finish.chat_writer import ChatWriter
+from otel_rollout.finish.payload_finisher import PayloadFinisher
+from otel_rollout.finish.redaction import Redactor
+from otel_rollout.finish.span_conversion import SpanReader
+from otel_rollout.otlp.encoding import encode_spans
+from otel_rollout.otlp.json_writing import encode_line
+from otel_rollout.record.provider import SCOPE
+from otel_rollout.record.recording_span import RolloutSpan
+from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record.trajectory_state import TrajectoryState
 
 TURNS = 8
 TRAJECTORIES = 20

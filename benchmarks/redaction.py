@@ -78,7 +78,7 @@ def serve() -> None:
 def work(side: str, switch: str, endpoint: str) -> None:
     """Answer each line on stdin, a payload's name and a size, with microseconds of CPU per span."""
     import otel_rollout
-    from otel_rollout.spans import runtime
+    from otel_rollout.record import runtime
 
     settings: dict[str, Any] = {} if switch == "on" else {"redact_keys": "none", "redact_patterns": "none"}
     os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = endpoint
@@ -190,7 +190,7 @@ def run(rounds: int) -> list[dict[str, Any]]:
 
 def print_quality() -> None:
     """Count and print recall, false changes and growth."""
-    from otel_rollout.processing.redaction import Redactor
+    from otel_rollout.finish.redaction import Redactor
 
     redactor = Redactor()
     print("| cases | |\n| --- | ---: |")

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import orjson
 
-from otel_rollout.pattern_check import parser
-from otel_rollout.processing import known_forms, secret_keys, secret_text
-from otel_rollout.processing.redaction import Redactor
+from otel_rollout.finish import known_forms, secret_keys, secret_text
+from otel_rollout.finish.redaction import Redactor
+from otel_rollout.text.pattern_check import parser
 
 __all__ = ["false_changes", "growth", "recall"]
 

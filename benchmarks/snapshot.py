@@ -19,7 +19,7 @@ import orjson
 import pydantic
 
 from benchmarks.payloads import token_ids
-from otel_rollout.values.snapshot import snapshot
+from otel_rollout.record.snapshot import snapshot
 
 MIB = 2**20
 _CONTENT = "the agent looks up a price, multiplies it by the number of tickets and checks the result; " * 6

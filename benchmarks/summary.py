@@ -20,14 +20,14 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from benchmarks.trace_files import load
 from benchmarks.trace_files.load import Load, batches
-from otel_rollout.analysis.summary_builder import SummaryBuilder
-from otel_rollout.processing.chat_writer import ChatWriter
-from otel_rollout.processing.payload_finisher import PayloadFinisher
-from otel_rollout.processing.redaction import make_redactor
-from otel_rollout.processing.span_conversion import SpanReader
+from otel_rollout.facts.summary_builder import SummaryBuilder
+from otel_rollout.finish.chat_writer import ChatWriter
+from otel_rollout.finish.payload_finisher import PayloadFinisher
+from otel_rollout.finish.redaction import make_redactor
+from otel_rollout.finish.span_conversion import SpanReader
+from otel_rollout.folder import folder_writer
+from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.settings import resolve_settings
-from otel_rollout.trace_folder import folder_writer
-from otel_rollout.trace_folder.folder_writer import FolderWriter
 
 LIMIT = 0.1
 """The share of the delivery thread's CPU time that summaries may take."""

@@ -45,7 +45,7 @@ FIGURES = {
 }
 ENTRY_POINTS = """
 [verl.plugins]
-otel_rollout = otel_rollout.integrations.verl.plugin
+otel_rollout = otel_rollout.hooks.verl.plugin
 
 [opentelemetry_traces_exporter]
 mlflow = otel_rollout_mlflow:MlflowSpanExporter

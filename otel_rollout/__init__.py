@@ -22,9 +22,6 @@ from typing import Any as _Any
 from otel_rollout.version import __version__
 
 if _TYPE_CHECKING:
-    from otel_rollout.capture.annotate import annotate
-    from otel_rollout.capture.op import rollout_trace_op
-    from otel_rollout.capture.trajectory import Trajectory, find_trajectory, rollout_trace_attr, start_trajectory
     from otel_rollout.config import RolloutTraceConfig, flush, init, shutdown, stats
     from otel_rollout.counts import ExporterStats, SideWorkStats, Stats
     from otel_rollout.errors import (
@@ -36,8 +33,11 @@ if _TYPE_CHECKING:
         UnknownExporterError,
         UnreadableTraceError,
     )
-    from otel_rollout.spans.sampling import select_samples
-    from otel_rollout.trace_folder.reader import RecordedTrajectory, read
+    from otel_rollout.folder.reader import RecordedTrajectory, read
+    from otel_rollout.record.annotate import annotate
+    from otel_rollout.record.op import rollout_trace_op
+    from otel_rollout.record.sampling import select_samples
+    from otel_rollout.record.trajectory import Trajectory, find_trajectory, rollout_trace_attr, start_trajectory
 
 __all__ = [
     "AlreadyInitializedError",
@@ -67,8 +67,8 @@ __all__ = [
     "stats",
 ]
 
-_TRACING = ("errors", "counts", "spans.sampling", "capture.annotate", "capture.op", "capture.trajectory", "config")
-_READING = ("trace_folder.reader",)
+_TRACING = ("errors", "counts", "record.sampling", "record.annotate", "record.op", "record.trajectory", "config")
+_READING = ("folder.reader",)
 
 
 def __getattr__(name: str) -> _Any:

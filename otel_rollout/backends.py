@@ -17,9 +17,9 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.http import shown_url
+from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.installing import install_line
-from otel_rollout.near_miss import closest, did_you_mean
-from otel_rollout.safety.background_log import BackgroundLogger
+from otel_rollout.text.near_miss import closest, did_you_mean
 
 __all__ = ["Address", "Backend", "backend_names", "is_backend_named", "make_exporters", "requested_backend"]
 

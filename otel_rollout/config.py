@@ -16,19 +16,18 @@ from typing import Any, Final, TypeVar, cast
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout.backends import Address, Backend, backend_names, is_backend_named, requested_backend
-from otel_rollout.capture import handle
-from otel_rollout.capture.trajectory import end_open, forget_open
 from otel_rollout.counts import Stats, lost_annotations
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.guard import background_log, log_once
+from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 from otel_rollout.init_notes import is_disabled, log_off, warn_of_variables
 from otel_rollout.make_pipeline import InitRequest, make_pipeline
 from otel_rollout.pipeline import Pipeline
-from otel_rollout.safety import background_log, log_once
-from otel_rollout.safety.background_log import BackgroundLogger
-from otel_rollout.safety.signal_safe_lock import SignalSafeLock
+from otel_rollout.record import handle, runtime
+from otel_rollout.record.provider import application_provider
+from otel_rollout.record.trajectory import end_open, forget_open
 from otel_rollout.settings import resolve_settings
-from otel_rollout.spans import runtime
-from otel_rollout.spans.provider import application_provider
 
 __all__ = ["RolloutTraceConfig", "flush", "init", "shutdown", "stats"]
 

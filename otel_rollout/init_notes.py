@@ -14,10 +14,10 @@ from opentelemetry.sdk.environment_variables import (
     OTEL_SDK_DISABLED,
 )
 
-from otel_rollout.near_miss import misspelt_variables
-from otel_rollout.safety.background_log import BackgroundLogger
+from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.record.provider import is_weaves
 from otel_rollout.settings import VARIABLES
-from otel_rollout.spans.provider import is_weaves
+from otel_rollout.text.near_miss import misspelt_variables
 
 __all__ = ["is_disabled", "log_off", "warn_of_variables"]
 

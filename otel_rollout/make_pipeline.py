@@ -14,21 +14,20 @@ from opentelemetry.sdk.trace.sampling import Sampler
 from opentelemetry.trace import Tracer, TracerProvider
 
 from otel_rollout.backends import Address, make_exporters
-from otel_rollout.delivery.exporter_queue import ExporterQueue
-from otel_rollout.delivery.queue_limits import QueueLimits
+from otel_rollout.deliver.exporter_queue import ExporterQueue
+from otel_rollout.deliver.queue_limits import QueueLimits
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
+from otel_rollout.finish.chat_writer import ChatWriter
+from otel_rollout.finish.payload_finisher import PayloadFinisher
+from otel_rollout.finish.redaction import make_redactor
+from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.pipeline import Pipeline, QueueProcessor, put_into
-from otel_rollout.processing.chat_writer import ChatWriter
-from otel_rollout.processing.payload_finisher import PayloadFinisher
-from otel_rollout.processing.provider_tracer import ProviderTracer
-from otel_rollout.processing.redaction import make_redactor
-from otel_rollout.processing.span_conversion import SpanReader
-from otel_rollout.settings import Settings
-from otel_rollout.spans import runtime
-from otel_rollout.spans.ids import SystemIdGenerator
-from otel_rollout.spans.open_spans import OpenSpans, ProviderSpans
-from otel_rollout.spans.open_trajectories import OpenTrajectories
-from otel_rollout.spans.provider import (
+from otel_rollout.provider_tracer import ProviderTracer
+from otel_rollout.record import runtime
+from otel_rollout.record.ids import SystemIdGenerator
+from otel_rollout.record.open_spans import OpenSpans, ProviderSpans
+from otel_rollout.record.open_trajectories import OpenTrajectories
+from otel_rollout.record.provider import (
     SCOPE,
     GlobalProvider,
     application_provider,
@@ -37,9 +36,10 @@ from otel_rollout.spans.provider import (
     make_provider,
     make_resource,
 )
-from otel_rollout.spans.recording_span import RolloutSpan
-from otel_rollout.spans.span_bounds import bounds_of, environment_limits
-from otel_rollout.spans.tracer import RecordingTracer, RolloutTracer
+from otel_rollout.record.recording_span import RolloutSpan
+from otel_rollout.record.span_bounds import bounds_of, environment_limits
+from otel_rollout.record.tracer import RecordingTracer, RolloutTracer
+from otel_rollout.settings import Settings
 
 __all__ = ["InitRequest", "make_pipeline"]
 
@@ -250,7 +250,7 @@ def _make_queue(
 ) -> ExporterQueue:
     spool = None
     if settings.spool is not None:
-        from otel_rollout.delivery.spool import open_spool
+        from otel_rollout.deliver.spool import open_spool
 
         spool = open_spool(settings.spool, name, settings.max_spool_bytes)
     limits = QueueLimits(

@@ -12,21 +12,21 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout.counts import Stats
-from otel_rollout.delivery.exporter_queue import ExporterQueue
-from otel_rollout.processing.payload_finisher import PayloadFinisher
-from otel_rollout.processing.span_conversion import SpanReader
-from otel_rollout.safety.background_thread import call_within
-from otel_rollout.safety.clock import monotonic
-from otel_rollout.safety.log_once import internal_errors, warn_once
+from otel_rollout.deliver.exporter_queue import ExporterQueue
+from otel_rollout.finish.payload_finisher import PayloadFinisher
+from otel_rollout.finish.span_conversion import SpanReader
+from otel_rollout.guard.background_thread import call_within
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.log_once import internal_errors, warn_once
+from otel_rollout.record import runtime
+from otel_rollout.record.object_reading import fields_of
+from otel_rollout.record.open_spans import OpenSpans, ProviderSpans
+from otel_rollout.record.open_trajectories import OpenTrajectories
+from otel_rollout.record.provider import GlobalProvider, resource_of_child
+from otel_rollout.record.recording_span import RolloutSpan
+from otel_rollout.record.snapshot import DEFAULT_BUDGET
+from otel_rollout.record.tracer import RolloutTracer
 from otel_rollout.settings import Settings
-from otel_rollout.spans import runtime
-from otel_rollout.spans.open_spans import OpenSpans, ProviderSpans
-from otel_rollout.spans.open_trajectories import OpenTrajectories
-from otel_rollout.spans.provider import GlobalProvider, resource_of_child
-from otel_rollout.spans.recording_span import RolloutSpan
-from otel_rollout.spans.tracer import RolloutTracer
-from otel_rollout.values.object_reading import fields_of
-from otel_rollout.values.snapshot import DEFAULT_BUDGET
 
 __all__ = ["Pipeline", "QueueProcessor", "put_into"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.near_miss import did_you_mean
-from otel_rollout.pattern_check import compile_pattern
+from otel_rollout.text.near_miss import did_you_mean
+from otel_rollout.text.pattern_check import compile_pattern
 
 __all__ = [
     "BUILT_IN",

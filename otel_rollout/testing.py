@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_rollout import semconv
-from otel_rollout.spans.ids import SystemIdGenerator
+from otel_rollout.record.ids import SystemIdGenerator
 
 __all__ = ["InMemorySpanExporter", "deterministic_ids_and_times", "span_tree"]
 
@@ -115,6 +115,6 @@ def deterministic_ids_and_times() -> Iterator[None]:
     with (
         mock.patch.object(SystemIdGenerator, "generate_trace_id", trace_id),
         mock.patch.object(SystemIdGenerator, "generate_span_id", span_id),
-        mock.patch("otel_rollout.spans.recording_span.time_ns", times.__next__),
+        mock.patch("otel_rollout.record.recording_span.time_ns", times.__next__),
     ):
         yield

@@ -40,8 +40,8 @@ def probe() -> dict[str, Any]:
     os.environ["OTEL_ROLLOUT_VERL"] = "off"
     import verl
 
-    from otel_rollout.integrations.hooks import recorded
-    from otel_rollout.integrations.verl import plugin, rollout_trace
+    from otel_rollout.hooks import recorded
+    from otel_rollout.hooks.verl import plugin, rollout_trace
 
     functions: Functions = {}
     # Module by module: Ray changes the signatures of classes that later ones make actors of.
@@ -58,8 +58,8 @@ def probe() -> dict[str, Any]:
 
 def describe(hook: Any, module: Any) -> dict[str, str]:
     """Return the record of a hook's target in an imported module without hooks."""
-    from otel_rollout.capture.signature import read_signature
-    from otel_rollout.integrations.hooks import recorded
+    from otel_rollout.hooks import recorded
+    from otel_rollout.record.signature import read_signature
 
     *path, name = hook.target.split(".")
     try:
@@ -139,7 +139,7 @@ def main() -> int:
         print(json.dumps(probe()))
         return 0
     sys.path.insert(0, str(ROOT))
-    from otel_rollout.integrations.hooks import recorded
+    from otel_rollout.hooks import recorded
     from scripts import environments
 
     found = installed(options.python or environments.ensure("verl") / "bin" / "python", options.path)

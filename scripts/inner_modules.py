@@ -30,7 +30,7 @@ PUBLIC: Final = frozenset(
         "otel_rollout.export.http",
         "otel_rollout.export.outcome",
         "otel_rollout.export.side_work",
-        "otel_rollout.integrations.ray",
+        "otel_rollout.hooks.ray",
         "otel_rollout.semconv",
         "otel_rollout.testing",
     }
@@ -41,7 +41,7 @@ DOORS: Final = frozenset(
     {
         "otel_rollout.cli.main",
         "otel_rollout.settings",
-        "otel_rollout.trace_folder.folder_writer",
+        "otel_rollout.folder.folder_writer",
     }
 )
 

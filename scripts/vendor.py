@@ -1,6 +1,6 @@
 """Put the viewer's third-party modules into the tree: pinned npm packages, checked by SHA-256, with their licences.
 
-python scripts/vendor.py            fetch the packages with npm, and write otel_rollout/view/static/vendor
+python scripts/vendor.py            fetch the packages with npm, and write otel_rollout/look/view/static/vendor
 python scripts/vendor.py --check    compare the tree with vendor/manifest.json; no network
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENDOR = ROOT / "otel_rollout" / "view" / "static" / "vendor"
+VENDOR = ROOT / "otel_rollout" / "look" / "view" / "static" / "vendor"
 TESTS = ROOT / "tests" / "view" / "vendor"
 MANIFEST = "manifest.json"
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from otel_rollout.analysis.findings import CHECKS
+from otel_rollout.look.findings import CHECKS
 from otel_rollout.semconv import ATTRIBUTES
 from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES
 

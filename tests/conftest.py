@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from otel_rollout import RolloutTraceConfig
-from otel_rollout.safety import background_log
+from otel_rollout.guard import background_log
 
 pytest_plugins = ["tests.file_seconds", "tests.servers.fixtures"]
 

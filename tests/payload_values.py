@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import orjson
 
-from otel_rollout.values.snapshot import snapshot
-from otel_rollout.values.snapshot_json import to_json
+from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record.snapshot_json import to_json
 
 
 def read_payload(span: Any, key: str) -> Any:

@@ -31,7 +31,7 @@ from otel_rollout import (
 )
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome
-from otel_rollout.spans import provider as providers
+from otel_rollout.record import provider as providers
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 from tests.installed import import_path
 

@@ -14,7 +14,7 @@ from otel_rollout.backends import Address, backend_names, make_exporters, reques
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED
-from otel_rollout.spans import runtime
+from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
 
 

@@ -15,9 +15,9 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import otel_rollout
-from otel_rollout.safety import background_log
-from otel_rollout.safety.background_log import BackgroundLogger
-from otel_rollout.safety.log_once import internal_error
+from otel_rollout.guard import background_log
+from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.log_once import internal_error
 from tests.delivery.queues import until
 
 
@@ -107,7 +107,7 @@ def test_at_the_end_of_a_program() -> None:
     """What was about to be logged as the program ended is logged, also if the log handler takes its time."""
     program = """
 import logging, threading
-from otel_rollout.safety.background_log import BackgroundLogger
+from otel_rollout.guard.background_log import BackgroundLogger
 
 class Slow(logging.StreamHandler):
     def emit(self, record):
@@ -209,7 +209,7 @@ def test_in_a_forked_child() -> None:
     """A child logs its own messages, not those that waited in its parent."""
     program = """
 import logging, os, sys, threading
-from otel_rollout.safety.background_log import BackgroundLogger, write_rest
+from otel_rollout.guard.background_log import BackgroundLogger, write_rest
 
 free = threading.Event()
 

@@ -5,7 +5,8 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.export.chat_messages import (
+from otel_rollout.finish.chat_payload import preview, split_output
+from otel_rollout.messages.chat_messages import (
     ChatMessage,
     ChatMessages,
     as_openai,
@@ -13,7 +14,6 @@ from otel_rollout.export.chat_messages import (
     chat_messages,
     text_of,
 )
-from otel_rollout.processing.chat_payload import preview, split_output
 
 TEXT = {"type": "text", "content": "What is 6 * 7?"}
 CALL = {"type": "tool_call", "id": "call_1", "name": "calculator", "arguments": {"expression": "6*7"}}

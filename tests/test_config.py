@@ -22,7 +22,7 @@ from otel_rollout import (
     start_trajectory,
     stats,
 )
-from otel_rollout.spans import runtime
+from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
 from tests.fresh_interpreter import run_program
 

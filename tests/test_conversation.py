@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from otel_rollout import semconv
-from otel_rollout.analysis.chat_templates import ToolCall, read_template, split_tool_calls
-from otel_rollout.analysis.conversation import conversation_of, said_by
-from otel_rollout.analysis.messages import Message, messages_of
-from otel_rollout.analysis.rollouts import advantages, answer_of, prompt_of
+from otel_rollout.look.rollouts import advantages, answer_of, prompt_of
+from otel_rollout.messages.chat_templates import ToolCall, read_template, split_tool_calls
+from otel_rollout.messages.conversation import conversation_of, said_by
+from otel_rollout.messages.messages import Message, messages_of
 from tests.trace_folder.recordings import make_span, make_trajectory
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}

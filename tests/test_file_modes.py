@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import read
-from otel_rollout.delivery.spool import open_spool
-from otel_rollout.export.file_modes import make_folder, narrow, open_private
+from otel_rollout.deliver.spool import open_spool
+from otel_rollout.files.file_modes import make_folder, narrow, open_private
+from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.replay.delivered_log import DeliveredLog
-from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
 from tests.trace_folder.recordings import make_trajectory
 
@@ -91,7 +91,7 @@ class TestTraceFolder:
 
     def test_a_journals_index_is_as_private(self, tmp_path, monkeypatch):
         """What a reader leaves in the folder is no more open than the rest."""
-        monkeypatch.setattr("otel_rollout.trace_folder.stored_file.MIN_BYTES", 0)
+        monkeypatch.setattr("otel_rollout.folder.stored_file.MIN_BYTES", 0)
         folder = tmp_path / "traces"
         write(folder)
         list(read(folder))

@@ -42,13 +42,14 @@ class Stream:
     def __iter__(self) -> Iterator[Any]:
         yield from self._iterator
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> Stream:  # noqa: PYI034 - Python 3.10 has no Self
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
+        """Count the call."""
         self.closed += 1
 
 
@@ -69,7 +70,7 @@ class AsyncStream:
             raise StopAsyncIteration
         return self.items.pop(0)
 
-    async def __aenter__(self) -> AsyncStream:
+    async def __aenter__(self) -> AsyncStream:  # noqa: PYI034 - Python 3.10 has no Self
         return self
 
     async def __aexit__(
@@ -78,6 +79,7 @@ class AsyncStream:
         await self.close()
 
     async def close(self) -> None:
+        """Count the call."""
         self.closed += 1
 
 
@@ -302,7 +304,7 @@ class TestStandIn:
         assert stream.note == "kept"  # type: ignore[attr-defined]
         del followed.note
         assert not hasattr(stream, "note")
-        assert followed == followed  # noqa: PLR0124 - by its own rules
+        assert followed == followed
         assert weakref.ref(followed)() is followed
         assert not hasattr(type(followed), "__len__")
 

@@ -11,34 +11,32 @@ import otel_rollout
 
 PACKAGE = Path(otel_rollout.__file__).parent
 CALLERS_CODE = (
-    "capture",
-    "spans",
-    "safety",
-    "integrations",
-    "values",
+    "record",
+    "guard",
+    "hooks",
     "pipeline.py",
     "config.py",
-    "processing/provider_tracer.py",
-    "delivery/exporter_queue.py",
-    "delivery/account.py",
+    "provider_tracer.py",
+    "deliver/exporter_queue.py",
+    "deliver/account.py",
 )
 """Where code runs on the program's threads."""
 BROAD = ("Exception", "BaseException")
 
 ALLOWED: dict[str, str] = {
-    "safety/log_once.py: call_user_function": "a function that the user gave us; passes what isn't an Exception",
-    "integrations/hooks/guard.py: call_library": "a library's function: a tokenizer's copy, Ray's requests",
-    "spans/provider.py: read_sampler": "in init: another package's factory",
-    "spans/open_trajectories.py: running_for": "a delivery thread",
-    "delivery/exporter_queue.py: _run": "a delivery thread",
-    "delivery/exporter_queue.py: _deliver_batch": "a delivery thread",
-    "delivery/exporter_queue.py: _send": "a delivery thread",
+    "guard/log_once.py: call_user_function": "a function that the user gave us; passes what isn't an Exception",
+    "hooks/guard.py: call_library": "a library's function: a tokenizer's copy, Ray's requests",
+    "record/provider.py: read_sampler": "in init: another package's factory",
+    "record/open_trajectories.py: running_for": "a delivery thread",
+    "deliver/exporter_queue.py: _run": "a delivery thread",
+    "deliver/exporter_queue.py: _deliver_batch": "a delivery thread",
+    "deliver/exporter_queue.py: _send": "a delivery thread",
 }
 """The broad clauses that may swallow, with the reason."""
 MAX_STATEMENTS = 2
 """A `try` with an `except` that swallows holds the one call that raises it, and perhaps its `return`."""
 WIDER: dict[str, str] = {
-    "integrations/hooks/guard.py: guarded": "one step of an observer",
+    "hooks/guard.py: guarded": "one step of an observer",
 }
 
 
@@ -100,7 +98,7 @@ class TestClauses:
             if not passes(handler)
             and not set(names(handler)) & set(BROAD)
             and not place.startswith(
-                ("capture/op.py", "spans/provider.py", "spans/span_bounds.py", "spans/sampling.py")
+                ("record/op.py", "record/provider.py", "record/span_bounds.py", "record/sampling.py")
             )
             and len(statement.body) > MAX_STATEMENTS
         )

@@ -227,7 +227,7 @@ class TestIdentity:
 
     def test_the_latest_are_known(self, rollout_spans, monkeypatch):
         """A bounded number of trajectories is remembered, whatever their identities."""
-        monkeypatch.setattr("otel_rollout.capture.handle.MAX_REMEMBERED", 3)
+        monkeypatch.setattr("otel_rollout.record.handle.MAX_REMEMBERED", 3)
         for sample in (0, 1, 2, 2, 3):
             with rollout_trace_attr(sample_index=sample, step=1, rollout_n=0):
                 pass

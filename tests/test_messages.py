@@ -7,10 +7,10 @@ import numpy as np
 import pydantic
 import pytest
 
-from otel_rollout.processing.chat_payload import split_input, split_output
-from otel_rollout.processing.messages import convert_messages, finish_reason_of, tool_definitions
-from otel_rollout.processing.template_text import answer_message, prompt_messages
-from otel_rollout.values.snapshot import snapshot
+from otel_rollout.finish.chat_payload import split_input, split_output
+from otel_rollout.messages.message_reading import convert_messages, finish_reason_of, tool_definitions
+from otel_rollout.messages.template_text import answer_message, prompt_messages
+from otel_rollout.record.snapshot import snapshot
 
 ARGUMENTS = {"expression": "6*7"}
 CALL = {"type": "tool_call", "id": "call_1", "name": "calculator", "arguments": ARGUMENTS}

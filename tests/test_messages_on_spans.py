@@ -13,13 +13,13 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
-from otel_rollout.export.chat_messages import as_openai, chat_messages
-from otel_rollout.processing import chat_writer
-from otel_rollout.processing.chat_payload import ChatSide
-from otel_rollout.processing.conversation import Conversation, Conversations, cut_messages
-from otel_rollout.processing.messages import text_message
-from otel_rollout.processing.span_copies import copy_without_payload
-from otel_rollout.spans import runtime
+from otel_rollout.finish import chat_writer
+from otel_rollout.finish.chat_payload import ChatSide
+from otel_rollout.finish.conversation import Conversation, Conversations, cut_messages
+from otel_rollout.finish.span_copies import copy_without_payload
+from otel_rollout.messages.chat_messages import as_openai, chat_messages
+from otel_rollout.messages.message_reading import text_message
+from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
 
 SYSTEM = {"role": "system", "content": "Be brief."}

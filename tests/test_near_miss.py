@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.near_miss import closest, did_you_mean, misspelt_variables
 from otel_rollout.settings import STANDARD_VARIABLES
+from otel_rollout.text.near_miss import closest, did_you_mean, misspelt_variables
 
 KNOWN = [*STANDARD_VARIABLES, "MLFLOW_TRACKING_URI", "OTEL_ROLLOUT_SPOOL"]
 

@@ -12,7 +12,7 @@ import pytest
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
-from otel_rollout.capture import call as call_module
+from otel_rollout.record import call as call_module
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 from tests.fresh_interpreter import run_program
 from tests.ops import Agent, add, count_to, multiply, record, recorded, stream

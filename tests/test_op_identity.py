@@ -15,8 +15,8 @@ import pytest
 
 import otel_rollout
 from otel_rollout import rollout_trace_op
-from otel_rollout.capture import call as call_module
-from otel_rollout.spans import runtime
+from otel_rollout.record import call as call_module
+from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
 from tests.ops import Agent, add, count_to, multiply, stream
 

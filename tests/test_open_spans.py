@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
-from otel_rollout.spans import open_spans
-from otel_rollout.spans.open_spans import ProviderSpans
-from otel_rollout.spans.recording_span import RolloutSpan
-from otel_rollout.spans.trajectory_state import TrajectoryState
+from otel_rollout.record import open_spans
+from otel_rollout.record.open_spans import ProviderSpans
+from otel_rollout.record.recording_span import RolloutSpan
+from otel_rollout.record.trajectory_state import TrajectoryState
 
 
 class TestProviderSpans:

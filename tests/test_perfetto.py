@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_rollout.analysis.perfetto import trace_events
-from otel_rollout.analysis.trajectory_summary import SpanShape, TrajectorySummary
 from otel_rollout.cli.main import main
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.lines import seal_of
+from otel_rollout.facts.trajectory_summary import SpanShape, TrajectorySummary
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.lines import seal_of
+from otel_rollout.look.perfetto import trace_events
 from tests.servers.process import ServerProcess, free_port, listens
 from tests.trace_folder.recordings import make_trajectory
 

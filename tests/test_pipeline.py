@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanContext, TraceFlags
 import otel_rollout
 from otel_rollout import semconv
 from otel_rollout.pipeline import QueueProcessor
-from otel_rollout.spans import runtime
+from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
 
 

@@ -164,7 +164,7 @@ class TestSigterm:
             {HANDLER}
             start()
             trace("last")
-            from otel_rollout.spans import runtime
+            from otel_rollout.record import runtime
             [queue] = runtime.pipeline.queues
             with queue._lock:
                 open({str(program.folder / "ready")!r}, "w").close()

@@ -106,7 +106,7 @@ class TestFork:
             from opentelemetry.sdk.trace import TracerProvider
 
             otel_rollout.init("project", "experiment", tracer_provider=TracerProvider())
-            pipeline = otel_rollout.spans.runtime.pipeline
+            pipeline = otel_rollout.record.runtime.pipeline
             held, go_on = threading.Event(), threading.Event()
 
             @otel_rollout.rollout_trace_op(kind="LLM")
@@ -208,13 +208,13 @@ class TestFork:
 
 LOCKS = {
     "otel_rollout/config.py": ["config._lock"],
-    "otel_rollout/spans/trajectory_state.py": ["trajectory_state._lock"],
-    "otel_rollout/delivery/account.py": ["queue._lock"],
-    "otel_rollout/processing/conversation.py": ["queue._reader.chat.conversations._lock"],
-    "otel_rollout/processing/span_conversion.py": ["queue._reader._lock"],
-    "otel_rollout/delivery/spooled_store.py": ["queue._store._taking"],
-    "otel_rollout/delivery/spool.py": ["queue._spool._lock"],
-    "otel_rollout/trace_folder/folder_writer.py": ["queue.exporter._writer._lock"],
+    "otel_rollout/record/trajectory_state.py": ["trajectory_state._lock"],
+    "otel_rollout/deliver/account.py": ["queue._lock"],
+    "otel_rollout/finish/conversation.py": ["queue._reader.chat.conversations._lock"],
+    "otel_rollout/finish/span_conversion.py": ["queue._reader._lock"],
+    "otel_rollout/deliver/spooled_store.py": ["queue._store._taking"],
+    "otel_rollout/deliver/spool.py": ["queue._spool._lock"],
+    "otel_rollout/folder/folder_writer.py": ["queue.exporter._writer._lock"],
     "otel_rollout/export/side_work.py": ["mlflow_exporter.side_work._lock"],
     "otel_rollout_mlflow/exporter.py": ["mlflow_exporter._turn"],
     "otel_rollout_mlflow/nesting.py": ["nesting._lock"],
@@ -223,19 +223,19 @@ LOCKS = {
 
 OUT_OF_REACH = {
     "otel_rollout/demo/collector.py",
-    "otel_rollout/safety/background_thread.py",
-    "otel_rollout/safety/signal_safe_lock.py",
-    "otel_rollout/view/run_state.py",
-    "otel_rollout/view/server.py",
+    "otel_rollout/guard/background_thread.py",
+    "otel_rollout/guard/signal_safe_lock.py",
+    "otel_rollout/look/view/run_state.py",
+    "otel_rollout/look/view/server.py",
 }
 """No child gets at the locks of these: they are of a program of ours, or of one call."""
 
 OF_DELIVERY = {
     "otel_rollout_mlflow/exporter.py",
-    "otel_rollout/delivery/spool.py",
-    "otel_rollout/delivery/spooled_store.py",
-    "otel_rollout/processing/span_conversion.py",
-    "otel_rollout/trace_folder/folder_writer.py",
+    "otel_rollout/deliver/spool.py",
+    "otel_rollout/deliver/spooled_store.py",
+    "otel_rollout/finish/span_conversion.py",
+    "otel_rollout/folder/folder_writer.py",
 }
 """Only delivery's own threads wait for the locks of these, and no signal handler interrupts those threads."""
 
@@ -269,8 +269,8 @@ class TestLocksAtFork:
             f"""
             import contextlib
             from otel_rollout import config
-            from otel_rollout.spans import runtime
-            from otel_rollout.spans import trajectory_state
+            from otel_rollout.record import runtime
+            from otel_rollout.record import trajectory_state
             if "nesting" in {lock!r}:
                 import mlflow.tracing
                 from otel_rollout_mlflow import nesting
@@ -337,7 +337,7 @@ class TestLocksAtFork:
                     return super().export(spans)
             start(Slow())
             trace("parent")
-            from otel_rollout.spans import runtime
+            from otel_rollout.record import runtime
             [queue] = runtime.pipeline.queues
             thread = threading.Thread(target=otel_rollout.shutdown)
             thread.start()

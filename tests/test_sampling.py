@@ -18,7 +18,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_s
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op, select_samples
-from otel_rollout.spans.sampling import RolloutSampleRatio, sample_ratio_sampler
+from otel_rollout.record.sampling import RolloutSampleRatio, sample_ratio_sampler
 from otel_rollout.testing import InMemorySpanExporter
 
 STEPS, SAMPLES, ROLLOUTS = 5, 40, 4
@@ -304,7 +304,7 @@ class TestRandomNumbers:
         """Forked children make other ids than their parent and each other, though they share its memory."""
         code = """
 import os, sys
-from otel_rollout.spans.ids import SystemIdGenerator
+from otel_rollout.record.ids import SystemIdGenerator
 ids = SystemIdGenerator()
 ids.generate_span_id()
 for _ in range(2):

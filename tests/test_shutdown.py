@@ -148,7 +148,7 @@ class Local:
         raise RuntimeError("greenlet is being finalized")
 
 threading.local = Local
-import otel_rollout.safety.garbage_collection as collection, gc
+import otel_rollout.guard.garbage_collection as collection, gc
 gc.collect()
 print(collection.is_collecting())
 """

@@ -9,10 +9,10 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_rollout.processing.payload_finisher import PayloadFinisher
-from otel_rollout.processing.redaction import Redactor
-from otel_rollout.values.snapshot import snapshot
-from otel_rollout.values.snapshot_json import to_json
+from otel_rollout.finish.payload_finisher import PayloadFinisher
+from otel_rollout.finish.redaction import Redactor
+from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record.snapshot_json import to_json
 from tests.payload_values import Attrs, Slotted
 
 

@@ -10,11 +10,11 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
-from otel_rollout.spans.context import Frame, enter, leave
-from otel_rollout.spans.recording_span import RolloutSpan
-from otel_rollout.spans.span_bounds import SpanBounds
+from otel_rollout.record.context import Frame, enter, leave
+from otel_rollout.record.recording_span import RolloutSpan
+from otel_rollout.record.snapshot import Snapshot, snapshot
+from otel_rollout.record.span_bounds import SpanBounds
 from otel_rollout.testing import InMemorySpanExporter
-from otel_rollout.values.snapshot import Snapshot, snapshot
 
 IDS = SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 

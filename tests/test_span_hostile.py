@@ -15,12 +15,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanContext, StatusCode, TraceFlags, get_current_span
 
 import otel_rollout
-from otel_rollout.export.otlp_encoding import encode_spans
-from otel_rollout.processing.finished_attributes import MAX_NAME_CHARACTERS
-from otel_rollout.spans.recording_span import RolloutSpan
+from otel_rollout.finish.finished_attributes import MAX_NAME_CHARACTERS
+from otel_rollout.otlp.encoding import encode_spans
+from otel_rollout.otlp.json_writing import encode_line
+from otel_rollout.record.attribute_values import MAX_TEXT_CHARACTERS, read_context
+from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.testing import InMemorySpanExporter
-from otel_rollout.trace_folder.otlp_json import encode_line
-from otel_rollout.values.attribute_values import MAX_TEXT_CHARACTERS, read_context
 
 OTHER = SpanContext(7, 8, is_remote=False, trace_flags=TraceFlags(1))
 

@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 
 from otel_rollout import init, shutdown
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.record import runtime
 from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES, VARIABLES
-from otel_rollout.spans import runtime
 
 
 def setting(name: str) -> Callable[[], Any]:

@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op, semconv
-from otel_rollout.processing.token_text import add_token_text, numbers_last
-from otel_rollout.safety import log_once
+from otel_rollout.finish.token_text import add_token_text, numbers_last
+from otel_rollout.guard import log_once
 from otel_rollout.testing import InMemorySpanExporter
 
 

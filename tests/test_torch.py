@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
-from otel_rollout.values.snapshot import snapshot
+from otel_rollout.record.snapshot import snapshot
 from tests.payload_values import read
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")

@@ -17,12 +17,12 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
-from otel_rollout.analysis.span_rows import MAX_TOOLS, OTHER_TOOLS
-from otel_rollout.analysis.span_shapes import MAX_SHAPES, Shapes
-from otel_rollout.analysis.summarise import merge_summaries, summarise_trajectory
-from otel_rollout.analysis.trajectory_summary import ToolCounts, TrajectorySummary
+from otel_rollout.facts.span_rows import MAX_TOOLS, OTHER_TOOLS
+from otel_rollout.facts.span_shapes import MAX_SHAPES, Shapes
+from otel_rollout.facts.summarise import merge_summaries, summarise_trajectory
+from otel_rollout.facts.trajectory_summary import ToolCounts, TrajectorySummary
 from otel_rollout.testing import InMemorySpanExporter
-from otel_rollout.values.sanitize import INT64_MAX
+from otel_rollout.text.sanitize import INT64_MAX
 
 TRACE = 2**100 + 7
 RESOURCE = Resource({"service.name": "agent", "rollout.project_name": "project", "rollout.run_id": "run"})

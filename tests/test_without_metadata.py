@@ -80,7 +80,7 @@ class TestWithoutMetadata:
         """Our exporters are found by their names, where their packages stand beside ours."""
         program = f"""
             import otel_rollout
-            from otel_rollout.spans import runtime
+            from otel_rollout.record import runtime
             otel_rollout.init("project", "experiment", backend={backend!r})
             print(type(runtime.pipeline.queues[0].exporter).__name__)
         """
@@ -111,7 +111,7 @@ class TestWithoutMetadata:
         """`rollout_sample_ratio` needs no entry point."""
         program = """
             import otel_rollout
-            from otel_rollout.spans import runtime
+            from otel_rollout.record import runtime
             otel_rollout.init("project", "experiment", backend="console")
             print(runtime.pipeline.tracer._sampler.get_description())
         """

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.viewer.trajectories import NEEDLE
-from otel_rollout.run import Run, SearchQuery
-from otel_rollout.trace_folder.layout import STEP_SUMMARY
+from otel_rollout.catalog import Run, SearchQuery
+from otel_rollout.folder.layout import STEP_SUMMARY
 
 MEGABYTE = 10**6
 

@@ -17,16 +17,16 @@ from otel_rollout import semconv
 from otel_rollout.errors import ConfigurationError, MissingExtraError, NoTracesError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.export.span_facts import span_id_of, trace_id_of
-from otel_rollout.safety.log_once import internal_error
+from otel_rollout.facts.span_facts import span_id_of, trace_id_of
+from otel_rollout.folder.append_file import FileGoneError
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.frames import require_zstandard
+from otel_rollout.folder.op_durations import OpDurations
+from otel_rollout.folder.reader import read
+from otel_rollout.folder.running_file import RunningFile
+from otel_rollout.guard.log_once import internal_error
+from otel_rollout.record.open_trajectories import OpenTrajectory
 from otel_rollout.settings import Setting, read_bytes, read_variables
-from otel_rollout.spans.open_trajectories import OpenTrajectory
-from otel_rollout.trace_folder.append_file import FileGoneError
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.frames import require_zstandard
-from otel_rollout.trace_folder.op_durations import OpDurations
-from otel_rollout.trace_folder.reader import read
-from otel_rollout.trace_folder.running_file import RunningFile
 
 __all__ = ["FileSpanExporter"]
 

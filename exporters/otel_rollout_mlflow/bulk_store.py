@@ -14,7 +14,7 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.recent import RecentDict
-from otel_rollout.export.span_facts import trace_id_of
+from otel_rollout.facts.span_facts import trace_id_of
 from otel_rollout_mlflow.bulk_connection import BulkConnection
 from otel_rollout_mlflow.bulk_sql import DRIVERS, Statements
 from otel_rollout_mlflow.layouts import LAYOUTS, Layout

@@ -18,12 +18,12 @@ from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.http import destination_of, require_requests, shown_url, without_userinfo
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
-from otel_rollout.export.reward_parts import reward_parts
 from otel_rollout.export.side_work import Kind, NotYet, SideWork
-from otel_rollout.export.span_facts import is_late_annotation, span_id_of, trace_id_of
+from otel_rollout.facts.reward_parts import reward_parts
+from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_id_of
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.log_once import internal_error, warn_once
 from otel_rollout.installing import install_line
-from otel_rollout.safety.clock import monotonic
-from otel_rollout.safety.log_once import internal_error, warn_once
 from otel_rollout.settings import read_flag
 from otel_rollout_mlflow.credentials import VARIABLES, WORKSPACE, read_credentials
 from otel_rollout_mlflow.http_store import HttpStore

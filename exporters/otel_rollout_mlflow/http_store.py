@@ -17,8 +17,8 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.http import HttpAnswer, HttpClient, json_object, outcome_of_answer
-from otel_rollout.export.otlp_encoding import encode_spans
 from otel_rollout.export.outcome import Verdict
+from otel_rollout.otlp.encoding import encode_spans
 from otel_rollout_mlflow.credentials import Credentials
 from otel_rollout_mlflow.store import (
     FINISHED,

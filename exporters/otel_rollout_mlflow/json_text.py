@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from otel_rollout.values.sanitize import fits_int64, replace_surrogates
+from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 
 __all__ = ["ExactText", "JsonText", "sanitize_json", "sanitize_value"]
 

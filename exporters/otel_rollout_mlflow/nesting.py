@@ -16,9 +16,9 @@ from typing import Any, Final
 from opentelemetry import trace
 from opentelemetry.context import Context
 
-from otel_rollout.safety.clock import monotonic
-from otel_rollout.safety.log_once import internal_error, warn_once
-from otel_rollout.safety.signal_safe_lock import SignalSafeLock
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.log_once import internal_error, warn_once
+from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 
 __all__ = ["nested_mlflow_spans"]
 

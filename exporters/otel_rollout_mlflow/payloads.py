@@ -14,11 +14,11 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.export.chat_messages import ChatMessages, text_of
 from otel_rollout.export.openai_payload import answer_json, request_json
-from otel_rollout.export.span_facts import is_own, reward_of
 from otel_rollout.export.token_ids import ids_as_text
-from otel_rollout.values.sanitize import replace_surrogates
+from otel_rollout.facts.span_facts import is_own, reward_of
+from otel_rollout.messages.chat_messages import ChatMessages, text_of
+from otel_rollout.text.sanitize import replace_surrogates
 from otel_rollout_mlflow.json_text import JsonText, sanitize_json, sanitize_value
 
 __all__ = ["INPUTS", "OUTPUTS", "payload_of"]

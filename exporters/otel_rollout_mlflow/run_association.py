@@ -8,8 +8,8 @@ import sys
 from typing import Final, NamedTuple
 
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.safety.clock import monotonic
-from otel_rollout.safety.log_once import warn_once
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.log_once import warn_once
 from otel_rollout_mlflow.store import FINISHED, MAX_LINKED_TRACES, RUNNING, AttemptError, Store, configuration_error
 
 __all__ = ["RunAssociation", "RunCandidates", "active_run_id"]

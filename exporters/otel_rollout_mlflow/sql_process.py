@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.worker_process import WorkerProcess
-from otel_rollout.safety.log_once import warn_once
+from otel_rollout.guard.log_once import warn_once
 from otel_rollout_mlflow.plain_spans import pack
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import AttemptError, Store

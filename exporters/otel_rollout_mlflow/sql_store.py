@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
-from otel_rollout.safety.clock import monotonic
-from otel_rollout.safety.log_once import warn_once
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.log_once import warn_once
 from otel_rollout_mlflow import database
 from otel_rollout_mlflow.bulk_sql import Fault, fault_of
 from otel_rollout_mlflow.bulk_store import BulkStore

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.export.file_modes import make_folder, narrow, open_private
+from otel_rollout.files.file_modes import make_folder, narrow, open_private
 
 __all__ = ["check_sqlite_file", "ensure_sqlite_file", "is_initialised"]
 

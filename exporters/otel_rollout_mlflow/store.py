@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.export.reward_parts import REWARD
+from otel_rollout.facts.reward_parts import REWARD
 
 __all__ = [
     "FINISHED",

@@ -9,7 +9,7 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
-from otel_rollout.export.span_facts import trace_id_of
+from otel_rollout.facts.span_facts import trace_id_of
 from otel_rollout_mlflow.translate import (
     mlflow_trace_id,
     session_of,

@@ -18,9 +18,9 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
-from otel_rollout.export.chat_messages import as_openai_tools, chat_messages
-from otel_rollout.export.span_facts import is_own, rollout_label, trace_id_of
-from otel_rollout.values.sanitize import fits_int64, replace_surrogates
+from otel_rollout.facts.span_facts import is_own, rollout_label, trace_id_of
+from otel_rollout.messages.chat_messages import as_openai_tools, chat_messages
+from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 from otel_rollout_mlflow.json_text import ExactText, JsonText, sanitize_value
 from otel_rollout_mlflow.payloads import INPUTS, OUTPUTS, payload_of
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.header_variable import read_headers
 from otel_rollout.export.http import shown_url
-from otel_rollout.safety.background_log import BackgroundLogger
+from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.settings import Setting, read_variables
 
 __all__ = ["OtlpEnvironment", "read_environment"]

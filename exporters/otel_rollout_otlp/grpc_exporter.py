@@ -19,10 +19,10 @@ from otel_rollout.export.connection_errors import describe_grpc_error, is_wrong_
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, refused_here
 from otel_rollout.export.genai_additions import genai_additions
 from otel_rollout.export.http import destination_of, shown_url, without_secrets
-from otel_rollout.export.otlp_encoding import encode_spans
 from otel_rollout.export.otlp_http import USER_AGENT, partial_outcome
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.installing import install_line
+from otel_rollout.otlp.encoding import encode_spans
 from otel_rollout_otlp.environment import read_environment
 from otel_rollout_otlp.where_to_look import NO_WAY, where_to_look
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.export.reward_parts import REWARD, RewardPart, reward_parts
-from otel_rollout.export.span_facts import span_id_of, trace_id_of
+from otel_rollout.facts.reward_parts import REWARD, RewardPart, reward_parts
+from otel_rollout.facts.span_facts import span_id_of, trace_id_of
 
 __all__ = ["IDENTIFIER", "Annotation", "annotations_of"]
 

@@ -15,10 +15,10 @@ from otel_rollout.export.otlp_http import OTLP_HEADERS, TRACES_PATH, OtlpHttpSen
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.export.side_work import Kind, NotYet, SideWork
-from otel_rollout.export.span_facts import is_late_annotation, span_id_of, trace_id_of
-from otel_rollout.processing.span_copies import copy_span
-from otel_rollout.safety.clock import monotonic
-from otel_rollout.safety.log_once import internal_error
+from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_id_of
+from otel_rollout.finish.span_copies import copy_span
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.log_once import internal_error
 from otel_rollout_phoenix.annotations import Annotation, annotations_of
 from otel_rollout_phoenix.api import CONFIGURATION_HINT, PhoenixApi, RequestFailedError
 from otel_rollout_phoenix.settings import DEFAULT_PROJECT, default_project, read_settings

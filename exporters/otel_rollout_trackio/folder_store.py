@@ -11,7 +11,7 @@ import orjson
 
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.worker_process import WorkerProcess
-from otel_rollout.safety.log_once import warn_once
+from otel_rollout.guard.log_once import warn_once
 from otel_rollout_trackio.store import Store, StoreError
 from otel_rollout_trackio.translate import Conversation
 

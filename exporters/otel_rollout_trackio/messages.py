@@ -9,9 +9,9 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.export.chat_messages import as_openai, chat_messages
-from otel_rollout.export.span_facts import kind_of
-from otel_rollout.values.sanitize import replace_surrogates
+from otel_rollout.facts.span_facts import kind_of
+from otel_rollout.messages.chat_messages import as_openai, chat_messages
+from otel_rollout.text.sanitize import replace_surrogates
 
 __all__ = ["conversation_of", "input_of", "output_of"]
 

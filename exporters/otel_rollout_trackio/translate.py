@@ -15,9 +15,9 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.export.plain_values import plain_text, plain_value
-from otel_rollout.export.reward_parts import REWARD, reward_parts
-from otel_rollout.export.span_facts import exception_attributes, kind_of, span_id_of, trace_id_of
-from otel_rollout.values.sanitize import fits_int64, replace_surrogates
+from otel_rollout.facts.reward_parts import REWARD, reward_parts
+from otel_rollout.facts.span_facts import exception_attributes, kind_of, span_id_of, trace_id_of
+from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 from otel_rollout_trackio.messages import conversation_of, input_of, output_of
 
 __all__ = ["Conversation", "is_root", "run_id_of", "translate"]

@@ -7,8 +7,8 @@ import re
 from typing import Final
 
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.safety.log_once import warn_once
-from otel_rollout.values.sanitize import replace_surrogates
+from otel_rollout.guard.log_once import warn_once
+from otel_rollout.text.sanitize import replace_surrogates
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.settings import CREDENTIALS_HINT
 

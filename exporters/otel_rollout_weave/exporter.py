@@ -17,9 +17,9 @@ from otel_rollout.export.http import require_requests, shown_url
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.export.side_work import Kind, SideWork
-from otel_rollout.export.span_facts import span_id_of, trace_id_of
-from otel_rollout.safety.clock import monotonic
-from otel_rollout.safety.log_once import internal_error, warn_once
+from otel_rollout.facts.span_facts import span_id_of, trace_id_of
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.log_once import internal_error, warn_once
 from otel_rollout.settings import read_flag
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import Catalogue

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from opentelemetry import trace
 
-from otel_rollout.safety.log_once import internal_error, warn_once
+from otel_rollout.guard.log_once import internal_error, warn_once
 
 __all__ = ["nested_weave_ops"]
 

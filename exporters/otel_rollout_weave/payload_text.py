@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import orjson
 
 from otel_rollout import semconv
-from otel_rollout.export.chat_messages import ChatMessage
 from otel_rollout.export.openai_payload import answer_json, request_json
 from otel_rollout.export.token_ids import ids_as_text
+from otel_rollout.messages.chat_messages import ChatMessage
 
 __all__ = ["as_inputs", "as_output", "is_json_of_ours"]
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.outcome import Verdict
-from otel_rollout.export.reward_parts import REWARD, reward_parts
-from otel_rollout.export.span_facts import span_id_of, trace_id_of
-from otel_rollout.safety.log_once import warn_once
+from otel_rollout.facts.reward_parts import REWARD, reward_parts
+from otel_rollout.facts.span_facts import span_id_of, trace_id_of
+from otel_rollout.guard.log_once import warn_once
 from otel_rollout_weave.api import RequestFailedError
 from otel_rollout_weave.catalogue import Catalogue, object_id_of
 

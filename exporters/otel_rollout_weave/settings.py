@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from otel_rollout.safety.background_log import BackgroundLogger
-from otel_rollout.safety.log_once import warn_once
+from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.log_once import warn_once
 
 __all__ = ["CREDENTIALS_HINT", "WeaveSettings", "read_settings", "run_of_process"]
 

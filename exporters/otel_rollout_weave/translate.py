@@ -15,9 +15,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.export.chat_messages import chat_messages
 from otel_rollout.export.plain_values import plain_text, plain_value
-from otel_rollout.export.span_facts import (
+from otel_rollout.facts.span_facts import (
     exception_attributes,
     kind_of,
     reward_of,
@@ -25,7 +24,8 @@ from otel_rollout.export.span_facts import (
     span_id_of,
     trace_id_of,
 )
-from otel_rollout.values.sanitize import INT64_MAX, replace_surrogates
+from otel_rollout.messages.chat_messages import chat_messages
+from otel_rollout.text.sanitize import INT64_MAX, replace_surrogates
 from otel_rollout_weave.payload_text import as_inputs, as_output, is_json_of_ours
 from otel_rollout_weave.usage import Below
 

@@ -9,8 +9,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.export.span_facts import span_id_of
-from otel_rollout.values.sanitize import replace_surrogates
+from otel_rollout.facts.span_facts import span_id_of
+from otel_rollout.text.sanitize import replace_surrogates
 
 __all__ = ["Below", "Usage", "usage_of"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any, Final
 
-from otel_rollout.analysis.grouping import prompt_order
-from otel_rollout.analysis.plain_text import status_name
-from otel_rollout.trace_folder.reader import RecordedTrajectory
+from otel_rollout.catalog.grouping import prompt_order
+from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.text.plain_text import status_name
 
 __all__ = ["Candidates"]
 

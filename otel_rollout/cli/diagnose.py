@@ -10,14 +10,14 @@ from pathlib import Path
 
 import orjson
 
-from otel_rollout.analysis.findings import CHECKS, Diagnosis, default_thresholds
-from otel_rollout.analysis.step_summary import StepSummary
+from otel_rollout.catalog import Run
+from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.reading import ProblemLog, named_steps, nothing_matches, print_json, require_reader
 from otel_rollout.errors import ConfigurationError, NoTracesError
-from otel_rollout.near_miss import did_you_mean
-from otel_rollout.run import Run, diagnose_run, running_steps
-from otel_rollout.safety.garbage_collection import collect_rarely
-from otel_rollout.trace_folder.trace_files import find_trace_files
+from otel_rollout.folder.trace_files import find_trace_files
+from otel_rollout.guard.garbage_collection import collect_rarely
+from otel_rollout.look.findings import CHECKS, Diagnosis, default_thresholds, diagnose_run, running_steps
+from otel_rollout.text.near_miss import did_you_mean
 
 __all__ = ["run"]
 
@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(orjson.dumps({"folder": str(arguments.folder), **_as_dict(diagnosis)}))
     else:
-        from otel_rollout.terminal.findings_drawing import print_diagnosis
-        from otel_rollout.terminal.screen import open_screen
+        from otel_rollout.look.terminal.findings_drawing import print_diagnosis
+        from otel_rollout.look.terminal.screen import open_screen
 
         print_diagnosis(open_screen(), diagnosis)
     problems.print()

@@ -11,9 +11,9 @@ from typing import Final
 
 import orjson
 
-from otel_rollout.analysis.plain_text import printable
 from otel_rollout.doctor.examination import examine
 from otel_rollout.doctor.report_text import describe
+from otel_rollout.text.plain_text import printable
 
 __all__ = ["run"]
 

@@ -9,17 +9,17 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from otel_rollout.analysis.grouping import split_runs
-from otel_rollout.analysis.plain_text import counted, printable, shorten, step_name
-from otel_rollout.analysis.rollouts import answer_of, prompt_of
-from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+from otel_rollout.catalog.grouping import split_runs
 from otel_rollout.cli.reading import ProblemLog
 from otel_rollout.cli.tables import all_groups_table, telling_digits
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.terminal.group_table import group_table
-from otel_rollout.terminal.table import print_lines
-from otel_rollout.trace_folder.reader import RecordedTrajectory
-from otel_rollout.trace_folder.summaries import summaries_of
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.folder.summaries import summaries_of
+from otel_rollout.look.rollouts import answer_of, prompt_of
+from otel_rollout.look.terminal.group_table import group_table
+from otel_rollout.look.terminal.table import print_lines
+from otel_rollout.text.plain_text import counted, printable, shorten, step_name
 
 __all__ = ["print_groups"]
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from otel_rollout.analysis.plain_text import counted
 from otel_rollout.cli.messages import complain
+from otel_rollout.files.file_lock import size_of
+from otel_rollout.guard.clock import monotonic
 from otel_rollout.receive.importing import ImportReport, find_files, import_files
-from otel_rollout.safety.clock import monotonic
-from otel_rollout.trace_folder.file_lock import size_of
+from otel_rollout.text.plain_text import counted
 
 __all__ = ["run"]
 

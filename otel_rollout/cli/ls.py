@@ -9,8 +9,8 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from otel_rollout.analysis.step_summary import StepSummary
-from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+from otel_rollout.catalog import Run, summarise_runs, to_json
+from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.reading import (
     ProblemLog,
@@ -23,10 +23,10 @@ from otel_rollout.cli.reading import (
 )
 from otel_rollout.cli.sorting import STEP_COLUMNS, TRAJECTORY_COLUMNS, sort_rows
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.run import Run, summarise_runs, to_json
-from otel_rollout.safety.garbage_collection import collect_rarely
-from otel_rollout.trace_folder.reader import RecordedTrajectory
-from otel_rollout.trace_folder.summaries import listed_summaries_of, summaries_of
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.folder.summaries import listed_summaries_of, summaries_of
+from otel_rollout.guard.garbage_collection import collect_rarely
 
 __all__ = ["run"]
 
@@ -66,8 +66,8 @@ def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_
     require_reader()
     from otel_rollout.cli.groups import print_groups
     from otel_rollout.cli.tables import step_table, trajectory_table
-    from otel_rollout.terminal.screen import open_screen
-    from otel_rollout.terminal.table import print_lines
+    from otel_rollout.look.terminal.screen import open_screen
+    from otel_rollout.look.terminal.table import print_lines
 
     screen = open_screen()
     if arguments.sample_index is not None:

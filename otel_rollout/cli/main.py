@@ -10,10 +10,10 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from otel_rollout.analysis.plain_text import printable
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.parser import build_parser, parse
 from otel_rollout.errors import RolloutTraceError
+from otel_rollout.text.plain_text import printable
 
 __all__ = ["main"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 
-from otel_rollout.analysis.plain_text import printable
-from otel_rollout.terminal.hints import sentence_lines
+from otel_rollout.look.terminal.hints import sentence_lines
+from otel_rollout.text.plain_text import printable
 
 __all__ = ["complain"]
 

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, cast
 
-from otel_rollout.analysis.grouping import prompt_order
-from otel_rollout.analysis.plain_text import counted
+from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError
+from otel_rollout.folder.layout import STEP, VALIDATE, step_of
+from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, read
+from otel_rollout.folder.selection import Filters
 from otel_rollout.installing import install_line
-from otel_rollout.trace_folder.layout import STEP, VALIDATE, step_of
-from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, read
-from otel_rollout.trace_folder.selection import Filters
+from otel_rollout.text.plain_text import counted
 
 __all__ = [
     "ProblemLog",

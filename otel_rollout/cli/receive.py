@@ -6,10 +6,10 @@ import argparse
 import signal
 import sys
 
-from otel_rollout.analysis.plain_text import printable
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.installing import install_line
 from otel_rollout.receive.access import read_token
+from otel_rollout.text.plain_text import printable
 
 __all__ = ["run"]
 

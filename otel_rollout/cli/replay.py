@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from otel_rollout.analysis.plain_text import printable
 from otel_rollout.backends import requested_backend
 from otel_rollout.cli.reading import filters_of
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.replay import describe, replay, show_progress
 from otel_rollout.settings import resolve_settings
+from otel_rollout.text.plain_text import printable
 
 __all__ = ["run"]
 

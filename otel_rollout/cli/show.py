@@ -11,7 +11,7 @@ from otel_rollout.cli.argument_types import TRACE_ID_DIGITS
 from otel_rollout.cli.candidates import Candidates
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.reading import ProblemLog, nothing_matches, print_json, require_reader, selected
-from otel_rollout.trace_folder.reader import RecordedTrajectory
+from otel_rollout.folder.reader import RecordedTrajectory
 
 __all__ = ["run"]
 
@@ -45,9 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_drawing(trajectory: RecordedTrajectory, *, is_whole: bool, is_chat: bool) -> None:
     require_reader()
-    from otel_rollout.terminal.chat_drawing import draw_chat
-    from otel_rollout.terminal.screen import open_screen
-    from otel_rollout.terminal.trace_drawing import draw_heading, draw_spans
+    from otel_rollout.look.terminal.chat_drawing import draw_chat
+    from otel_rollout.look.terminal.screen import open_screen
+    from otel_rollout.look.terminal.trace_drawing import draw_heading, draw_spans
 
     screen = open_screen()
     wrap_at = screen.width if screen.is_terminal else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from otel_rollout.catalog import count_folder, to_json
 from otel_rollout.cli.reading import ProblemLog, nothing_matches, print_json, require_reader
 from otel_rollout.errors import NoTracesError
-from otel_rollout.run import count_folder, to_json
 
 __all__ = ["run"]
 
@@ -25,8 +25,8 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(to_json(stats))
     else:
         from otel_rollout.cli.tables import step_table, totals_table
-        from otel_rollout.terminal.screen import open_screen
-        from otel_rollout.terminal.table import print_lines
+        from otel_rollout.look.terminal.screen import open_screen
+        from otel_rollout.look.terminal.table import print_lines
 
         screen = open_screen()
         if stats.steps:

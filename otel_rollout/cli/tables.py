@@ -7,13 +7,13 @@ from itertools import groupby
 from typing import Any, Final
 
 from otel_rollout import semconv
-from otel_rollout.analysis.plain_text import duration, plural, printable, shorten, size, step_name
-from otel_rollout.analysis.step_summary import StepSummary
-from otel_rollout.analysis.trajectory_summary import TrajectorySummary
-from otel_rollout.run import FolderStats
-from otel_rollout.terminal.group_table import COLUMNS, group_cells, status_cell, token_counts
-from otel_rollout.terminal.table import Cell, Column, Table
-from otel_rollout.trace_folder.reader import RecordedTrajectory
+from otel_rollout.catalog import FolderStats
+from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.look.terminal.group_table import COLUMNS, group_cells, status_cell, token_counts
+from otel_rollout.look.terminal.table import Cell, Column, Table
+from otel_rollout.text.plain_text import duration, plural, printable, shorten, size, step_name
 
 __all__ = ["all_groups_table", "step_table", "telling_digits", "totals_table", "trajectory_table"]
 

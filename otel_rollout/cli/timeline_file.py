@@ -8,11 +8,11 @@ from pathlib import Path
 
 import orjson
 
-from otel_rollout.analysis.perfetto import trace_events
-from otel_rollout.analysis.plain_text import counted
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.trace_folder.reader import RecordedTrajectory
-from otel_rollout.trace_folder.summaries import summaries_of
+from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.folder.summaries import summaries_of
+from otel_rollout.look.perfetto import trace_events
+from otel_rollout.text.plain_text import counted
 
 __all__ = ["write_timeline"]
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from otel_rollout.analysis.plain_text import counted, printable, shorten, step_name
+from otel_rollout.catalog import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
 from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError, NoTracesError
-from otel_rollout.run import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
+from otel_rollout.text.plain_text import counted, printable, shorten, step_name
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from otel_rollout.terminal.table import Table
+    from otel_rollout.look.terminal.table import Table
 
 __all__ = ["draw", "run"]
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         from otel_rollout.installing import install_line
 
         raise MissingExtraError(f"this needs rich: {install_line('cli')} (--json works without)")
-    from otel_rollout.terminal.screen import open_screen
+    from otel_rollout.look.terminal.screen import open_screen
 
     screen = open_screen()
     is_live = screen.is_terminal and not arguments.once
@@ -82,8 +82,8 @@ def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
     from rich.text import Text
 
     from otel_rollout.cli.tables import telling_digits
-    from otel_rollout.terminal.table import print_lines
-    from otel_rollout.terminal.wrapping import wrapped
+    from otel_rollout.look.terminal.table import print_lines
+    from otel_rollout.look.terminal.wrapping import wrapped
 
     width = screen.width if screen.is_terminal else None
     lines: list[Text] = []
@@ -137,7 +137,7 @@ def _sentence(wait: StepWait, *, has_experiment: bool) -> str:
 def _table(
     trajectories: Sequence[RunningTrajectory], id_digits: int | None, *, has_dead: bool, has_experiment: bool
 ) -> Table:
-    from otel_rollout.terminal.table import Cell, Column, Table
+    from otel_rollout.look.terminal.table import Cell, Column, Table
 
     table = Table(
         [

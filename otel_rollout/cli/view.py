@@ -8,14 +8,14 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from otel_rollout.analysis.plain_text import counted, size
 from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError
+from otel_rollout.guard.garbage_collection import collect_rarely
 from otel_rollout.installing import install_line
-from otel_rollout.safety.garbage_collection import collect_rarely
+from otel_rollout.text.plain_text import counted, size
 
 if TYPE_CHECKING:
-    from otel_rollout.view.run_state import RunState
+    from otel_rollout.look.view.run_state import RunState
 
 __all__ = ["require_server", "run"]
 
@@ -53,7 +53,7 @@ def require_server() -> None:
 
 
 def _state_of(arguments: argparse.Namespace) -> RunState:
-    from otel_rollout.view.run_state import RunState
+    from otel_rollout.look.view.run_state import RunState
 
     return RunState(arguments.folders, experiment=arguments.experiment, run=arguments.run)
 
@@ -62,8 +62,8 @@ def _export(arguments: argparse.Namespace) -> int:
     from rich import progress
     from rich.console import Console
 
-    from otel_rollout.view.application import STATIC
-    from otel_rollout.view.export import export_run
+    from otel_rollout.look.view.application import STATIC
+    from otel_rollout.look.view.export import export_run
 
     state = _state_of(arguments)
     columns = (
@@ -91,9 +91,9 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
-    from otel_rollout.view.access import LOOPBACK, new_token
-    from otel_rollout.view.application import make_application
-    from otel_rollout.view.server import listen, open_browser, serve, url_of
+    from otel_rollout.look.view.access import LOOPBACK, new_token
+    from otel_rollout.look.view.application import make_application
+    from otel_rollout.look.view.server import listen, open_browser, serve, url_of
 
     token = new_token()
     listener = listen(arguments.host, arguments.port)

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.near_miss import did_you_mean
+from otel_rollout.text.near_miss import did_you_mean
 
 __all__ = ["Fault", "Faults", "read_faults"]
 

@@ -14,8 +14,8 @@ from otel_rollout.demo.policy import VARIETY, Behaviour, Policy
 from otel_rollout.demo.problems import LOOKUP_TABLE
 from otel_rollout.demo.tokenizer import BpeTokenizer
 from otel_rollout.demo.tools import Calculator, Lookup
-from otel_rollout.spans import runtime
-from otel_rollout.spans.context import current_frame
+from otel_rollout.record import runtime
+from otel_rollout.record.context import current_frame
 
 __all__ = ["annotate_faults", "lose_a_span", "make_agent_loop"]
 

@@ -12,9 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Column
 from rich.text import Text
 
-from otel_rollout.analysis.plain_text import counted
 from otel_rollout.demo.rollout import Pass, Trajectory, mean_reward
-from otel_rollout.safety.clock import monotonic
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.text.plain_text import counted
 
 __all__ = ["PassProgress", "describe_outcomes", "progress_on"]
 

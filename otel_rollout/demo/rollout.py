@@ -17,7 +17,7 @@ from otel_rollout.demo.faulty_parts import annotate_faults, lose_a_span, make_ag
 from otel_rollout.demo.policy import EngineError, SamplingParams
 from otel_rollout.demo.problems import problem_at
 from otel_rollout.demo.tokenizer import BpeTokenizer
-from otel_rollout.safety.clock import monotonic
+from otel_rollout.guard.clock import monotonic
 
 __all__ = ["Pass", "Trajectory", "Verifier", "mean_reward", "passes", "run_pass"]
 

@@ -16,7 +16,6 @@ from rich.text import Text
 
 import otel_rollout
 from otel_rollout import ExporterStats, Stats
-from otel_rollout.analysis.plain_text import counted
 from otel_rollout.demo.collector import StepCollector
 from otel_rollout.demo.destination import ON_SCREEN, choose_backends, describe, where_next, with_folder
 from otel_rollout.demo.faults import Faults, read_faults
@@ -34,8 +33,9 @@ from otel_rollout.demo.report import (
 )
 from otel_rollout.demo.rollout import Pass, Trajectory, passes, run_pass
 from otel_rollout.demo.tokenizer import train_tokenizer
-from otel_rollout.spans import runtime
-from otel_rollout.terminal.screen import open_screen
+from otel_rollout.look.terminal.screen import open_screen
+from otel_rollout.record import runtime
+from otel_rollout.text.plain_text import counted
 
 __all__ = ["run_session"]
 

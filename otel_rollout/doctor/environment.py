@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.http import without_userinfo
-from otel_rollout.near_miss import closest, misspelt_variables
-from otel_rollout.processing.redaction import Redactor
+from otel_rollout.finish.redaction import Redactor
+from otel_rollout.record.provider import read_sampler
 from otel_rollout.settings import (
     OURS,
     SETTINGS,
@@ -22,7 +22,7 @@ from otel_rollout.settings import (
     read_bytes,
     read_variables,
 )
-from otel_rollout.spans.provider import read_sampler
+from otel_rollout.text.near_miss import closest, misspelt_variables
 
 __all__ = [
     "DEFAULT",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from otel_rollout.backends import requested_backend
-from otel_rollout.delivery.spool import open_spool
+from otel_rollout.deliver.spool import open_spool
 from otel_rollout.doctor.environment import UNSET, EnvironmentReport, read_environment
 from otel_rollout.doctor.installation import InstallationReport, read_installation
 from otel_rollout.doctor.probe import BackendReport, probe_backend

@@ -19,7 +19,7 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, destination_of, one_attempt_of
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.safety.clock import monotonic
+from otel_rollout.guard.clock import monotonic
 
 __all__ = ["BackendReport", "ReadableBackend", "TrialBackend", "probe_backend"]
 

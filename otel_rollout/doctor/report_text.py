@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from otel_rollout.analysis.plain_text import printable
 from otel_rollout.doctor.environment import DEFAULT, EnvironmentReport
 from otel_rollout.doctor.examination import Examination
 from otel_rollout.doctor.installation import InstallationReport
 from otel_rollout.doctor.probe import BackendReport
 from otel_rollout.installing import install_line
+from otel_rollout.text.plain_text import printable
 
 __all__ = ["Line", "describe"]
 

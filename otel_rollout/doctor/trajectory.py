@@ -10,8 +10,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.spans.ids import SystemIdGenerator
-from otel_rollout.spans.provider import SCOPE, make_resource
+from otel_rollout.record.ids import SystemIdGenerator
+from otel_rollout.record.provider import SCOPE, make_resource
 
 __all__ = ["EXPERIMENT", "make_trajectory"]
 

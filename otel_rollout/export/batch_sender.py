@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.processing.span_copies import shrunk_copy
-from otel_rollout.safety.clock import monotonic
+from otel_rollout.finish.span_copies import shrunk_copy
+from otel_rollout.guard.clock import monotonic
 
 __all__ = ["BatchReport", "Wait", "send_batch", "wait_until"]
 

@@ -14,11 +14,11 @@ from otel_rollout.export.batch_sender import send_batch, wait_until
 from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import SideWork
-from otel_rollout.processing.run_resource import RunResource, is_unnamed
-from otel_rollout.safety.background_log import BackgroundLogger
-from otel_rollout.safety.clock import monotonic
-from otel_rollout.safety.log_once import warn_once
-from otel_rollout.spans import runtime
+from otel_rollout.finish.run_resource import RunResource, is_unnamed
+from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.log_once import warn_once
+from otel_rollout.record import runtime
 
 __all__ = ["OutcomeSpanExporter", "ReadBack", "destination_of", "one_attempt_of", "refused_here"]
 

@@ -10,9 +10,9 @@ from typing import Any
 from opentelemetry.sdk.trace import Event, ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.export.reward_parts import RewardPart, reward_parts
-from otel_rollout.export.span_facts import trace_id_of
-from otel_rollout.processing.tool_call import tool_call_attributes
+from otel_rollout.facts.reward_parts import RewardPart, reward_parts
+from otel_rollout.facts.span_facts import trace_id_of
+from otel_rollout.finish.tool_call import tool_call_attributes
 
 __all__ = ["genai_additions"]
 

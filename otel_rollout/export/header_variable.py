@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
-from otel_rollout.safety.background_log import BackgroundLogger
+from otel_rollout.guard.background_log import BackgroundLogger
 
 __all__ = ["read_headers"]
 

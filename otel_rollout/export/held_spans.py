@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.counts import ExporterStats
-from otel_rollout.export.span_facts import trace_id_of
-from otel_rollout.processing.span_size import readable_size
-from otel_rollout.safety.clock import monotonic
+from otel_rollout.facts.span_facts import trace_id_of
+from otel_rollout.finish.span_size import readable_size
+from otel_rollout.guard.clock import monotonic
 
 __all__ = ["HeldSpans"]
 

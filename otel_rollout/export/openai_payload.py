@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import orjson
 
-from otel_rollout.export.chat_messages import ChatMessage, as_openai, text_of
-from otel_rollout.processing.chat_payload import PREVIEW_CHARACTERS
-from otel_rollout.processing.token_text import PROMPT_TEXT, RESPONSE_TEXT
-from otel_rollout.values.snapshot import cut_text
+from otel_rollout.finish.chat_payload import PREVIEW_CHARACTERS
+from otel_rollout.finish.token_text import PROMPT_TEXT, RESPONSE_TEXT
+from otel_rollout.messages.chat_messages import ChatMessage, as_openai, text_of
+from otel_rollout.record.snapshot import cut_text
 
 __all__ = ["answer_json", "request_json"]
 

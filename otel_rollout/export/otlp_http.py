@@ -18,8 +18,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.exporter import refused_here
 from otel_rollout.export.http import HttpAnswer, HttpClient, outcome_of_answer
-from otel_rollout.export.otlp_encoding import Additions, encode_spans
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.otlp.encoding import Additions, encode_spans
 from otel_rollout.version import __version__
 
 __all__ = ["OTLP_HEADERS", "TRACES_PATH", "USER_AGENT", "OtlpHttpSender", "partial_outcome"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from otel_rollout.values.sanitize import fits_int64, replace_surrogates
+from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 
 __all__ = ["plain_text", "plain_value"]
 

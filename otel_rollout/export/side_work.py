@@ -16,11 +16,11 @@ from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.side_lane import Entry, Lane
 from otel_rollout.export.trouble_log import TroubleLog
-from otel_rollout.safety.background_thread import BackgroundThread
-from otel_rollout.safety.clock import monotonic
-from otel_rollout.safety.log_once import internal_error
-from otel_rollout.safety.signal_safe_lock import SignalSafeLock, wait_for
-from otel_rollout.spans.context import UNTRACED
+from otel_rollout.guard.background_thread import BackgroundThread
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.log_once import internal_error
+from otel_rollout.guard.signal_safe_lock import SignalSafeLock, wait_for
+from otel_rollout.record.context import UNTRACED
 
 __all__ = ["Kind", "NotYet", "SideWork"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.safety.background_log import BackgroundLogger
-from otel_rollout.safety.clock import monotonic
+from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.clock import monotonic
 
 __all__ = ["TroubleLog"]
 

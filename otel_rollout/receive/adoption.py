@@ -8,15 +8,15 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
+from otel_rollout.files.file_lock import exclusive_lock
+from otel_rollout.folder import layout
+from otel_rollout.folder.index_entry import IndexEntry
+from otel_rollout.folder.lines import scan_lines, unseal
+from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
+from otel_rollout.folder.trace_files import find_trace_files
+from otel_rollout.guard.log_once import warn_once
+from otel_rollout.otlp.json_writing import EncodedSpan, decode_line, encode_spans
 from otel_rollout.receive.received_folder import ROLE, ReceivedFolder
-from otel_rollout.safety.log_once import warn_once
-from otel_rollout.trace_folder import layout
-from otel_rollout.trace_folder.file_lock import exclusive_lock
-from otel_rollout.trace_folder.index_entry import IndexEntry
-from otel_rollout.trace_folder.lines import scan_lines, unseal
-from otel_rollout.trace_folder.otlp_json import EncodedSpan, decode_line, encode_spans
-from otel_rollout.trace_folder.stored_file import LineCache, ReadProblem, StoredFile
-from otel_rollout.trace_folder.trace_files import find_trace_files
 
 __all__ = ["adopt"]
 

@@ -11,13 +11,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from otel_rollout.guard.log_once import internal_error, warn_once
+from otel_rollout.otlp.json_reading import TooManySpansError
 from otel_rollout.receive.access import is_authorized
 from otel_rollout.receive.answers import failure, success
 from otel_rollout.receive.media_types import JSON, PROTOBUF
 from otel_rollout.receive.receiver import Receiver, Totals
 from otel_rollout.receive.request_body import ENCODINGS, BodyTooLargeError
-from otel_rollout.safety.log_once import internal_error, warn_once
-from otel_rollout.trace_folder.otlp_json_reading import TooManySpansError
 
 __all__ = ["make_app"]
 

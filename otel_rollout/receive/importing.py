@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from otel_rollout.errors import NoTracesError
+from otel_rollout.folder.layout import INDEX, OPEN, is_step_summary
+from otel_rollout.otlp.json_writing import EncodedSpan
 from otel_rollout.receive.adoption import adopt
 from otel_rollout.receive.otlp_file import NoOtlpFileError, OtlpFile
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.span_batch import SpanBatch
 from otel_rollout.receive.stored_spans import StoredSpans
-from otel_rollout.trace_folder.layout import INDEX, OPEN, is_step_summary
-from otel_rollout.trace_folder.otlp_json import EncodedSpan
 
 __all__ = ["ImportReport", "find_files", "import_files"]
 

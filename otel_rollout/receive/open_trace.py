@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from otel_rollout.analysis.summary_builder import SummaryBuilder
-from otel_rollout.safety.clock import monotonic
-from otel_rollout.trace_folder.journal import JournalPart
+from otel_rollout.facts.summary_builder import SummaryBuilder
+from otel_rollout.folder.journal import JournalPart
+from otel_rollout.guard.clock import monotonic
 
 __all__ = ["OpenTrace", "OpenTraces", "WrittenTrace", "WrittenTraces", "finder", "has_id"]
 

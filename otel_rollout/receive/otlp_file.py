@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import orjson
 
 from otel_rollout.errors import UnreadableTraceError
+from otel_rollout.files.file_lock import open_to_read
+from otel_rollout.folder.frames import MAX_LINE_BYTES, require_zstandard
 from otel_rollout.receive.media_types import JSON, PROTOBUF
 from otel_rollout.receive.request_body import MAX_WINDOW_BYTES, ZSTD_PIECE_BYTES, BodyTooLargeError, decompress
-from otel_rollout.trace_folder.file_lock import open_to_read
-from otel_rollout.trace_folder.frames import MAX_LINE_BYTES, require_zstandard
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

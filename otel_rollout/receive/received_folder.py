@@ -14,8 +14,17 @@ from typing import Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.facts.summary_builder import SummaryBuilder
+from otel_rollout.folder import layout
+from otel_rollout.folder.folder_writer import MAX_LINE_BYTES
+from otel_rollout.folder.frames import require_zstandard
+from otel_rollout.folder.journal import Journal, JournalPart
+from otel_rollout.folder.step_files import StepFiles
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.log_once import internal_error, warn_once
+from otel_rollout.otlp.json_reading import LONG_BYTES
+from otel_rollout.otlp.json_writing import EncodedSpan, decode_line, join_lines, join_spans
 from otel_rollout.receive.open_trace import (
     MAX_TRACE_ID_BYTES,
     OpenTrace,
@@ -24,15 +33,6 @@ from otel_rollout.receive.open_trace import (
     WrittenTraces,
     finder,
 )
-from otel_rollout.safety.clock import monotonic
-from otel_rollout.safety.log_once import internal_error, warn_once
-from otel_rollout.trace_folder import layout
-from otel_rollout.trace_folder.folder_writer import MAX_LINE_BYTES
-from otel_rollout.trace_folder.frames import require_zstandard
-from otel_rollout.trace_folder.journal import Journal, JournalPart
-from otel_rollout.trace_folder.otlp_json import EncodedSpan, decode_line, join_lines, join_spans
-from otel_rollout.trace_folder.otlp_json_reading import LONG_BYTES
-from otel_rollout.trace_folder.step_files import StepFiles
 
 __all__ = ["ROLE", "ReceivedFolder", "Taken"]
 

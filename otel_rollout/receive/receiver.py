@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.log_once import internal_error
+from otel_rollout.otlp.json_reading import TooManySpansError, has_too_many_values
 from otel_rollout.receive.adoption import adopt
 from otel_rollout.receive.media_types import JSON
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.request_body import decompress
 from otel_rollout.receive.span_batch import SpanBatch
-from otel_rollout.safety.clock import monotonic
-from otel_rollout.safety.log_once import internal_error
-from otel_rollout.trace_folder.otlp_json_reading import TooManySpansError, has_too_many_values
 
 __all__ = ["Limits", "Receiver", "Totals"]
 

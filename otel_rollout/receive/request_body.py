@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from otel_rollout.trace_folder.frames import require_zstandard
+from otel_rollout.folder.frames import require_zstandard
 
 __all__ = ["ENCODINGS", "MAX_WINDOW_BYTES", "ZSTD_PIECE_BYTES", "BodyTooLargeError", "decompress"]
 

@@ -9,16 +9,16 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.receive.media_types import JSON
-from otel_rollout.trace_folder.otlp_json import EncodedSpan, encode_spans
-from otel_rollout.trace_folder.otlp_json_reading import decode_request, has_too_many_values
-from otel_rollout.trace_folder.otlp_protobuf import (
+from otel_rollout.otlp.json_reading import decode_request, has_too_many_values
+from otel_rollout.otlp.json_writing import EncodedSpan, encode_spans
+from otel_rollout.otlp.protobuf_reading import (
     LARGE_ORIGIN,
     MAX_ORIGIN_BYTES,
     MAX_VALUES,
     TOO_MANY_VALUES,
     encode_request,
 )
+from otel_rollout.receive.media_types import JSON
 
 __all__ = ["SpanBatch"]
 

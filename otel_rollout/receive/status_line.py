@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from otel_rollout.analysis.plain_text import counted, printable
+from otel_rollout.guard.clock import monotonic
 from otel_rollout.receive.receiver import Receiver
-from otel_rollout.safety.clock import monotonic
+from otel_rollout.text.plain_text import counted, printable
 
 __all__ = ["StatusLine", "describe_totals"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from otel_rollout.errors import NoTracesError
+from otel_rollout.folder.index_entry import IndexEntry
+from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
+from otel_rollout.folder.trace_files import find_trace_files
+from otel_rollout.otlp.json_writing import EncodedSpan
 from otel_rollout.receive.open_trace import has_id
-from otel_rollout.trace_folder.index_entry import IndexEntry
-from otel_rollout.trace_folder.otlp_json import EncodedSpan
-from otel_rollout.trace_folder.stored_file import LineCache, ReadProblem, StoredFile
-from otel_rollout.trace_folder.trace_files import find_trace_files
 
 __all__ = ["StoredSpans"]
 

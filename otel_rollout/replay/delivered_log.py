@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from otel_rollout.export.file_modes import make_folder, open_private
-from otel_rollout.trace_folder.file_lock import open_to_read, try_lock
+from otel_rollout.files.file_lock import open_to_read, try_lock
+from otel_rollout.files.file_modes import make_folder, open_private
 
 __all__ = ["DeliveredLog"]
 

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from otel_rollout.analysis.plain_text import counted
+from otel_rollout.guard.clock import monotonic
 from otel_rollout.replay.report import ReplayReport
 from otel_rollout.replay.source import Total
-from otel_rollout.safety.clock import monotonic
+from otel_rollout.text.plain_text import counted
 
 __all__ = ["LineProgress", "Progress", "show_progress"]
 

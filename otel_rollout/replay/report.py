@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from otel_rollout.analysis.plain_text import counted
+from otel_rollout.text.plain_text import counted
 
 __all__ = ["Replay", "ReplayReport", "describe"]
 

@@ -9,19 +9,19 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.delivery.queue_limits import QueueLimits
+from otel_rollout.deliver.queue_limits import QueueLimits
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import SideWork
-from otel_rollout.processing.span_size import readable_size
+from otel_rollout.finish.span_size import readable_size
+from otel_rollout.guard.clock import monotonic
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.progress import Progress
 from otel_rollout.replay.report import ReplayReport
 from otel_rollout.replay.source import Unit, UnreadableError
 from otel_rollout.replay.spool_files import SpoolSource
 from otel_rollout.replay.trajectories import TrajectorySource
-from otel_rollout.safety.clock import monotonic
 
 __all__ = ["Sender"]
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from otel_rollout.backends import make_exporters
-from otel_rollout.delivery.queue_limits import QueueLimits
+from otel_rollout.deliver.queue_limits import QueueLimits
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter, destination_of, one_attempt_of
 from otel_rollout.export.outcome import DELIVERED
+from otel_rollout.folder.selection import Filters
+from otel_rollout.guard.clock import monotonic
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.progress import Progress
 from otel_rollout.replay.report import Replay
@@ -21,9 +23,7 @@ from otel_rollout.replay.sender import Sender
 from otel_rollout.replay.source import Total
 from otel_rollout.replay.spool_files import SpoolSource, is_spool, spool_of
 from otel_rollout.replay.trajectories import TrajectorySource
-from otel_rollout.safety.clock import monotonic
 from otel_rollout.settings import Settings
-from otel_rollout.trace_folder.selection import Filters
 
 __all__ = ["RepeatableBackend", "replay"]
 

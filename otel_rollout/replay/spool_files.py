@@ -11,16 +11,16 @@ from pathlib import Path
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.analysis.plain_text import counted
 from otel_rollout.errors import ConfigurationError, NoTracesError
+from otel_rollout.files.file_lock import exclusive_lock
+from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, TornFrame, read_frame, scan_frames
+from otel_rollout.folder.layout import NO_STEP, is_frame_file, step_of
+from otel_rollout.folder.reader import read
+from otel_rollout.folder.selection import Filters
+from otel_rollout.folder.trace_files import find_trace_files
+from otel_rollout.otlp.json_writing import decode_line
 from otel_rollout.replay.source import Total, Unit, UnreadableError
-from otel_rollout.trace_folder.file_lock import exclusive_lock
-from otel_rollout.trace_folder.frames import DamagedFrameError, FrameExtent, TornFrame, read_frame, scan_frames
-from otel_rollout.trace_folder.layout import NO_STEP, is_frame_file, step_of
-from otel_rollout.trace_folder.otlp_json import decode_line
-from otel_rollout.trace_folder.reader import read
-from otel_rollout.trace_folder.selection import Filters
-from otel_rollout.trace_folder.trace_files import find_trace_files
+from otel_rollout.text.plain_text import counted
 
 __all__ = ["SpoolSource", "is_spool", "spool_of"]
 

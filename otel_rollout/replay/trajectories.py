@@ -9,17 +9,17 @@ from pathlib import Path
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.analysis.plain_text import counted
 from otel_rollout.errors import UnreadableTraceError
+from otel_rollout.folder.frames import FrameExtent, scan_frames
+from otel_rollout.folder.index import read_index
+from otel_rollout.folder.index_entry import IndexEntry
+from otel_rollout.folder.layout import index_path
+from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, read
+from otel_rollout.folder.selection import Filters
+from otel_rollout.folder.stored_file import LineCache, StoredFile
+from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.replay.source import Total, Unit, UnreadableError
-from otel_rollout.trace_folder.frames import FrameExtent, scan_frames
-from otel_rollout.trace_folder.index import read_index
-from otel_rollout.trace_folder.index_entry import IndexEntry
-from otel_rollout.trace_folder.layout import index_path
-from otel_rollout.trace_folder.reader import ReadProblem, RecordedTrajectory, read
-from otel_rollout.trace_folder.selection import Filters
-from otel_rollout.trace_folder.stored_file import LineCache, StoredFile
-from otel_rollout.trace_folder.trace_files import find_trace_files
+from otel_rollout.text.plain_text import counted
 
 __all__ = ["TrajectorySource"]
 

@@ -12,9 +12,10 @@ import pytest
 from opentelemetry.sdk.resources import Resource
 
 from otel_rollout import semconv
+from otel_rollout.catalog import Run
 from otel_rollout.cli.main import main
-from otel_rollout.run import Run, diagnose_run
-from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.look.findings import diagnose_run
 from tests.trace_folder import recordings
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
 
@@ -22,7 +23,7 @@ pytest.importorskip("rich")
 
 from rich.console import Console
 
-from otel_rollout.terminal.findings_drawing import print_diagnosis
+from otel_rollout.look.terminal.findings_drawing import print_diagnosis
 
 EVIL = "\x1b[31mrm -rf\u202e</script>"
 

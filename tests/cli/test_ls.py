@@ -15,8 +15,8 @@ from opentelemetry.trace import SpanContext
 
 from otel_rollout import semconv
 from otel_rollout.cli.main import main
+from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.installing import install_line
-from otel_rollout.trace_folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli"]

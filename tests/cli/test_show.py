@@ -18,8 +18,8 @@ from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
 from otel_rollout.cli.main import main
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.otlp_json import decode_line
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.otlp.json_writing import decode_line
 from tests.trace_folder import recordings
 from tests.trace_folder.recordings import SECOND, START, make_span, make_trajectory, trace_id_of, write_lines
 

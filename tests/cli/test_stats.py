@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from otel_rollout.cli.main import main
-from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.collector_files import write_collector_file
 from tests.trace_folder.recordings import make_trajectory, write_lines
 

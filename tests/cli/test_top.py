@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from otel_rollout.catalog import read_live
 from otel_rollout.cli.main import main
-from otel_rollout.run import read_live
-from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_trajectory
 
 pytest.importorskip("rich")
@@ -33,7 +33,7 @@ PROGRAM = """
 import asyncio, sys
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
-from otel_rollout.delivery import open_notes
+from otel_rollout.deliver import open_notes
 
 open_notes.SECONDS_RUNNING = open_notes.SECONDS_BETWEEN = 0.1
 otel_rollout.init("project", "experiment", backend="file", schedule_delay_ms=50)

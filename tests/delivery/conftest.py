@@ -15,15 +15,15 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.delivery.exporter_queue import ExporterQueue
-from otel_rollout.delivery.queue_limits import QueueLimits
+from otel_rollout.deliver.exporter_queue import ExporterQueue
+from otel_rollout.deliver.queue_limits import QueueLimits
 from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.export.side_work import Kind, SideWork
-from otel_rollout.processing.payload_finisher import PayloadFinisher
-from otel_rollout.processing.span_conversion import SpanReader
-from otel_rollout.spans.recording_span import RolloutSpan
-from otel_rollout.spans.trajectory_state import TrajectoryState
-from otel_rollout.values.snapshot import snapshot
+from otel_rollout.finish.payload_finisher import PayloadFinisher
+from otel_rollout.finish.span_conversion import SpanReader
+from otel_rollout.record.recording_span import RolloutSpan
+from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record.trajectory_state import TrajectoryState
 from tests.delivery.queues import QUICK, Recorder, running
 from tests.delivery.side_requests import Backend
 

@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from otel_rollout import semconv
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.safety import background_log
-from otel_rollout.spans.trajectory_state import TrajectoryState
+from otel_rollout.guard import background_log
+from otel_rollout.record.trajectory_state import TrajectoryState
 from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced, until
 
 
@@ -331,7 +331,7 @@ class TestInterruptions:
             monkeypatch.undo()
             raise Interrupt
 
-        monkeypatch.setattr("otel_rollout.delivery.exporter_queue.queued_size", interrupted)
+        monkeypatch.setattr("otel_rollout.deliver.exporter_queue.queued_size", interrupted)
         with pytest.raises(Interrupt):
             queue.put(make_span())
         queue.put(make_span())

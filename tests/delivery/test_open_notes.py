@@ -14,9 +14,9 @@ import pytest
 from opentelemetry import trace
 
 from otel_rollout import flush, init, rollout_trace_attr, rollout_trace_op, shutdown, stats
-from otel_rollout.delivery import open_notes
-from otel_rollout.delivery.open_notes import OpenNotes
-from otel_rollout.spans.open_trajectories import OpenTrajectories, OpenTrajectory
+from otel_rollout.deliver import open_notes
+from otel_rollout.deliver.open_notes import OpenNotes
+from otel_rollout.record.open_trajectories import OpenTrajectories, OpenTrajectory
 from otel_rollout.testing import InMemorySpanExporter
 
 SECRET = "sk-ant-api03-" + "a1B2" * 20

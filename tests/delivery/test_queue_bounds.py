@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from otel_rollout import semconv
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.spans.trajectory_state import TrajectoryState
+from otel_rollout.record.trajectory_state import TrajectoryState
 from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced
 
 
@@ -250,7 +250,7 @@ class TestAccounts:
         queue = make_queue(exporter, max_bytes=20_000)
         nested = []
 
-        import otel_rollout.delivery.exporter_queue as module
+        import otel_rollout.deliver.exporter_queue as module
 
         original = module.copy_without_payload
 

@@ -15,17 +15,17 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, StatusCode, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.export.otlp_encoding import encode_spans
-from otel_rollout.processing import payload_finisher
-from otel_rollout.processing.finished_attributes import MAX_TEXT_CHARACTERS
-from otel_rollout.processing.payload_finisher import PayloadFinisher
-from otel_rollout.processing.redaction import Redactor
-from otel_rollout.processing.span_conversion import SpanReader
-from otel_rollout.processing.span_size import encoded_size, readable_size
-from otel_rollout.spans.recording_span import RolloutSpan
-from otel_rollout.spans.trajectory_state import TrajectoryState
-from otel_rollout.values.snapshot import snapshot
-from otel_rollout.values.snapshot_json import to_json
+from otel_rollout.finish import payload_finisher
+from otel_rollout.finish.finished_attributes import MAX_TEXT_CHARACTERS
+from otel_rollout.finish.payload_finisher import PayloadFinisher
+from otel_rollout.finish.redaction import Redactor
+from otel_rollout.finish.span_conversion import SpanReader
+from otel_rollout.finish.span_size import encoded_size, readable_size
+from otel_rollout.otlp.encoding import encode_spans
+from otel_rollout.record.recording_span import RolloutSpan
+from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record.snapshot_json import to_json
+from otel_rollout.record.trajectory_state import TrajectoryState
 from tests.sdk import COPIES
 
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)

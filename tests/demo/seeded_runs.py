@@ -12,14 +12,14 @@ from typing import NamedTuple
 from unittest import mock
 
 import otel_rollout
-from otel_rollout.analysis.findings import Diagnosis, diagnose
-from otel_rollout.analysis.group_summary import summarise_groups
-from otel_rollout.analysis.step_summary import StepSummary, summarise_step
-from otel_rollout.analysis.summarise import summarise_trajectory
-from otel_rollout.analysis.trajectory_summary import TrajectorySummary
+from otel_rollout.catalog.group_summary import summarise_groups
+from otel_rollout.catalog.step_summary import StepSummary, summarise_step
 from otel_rollout.demo.faults import Fault, Faults
 from otel_rollout.demo.rollout import Pass, Trajectory, passes, run_pass
 from otel_rollout.demo.tokenizer import train_tokenizer
+from otel_rollout.facts.summarise import summarise_trajectory
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.look.findings import Diagnosis, diagnose
 from otel_rollout.testing import InMemorySpanExporter
 from tests.demo import idle_time
 
@@ -81,5 +81,5 @@ def _time_of_the_loop() -> Iterator[None]:
     def time_ns() -> int:
         return next(readings) + int(asyncio.get_running_loop().time() * 1e9)
 
-    with mock.patch("otel_rollout.spans.recording_span.time_ns", time_ns):
+    with mock.patch("otel_rollout.record.recording_span.time_ns", time_ns):
         yield

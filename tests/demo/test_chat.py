@@ -11,7 +11,7 @@ from otel_rollout.demo.chat import (
     write_tool_call,
 )
 from otel_rollout.demo.problems import ToolCall
-from otel_rollout.processing.template_text import answer_message
+from otel_rollout.messages.template_text import answer_message
 
 
 class TestMessages:

@@ -18,7 +18,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import otel_rollout
-from otel_rollout.run import count_folder
+from otel_rollout.catalog import count_folder
 from tests.deploy import network
 from tests.servers.span_trees import trees
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import read
+from otel_rollout.catalog import count_folder
 from otel_rollout.errors import NoTracesError
-from otel_rollout.run import count_folder
-from otel_rollout.trace_folder.trace_files import find_trace_files
+from otel_rollout.folder.trace_files import find_trace_files
 from tests.deploy import network
 from tests.installed import import_path
 from tests.servers.process import ServerProcess

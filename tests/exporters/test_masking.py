@@ -17,11 +17,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode, get_current_span
 
 import otel_rollout
-from otel_rollout.export.otlp_encoding import encode_spans
-from otel_rollout.processing.span_copies import shrunk_copy
+from otel_rollout.finish.span_copies import shrunk_copy
+from otel_rollout.otlp.encoding import encode_spans
+from otel_rollout.otlp.json_reading import lazy_spans
+from otel_rollout.otlp.json_writing import encode_line
 from otel_rollout.testing import InMemorySpanExporter
-from otel_rollout.trace_folder.otlp_json import encode_line
-from otel_rollout.trace_folder.otlp_json_reading import lazy_spans
 from otel_rollout_console import ConsoleSpanExporter
 from otel_rollout_mlflow.plain_spans import pack, unpack
 from otel_rollout_mlflow.translate import otlp_spans, stored_spans

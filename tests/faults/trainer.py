@@ -205,8 +205,8 @@ def account(
 
 def spooled(folder: Path) -> list[str]:
     """Return the ids of the spans in a spool, torn frames left out."""
-    from otel_rollout.trace_folder.frames import FrameExtent, read_frame, scan_frames
-    from otel_rollout.trace_folder.otlp_json import decode_line
+    from otel_rollout.folder.frames import FrameExtent, read_frame, scan_frames
+    from otel_rollout.otlp.json_writing import decode_line
 
     return [
         f"{span.context.span_id:016x}"

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from otel_rollout.analysis.findings import Diagnosis, diagnose
-from otel_rollout.analysis.group_summary import summarise_groups
-from otel_rollout.analysis.step_summary import StepSummary, summarise_step
-from otel_rollout.analysis.trajectory_summary import SpanError, SpanShape, ToolCounts, TrajectorySummary
+from otel_rollout.catalog.group_summary import summarise_groups
+from otel_rollout.catalog.step_summary import StepSummary, summarise_step
+from otel_rollout.facts.trajectory_summary import SpanError, SpanShape, ToolCounts, TrajectorySummary
+from otel_rollout.look.findings import Diagnosis, diagnose
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

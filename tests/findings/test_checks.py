@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.analysis.findings import CHECKS
-from otel_rollout.analysis.trajectory_summary import ToolCounts
+from otel_rollout.facts.trajectory_summary import ToolCounts
+from otel_rollout.look.findings import CHECKS
 from tests.findings.faulty_steps import FAULTS, HEALTHY
 from tests.findings.made_up_steps import diagnosed, make_steps
 
@@ -159,7 +159,7 @@ class TestRootless:
     def test_may_run_in_the_last_step_of_a_live_run(self):
         """In a step that is being written they are no finding; in an earlier one they are."""
         steps = make_steps(lambda _s, group, r: {"has_root": False, "status": None} if not (group or r) else {}, 3)
-        from otel_rollout.analysis.findings import last_steps
+        from otel_rollout.look.findings import last_steps
         from tests.findings.made_up_steps import summarise
 
         running = last_steps(list(map(summarise, steps)))

@@ -7,10 +7,10 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from otel_rollout.analysis.findings import CHECKS
-from otel_rollout.analysis.findings.finding import evidence_of
-from otel_rollout.analysis.step_summary import StepSummary
-from otel_rollout.analysis.trajectory_summary import ToolCounts
+from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.facts.trajectory_summary import ToolCounts
+from otel_rollout.look.findings import CHECKS
+from otel_rollout.look.findings.finding import evidence_of
 from tests.findings.faulty_steps import FAULTS
 from tests.findings.made_up_steps import diagnosed, make_steps, make_trajectory, summarise
 
@@ -40,14 +40,14 @@ class TestSteps:
         (other,) = make_steps(truncated(2))
         mixed = [*one, [replace(each, experiment_name="other", trace_id="f" + each.trace_id[1:]) for each in other]]
         contents = {found[0].experiment_name: found for found in mixed}
-        from otel_rollout.analysis.findings import diagnose
+        from otel_rollout.look.findings import diagnose
 
         found = diagnose(list(map(summarise, mixed)), lambda step: contents[step.experiment_name]).findings
         assert [(each.experiment_name, each.number) for each in found] == [("exp", 16), ("other", 16)]
 
     def test_only_steps_with_evidence_are_loaded(self):
         """Healthy steps are judged by their summaries alone."""
-        from otel_rollout.analysis.findings import diagnose
+        from otel_rollout.look.findings import diagnose
 
         steps = make_steps(lambda step, _g, _r: {"status": "truncated"} if step == 5 else {}, 9)
         loaded: list[int | None] = []
@@ -61,7 +61,7 @@ class TestSteps:
 
     def test_a_step_that_is_removed_meanwhile_has_no_evidence(self):
         """The oldest steps of a folder with a bound: what their summaries tell is found all the same."""
-        from otel_rollout.analysis.findings import diagnose
+        from otel_rollout.look.findings import diagnose
 
         for name, (change, steps, _) in FAULTS.items():
             made = list(map(summarise, make_steps(change, steps)))

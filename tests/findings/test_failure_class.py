@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.analysis.failure_class import FAILURE_CLASSES, failure_class
-from otel_rollout.analysis.trajectory_summary import SpanError, SpanShape, ToolCounts
+from otel_rollout.catalog.failure_class import FAILURE_CLASSES, failure_class
+from otel_rollout.facts.trajectory_summary import SpanError, SpanShape, ToolCounts
 from tests.findings.made_up_steps import failed_tool, make_trajectory
 
 

@@ -29,10 +29,10 @@ from unittest import mock
 
 from otel_rollout import RecordedTrajectory, RolloutTraceError, read
 from otel_rollout.cli.main import main as command_line
-from otel_rollout.trace_folder import layout, stored_file
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.frames import FrameFile
-from otel_rollout.trace_folder.otlp_json import encode_line
+from otel_rollout.folder import layout, stored_file
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.frames import FrameFile
+from otel_rollout.otlp.json_writing import encode_line
 from tests.fuzz.folder_mutations import BOMB, MUTATIONS, Mutation
 from tests.trace_folder.recordings import make_trajectory
 

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from otel_rollout.values.snapshot import Snapshot
+from otel_rollout.record.snapshot import Snapshot
 from tests.fuzz.capture import ROOT, outcome
 from tests.fuzz.forms import FORMS, Turn, checked
 from tests.fuzz.hostile import Hostility, behave, make_hostile
@@ -92,7 +92,7 @@ class TestChecked:
         def calling(value, budget=0):
             return Snapshot(repr(list(value.values()) if type(value) is dict else value), 0)
 
-        monkeypatch.setattr("otel_rollout.capture.call.snapshot", calling)
+        monkeypatch.setattr("otel_rollout.record.call.snapshot", calling)
         behave("BaseException")
         value = make_hostile(object)()
         checked(form, Turn(value, value))

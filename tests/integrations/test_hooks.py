@@ -20,10 +20,9 @@ from typing import Any
 import pytest
 
 import otel_rollout
-from otel_rollout import RolloutTraceConfig
-from otel_rollout.integrations import hooks
-from otel_rollout.integrations.hooks import Hook, Observer, Patch, install_hooks, start_tracing
-from otel_rollout.safety import log_once
+from otel_rollout import RolloutTraceConfig, hooks
+from otel_rollout.guard import log_once
+from otel_rollout.hooks import Hook, Observer, Patch, install_hooks, start_tracing
 
 
 def patch(module: str, apply: Callable[[Any], None]) -> Patch:

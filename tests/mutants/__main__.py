@@ -23,9 +23,9 @@ from tests.mutants.mutator import Mutant, choose
 _ROOT = Path(__file__).resolve().parents[2]
 _LIST = Path(__file__).with_name("list.tsv")
 _AREAS = {
-    "capture": ["otel_rollout/capture/*.py", "otel_rollout/values/*.py", "otel_rollout/spans/*.py"],
-    "folder": ["otel_rollout/trace_folder/*.py", "exporters/otel_rollout_file/*.py"],
-    "redaction": ["otel_rollout/processing/redaction.py", "otel_rollout/processing/secret_*.py"],
+    "capture": ["otel_rollout/record/*.py"],
+    "folder": ["otel_rollout/folder/*.py", "exporters/otel_rollout_file/*.py"],
+    "redaction": ["otel_rollout/finish/redaction.py", "otel_rollout/finish/secret_*.py"],
 }
 # The tests of what an area is for; those of the module itself come before them.
 _TESTS = {

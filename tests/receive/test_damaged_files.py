@@ -7,8 +7,8 @@ import json
 import pytest
 import zstandard
 
+from otel_rollout.catalog import Run
 from otel_rollout.receive import otlp_file
-from otel_rollout.run import Run
 from tests.receive.importing import REQUESTS, add
 from tests.trace_folder.collector_files import write_collector_file
 

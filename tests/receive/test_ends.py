@@ -94,7 +94,7 @@ def test_two_receivers(start, tmp_path) -> None:
 
 def test_trainers_journal_stays(start, tmp_path) -> None:
     """The journal of a trainer that writes into the same folder isn't taken."""
-    from otel_rollout.trace_folder.folder_writer import FolderWriter
+    from otel_rollout.folder.folder_writer import FolderWriter
     from tests.trace_folder.recordings import make_trajectory
 
     writer = FolderWriter(tmp_path / "traces")

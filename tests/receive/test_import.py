@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import read
+from otel_rollout.catalog import count_folder
 from otel_rollout.cli import import_files
-from otel_rollout.run import count_folder
 from tests.receive.importing import REQUESTS, add
 from tests.servers.otelcol_server import Sink
 from tests.trace_folder.collector_files import FORMS, write_collector_file

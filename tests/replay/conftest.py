@@ -13,12 +13,12 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 import otel_rollout
 from otel_rollout.export.backoff import RetryPolicy
+from otel_rollout.folder.frames import FrameFile
+from otel_rollout.otlp.json_writing import encode_line
 from otel_rollout.replay import replay, session
 from otel_rollout.replay.report import Replay
 from otel_rollout.settings import resolve_settings
 from otel_rollout.testing import InMemorySpanExporter
-from otel_rollout.trace_folder.frames import FrameFile
-from otel_rollout.trace_folder.otlp_json import encode_line
 from otel_rollout_file import FileSpanExporter
 from tests.replay.recordings import Memory, run_agent
 

@@ -11,11 +11,11 @@ import pytest
 import otel_rollout
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.folder import index, stored_file
+from otel_rollout.folder.frames import FrameExtent, FrameFile, scan_frames
+from otel_rollout.otlp.json_writing import decode_line, encode_line
 from otel_rollout.replay import describe, spool_files
 from otel_rollout.testing import InMemorySpanExporter
-from otel_rollout.trace_folder import index, stored_file
-from otel_rollout.trace_folder.frames import FrameExtent, FrameFile, scan_frames
-from otel_rollout.trace_folder.otlp_json import decode_line, encode_line
 from tests.replay.recordings import Memory
 
 
@@ -262,7 +262,7 @@ class TestDamage:
 
 HOLDER = """
 import sys
-from otel_rollout.trace_folder.frames import FrameFile
+from otel_rollout.folder.frames import FrameFile
 file = FrameFile(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()

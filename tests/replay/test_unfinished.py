@@ -6,8 +6,8 @@ import otel_rollout
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.testing import InMemorySpanExporter
-from otel_rollout.trace_folder.folder_writer import FolderWriter
 from otel_rollout_file import FileSpanExporter
 from tests.replay.recordings import run_agent
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_span, trace_id_of, write_frames, write_lines
 
 

@@ -9,11 +9,11 @@ from unittest import mock
 import orjson
 import pytest
 
-from otel_rollout.analysis.summary_columns import FIRST_COLUMN
-from otel_rollout.run import Run
-from otel_rollout.trace_folder import stored_file
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.lines import seal_of
+from otel_rollout.catalog import Run
+from otel_rollout.facts.summary_columns import FIRST_COLUMN
+from otel_rollout.folder import stored_file
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.lines import seal_of
 from tests.trace_folder.recordings import make_trajectory
 
 BEFORE = Path(__file__).parents[1] / "trace_folder" / "before_summaries"

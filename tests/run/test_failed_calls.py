@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.run import Run, SearchQuery
+from otel_rollout.catalog import Run, SearchQuery
 from tests.view.made_run import STEPS, write_made_run
 
 

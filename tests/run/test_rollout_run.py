@@ -11,12 +11,12 @@ import orjson
 import pytest
 
 from otel_rollout import read
+from otel_rollout.catalog import Run, rollout_run, step_makers
 from otel_rollout.errors import NoTracesError
-from otel_rollout.run import Run, rollout_run, step_makers
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.layout import STEP_SUMMARY
-from otel_rollout.trace_folder.lines import seal_of
-from otel_rollout.trace_folder.retention import enforce_bound
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.layout import STEP_SUMMARY
+from otel_rollout.folder.lines import seal_of
+from otel_rollout.folder.retention import enforce_bound
 from tests.trace_folder.recordings import make_trajectory, trace_id_of, write_frames
 
 
@@ -183,7 +183,7 @@ class TestSteps:
             raise PermissionError
 
         expected = Run([shutil.copytree(folder, folder.with_name("copy"))]).steps()
-        monkeypatch.setattr("otel_rollout.run.step_file.open_private", refuse)
+        monkeypatch.setattr("otel_rollout.catalog.step_file.open_private", refuse)
         assert Run([folder]).steps() == expected
         assert list(folder.rglob(STEP_SUMMARY)) == []
 

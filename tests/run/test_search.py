@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
-from otel_rollout.run import Run, SearchQuery
-from otel_rollout.run.text_match import TextMatcher, fragments_of
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.otlp_json import encode_line
+from otel_rollout.catalog import Run, SearchQuery
+from otel_rollout.catalog.text_match import TextMatcher, fragments_of
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.otlp.json_writing import encode_line
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_lines
 
 QUOTED = 'she said "no", then\n\tleft C:\\temp — naïve 日本 😀 <b>&'

@@ -13,13 +13,13 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from otel_rollout.analysis.group_summary import GroupSummary, RewardRange, summarise_groups
-from otel_rollout.analysis.rollouts import advantages
-from otel_rollout.analysis.step_summary import Percentiles, StepSummary, summarise_step
-from otel_rollout.analysis.trajectory_summary import SpanError, ToolCounts, TrajectorySummary
-from otel_rollout.run import Run, to_json
-from otel_rollout.run.summary_json import group_from, step_from
-from otel_rollout.values.sanitize import INT64_MAX
+from otel_rollout.catalog import Run, to_json
+from otel_rollout.catalog.group_summary import GroupSummary, RewardRange, summarise_groups
+from otel_rollout.catalog.step_summary import Percentiles, StepSummary, summarise_step
+from otel_rollout.catalog.summary_json import group_from, step_from
+from otel_rollout.facts.trajectory_summary import SpanError, ToolCounts, TrajectorySummary
+from otel_rollout.look.rollouts import advantages
+from otel_rollout.text.sanitize import INT64_MAX
 from tests.run.made_folders import TRAJECTORIES, Made, naive_group, naive_step, write
 
 SECOND = 1_000_000_000

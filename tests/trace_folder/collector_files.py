@@ -9,8 +9,8 @@ from pathlib import Path
 import zstandard
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.export.otlp_encoding import encode_spans
-from otel_rollout.trace_folder.otlp_json import encode_line
+from otel_rollout.otlp.encoding import encode_spans
+from otel_rollout.otlp.json_writing import encode_line
 
 __all__ = ["FORMS", "write_collector_file"]
 

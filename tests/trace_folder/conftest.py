@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.folder.folder_writer import FolderWriter
 
 # Helpers that no installed package holds.
 sys.path.append(str(Path(__file__).resolve().parent))

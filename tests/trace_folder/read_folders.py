@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.folder.folder_writer import FolderWriter
 
 
 def record(folder, *trajectories):

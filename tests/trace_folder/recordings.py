@@ -13,7 +13,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.trace_folder.otlp_json import encode_line
+from otel_rollout.otlp.json_writing import encode_line
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from otel_rollout import read
-from otel_rollout.run import count_folder
-from otel_rollout.trace_folder import otlp_json_reading
+from otel_rollout.catalog import count_folder
+from otel_rollout.otlp import json_reading as otlp_json_reading
 from tests.trace_folder.collector_files import write_collector_file
 from tests.trace_folder.recordings import make_trajectory
 

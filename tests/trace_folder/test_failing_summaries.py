@@ -7,24 +7,24 @@ from unittest import mock
 import pytest
 
 from otel_rollout import read
-from otel_rollout.analysis.summarise import summarise_trajectory
-from otel_rollout.analysis.summary_builder import SummaryBuilder
 from otel_rollout.export.outcome import DELIVERED
+from otel_rollout.facts.summarise import summarise_trajectory
+from otel_rollout.facts.summary_builder import SummaryBuilder
+from otel_rollout.folder import folder_writer, summaries
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.stored_file import StoredFile
+from otel_rollout.guard.log_once import internal_errors
+from otel_rollout.otlp.json_writing import encode_spans
 from otel_rollout.receive.received_folder import ReceivedFolder
-from otel_rollout.safety.log_once import internal_errors
-from otel_rollout.trace_folder import folder_writer, summaries
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.otlp_json import encode_spans
-from otel_rollout.trace_folder.stored_file import StoredFile
 from otel_rollout_file import FileSpanExporter
 
 from .recordings import make_span, make_trajectory, trace_id_of
 from .test_summaries import fields_of
 from .writing import ids, trajectory
 
-BUILDER = "otel_rollout.analysis.summary_builder"
-INDEX = "otel_rollout.trace_folder.index"
-STEP_FILES = "otel_rollout.trace_folder.step_files"
+BUILDER = "otel_rollout.facts.summary_builder"
+INDEX = "otel_rollout.folder.index"
+STEP_FILES = "otel_rollout.folder.step_files"
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ class TestFault:
         """A fault in counting durations, for `top`, costs no span either."""
         exporter = FileSpanExporter(folder=tmp_path)
         spans = make_trajectory(7, 3, 1)
-        with mock.patch("otel_rollout.trace_folder.op_durations.OpDurations.add", side_effect=ZeroDivisionError):
+        with mock.patch("otel_rollout.folder.op_durations.OpDurations.add", side_effect=ZeroDivisionError):
             assert exporter.send(spans) == DELIVERED
         exporter.shutdown()
         [found] = read(tmp_path)

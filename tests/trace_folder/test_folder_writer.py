@@ -12,11 +12,11 @@ import pytest
 from opentelemetry.trace import SpanContext, TraceFlags
 from writing import contents, count_spans, ids, make_span, place, random_id, spans_of_line, trajectory
 
-from otel_rollout.trace_folder import folder_writer, journal, step_files
-from otel_rollout.trace_folder.file_lock import is_being_written
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.frames import read_frame
-from otel_rollout.trace_folder.index import read_index
+from otel_rollout.files.file_lock import is_being_written
+from otel_rollout.folder import folder_writer, journal, step_files
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.frames import read_frame
+from otel_rollout.folder.index import read_index
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 
@@ -203,7 +203,7 @@ class TestBounds:
 
     def test_a_journal_that_is_mostly_dead_is_written_anew(self, writer, monkeypatch):
         """Its size follows what is running, also where something always is; and what is running stays whole."""
-        monkeypatch.setattr("otel_rollout.trace_folder.journal.MIN_DEAD_BYTES", 5000)
+        monkeypatch.setattr("otel_rollout.folder.journal.MIN_DEAD_BYTES", 5000)
         journal = writer.folder / "open" / f"{writer.worker}.jsonl"
         slow, sizes = trajectory(children=40), []
         for span in slow[:-1]:

@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.trace_folder import file_lock, frames
-from otel_rollout.trace_folder.append_file import AppendFile, FileGoneError
-from otel_rollout.trace_folder.file_lock import exclusive_lock, is_being_written
-from otel_rollout.trace_folder.frames import (
+from otel_rollout.files import file_lock
+from otel_rollout.files.file_lock import exclusive_lock, is_being_written
+from otel_rollout.folder import frames
+from otel_rollout.folder.append_file import AppendFile, FileGoneError
+from otel_rollout.folder.frames import (
     MAX_LINE_BYTES,
     DamagedFrameError,
     FrameFile,
@@ -301,7 +302,7 @@ class TestScanning:
 
 HOLDER = """
 import sys, time
-from otel_rollout.trace_folder.frames import FrameFile
+from otel_rollout.folder.frames import FrameFile
 file = FrameFile(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()

@@ -14,12 +14,12 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from otel_rollout.analysis.summary_builder import SummaryBuilder
-from otel_rollout.trace_folder import layout
-from otel_rollout.trace_folder.index import MAX_INDEX_LINE_BYTES, entries_of, entry_of, index_line, read_index
-from otel_rollout.trace_folder.index_entry import IndexEntry, attributes_of
-from otel_rollout.trace_folder.lines import seal_of
-from otel_rollout.trace_folder.otlp_json import encode_line
+from otel_rollout.facts.summary_builder import SummaryBuilder
+from otel_rollout.folder import layout
+from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, entries_of, entry_of, index_line, read_index
+from otel_rollout.folder.index_entry import IndexEntry, attributes_of
+from otel_rollout.folder.lines import seal_of
+from otel_rollout.otlp.json_writing import encode_line
 
 CHECKSUM = "0123abcd"
 TRACE = 2**100 + 1

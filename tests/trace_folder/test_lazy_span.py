@@ -14,10 +14,10 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
 
 from otel_rollout import read
-from otel_rollout.trace_folder import otlp_json_reading
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.otlp_json import encode_line, join_lines
-from otel_rollout.trace_folder.otlp_json_reading import LazySpan, lazy_spans
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.otlp import json_reading as otlp_json_reading
+from otel_rollout.otlp.json_reading import LazySpan, lazy_spans
+from otel_rollout.otlp.json_writing import encode_line, join_lines
 from tests.sdk import COPIES
 
 from .recordings import make_span, make_trajectory, trace_id_of

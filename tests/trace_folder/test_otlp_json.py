@@ -30,8 +30,8 @@ from opentelemetry.trace import (
 )
 
 import otel_rollout
-from otel_rollout.export.otlp_encoding import encode_spans
-from otel_rollout.trace_folder.otlp_json import decode_line, encode_line, join_lines
+from otel_rollout.otlp.encoding import encode_spans
+from otel_rollout.otlp.json_writing import decode_line, encode_line, join_lines
 
 RESOURCE = Resource({"service.name": "test", "numbers": (1, 2)}, "https://example.org/resource")
 SCOPE = InstrumentationScope("scope", "1.0", "https://example.org/scope", {"a": True})
@@ -393,5 +393,5 @@ class TestImport:
 
     def test_zstandard_is_not_imported(self):
         """Lines are read and written without the `file` extra."""
-        program = "import sys, otel_rollout.trace_folder.otlp_json; assert 'zstandard' not in sys.modules"
+        program = "import sys, otel_rollout.otlp.json_writing; assert 'zstandard' not in sys.modules"
         subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

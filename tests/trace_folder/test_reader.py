@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import NoTracesError, read
-from otel_rollout.trace_folder import stored_file
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.otlp_json import encode_line
+from otel_rollout.folder import stored_file
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.otlp.json_writing import encode_line
 
 from .read_folders import data_file, names, record, tags
 from .recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines
@@ -267,7 +267,7 @@ class TestRunning:
         program = (
             "import os, sys; sys.path.insert(0, sys.argv[2])\n"
             "from tests.trace_folder.recordings import make_trajectory\n"
-            "from otel_rollout.trace_folder.folder_writer import FolderWriter\n"
+            "from otel_rollout.folder.folder_writer import FolderWriter\n"
             "from pathlib import Path\n"
             "writer = FolderWriter(Path(sys.argv[1]))\n"
             "writer.write(make_trajectory(1)); writer.write(make_trajectory(2)[:2]); os._exit(9)\n"

@@ -13,10 +13,10 @@ import pytest
 import zstandard
 
 from otel_rollout import read
-from otel_rollout.trace_folder import stored_file
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.index import read_index
-from otel_rollout.trace_folder.otlp_json import encode_line
+from otel_rollout.folder import stored_file
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.index import read_index
+from otel_rollout.otlp.json_writing import encode_line
 
 from .read_folders import data_file, index_file, names, record, tags
 from .recordings import frame, make_trajectory, write_frames, write_lines
@@ -74,7 +74,7 @@ class TestJournalOfTheDead:
         def refuse(*arguments):
             raise OSError(errno.EROFS, "Read-only file system")
 
-        monkeypatch.setattr("otel_rollout.trace_folder.index.open_private", refuse)
+        monkeypatch.setattr("otel_rollout.folder.index.open_private", refuse)
         assert self.facts(folder) == self.facts(folder)
         assert len(parsed) == 6
         assert [path.name for path in journal.parent.iterdir()] == [journal.name]
@@ -85,7 +85,7 @@ class TestJournalOfTheDead:
         def refuse(entry):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr("otel_rollout.trace_folder.index.index_line", refuse)
+        monkeypatch.setattr("otel_rollout.folder.index.index_line", refuse)
         assert len(self.facts(folder)) == 3
         assert [path.name for path in journal.parent.iterdir()] == [journal.name]
 
@@ -281,8 +281,8 @@ class TestDamage:
 
     def test_a_line_longer_than_any(self, folder, problems, monkeypatch):
         """It is told and left out, and takes no more memory than the longest of ours."""
-        monkeypatch.setattr("otel_rollout.trace_folder.lines.MAX_LINE_BYTES", 50_000)
-        monkeypatch.setattr("otel_rollout.trace_folder.lines._SKIPPED_BYTES", 1000)
+        monkeypatch.setattr("otel_rollout.folder.lines.MAX_LINE_BYTES", 50_000)
+        monkeypatch.setattr("otel_rollout.folder.lines._SKIPPED_BYTES", 1000)
         path = folder / "export.jsonl"
         write_lines(path, make_trajectory(1), make_trajectory(2, payload='"' + "x" * 40_000 + '"'), make_trajectory(3))
         assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (3, 0, 0)]

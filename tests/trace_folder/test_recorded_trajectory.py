@@ -6,8 +6,8 @@ import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
 from otel_rollout import RecordedTrajectory, UnreadableTraceError, read
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.otlp_json import decode_line, encode_line
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.otlp.json_writing import decode_line, encode_line
 
 from .recordings import SECOND, START, make_span, make_trajectory, trace_id_of, write_frames
 

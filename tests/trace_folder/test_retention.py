@@ -8,10 +8,10 @@ import threading
 import pytest
 from writing import contents, ids, trajectory
 
-from otel_rollout.trace_folder.file_lock import exclusive_lock
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.frames import FrameFile
-from otel_rollout.trace_folder.retention import enforce_bound
+from otel_rollout.files.file_lock import exclusive_lock
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.frames import FrameFile
+from otel_rollout.folder.retention import enforce_bound
 
 
 @pytest.fixture

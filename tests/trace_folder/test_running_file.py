@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_rollout.spans.open_trajectories import OpenOp, OpenTrajectory
-from otel_rollout.trace_folder import running_file
-from otel_rollout.trace_folder.op_durations import MAX_NAMES, OpDurations
-from otel_rollout.trace_folder.running_file import RunningFile
+from otel_rollout.folder import running_file
+from otel_rollout.folder.op_durations import MAX_NAMES, OpDurations
+from otel_rollout.folder.running_file import RunningFile
+from otel_rollout.record.open_trajectories import OpenOp, OpenTrajectory
 from tests.trace_folder.writing import START, make_span, random_id
 
 WORKER = "host-1-abcd"

@@ -13,18 +13,18 @@ import orjson
 import pytest
 
 from otel_rollout import read, semconv
-from otel_rollout.analysis.failure_class import failure_class
-from otel_rollout.analysis.group_summary import summarise_groups
-from otel_rollout.analysis.perfetto import trace_events
-from otel_rollout.analysis.step_summary import summarise_step
-from otel_rollout.analysis.summarise import summarise_trajectory
-from otel_rollout.analysis.summary_columns import FIRST_COLUMN
-from otel_rollout.run import to_json
-from otel_rollout.run.summary_json import step_from
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.lines import seal_of
-from otel_rollout.trace_folder.stored_file import StoredFile
-from otel_rollout.trace_folder.summaries import listed_summaries_of, summaries_of
+from otel_rollout.catalog import to_json
+from otel_rollout.catalog.failure_class import failure_class
+from otel_rollout.catalog.group_summary import summarise_groups
+from otel_rollout.catalog.step_summary import summarise_step
+from otel_rollout.catalog.summary_json import step_from
+from otel_rollout.facts.summarise import summarise_trajectory
+from otel_rollout.facts.summary_columns import FIRST_COLUMN
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.lines import seal_of
+from otel_rollout.folder.stored_file import StoredFile
+from otel_rollout.folder.summaries import listed_summaries_of, summaries_of
+from otel_rollout.look.perfetto import trace_events
 
 from .recordings import make_span, make_trajectory, trace_id_of, write_frames
 
@@ -247,7 +247,7 @@ class TestFolderOfTheVersionBefore:
         """They are made again each time."""
         [index] = folder.rglob("*.index.jsonl")
         before = index.read_bytes()
-        with mock.patch("otel_rollout.trace_folder.index.open_private", side_effect=PermissionError):
+        with mock.patch("otel_rollout.folder.index.open_private", side_effect=PermissionError):
             made = list(summaries_of(read(folder)))
         assert len(made) == 4
         assert index.read_bytes() == before

@@ -14,7 +14,7 @@ from typing_extensions import assert_type
 
 import otel_rollout
 from otel_rollout import RolloutTraceConfig, Trajectory, annotate, rollout_trace_attr, rollout_trace_op, select_samples
-from otel_rollout.integrations.hooks import Arguments, Call, Hook, Observer, Patch, after, install_hooks, start_tracing
+from otel_rollout.hooks import Arguments, Call, Hook, Observer, Patch, after, install_hooks, start_tracing
 from otel_rollout.testing import InMemorySpanExporter, deterministic_ids_and_times, span_tree
 
 
@@ -28,7 +28,7 @@ plain("text")  # type: ignore[arg-type]
 plain(1, factor=2.0)  # type: ignore[call-arg]
 
 
-@rollout_trace_op(name="generate", kind="LLM", capture_inputs=False)
+@rollout_trace_op(name="generate", kind="LLM", capture_inputs=False, follow_result=True)
 async def generate(prompt: str) -> list[int]:
     return [len(prompt)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_trajectory
 
 pytest.importorskip("starlette")

@@ -9,7 +9,7 @@ import orjson
 from opentelemetry.sdk.trace import Event, ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import SECOND, START, make_span, trace_id_of
 
 __all__ = ["HARM", "LONG", "write_broken", "write_hostile", "write_large"]

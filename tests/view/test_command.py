@@ -21,8 +21,8 @@ import pytest
 
 from otel_rollout.cli.main import main
 from otel_rollout.installing import install_line
-from otel_rollout.view import server
-from otel_rollout.view.server import DEFAULT_PORT
+from otel_rollout.look.view import server
+from otel_rollout.look.view.server import DEFAULT_PORT
 from tests.view.viewer import Viewer, wait_for
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli", "view"]

@@ -9,8 +9,8 @@ import pytest
 from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.otlp_json import encode_line
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.otlp.json_writing import encode_line
 from tests.trace_folder.recordings import START, make_span, make_trajectory, trace_id_of
 from tests.view.viewer import Viewer
 

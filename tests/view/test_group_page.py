@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.folder.folder_writer import FolderWriter
 from tests.servers.browser import Browser
 from tests.trace_folder.recordings import make_trajectory
 from tests.view.hostile import HARM, write_hostile

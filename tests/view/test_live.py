@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.index_entry import IndexEntry
-from otel_rollout.trace_folder.lines import seal_of
-from otel_rollout.view.run_state import RunState
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.index_entry import IndexEntry
+from otel_rollout.folder.lines import seal_of
+from otel_rollout.look.view.run_state import RunState
 from tests.trace_folder.recordings import make_trajectory, write_frames, write_lines
 from tests.view.conftest import write_run
 from tests.view.viewer import TOKEN, Viewer, wait_for
@@ -361,7 +361,7 @@ class TestSearch:
 
     def test_a_page_that_goes_away_ends_its_search(self, viewer, monkeypatch):
         """A search whose page has gone is closed."""
-        from otel_rollout.run import Search
+        from otel_rollout.catalog import Search
 
         closed = threading.Event()
         close = Search.close

@@ -9,11 +9,11 @@ import orjson
 import pytest
 
 from otel_rollout import semconv
-from otel_rollout.spans.open_trajectories import OpenOp, OpenTrajectory
-from otel_rollout.trace_folder.folder_writer import FolderWriter
-from otel_rollout.trace_folder.layout import running_path
-from otel_rollout.trace_folder.op_durations import OpDurations
-from otel_rollout.trace_folder.running_file import RunningFile
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.layout import running_path
+from otel_rollout.folder.op_durations import OpDurations
+from otel_rollout.folder.running_file import RunningFile
+from otel_rollout.record.open_trajectories import OpenOp, OpenTrajectory
 from tests.servers.browser import Browser
 from tests.view.looking import look
 from tests.view.made_run import made_trajectory

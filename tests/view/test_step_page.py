@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.folder.folder_writer import FolderWriter
 from tests.servers.browser import Browser
 from tests.view.looking import Looking, look
 from tests.view.made_run import made_trajectory, write_made_run

@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.sdk.resources import Resource
 
 from otel_rollout import semconv
-from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.folder.folder_writer import FolderWriter
 from tests.servers.browser import Browser
 from tests.trace_folder import recordings
 from tests.view.looking import look

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { align, firstDifference, turnsOf, whatWasSaid } from "../../otel_rollout/view/static/data/alignment.js";
+import { align, firstDifference, turnsOf, whatWasSaid } from "../../otel_rollout/look/view/static/data/alignment.js";
 
 const says = (role, text, more = {}) => ({
   role,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { boundedDifference, MOST_FOR_WORDS } from "../../otel_rollout/view/static/data/bounded_difference.js";
+import { boundedDifference, MOST_FOR_WORDS } from "../../otel_rollout/look/view/static/data/bounded_difference.js";
 
 const never = () => assert.fail("compared");
 const joined = (parts) => parts.map((part) => part.text).join("");

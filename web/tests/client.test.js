@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { asExported, exportedName } from "../../otel_rollout/view/static/data/client.js";
+import { asExported, exportedName } from "../../otel_rollout/look/view/static/data/client.js";
 
 /** @param {Record<string, unknown>} fields @returns {any} */
 const step = (fields) => ({ step: 7, validate: false, experiment_name: "a b", run_id: null, start_time: 1, ...fields });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { messagesOf, pairCalls, pieces, pretty } from "../../otel_rollout/view/static/data/conversation.js";
+import { messagesOf, pairCalls, pieces, pretty } from "../../otel_rollout/look/view/static/data/conversation.js";
 
 const call = (name, id = null) => ({ name, arguments: {}, call_id: id });
 const asks = (...calls) => ({ role: "assistant", text: "", calls, name: "", call_id: "" });

@@ -14,7 +14,7 @@ import {
   tick,
   timeOnAxis,
   visible,
-} from "../../otel_rollout/view/static/data/formats.js";
+} from "../../otel_rollout/look/view/static/data/formats.js";
 
 test("amounts have at most five characters", () => {
   const values = [0, 7, 3.25, 950, 9999, 12_345, 999_499, 999_500, 4_120_000, 2.5e9];

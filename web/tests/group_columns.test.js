@@ -7,8 +7,8 @@ import {
   meanReward,
   namesOf,
   orderRollouts,
-} from "../../otel_rollout/view/static/data/group_columns.js";
-import { showCommand } from "../../otel_rollout/view/static/data/show_command.js";
+} from "../../otel_rollout/look/view/static/data/group_columns.js";
+import { showCommand } from "../../otel_rollout/look/view/static/data/show_command.js";
 
 const rollout = (number, more = {}) => ({
   summary: { rollout_n: number, reward: null, output_tokens: null, turns: null, start_time: 0, end_time: 0, ...more },

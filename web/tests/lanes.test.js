@@ -9,7 +9,7 @@ import {
   ticks,
   visibleLanes,
   zoomAt,
-} from "../../otel_rollout/view/static/data/lanes.js";
+} from "../../otel_rollout/look/view/static/data/lanes.js";
 
 const names = ["generate", "search"];
 const lane = (id, start, end, segments = []) => ({

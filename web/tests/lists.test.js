@@ -1,8 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { excerptParts, NO_RESULTS, withLine } from "../../otel_rollout/view/static/data/search_results.js";
-import { parseSort, sorted, sortText } from "../../otel_rollout/view/static/data/sorting.js";
-import { noSignalShare, seriesName, seriesOf, shortPaths } from "../../otel_rollout/view/static/data/step_figures.js";
+import { excerptParts, NO_RESULTS, withLine } from "../../otel_rollout/look/view/static/data/search_results.js";
+import { parseSort, sorted, sortText } from "../../otel_rollout/look/view/static/data/sorting.js";
+import {
+  noSignalShare,
+  seriesName,
+  seriesOf,
+  shortPaths,
+} from "../../otel_rollout/look/view/static/data/step_figures.js";
 
 test("unknown values come last either way, and equal ones keep their order", () => {
   const rows = [

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rewardPlaces } from "../../otel_rollout/view/static/data/reward_places.js";
+import { rewardPlaces } from "../../otel_rollout/look/view/static/data/reward_places.js";
 
 /** @param {number[]} rewards */
 function placesOf(...rewards) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rewardClass, rewardLevel } from "../../otel_rollout/view/static/data/reward_scale.js";
-import { groupTest, histogram, rolloutsOf, rolloutTest } from "../../otel_rollout/view/static/data/rollouts.js";
+import { rewardClass, rewardLevel } from "../../otel_rollout/look/view/static/data/reward_scale.js";
+import { groupTest, histogram, rolloutsOf, rolloutTest } from "../../otel_rollout/look/view/static/data/rollouts.js";
 
 const STEP = /** @type {any} */ ({ reward_lowest: 0, reward_highest: 1 });
 const COLUMNS = ["trace_id", "status", "has_root", "reward", "tool_errors", "fate", "prompt", "answer"];

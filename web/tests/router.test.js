@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { addressAbove, addressOf, parseAddress, queryOf } from "../../otel_rollout/view/static/data/router.js";
+import { addressAbove, addressOf, parseAddress, queryOf } from "../../otel_rollout/look/view/static/data/router.js";
 
 const ADDRESSES = [
   "#/",

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { stragglersOf } from "../../otel_rollout/view/static/data/lanes.js";
-import { runningOf, withRunning } from "../../otel_rollout/view/static/data/running_lanes.js";
-import { rememberSteps } from "../../otel_rollout/view/static/data/selection.js";
+import { stragglersOf } from "../../otel_rollout/look/view/static/data/lanes.js";
+import { runningOf, withRunning } from "../../otel_rollout/look/view/static/data/running_lanes.js";
+import { rememberSteps } from "../../otel_rollout/look/view/static/data/selection.js";
 
 const START = 1_700_000_000_000_000_000;
 const running = (id, more = {}) => ({

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rememberSteps, rewardRange } from "../../otel_rollout/view/static/data/selection.js";
+import { rememberSteps, rewardRange } from "../../otel_rollout/look/view/static/data/selection.js";
 
 test("the range of a reward is that of its step, experiment and run", () => {
   const step = { step: 7, validate: false, experiment_name: "a", run_id: null, reward_lowest: -1, reward_highest: 0 };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { layOutWaterfall } from "../../otel_rollout/view/static/data/waterfall.js";
+import { layOutWaterfall } from "../../otel_rollout/look/view/static/data/waterfall.js";
 
 const START = 1795368938060251591n;
 const span = (id, parent, start, end) => ({

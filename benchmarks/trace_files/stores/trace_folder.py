@@ -10,7 +10,7 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan
 
 from benchmarks.trace_files.stores.store import Group, Root, Store
-from otel_rollout.trace_folder.reader import read
+from otel_rollout.folder.reader import read
 from otel_rollout_file import FileSpanExporter
 
 

@@ -20,11 +20,11 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from otel_rollout.delivery.exporter_queue import ExporterQueue
+from otel_rollout.deliver.exporter_queue import ExporterQueue
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.processing.payload_finisher import PayloadFinisher
-from otel_rollout.processing.span_conversion import SpanReader
+from otel_rollout.finish.payload_finisher import PayloadFinisher
+from otel_rollout.finish.span_conversion import SpanReader
 
 UNREACHABLE = "http://127.0.0.1:9"
 """The discard port: nothing listens there."""

@@ -20,9 +20,9 @@ import otel_rollout
 from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown, stats
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.outcome import DELIVERED, Verdict
+from otel_rollout.folder.frames import read_frame, scan_frames
 from otel_rollout.installing import install_line
-from otel_rollout.trace_folder.frames import read_frame, scan_frames
-from otel_rollout.trace_folder.otlp_json import decode_line
+from otel_rollout.otlp.json_writing import decode_line
 from otel_rollout_file import FileSpanExporter
 
 

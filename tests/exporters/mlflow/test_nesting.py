@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import rollout_trace_attr
-from otel_rollout.safety import log_once
+from otel_rollout.guard import log_once
 from otel_rollout_mlflow import nested_mlflow_spans
 
 PROGRAM = """

@@ -8,13 +8,13 @@ import time
 import pytest
 from opentelemetry.sdk.resources import Resource
 
-from otel_rollout.delivery.exporter_queue import ExporterQueue
+from otel_rollout.deliver.exporter_queue import ExporterQueue
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.finish.payload_finisher import PayloadFinisher
+from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.installing import install_line
-from otel_rollout.processing.payload_finisher import PayloadFinisher
-from otel_rollout.processing.span_conversion import SpanReader
 from otel_rollout_trackio import TrackioSpanExporter
 from otel_rollout_trackio import exporter as exporter_module
 from otel_rollout_trackio.folder_store import default_folder

@@ -20,7 +20,7 @@ SECONDS = 400
 
 ENTRY_POINTS = """
 [verl.plugins]
-otel_rollout = otel_rollout.integrations.verl.plugin
+otel_rollout = otel_rollout.hooks.verl.plugin
 
 [opentelemetry_traces_exporter]
 mlflow = otel_rollout_mlflow:MlflowSpanExporter

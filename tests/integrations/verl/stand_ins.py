@@ -13,8 +13,8 @@ from inspect import Parameter
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-from otel_rollout.integrations.hooks import Hook, Patch, patching, recorded
-from otel_rollout.integrations.verl import plugin, rollout_trace
+from otel_rollout.hooks import Hook, Patch, patching, recorded
+from otel_rollout.hooks.verl import plugin, rollout_trace
 
 NEWEST = max(recorded.read("verl"), key=lambda version: [int(part) for part in version.split(".")])
 HOOKS = [hook for hook in (*plugin.HOOKS, *rollout_trace.OPS) if isinstance(hook, Hook)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout.integrations.hooks import recorded
+from otel_rollout.hooks import recorded
 from scripts import drift
 
 SECONDS = 300

@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 from otel_rollout import rollout_trace_attr
-from otel_rollout.integrations.hooks import Call, Hook, patching, recorded
-from otel_rollout.integrations.hooks.guard import call_library, guarded
-from otel_rollout.integrations.verl import generation, rollout_trace
-from otel_rollout.integrations.verl.late_rewards import CARRIER
-from otel_rollout.safety import log_once
+from otel_rollout.guard import log_once
+from otel_rollout.hooks import Call, Hook, patching, recorded
+from otel_rollout.hooks.guard import call_library, guarded
+from otel_rollout.hooks.verl import generation, rollout_trace
+from otel_rollout.hooks.verl.late_rewards import CARRIER
 from otel_rollout.testing import InMemorySpanExporter
 from tests.integrations.verl import stand_ins
 from tests.integrations.verl.stand_ins import HOOKS, PATCHES, Form, StandIn, install

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from otel_rollout import flush, rollout_trace_attr
-from otel_rollout.integrations.verl import facts, generation, rollout, tools
-from otel_rollout.integrations.verl.identity import Identity
-from otel_rollout.safety import log_once
+from otel_rollout.guard import log_once
+from otel_rollout.hooks.verl import facts, generation, rollout, tools
+from otel_rollout.hooks.verl.identity import Identity
 from otel_rollout.testing import InMemorySpanExporter
 from tests.integrations.verl import stand_ins
 from tests.integrations.verl.stand_ins import HOOKS, StandIn, install

@@ -11,9 +11,9 @@ import cloudpickle
 import pytest
 
 from otel_rollout import flush
-from otel_rollout.integrations.hooks import patching
-from otel_rollout.integrations.verl import plugin
-from otel_rollout.integrations.verl.rollout_trace import rollout_trace_op
+from otel_rollout.hooks import patching
+from otel_rollout.hooks.verl import plugin
+from otel_rollout.hooks.verl.rollout_trace import rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter
 
 T = TypeVar("T")

@@ -9,11 +9,11 @@ from types import ModuleType
 import pytest
 
 from otel_rollout import RolloutTraceConfig, flush
-from otel_rollout.integrations.hooks import patching
-from otel_rollout.integrations.verl import plugin
-from otel_rollout.integrations.verl.config import max_samples, start
-from otel_rollout.safety import log_once
-from otel_rollout.spans import runtime
+from otel_rollout.guard import log_once
+from otel_rollout.hooks import patching
+from otel_rollout.hooks.verl import plugin
+from otel_rollout.hooks.verl.config import max_samples, start
+from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
 
 VERLS_OWN = """

@@ -13,7 +13,7 @@ import pytest
 
 import otel_rollout
 from otel_rollout import flush
-from otel_rollout.integrations.hooks.executor import keep_context
+from otel_rollout.hooks.executor import keep_context
 from otel_rollout.testing import InMemorySpanExporter
 
 

@@ -18,7 +18,7 @@ from tests.servers.fixtures import missing
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-PLUGIN = "otel_rollout.integrations.verl.plugin"
+PLUGIN = "otel_rollout.hooks.verl.plugin"
 STEP = {"prompts": ["plan a", "broken b"], "n": 2, "step": 6}
 SECONDS = 300
 

@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from writing import ids, trajectory
 
-from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.folder.folder_writer import FolderWriter
 
 folder, count = sys.argv[1], int(sys.argv[2])
 writer = FolderWriter(folder)

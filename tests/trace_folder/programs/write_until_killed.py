@@ -9,7 +9,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from writing import ids, trajectory
 
-from otel_rollout.trace_folder.folder_writer import FolderWriter
+from otel_rollout.folder.folder_writer import FolderWriter
 
 writer = FolderWriter(sys.argv[1])
 while True:

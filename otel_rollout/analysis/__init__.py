@@ -1,1 +1,0 @@
-"""Pure functions of spans: what a trace says, without I/O."""

@@ -1,1 +1,0 @@
-"""The caller's thread: ops, trajectories, annotations."""

@@ -1,0 +1,158 @@
+"""Classifies failures by exception type, span kind and status: model, tool, environment, engine, reward or time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from otel_rollout.facts.amounts import is_same_reward
+from otel_rollout.facts.span_rows import ERROR, MAX_DEPTH
+from otel_rollout.facts.span_shapes import Place, places_of
+from otel_rollout.facts.trajectory_summary import SpanError, TrajectorySummary
+
+__all__ = ["FAILURE_CLASSES", "failure_class"]
+
+MODEL: Final = "model"
+TOOL: Final = "tool"
+ENVIRONMENT: Final = "environment"
+ENGINE: Final = "engine"
+REWARD: Final = "reward"
+TIMEOUT: Final = "timeout"
+UNKNOWN: Final = "unknown"
+
+FAILURE_CLASSES: Final = (MODEL, TOOL, ENVIRONMENT, ENGINE, REWARD, TIMEOUT, UNKNOWN)
+"""The classes, in the order in which they are listed."""
+
+_OF_KIND: Final = {"LLM": ENGINE, "TOOL": TOOL, "EVALUATOR": REWARD}
+_ENVIRONMENT_TYPES: Final = frozenset(
+    {
+        "APIConnectionError",
+        "APIError",
+        "ActorDiedError",
+        "ActorUnavailableError",
+        "BrokenPipeError",
+        "ChildProcessError",
+        "ClientConnectionError",
+        "ClientConnectorError",
+        "ClientOSError",
+        "ConnectError",
+        "ConnectionAbortedError",
+        "ConnectionClosedError",
+        "ConnectionError",
+        "ConnectionRefusedError",
+        "ConnectionResetError",
+        "ContainerError",
+        "IncompleteRead",
+        "MaxRetryError",
+        "MemoryError",
+        "NewConnectionError",
+        "OSError",
+        "OutOfMemoryError",
+        "ProcessLookupError",
+        "ProtocolError",
+        "RayActorError",
+        "ReadError",
+        "RemoteDisconnected",
+        "RemoteProtocolError",
+        "ServerDisconnectedError",
+        "WorkerCrashedError",
+        "WriteError",
+        "gaierror",
+    }
+)
+"""Exceptions of connections, processes and machines: not of what a tool was asked to do."""
+_TIMEOUT_TYPES: Final = frozenset({"DeadlineExceeded", "TimeLimitExceeded", "TimeLimitExceededError"})
+_ABORTED: Final = frozenset({"abort", "aborted", "error"})
+"""Finish reasons of an engine that gave a request up."""
+
+
+def failure_class(summary: TrajectorySummary, worst_reward: float | None = None) -> str | None:
+    """Return the class of a trajectory's failure; None if it didn't fail, or has no root yet.
+
+    It failed if it ended in an error, was truncated, was cancelled and has a reward all the same, or has the worst
+    reward of its step. One that was cancelled without a reward is left out of training: that is no failure when a run
+    stops, or has enough rollouts.
+
+    Args:
+        summary: The trajectory.
+        worst_reward: The lowest reward of its step; None if all rewards are the same, or none is known.
+    """
+    if not summary.has_root:
+        return None
+    if summary.status == "error" or (summary.status is None and summary.error_type is not None):
+        return _of_exception(summary)
+    if summary.status == "cancelled":
+        return None if summary.reward is None else TIMEOUT
+    is_worst = (
+        worst_reward is not None
+        and summary.reward is not None
+        and (summary.reward <= worst_reward or is_same_reward(summary.reward, worst_reward))
+    )
+    has_lost_reward = summary.reward is None and any(error.kind == "EVALUATOR" for error in summary.errors)
+    if summary.status == "truncated" or is_worst or has_lost_reward:
+        return _of_end(summary)
+    return None
+
+
+def _of_exception(summary: TrajectorySummary) -> str:
+    """Return the class of the exception that the root ended with, by the innermost span that ended with it."""
+    ended_with = _class_name(summary.error_type or "")
+    sources = [each for each in summary.errors if each.kind in _OF_KIND and _class_name(each.type) == ended_with]
+    if sources:
+        return _of_error(sources[-1])
+    return _of_type(ended_with) or UNKNOWN
+
+
+def _of_end(summary: TrajectorySummary) -> str:
+    """Return the class of a failure that no exception ended."""
+    for error in summary.errors:
+        if error.kind == "EVALUATOR" and not _is_mended(error, summary):
+            return _of_error(error)
+    if summary.finish_reason in _ABORTED:
+        return ENGINE
+    if summary.unknown_tool_calls or summary.unparsed_tool_calls:
+        return MODEL
+    left = [each for each in summary.errors if each.kind == "TOOL" and not _is_mended(each, summary)]
+    # A trajectory that was cut off had no turn left to mend one failed call.
+    return _of_error(left[-1]) if len(left) > (summary.status == "truncated") else MODEL
+
+
+def _is_mended(error: SpanError, summary: TrajectorySummary) -> bool:
+    """Return True if a later call of the same name succeeded, or a call of the same kind that this one is inside."""
+    spans = places_of(summary.shape)
+    if not 0 <= error.shape < len(spans):
+        counts = summary.tools.get(error.name)
+        return counts is not None and counts.errors < counts.calls
+    failed = spans[error.shape]
+    name, own_kind = failed[:2]
+    later = (each for each in spans[error.shape + 1 :] if each[0] == name)
+    return any(kind == own_kind and status != ERROR for _, kind, _, _, status, _ in (*later, *_around(failed, spans)))
+
+
+def _around(span: Place, spans: Sequence[Place]) -> Iterator[Place]:
+    """Yield the spans that a span is inside, the innermost first."""
+    # Spans of other programs may be nested in a circle.
+    for _ in range(MAX_DEPTH):
+        parent = span[-1]
+        if parent < 0:
+            return
+        span = spans[parent]
+        yield span
+
+
+def _of_error(error: SpanError) -> str:
+    name = _class_name(error.type)
+    of_type = _of_type(name)
+    if of_type == TIMEOUT or (of_type and error.kind == "TOOL"):
+        return of_type
+    return _OF_KIND[error.kind]
+
+
+def _of_type(name: str) -> str | None:
+    if name in _TIMEOUT_TYPES or "Timeout" in name:
+        return TIMEOUT
+    return ENVIRONMENT if name in _ENVIRONMENT_TYPES else None
+
+
+def _class_name(exception_type: str) -> str:
+    return exception_type.rpartition(".")[2]

@@ -1,0 +1,107 @@
+"""The counts of a trace folder."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from otel_rollout.catalog.rollout_run import Run
+from otel_rollout.catalog.step_reading import OnProblem
+from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.folder.layout import STEP_SUMMARY
+from otel_rollout.folder.reader import ReadProblem
+from otel_rollout.folder.trace_files import find_trace_files
+
+__all__ = ["FolderStats", "count_folder"]
+
+
+@dataclass(frozen=True)
+class FolderStats:
+    """The counts of a trace folder.
+
+    Args:
+        folder: The folder.
+        trajectories: The number of trajectories.
+        rootless: The trajectories without a root.
+        errors: The trajectories that ended in an error.
+        spans: The number of spans.
+        redacted: The secrets that redaction replaced.
+        bytes: Their size as OTLP JSON.
+        disk_bytes: The size of all files, with indexes, journals and step summaries.
+        files: The number of files that hold spans.
+        workers: The number of processes that wrote them.
+        files_being_written: The files that a process holds open.
+        problems: The number of `ReadProblem`s by their `what`.
+        steps: The summary of each step of each experiment.
+    """
+
+    folder: str
+    trajectories: int
+    rootless: int
+    errors: int
+    spans: int
+    redacted: int
+    bytes: int
+    disk_bytes: int
+    files: int
+    workers: int
+    files_being_written: int
+    problems: dict[str, int]
+    steps: Sequence[StepSummary]
+
+
+def count_folder(
+    folder: str | PathLike[str],
+    *,
+    on_problem: OnProblem | None = None,
+    experiment: str | None = None,
+    run: str | None = None,
+) -> FolderStats:
+    """Count a trace folder by its steps' summaries.
+
+    Args:
+        folder: The folder, or a single file.
+        on_problem: Called for everything that can't be read, which is counted in any case.
+        experiment: Count the steps of this experiment alone; files are those of the folder.
+        run: Count the steps of the run whose id begins so.
+
+    Raises:
+        NoTracesError: The folder doesn't exist or holds no traces.
+    """
+    problems: Counter[str] = Counter()
+
+    def note(problem: ReadProblem) -> None:
+        problems[problem.what] += 1
+        if on_problem is not None:
+            on_problem(problem)
+
+    steps = Run([Path(folder)], note, experiment=experiment, run=run).steps()
+    files = find_trace_files(folder)
+    step_files = (file.place for file in files if file.key is not None)
+    summaries = {os.path.join(os.path.dirname(place), STEP_SUMMARY) for place in step_files}  # noqa: PTH118, PTH120
+    return FolderStats(
+        folder=str(folder),
+        trajectories=sum(step.trajectories for step in steps),
+        rootless=sum(step.rootless for step in steps),
+        errors=sum(step.errors for step in steps),
+        spans=sum(step.spans for step in steps),
+        redacted=sum(step.redacted for step in steps),
+        bytes=sum(step.bytes for step in steps),
+        disk_bytes=sum(file.disk_bytes() for file in files) + sum(map(_size, summaries)),
+        files=len(files),
+        workers=len({file.worker for file in files}),
+        files_being_written=sum(file.is_being_written() for file in files),
+        problems=dict(problems),
+        steps=steps,
+    )
+
+
+def _size(place: str) -> int:
+    try:
+        return os.stat(place).st_size  # noqa: PTH116 - one of many
+    except OSError:
+        return 0

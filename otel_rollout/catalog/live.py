@@ -1,0 +1,288 @@
+"""Running trajectories, and those of processes that died, from the files that the processes write."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from otel_rollout.files.file_lock import is_being_written, open_to_read
+from otel_rollout.folder.layout import (
+    INDEX,
+    OPEN,
+    is_journal_file,
+    is_running_file,
+    step_folder,
+    worker_of,
+)
+from otel_rollout.folder.op_durations import MAX_CHARACTERS, OpDurations
+from otel_rollout.text.plain_text import counted
+
+__all__ = ["BETWEEN_OPS", "LiveRun", "RunningTrajectory", "StepWait", "read_live"]
+
+SECONDS_WITHOUT_A_SIGN: Final = 15.0
+"""A process that has not written for so long counts as dead, unless it is seen to be gone before."""
+MAX_FILE_BYTES: Final = 2**24
+BETWEEN_OPS: Final = "between ops"
+_P99: Final = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTrajectory:
+    """A trajectory that has started and not ended; None is unknown.
+
+    Args:
+        trace_id: 32 hexadecimal digits.
+        name: The root's name.
+        step: The training step.
+        sample_index: The prompt in the dataset.
+        rollout_n: The number of the rollout of the prompt.
+        validate: True if it is part of a validation pass.
+        experiment_name: The experiment.
+        run_id: The run of its process.
+        start_time: Nanoseconds since the epoch, by the clock of its host.
+        seconds: How long it runs; of a dead process, how long it ran.
+        op: The op that it is in; None between ops.
+        op_kind: The op's OpenInference kind.
+        op_seconds: How long the op runs.
+        op_p99: The seconds that 99% of the ended ops of this name took at most; None if there is none.
+        ops: The number of its open ops.
+        worker: Its process: `<host>-<pid>-<4 hexadecimal digits>`.
+        host: The host of its process.
+        is_alive: False if its process has ended, or gives no sign of life.
+        silent_seconds: The seconds since the last sign of life of its process.
+    """
+
+    trace_id: str
+    name: str
+    step: int | None
+    sample_index: int | str | None
+    rollout_n: int | str | None
+    validate: bool
+    experiment_name: str | None
+    run_id: str | None
+    start_time: int
+    seconds: float
+    op: str | None
+    op_kind: str
+    op_seconds: float | None
+    op_p99: float | None
+    ops: int
+    worker: str
+    host: str
+    is_alive: bool
+    silent_seconds: float
+
+    @property
+    def is_late(self) -> bool:
+        """True if its op runs for longer than 99% of the ended ones of its name."""
+        return self.op_seconds is not None and self.op_p99 is not None and self.op_seconds > self.op_p99
+
+
+@dataclass(frozen=True, slots=True)
+class StepWait:
+    """A step that waits for trajectories.
+
+    Args:
+        step: The step; None for trajectories without one.
+        validate: True if it is the step's validation.
+        experiment_name: The experiment.
+        running: The number of its running trajectories.
+        ended: The number of those that have ended.
+        ops: The number of running trajectories by op.
+        longest: The longest-running of them.
+    """
+
+    step: int | None
+    validate: bool
+    experiment_name: str | None
+    running: int
+    ended: int
+    ops: Mapping[str, int]
+    longest: RunningTrajectory
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """The running trajectories of trace folders.
+
+    Args:
+        trajectories: Those of living processes first, then the longest-running.
+        open: The number of running trajectories, with those beyond the bound of a file.
+        waits: The steps that wait for a living process, the latest first.
+        silent_workers: Processes that write traces and don't say what runs: they receive ended spans alone, run nothing
+            for longer than a few seconds, or have a version before this.
+    """
+
+    trajectories: Sequence[RunningTrajectory]
+    open: int
+    waits: Sequence[StepWait]
+    silent_workers: Sequence[str]
+
+    @property
+    def why_none(self) -> str:
+        """The reason why nothing is told."""
+        if self.silent_workers:
+            return (
+                f"{counted(len(self.silent_workers), 'process')} here told of ended spans alone: trainers tell of "
+                "trajectories once they run for longer than 3 s, receivers of none"
+            )
+        return "nothing runs here for longer than 3 s; only the exporter `file` tells of running trajectories"
+
+
+def read_live(
+    folders: Sequence[str | os.PathLike[str]], *, experiment: str | None = None, run: str | None = None
+) -> LiveRun:
+    """Return the running trajectories that the files in `open/` of trace folders report.
+
+    Args:
+        folders: The trace folders; those that don't exist are left out.
+        experiment: Only trajectories of this experiment.
+        run: Only those of the run whose id begins so.
+    """
+    durations = OpDurations()
+    files: list[tuple[str, Mapping[str, Any], float]] = []
+    silent: list[str] = []
+    for folder in folders:
+        told, journals = set(), []
+        for path in _listed(Path(folder) / OPEN):
+            if is_running_file(path.name):
+                with suppress(OSError, ValueError):
+                    content, modified = _read(path)
+                    files.append((worker_of(path), content, modified))
+                    told.add(worker_of(path))
+            elif is_journal_file(path.name):
+                journals.append(path)
+        silent += [worker_of(path) for path in journals if worker_of(path) not in told and is_being_written(path)]
+    # A network disk may have another time than this host.
+    now = max([time.time(), *(modified for _, _, modified in files)])
+    for _, content, _ in files:
+        durations.merge(content["durations"])
+    trajectories = [each for file in files for each in _trajectories(*file, now, durations)]
+    trajectories.sort(key=lambda each: (not each.is_alive, -each.seconds))
+    count = sum(content["open"] for _, content, _ in files)
+    if experiment is not None or run is not None:
+        trajectories = [
+            each
+            for each in trajectories
+            if experiment in (None, each.experiment_name) and (run is None or (each.run_id or "").startswith(run))
+        ]
+        count = len(trajectories)
+    return LiveRun(trajectories, count, _waits(folders, trajectories), silent)
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _read(path: Path) -> tuple[Mapping[str, Any], float]:
+    """Return a file's content and the time of its last change.
+
+    Raises:
+        OSError: It is gone, or can't be read.
+        ValueError: It has another form.
+    """
+    with os.fdopen(open_to_read(path), "rb") as file:
+        data, modified = file.read(MAX_FILE_BYTES), os.fstat(file.fileno()).st_mtime
+    content = orjson.loads(data)
+    kinds = {"beat": int, "host": str, "pid": int, "open": int, "trajectories": list, "durations": dict}
+    if not isinstance(content, dict) or any(type(content.get(key)) is not kind for key, kind in kinds.items()):
+        raise ValueError("another form")
+    content["durations"] = {
+        name: buckets for name, buckets in content["durations"].items() if isinstance(buckets, dict)
+    }
+    return content, modified
+
+
+def _trajectories(
+    worker: str, content: Mapping[str, Any], modified: float, now: float, durations: OpDurations
+) -> Iterator[RunningTrajectory]:
+    silent = max(0.0, now - modified)
+    is_alive = silent < SECONDS_WITHOUT_A_SIGN and not _is_gone(content["host"], content["pid"])
+    # By the clock of its own host until the last sign of life.
+    seen = content["beat"] + (int(silent * 1e9) if is_alive else 0)
+    for each in content["trajectories"]:
+        with suppress(LookupError, TypeError):
+            op = each["op"]
+            yield RunningTrajectory(
+                trace_id=str(each["trace_id"]),
+                name=str(each["name"]),
+                step=each["step"] if type(each["step"]) is int else None,
+                sample_index=each["sample_index"],
+                rollout_n=each["rollout_n"],
+                validate=each["validate"] is True,
+                experiment_name=_text_or_none(each["experiment_name"]),
+                run_id=_text_or_none(content.get("run_id")),
+                start_time=each["start_time"],
+                seconds=(seen - each["start_time"]) / 1e9,
+                op=None if op is None else str(op["name"]),
+                op_kind="" if op is None else str(op["kind"]),
+                op_seconds=None if op is None else (seen - op["start_time"]) / 1e9,
+                op_p99=None if op is None else durations.percentile(op["name"], _P99),
+                ops=each["ops"] if type(each["ops"]) is int else 0,
+                worker=worker,
+                host=content["host"],
+                is_alive=is_alive,
+                silent_seconds=silent,
+            )
+
+
+def _is_gone(host: str, process: int) -> bool:
+    """Return True if a process of this host is known to have ended."""
+    if host != socket.gethostname() or process <= 0:
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def _waits(folders: Sequence[str | os.PathLike[str]], trajectories: Sequence[RunningTrajectory]) -> Sequence[StepWait]:
+    steps: dict[tuple[int | None, bool, str | None], list[RunningTrajectory]] = {}
+    for each in trajectories:
+        if each.is_alive:
+            steps.setdefault((each.step, each.validate, each.experiment_name), []).append(each)
+    waits = []
+    for (step, validate, experiment), running in steps.items():
+        ops: dict[str, int] = {}
+        for each in running:
+            ops[each.op or BETWEEN_OPS] = ops.get(each.op or BETWEEN_OPS, 0) + 1
+        by_count = dict(sorted(ops.items(), key=lambda item: -item[1]))
+        ended = sum(_count_ended(Path(folder) / step_folder(step, validate=validate), experiment) for folder in folders)
+        waits.append(StepWait(step, validate, experiment, len(running), ended, by_count, running[0]))
+    return sorted(
+        waits, key=lambda wait: (wait.step is None, -(wait.step or 0), wait.validate, wait.experiment_name or "")
+    )
+
+
+def _count_ended(folder: Path, experiment: str | None) -> int:
+    """Return the number of an experiment's trajectories in a step's folder, by the lines of its indexes."""
+    count = 0
+    # The file of what runs has the beginning of a long name.
+    is_whole = experiment is None or len(experiment) < MAX_CHARACTERS
+    wanted = b'"experiment_name":%b,' % orjson.dumps(experiment) if is_whole else b"\n"
+    for path in _listed(folder):
+        if path.name.endswith(INDEX) and not path.name.startswith("."):
+            with suppress(OSError), os.fdopen(open_to_read(path), "rb") as file:
+                end = b""
+                while data := file.read(2**20):
+                    count += (end + data).count(wanted)
+                    end = data[len(data) - len(wanted) + 1 :]
+    return count
+
+
+def _text_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) else None

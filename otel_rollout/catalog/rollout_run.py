@@ -1,0 +1,402 @@
+"""A training run as its trace folders have it: steps, groups and trajectories by their summaries."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from otel_rollout.catalog.group_summary import GroupSummary
+from otel_rollout.catalog.run_ids import with_run_ids
+from otel_rollout.catalog.search import Search, SearchQuery
+from otel_rollout.catalog.step_file import StepFile, find_groups, read_step_file
+from otel_rollout.catalog.step_makers import make_steps
+from otel_rollout.catalog.step_making import SummarisedRun, summarise_runs
+from otel_rollout.catalog.step_places import Places, StepPlace, find_places
+from otel_rollout.catalog.step_reading import LooseTraces, OnProblem, parts_of, read_loose, read_step
+from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.errors import NoTracesError
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.folder.index_entry import place_of
+from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory
+from otel_rollout.folder.stored_file import Part
+from otel_rollout.folder.summaries import summaries_of
+from otel_rollout.folder.trace_files import StepKey
+
+__all__ = ["Run"]
+
+MAX_TRAJECTORIES: Final = 2**15
+"""The most trajectories of the steps that are kept, beside the step that was asked for last."""
+
+_TRACE_ID: Final = place_of("trace_id")
+
+
+@dataclass(frozen=True, slots=True)
+class _LoadedStep:
+    """A step's trajectories.
+
+    Args:
+        sizes: The sizes of its files before they were read.
+        runs: The summaries.
+        recorded: The trajectories, by trace id.
+    """
+
+    sizes: Any
+    runs: list[SummarisedRun]
+    recorded: dict[str, RecordedTrajectory]
+    summaries: dict[str, TrajectorySummary]
+
+
+class Run:
+    """The trajectories of trace folders, with the summaries of steps and groups; thread-safe.
+
+    A folder that is being written is looked at anew at each call. What was read is kept until its files change; of the
+    trajectories those of the last steps that were asked for.
+
+    Args:
+        folders: The trace folders: several hold parts of one run, or runs to compare.
+        on_problem: Called once for everything that can't be read; by default nothing is.
+        on_progress: Called with the number of steps whose summaries have been made, and of those to make; of a step in
+            a folder of the version before, with the numbers of its trajectories.
+        experiment: The only experiment whose steps there are; None for all.
+        run: The beginning of the id of the only run whose steps there are; None for all.
+    """
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        on_problem: OnProblem | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+        *,
+        experiment: str | None = None,
+        run: str | None = None,
+    ) -> None:
+        self.folders = tuple(map(Path, folders))
+        self._experiment, self._run = experiment, run
+        self._on_problem = on_problem
+        self._on_progress = on_progress or (lambda done, total: None)
+        self._problems: set[ReadProblem] = set()
+        self._lock = Lock()
+        self._making = Lock()
+        self._loading = Lock()
+        self._made: dict[str, tuple[Any, StepFile]] = {}
+        self._steps: dict[StepKey, tuple[Any, list[StepSummary]]] = {}
+        self._loaded: OrderedDict[StepKey, _LoadedStep] = OrderedDict()
+        self._loose: LooseTraces | None = None
+
+    def version(self) -> str:
+        """Return a text that differs once a file of the folders has changed.
+
+        Raises:
+            NoTracesError: None of the folders has traces.
+        """
+        return find_places(self.folders).version
+
+    def steps(self) -> list[StepSummary]:
+        """Return the summaries of all steps in order, training before validation, one for each run of each experiment.
+
+        If several runs of an experiment have the same rollouts, each step has its run's id. Those that are missing are
+        made, which can take seconds a step.
+
+        Raises:
+            NoTracesError: None of the folders has traces.
+        """
+        places, loose = self._look()
+        self._make(places, loose)
+        keys = sorted({*places.steps, *loose.steps})
+        steps = with_run_ids([step for key in keys for step in self._step(key, places, loose)])
+        return [step for step in steps if self._takes(step)]
+
+    def _takes(self, step: StepSummary) -> bool:
+        if self._experiment is not None and step.experiment_name != self._experiment:
+            return False
+        return self._is_of_run(step.run_id or step.sole_run_id)
+
+    def _is_of_run(self, run_id: str | None) -> bool:
+        return self._run is None or (run_id or "").startswith(self._run)
+
+    def open_steps(self) -> set[tuple[int | None, bool]]:
+        """Return the steps that have spans in the journal of a living process, and whether they are validation passes.
+
+        Raises:
+            NoTracesError: None of the folders has traces.
+        """
+        _, loose = self._look()
+        files = {file for traces in loose.steps.values() for parts in traces.values() for file, _ in parts}
+        written = {file for file in files if file.is_journal and file.is_being_written()}
+        return {
+            (None if key.has_no_step else key.step, key.validate)
+            for key, traces in loose.steps.items()
+            if any(file in written for parts in traces.values() for file, _ in parts)
+        }
+
+    def summaries(
+        self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
+    ) -> list[TrajectorySummary]:
+        """Return a step's trajectories in the order of prompts and rollouts.
+
+        Args:
+            step: The step; None for trajectories without one.
+            validate: The step's validation.
+            experiment: Only those of this experiment.
+            run_id: Only those of this run, as step summaries name it; those of steps that don't name any.
+        """
+        runs = self._runs(step, validate, experiment, run_id)
+        return [each for run in runs for each in run.step.trajectories]
+
+    def groups(
+        self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
+    ) -> list[GroupSummary]:
+        """Return a step's groups in the order of prompts; the arguments are those of `summaries`."""
+        return [group for run in self._runs(step, validate, experiment, run_id) for group in run.groups]
+
+    def group(
+        self,
+        step: int | None,
+        validate: bool,
+        sample_index: int | str | None,
+        experiment: str | None = None,
+        run_id: str | None = None,
+    ) -> tuple[GroupSummary, list[TrajectorySummary]]:
+        """Return a group and its trajectories in the order of rollouts; the arguments are those of `summaries`.
+
+        Raises:
+            KeyError: There is no such group.
+        """
+        for run in self._runs(step, validate, experiment, run_id):
+            for group in run.groups:
+                if str(group.sample_index) == str(sample_index):
+                    ids = set(group.trace_ids)
+                    return group, [each for each in run.step.trajectories if each.trace_id in ids]
+        raise KeyError(f"step {step} has no prompt {sample_index}")
+
+    def same_prompt(
+        self, sample_index: int | str, validate: bool = False, experiment: str | None = None
+    ) -> list[GroupSummary]:
+        """Return the groups of a prompt at all steps, in order.
+
+        Args:
+            sample_index: The prompt.
+            validate: Those of validation, not of training.
+            experiment: Only those of this experiment.
+        """
+        places, loose = self._look()
+        found: list[GroupSummary] = []
+        for key in sorted({*places.steps, *loose.steps}):
+            if key.validate == validate and not key.has_no_step:
+                found += self._groups_with(key, str(sample_index), places, loose)
+        named = {None, experiment, self._experiment} - {None}
+        return [group for group in found if named <= {group.experiment_name}]
+
+    def trajectory(self, trace_id: str) -> RecordedTrajectory:
+        """Return a trajectory, whose spans are read on first use.
+
+        Raises:
+            KeyError: There is none with this id.
+        """
+        return self._step_of(trace_id).recorded[trace_id]
+
+    def summary(self, trace_id: str) -> TrajectorySummary:
+        """Return a trajectory's summary.
+
+        Raises:
+            KeyError: There is none with this id.
+        """
+        return self._step_of(trace_id).summaries[trace_id]
+
+    def search(self, query: SearchQuery) -> Search:
+        """Search the trajectories in order; the hits come while the search goes on.
+
+        Raises:
+            ValueError: The query is empty, or of another kind.
+        """
+        return Search(query, self._searched(query))
+
+    def _searched(self, query: SearchQuery) -> Iterator[RecordedTrajectory]:
+        places, loose = self._look()
+        for key in sorted({*places.steps, *loose.steps}):
+            if query.step is not None and query.step != ("none" if key.has_no_step else key.step):
+                continue
+            if not key.has_no_step and query.validate not in (None, key.validate):
+                continue
+            step = self._loaded.get(key)
+            if step is not None and step.sizes == _sizes(key, places, loose):
+                recorded: Sequence[RecordedTrajectory] = list(step.recorded.values())
+            else:
+                recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
+            for each in recorded:
+                if (
+                    _is_in(each, query)
+                    and self._experiment in (None, each.experiment_name)
+                    and self._is_of_run(each.run_id)
+                ):
+                    yield each
+
+    def _look(self) -> tuple[Places, LooseTraces]:
+        """Return the files as they are now, and the traces of those that are of no step."""
+        places = find_places(self.folders)
+        with self._lock:
+            if self._loose is None or self._loose.sizes != places.loose_sizes:
+                self._loose = read_loose(places, self._note)
+                if self._loose.steps:
+                    # Again: a trajectory that has ended meanwhile is in a step's folder.
+                    places = find_places(self.folders)
+            return places, self._loose
+
+    def _make(self, places: Places, loose: LooseTraces) -> None:
+        """Make the summaries of step folders that have none."""
+        with self._making:
+            missing = [
+                place
+                for key, found in places.steps.items()
+                if key not in loose.steps
+                for place in found
+                if self._place(place) is None
+            ]
+            make_steps(missing, self._keep, self._on_progress)
+
+    def _place(self, place: StepPlace) -> StepFile | None:
+        """Return the summaries of a step's folder if they have been made."""
+        sizes, content = self._made.get(place.folder, (None, None))
+        if content is not None and sizes == place.sizes:
+            return content
+        content = read_step_file(place)
+        if content is not None:
+            self._keep(place, content)
+        return content
+
+    def _keep(self, place: StepPlace, content: StepFile) -> None:
+        for problem in content.problems:
+            self._note(problem)
+        self._made[place.folder] = place.sizes, StepFile(content.steps)
+
+    def _step(self, key: StepKey, places: Places, loose: LooseTraces) -> list[StepSummary]:
+        """Return a step's summaries: those of its folders, if no other file or folder has some of its trajectories."""
+        sizes = _sizes(key, places, loose)
+        known = self._steps.get(key)
+        if known is not None and known[0] == sizes:
+            return known[1]
+        steps: list[StepSummary] | None = None
+        if key not in loose.steps:
+            contents = [self._place(place) for place in places.steps[key]]
+            steps = _joined([content for content in contents if content is not None])
+            if None in contents:
+                steps = None
+        if steps is None:
+            steps = [run.summary for run in self._load(key, places, loose).runs]
+        self._steps[key] = sizes, steps
+        return steps
+
+    def _runs(
+        self, step: int | None, validate: bool, experiment: str | None, run_id: str | None
+    ) -> Iterator[SummarisedRun]:
+        places, loose = self._look()
+        for run in self._load(StepKey.of(step, validate=validate), places, loose).runs:
+            found = run.summary
+            # The folder of trajectories without a step has those of validation too.
+            is_of_run = found.run_id is None or run_id in (None, found.run_id)
+            is_asked_for = is_of_run and experiment in (None, found.experiment_name) and self._takes(found)
+            if is_asked_for and found.validate == validate:
+                yield run
+
+    def _groups_with(self, key: StepKey, sample: str, places: Places, loose: LooseTraces) -> Sequence[GroupSummary]:
+        if key not in loose.steps and len(places.steps[key]) == 1:
+            found: list[GroupSummary] = []
+            for text in _as_json(sample):
+                groups = find_groups(places.steps[key][0], b'"sample_index":%b,' % text)
+                if groups is None:
+                    break
+                found += groups
+            else:
+                return found
+        runs = self._load(key, places, loose).runs
+        return [group for run in runs for group in run.groups if str(group.sample_index) == sample]
+
+    def _step_of(self, trace_id: str) -> _LoadedStep:
+        """Return the step that has a trajectory.
+
+        Raises:
+            KeyError: None has.
+        """
+        places, loose = self._look()
+        with self._lock:
+            likely = [key for key, step in self._loaded.items() if trace_id in step.recorded]
+        text = trace_id.encode()
+        keys = sorted({*places.steps, *loose.steps})
+        found = (key for key in keys if any(find_groups(place, text) for place in places.steps.get(key, ())))
+        for key in chain(likely, found, keys):
+            if key in places.steps or key in loose.steps:
+                step = self._load(key, places, loose)
+                if trace_id in step.recorded:
+                    return step
+        raise KeyError(f"there is no trajectory {trace_id}")
+
+    def _load(self, key: StepKey, places: Places, loose: LooseTraces) -> _LoadedStep:
+        sizes = _sizes(key, places, loose)
+        with self._loading:
+            step = self._loaded.get(key)
+            if step is None or step.sizes != sizes:
+                recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
+                summaries = {each.trace_id: each for each in summaries_of(recorded, on_progress=self._on_progress)}
+                runs = summarise_runs(summaries.values())
+                step = _LoadedStep(sizes, runs, {each.trace_id: each for each in recorded}, summaries)
+            with self._lock:
+                self._loaded[key] = step
+                self._loaded.move_to_end(key)
+                while len(self._loaded) > 1 and sum(len(each.recorded) for each in self._loaded.values()) > (
+                    MAX_TRAJECTORIES
+                ):
+                    self._loaded.popitem(last=False)
+            return step
+
+    def _find(self, trace_id: str) -> list[Part]:
+        """Return the parts of a trace, wherever they are now."""
+        try:
+            places = find_places(self.folders)
+        except NoTracesError:
+            return []
+        placed = (file for found in places.steps.values() for place in found for file in place.files)
+        return [part for part in parts_of(chain(placed, places.loose), self._note) if part[1][_TRACE_ID] == trace_id]
+
+    def _note(self, problem: ReadProblem) -> None:
+        if problem not in self._problems:
+            self._problems.add(problem)
+            if self._on_problem is not None:
+                self._on_problem(problem)
+
+
+def _sizes(key: StepKey, places: Places, loose: LooseTraces) -> Any:
+    own = [(place.folder, place.sizes) for place in places.steps.get(key, ())]
+    return own, loose.sizes if key in loose.steps else None
+
+
+def _joined(contents: Sequence[StepFile]) -> list[StepSummary] | None:
+    """Return the steps of several folders; None if two of them have trajectories of one experiment."""
+    steps = [step for content in contents for step in content.steps]
+    experiments = [
+        experiment for content in contents for experiment in {step.experiment_name for step in content.steps}
+    ]
+    if len(experiments) > len(set(experiments)):
+        return None
+    return sorted(steps, key=lambda step: str(step.experiment_name or ""))
+
+
+def _is_in(trajectory: RecordedTrajectory, query: SearchQuery) -> bool:
+    return (
+        query.validate in (None, trajectory.validate)
+        and query.experiment in (None, trajectory.experiment_name)
+        and query.run_id in (None, trajectory.run_id)
+    )
+
+
+def _as_json(sample: str) -> Iterator[bytes]:
+    """Yield the JSON of the values that are this text: the text, and the number."""
+    from otel_rollout.catalog.summary_json import to_json
+
+    yield to_json(sample)
+    if sample.lstrip("-").isdecimal():
+        yield sample.encode()

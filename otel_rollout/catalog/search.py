@@ -1,0 +1,190 @@
+"""Searches the payload of trajectories: compares lines as bytes, and parses only candidates."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from otel_rollout.catalog.text_match import Match, TextMatcher
+from otel_rollout.errors import UnreadableTraceError
+from otel_rollout.folder.reader import RecordedTrajectory
+
+__all__ = ["Search", "SearchHit", "SearchQuery"]
+
+BATCH: Final = 32
+"""The trajectories that a thread looks through at once."""
+MAX_THREADS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """A text to search for, and the part of a run to search.
+
+    Args:
+        text: The text, as a reader sees it.
+        within: `text` is everything that was said, given and returned; `tool` the names of tools; `failed` those of
+            calls that failed; `error` the messages, types and tracebacks of spans that failed.
+        step: One step, or `none` for trajectories without one; None for all.
+        validate: True for validation only, False for training only; None for both.
+        experiment: Only trajectories of this experiment.
+        run_id: Only trajectories of this run.
+        match_case: Tell upper from lower case.
+        limit: Stop after this number of hits.
+    """
+
+    text: str
+    within: str = "text"
+    step: int | str | None = None
+    validate: bool | None = None
+    experiment: str | None = None
+    run_id: str | None = None
+    match_case: bool = False
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """A trajectory that has the text, with the first place of it.
+
+    Args:
+        trace_id: The trajectory.
+        step: Its step.
+        validate: True if it is part of a validation pass.
+        experiment_name: Its experiment.
+        run_id: The run of its process.
+        sample_index: Its prompt.
+        rollout_n: The number of the rollout.
+        reward: Its reward.
+        status: Its status; None without a root.
+        where: The name of the span.
+        span_id: The span, 16 hexadecimal digits.
+        excerpt: The text around the match, on one line.
+        start: The match in the excerpt.
+        end: The end of the match in the excerpt.
+    """
+
+    trace_id: str
+    step: int | None
+    validate: bool
+    experiment_name: str | None
+    run_id: str | None
+    sample_index: int | str | None
+    rollout_n: int | str | None
+    reward: float | None
+    status: str | None
+    where: str
+    span_id: str
+    excerpt: str
+    start: int
+    end: int
+
+
+class Search:
+    """A search that is under way: an iterator of its hits, in the order of the trajectories.
+
+    Args:
+        query: The query.
+        trajectories: The trajectories to search.
+    """
+
+    def __init__(self, query: SearchQuery, trajectories: Iterable[RecordedTrajectory]) -> None:
+        self.searched_bytes = 0
+        """The size of what has been searched, as OTLP JSON."""
+        self.hits = 0
+        """The number of hits so far."""
+        self.is_cut = False
+        """True once there are more hits than the query's limit."""
+        self.unreadable = 0
+        """The number of trajectories that could not be read."""
+        self._query = query
+        self._matcher = TextMatcher(query.text, query.within, match_case=query.match_case)
+        self._hits = self._run(iter(trajectories))
+
+    def __iter__(self) -> Iterator[SearchHit]:
+        return self
+
+    def __next__(self) -> SearchHit:
+        return next(self._hits)
+
+    def close(self) -> None:
+        """Stop searching."""
+        self._hits.close()
+
+    def _run(self, trajectories: Iterator[RecordedTrajectory]) -> Generator[SearchHit, None, None]:
+        threads = min(os.cpu_count() or 1, MAX_THREADS)
+        waiting: deque[Future[_Found]] = deque()
+        # Decompression and comparison leave the interpreter to other threads.
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="otel-rollout-search")
+        try:
+            while True:
+                while len(waiting) < 4 * threads and (batch := list(islice(trajectories, BATCH))):
+                    waiting.append(pool.submit(_search, batch, self._matcher))
+                if not waiting:
+                    return
+                found = waiting.popleft().result()
+                self.searched_bytes += found.searched_bytes
+                self.unreadable += found.unreadable
+                for hit in found.hits:
+                    if self.hits >= self._query.limit:
+                        self.is_cut = True
+                        return
+                    self.hits += 1
+                    yield hit
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass(slots=True)
+class _Found:
+    """The result of one batch."""
+
+    hits: list[SearchHit]
+    searched_bytes: int = 0
+    unreadable: int = 0
+
+
+def _search(batch: Sequence[RecordedTrajectory], matcher: TextMatcher) -> _Found:
+    found = _Found([])
+    for each in batch:
+        try:
+            match = _first_match(each, matcher, found)
+        except (OSError, ValueError, UnreadableTraceError):
+            found.unreadable += 1
+            continue
+        if match is not None:
+            found.hits.append(_hit(each, match))
+    return found
+
+
+def _first_match(trajectory: RecordedTrajectory, matcher: TextMatcher, found: _Found) -> Match | None:
+    for file, row in trajectory.parts:
+        line = file.read_line(row)
+        found.searched_bytes += len(line)
+        match = matcher.find(line, trajectory.trace_id)
+        if match is not None:
+            return match
+    return None
+
+
+def _hit(trajectory: RecordedTrajectory, match: Match) -> SearchHit:
+    return SearchHit(
+        trajectory.trace_id,
+        trajectory.step,
+        trajectory.validate,
+        trajectory.experiment_name,
+        trajectory.run_id,
+        trajectory.sample_index,
+        trajectory.rollout_n,
+        trajectory.reward,
+        trajectory.status,
+        match.where,
+        match.span_id,
+        match.excerpt,
+        match.start,
+        match.end,
+    )

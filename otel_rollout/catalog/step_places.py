@@ -1,0 +1,138 @@
+"""Finds the step folders of trace folders, with the sizes of their files; a changed size is a changed step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import TypeAlias
+
+from otel_rollout.errors import NoTracesError
+from otel_rollout.folder.layout import index_path
+from otel_rollout.folder.trace_files import StepKey, TraceFile, find_trace_files
+from otel_rollout.text.sanitize import replace_surrogates
+
+__all__ = ["FileSizes", "Places", "StepPlace", "find_places", "with_indexes"]
+
+FileSizes: TypeAlias = tuple[tuple[str, int, int], ...]
+"""The name, the size and the index's size of each file; -1 without an index, or once it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlace:
+    """A step's folder.
+
+    Args:
+        folder: The folder.
+        within: The trace folder, or a folder above, that it was found in.
+        files: Its files.
+        sizes: Their sizes.
+    """
+
+    folder: str
+    within: str
+    files: tuple[TraceFile, ...]
+    sizes: FileSizes
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The files of trace folders.
+
+    Args:
+        steps: The folders of each step, in the order of steps: several trace folders can have the same one.
+        loose: The files whose lines can be of any step: journals, and files of other programs.
+        loose_sizes: Their sizes.
+        version: Differs if any size does.
+    """
+
+    steps: Mapping[StepKey, Sequence[StepPlace]]
+    loose: Sequence[TraceFile]
+    loose_sizes: FileSizes
+    version: str
+
+
+def find_places(folders: Sequence[Path]) -> Places:
+    """Return the files of folders by step; nothing of them is opened.
+
+    Args:
+        folders: The folders; one without traces is left out if another has some.
+
+    Raises:
+        NoTracesError: None of them has traces.
+    """
+    found: dict[StepKey, dict[str, tuple[str, list[TraceFile]]]] = {}
+    loose: dict[str, TraceFile] = {}
+    # One of the folders can be in another, or a link to it.
+    seen: set[tuple[int, int, str]] = set()
+    missing: NoTracesError | None = None
+    for folder in map(os.fspath, folders):
+        try:
+            files = find_trace_files(folder)
+        except NoTracesError as error:
+            missing = missing or error
+            continue
+        identity_of = lru_cache(None)(_identity)
+        for file in files:
+            directory, name = os.path.split(file.place)
+            identity = (*identity_of(directory), name)
+            if identity in seen:
+                continue
+            seen.add(identity)
+            if file.key is None:
+                loose[file.place] = file
+            else:
+                found.setdefault(file.key, {}).setdefault(directory, (folder, []))[1].append(file)
+    if missing is not None and not seen:
+        raise missing
+    steps = {
+        key: [
+            StepPlace(directory, within, tuple(files), _sizes(files))
+            for directory, (within, files) in found[key].items()
+        ]
+        for key in sorted(found)
+    }
+    loose_sizes = _sizes(loose.values())
+    digest = blake2b(repr(loose_sizes).encode(), digest_size=8)
+    for places in steps.values():
+        for place in places:
+            digest.update(repr((place.folder, place.sizes)).encode())
+    return Places(steps, tuple(loose.values()), loose_sizes, digest.hexdigest())
+
+
+def with_indexes(place: StepPlace) -> StepPlace:
+    """Return a step's folder with the indexes as they are now: a reader writes one that lacks summaries."""
+    files = tuple(file._replace(index_place=os.fspath(index_path(file.path))) for file in place.files)
+    now = _sizes(files)
+    return replace(
+        place,
+        files=files,
+        sizes=tuple((name, before, index) for (name, before, _), (_, _, index) in zip(place.sizes, now, strict=True)),
+    )
+
+
+def _identity(directory: str) -> tuple[int, int]:
+    try:
+        status = os.stat(directory)  # noqa: PTH116 - one of many
+    except OSError:
+        return 0, 0
+    return status.st_dev, status.st_ino
+
+
+def _sizes(files: Iterable[TraceFile]) -> FileSizes:
+    return tuple((_name_of(file.place), _size(file.place), _size(file.index_place)) for file in files)
+
+
+def _name_of(place: str) -> str:
+    # JSON has no surrogates, which stand for bytes that are no UTF-8.
+    return replace_surrogates(os.path.basename(place))  # noqa: PTH119 - one of many
+
+
+def _size(place: str | None) -> int:
+    try:
+        return -1 if place is None else os.stat(place).st_size  # noqa: PTH116 - one of many
+    except OSError:
+        return -1

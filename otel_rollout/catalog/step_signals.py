@@ -1,0 +1,130 @@
+"""A step's signs of trouble: failure classes, repeated or unknown calls, stragglers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from otel_rollout.catalog.failure_class import MODEL, TOOL, UNKNOWN, failure_class
+from otel_rollout.catalog.grouping import rollout_of
+from otel_rollout.facts.amounts import is_same_reward, mean_of
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+
+__all__ = ["REPEATED", "StepSignals", "rolled_out_again", "step_signals"]
+
+REPEATED: Final = 3
+"""Calls of one tool with the same arguments from which on they count as repeated."""
+
+_LAST_PART: Final = 20
+"""The last of this many trajectories are the last 5 percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepSignals:
+    """Signs of trouble in one step; findings are made of them.
+
+    Args:
+        failures: The trajectories that failed, by class of failure.
+        punished: Those of them that the model isn't to blame for, and that have the step's worst reward all the same;
+            without those that it may be to blame for: a tool fails for its arguments too.
+        truncated_reward_mean: The mean reward of the truncated trajectories; None if none of them has a reward.
+        whole_reward_mean: The mean reward of the others.
+        repeated_calls: The trajectories with the same call three times or more.
+        unknown_tools: The trajectories that call a tool that there is not.
+        unparsed_calls: The trajectories with a tool call that could not be parsed.
+        straggler_share: The share of the step's wall time after 95% of its trajectories had ended, without those
+            that were cancelled; None for fewer than 20.
+        staleness: The trajectories by staleness, as text.
+        lossy: The trajectories with dropped spans.
+        rolled_out_again: The trajectories with the identity of an earlier one.
+    """
+
+    failures: Mapping[str, int] = field(default_factory=dict)
+    punished: Mapping[str, int] = field(default_factory=dict)
+    truncated_reward_mean: float | None = None
+    whole_reward_mean: float | None = None
+    repeated_calls: int = 0
+    unknown_tools: int = 0
+    unparsed_calls: int = 0
+    straggler_share: float | None = None
+    staleness: Mapping[str, int] = field(default_factory=dict)
+    lossy: int = 0
+    rolled_out_again: int = 0
+
+
+def step_signals(summaries: Sequence[TrajectorySummary]) -> StepSignals:
+    """Return the signals of one step.
+
+    Args:
+        summaries: Its trajectories.
+    """
+    worst = worst_reward(summaries)
+    classes = [(failure_class(each, worst), each) for each in summaries]
+    truncated = [each.reward for each in summaries if each.status == "truncated"]
+    whole = [each.reward for each in summaries if each.status != "truncated"]
+    return StepSignals(
+        failures=_counts(name for name, _ in classes),
+        punished=_counts(name for name, each in classes if is_punished(name, each, worst)),
+        truncated_reward_mean=_mean(truncated),
+        whole_reward_mean=_mean(whole),
+        repeated_calls=sum(each.repeated_calls >= REPEATED for each in summaries),
+        unknown_tools=sum(each.unknown_tool_calls > 0 for each in summaries),
+        unparsed_calls=sum(each.unparsed_tool_calls > 0 for each in summaries),
+        straggler_share=_straggler_share(summaries),
+        staleness=_counts(None if each.staleness is None else str(each.staleness) for each in summaries),
+        lossy=sum(each.dropped_spans > 0 for each in summaries),
+        rolled_out_again=len(rolled_out_again(summaries)),
+    )
+
+
+def rolled_out_again(summaries: Iterable[TrajectorySummary]) -> list[TrajectorySummary]:
+    """Return the trajectories of a step whose prompt and number of the rollout an earlier one has, by their starts."""
+    seen: set[tuple[str, str]] = set()
+    again = []
+    for each in sorted(summaries, key=lambda each: each.start_time):
+        rollout = rollout_of(each)
+        if rollout is None:
+            continue
+        if rollout in seen:
+            again.append(each)
+        seen.add(rollout)
+    return again
+
+
+def worst_reward(summaries: Iterable[TrajectorySummary]) -> float | None:
+    """Return the lowest reward of a step; None if all rewards are the same, or none is known."""
+    rewards = [each.reward for each in summaries if each.reward is not None]
+    return min(rewards) if rewards and not is_same_reward(min(rewards), max(rewards)) else None
+
+
+def is_punished(failure: str | None, summary: TrajectorySummary, worst: float | None) -> bool:
+    """Return True for a failure that the model can't be to blame for and that has the worst reward.
+
+    Args:
+        failure: The class of its failure.
+        summary: The trajectory.
+        worst: The worst reward of its step.
+    """
+    has_worst = worst is not None and summary.reward is not None and is_same_reward(summary.reward, worst)
+    return has_worst and failure not in (None, MODEL, TOOL, UNKNOWN)
+
+
+def _straggler_share(summaries: Sequence[TrajectorySummary]) -> float | None:
+    awaited = [each for each in summaries if each.status != "cancelled"]
+    ends = sorted(each.end_time for each in awaited)
+    last = len(ends) // _LAST_PART
+    start = min((each.start_time for each in awaited), default=0)
+    if not last or ends[-1] <= start:
+        return None
+    return (ends[-1] - ends[-1 - last]) / (ends[-1] - start)
+
+
+def _counts(names: Iterable[str | None]) -> dict[str, int]:
+    return dict(sorted(Counter(name for name in names if name is not None).items()))
+
+
+def _mean(rewards: Iterable[float | None]) -> float | None:
+    known = [reward for reward in rewards if reward is not None]
+    return mean_of(known) if known else None

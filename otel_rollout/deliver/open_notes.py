@@ -1,0 +1,74 @@
+"""Tells an exporter which trajectories are running, so that people see what a step waits for."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from opentelemetry.sdk.trace.export import SpanExporter
+
+from otel_rollout.finish.redaction import Redactor
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.log_once import internal_error
+from otel_rollout.record.open_trajectories import OpenTrajectories, OpenTrajectory
+
+__all__ = ["OpenNotes"]
+
+SECONDS_BETWEEN: Final = 2.0
+LONGEST_BETWEEN: Final = 8.0
+"""`otel-rollout top` takes a process that tells nothing for 15 s for dead."""
+MAX_SHARE: Final = 0.02
+"""The part of the delivery thread's time that notes may take, unless `LONGEST_BETWEEN` asks for more."""
+SECONDS_RUNNING: Final = 3.0
+"""Trajectories that run for less are not told of."""
+
+
+class OpenNotes:
+    """Calls an exporter's method `note_open` every few seconds, if it has one; on the delivery thread.
+
+    Args:
+        exporter: The exporter.
+        open_trajectories: Knows the running trajectories.
+        redactor: Replaces secrets in names and tags; None if nothing is redacted.
+    """
+
+    def __init__(
+        self, exporter: SpanExporter, open_trajectories: OpenTrajectories | None, redactor: Redactor | None
+    ) -> None:
+        self._note: Callable[[Sequence[OpenTrajectory]], object] | None = getattr(exporter, "note_open", None)
+        self._open = open_trajectories
+        # A copy: what is replaced for a note was not replaced in a span, and is not counted.
+        self._redactor = copy.copy(redactor)
+        self._next = 0.0
+
+    def seconds_left(self) -> float:
+        """Return the seconds until the next note; infinity if the exporter takes none."""
+        if self._note is None or self._open is None:
+            return math.inf
+        return max(0.0, self._next - monotonic())
+
+    def note(self) -> None:
+        """Tell of the running trajectories, unless that was done a moment ago."""
+        if self._note is None or self._open is None or self.seconds_left():
+            return
+        start = monotonic()
+        try:
+            self._note([self._clean(each) for each in self._open.running_for(SECONDS_RUNNING)])
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001, RUF100 - SystemExit or CancelledError must not end delivery
+            internal_error("noting the running trajectories")
+        now = monotonic()
+        self._next = now + min(LONGEST_BETWEEN, max(SECONDS_BETWEEN, (now - start) / MAX_SHARE))
+
+    def _clean(self, trajectory: OpenTrajectory) -> OpenTrajectory:
+        redactor, op = self._redactor, trajectory.op
+        if redactor is None:
+            return trajectory
+        if op is not None:
+            op = op._replace(name=redactor.label(op.name), kind=redactor.label(op.kind))
+        return trajectory._replace(
+            name=redactor.label(trajectory.name), tags=redactor.attributes(trajectory.tags), op=op
+        )

@@ -1,0 +1,229 @@
+"""The spool: batches of one exporter on disk, oldest first, in the trace folder's format."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import shutil
+import tempfile
+import threading
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.files.file_modes import make_folder, open_private
+from otel_rollout.folder.append_file import FileGoneError
+from otel_rollout.folder.frames import FrameFile, read_frame, require_zstandard
+from otel_rollout.folder.layout import FRAMES, new_worker
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.otlp.json_writing import decode_line, encode_line
+
+__all__ = ["Spool", "open_spool"]
+
+MIN_FILE_BYTES: Final = 64 * 1024 * 1024
+"""A file of this size is followed by a new one, since delivered spans are removed a file at a time."""
+MAX_FILES: Final = 256
+
+
+def open_spool(folder: str, exporter: str, max_bytes: int) -> Spool:
+    """Create the folder of one exporter's spool in the `folder` of all spools, and return the spool.
+
+    Raises:
+        ConfigurationError: The folder can't be created or written to.
+        MissingExtraError: zstandard isn't installed.
+    """
+    require_zstandard()
+    path = Path(folder, re.sub(r"[^\w.-]+", "_", exporter))
+    try:
+        make_folder(Path(folder))
+        make_folder(path, Path(folder))
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"spool={folder!r} (OTEL_ROLLOUT_SPOOL): this should be a folder that can be written to: {error}"
+        ) from None
+    return Spool(path, max_bytes)
+
+
+class Spool:
+    """A bounded FIFO queue of batches on disk; other processes read it once this one has ended.
+
+    Args:
+        folder: The folder of the files.
+        max_bytes: The bound on their size.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self.folder = folder
+        self.trouble = ""
+        """Why the last `append` or `take` failed."""
+        self._max_bytes = max_bytes
+        # Each file is held open, and a process has about a thousand file descriptors.
+        self._file_bytes = max(MIN_FILE_BYTES, max_bytes // MAX_FILES)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._worker = new_worker()
+        self._number = 0
+        self._bytes = 0
+        self._files: deque[_SpoolFile] = deque()
+
+    def append(self, spans: Sequence[ReadableSpan], *, is_forced: bool = False) -> bool:
+        """Append a batch; False if that failed, and `trouble` says why.
+
+        Args:
+            spans: The batch.
+            is_forced: Ignore the bound: the spans are on disk already, in the batch that is settled next.
+        """
+        try:
+            line = encode_line(spans)
+        except Exception as error:
+            self.trouble = f"a batch can't be written as JSON ({type(error).__name__}: {error})"
+            return False
+        with self._lock:
+            if self._bytes >= self._max_bytes and not is_forced:
+                self.trouble = f"the spool is full ({self._max_bytes:,} bytes)"
+                return False
+            try:
+                try:
+                    self._bytes += self._last_file().append(line, len(spans))
+                except FileGoneError:
+                    # Somebody removed it; `take` reports its batches as missing.
+                    self._bytes += self._next_file().append(line, len(spans))
+            except OSError as error:
+                self.trouble = f"the spool can't be written to ({error})"
+                return False
+        return True
+
+    def take(self) -> tuple[list[ReadableSpan], int]:
+        """Read the oldest batch, which stays on disk until it is settled.
+
+        Returns:
+            Its spans, or none if it can't be read; and the number of spans that were written.
+        """
+        with self._lock:
+            while self._files and self._files[0].is_empty:
+                self._remove_first()
+            if not self._files:
+                return [], 0
+            offset, length, count = self._files[0].first()
+            path = self._files[0].path
+        try:
+            return decode_line(read_frame(path, offset, length)), count
+        except (OSError, ValueError) as error:
+            self.trouble = f"{path} can't be read: {error}"
+            return [], count
+
+    def settle(self) -> None:
+        """Remove the batch that `take` returned: it is delivered, lost, or on disk again."""
+        with self._lock:
+            if not self._files:
+                return
+            self._files[0].settle_first()
+            if self._files[0].is_empty:
+                self._remove_first()
+
+    def close(self, deadline: float = math.inf) -> None:
+        """Close the files, and leave them to `otel-rollout replay`.
+
+        Args:
+            deadline: In seconds of `time.monotonic`; if the disk hangs until then, the process's end closes them.
+        """
+        if not self._lock.acquire(timeout=min(max(0.0, deadline - monotonic()), threading.TIMEOUT_MAX)):
+            return
+        try:
+            while self._files:
+                file = self._files.popleft()
+                with contextlib.suppress(OSError):
+                    if monotonic() < deadline:
+                        file.remove_settled()
+                file.frames.close()
+        finally:
+            self._lock.release()
+
+    def after_fork(self) -> None:
+        """Start empty in a forked child: the files are its parent's."""
+        for file in self._files:
+            file.frames.close()
+        self._reset()
+
+    def _last_file(self) -> _SpoolFile:
+        return self._files[-1] if self._files and self._files[-1].bytes < self._file_bytes else self._next_file()
+
+    def _next_file(self) -> _SpoolFile:
+        self._number += 1
+        file = _SpoolFile(self.folder / f"{self._worker}-{self._number:06d}{FRAMES}")
+        self._files.append(file)
+        return file
+
+    def _remove_first(self) -> None:
+        file = self._files.popleft()
+        self._bytes -= file.bytes
+        with contextlib.suppress(OSError):
+            # A file that can't be removed is at worst delivered again, by a replay.
+            file.path.unlink(missing_ok=True)
+        file.frames.close()
+
+
+class _SpoolFile:
+    """One file, with the places of its batches."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.bytes = 0
+        self.frames = FrameFile(path)
+        # Offset, length and number of spans of each batch, one after the other: there may be many.
+        self._batches = array("Q")
+        self._settled = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """True if all batches are settled."""
+        return self._settled == len(self._batches)
+
+    def append(self, line: bytes, spans: int) -> int:
+        """Append a batch and return its size on disk."""
+        frame = self.frames.append(line)
+        self._batches.extend((frame.offset, frame.length, spans))
+        self.bytes += frame.length
+        return frame.length
+
+    def first(self) -> tuple[int, int, int]:
+        """Return offset, length and number of spans of the oldest batch."""
+        offset, length, spans = self._batches[self._settled : self._settled + 3]
+        return offset, length, spans
+
+    def settle_first(self) -> None:
+        """Count the oldest batch as settled."""
+        self._settled += 3
+
+    def remove_settled(self) -> None:
+        """Rewrite the file without the settled batches, which would be delivered again.
+
+        Raises:
+            OSError: The disk failed; the file is unchanged.
+        """
+        if self.is_empty:
+            self.path.unlink(missing_ok=True)
+        elif self._settled:
+            rest = self.path.with_name(f"{self.path.name}.rest")
+            try:
+                with (
+                    self.path.open("rb") as source,
+                    os.fdopen(open_private(rest, os.O_WRONLY | os.O_TRUNC), "wb") as target,
+                ):
+                    source.seek(self.first()[0])
+                    shutil.copyfileobj(source, target, 1024 * 1024)
+                rest.replace(self.path)
+            except OSError:
+                rest.unlink(missing_ok=True)
+                raise

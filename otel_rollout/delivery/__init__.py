@@ -1,1 +1,0 @@
-"""Delivery: from a finished span to an exporter, bounded in bytes, with every loss counted."""

@@ -1,0 +1,1 @@
+"""Facts of a trajectory, and how they follow from its spans; without I/O."""

@@ -1,0 +1,105 @@
+"""Facts that several exporters read from a span."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout import semconv
+from otel_rollout.text.sanitize import replace_surrogates
+
+__all__ = [
+    "exception_attributes",
+    "is_late_annotation",
+    "is_own",
+    "kind_of",
+    "reward_of",
+    "rollout_label",
+    "span_id_of",
+    "trace_id_of",
+]
+
+_OWN_SCOPE: Final = "otel_rollout"
+_KINDS_OF_OPERATIONS: Final = {
+    "agent": "AGENT",
+    "chat": "LLM",
+    "create_agent": "AGENT",
+    "embeddings": "EMBEDDING",
+    "execute_tool": "TOOL",
+    "generate_content": "LLM",
+    "invoke_agent": "AGENT",
+    "task": "CHAIN",
+    "text_completion": "LLM",
+    "tool": "TOOL",
+    "workflow": "CHAIN",
+}
+_LABELS: Final = (("step", semconv.STEP), ("sample", semconv.SAMPLE_INDEX), ("rollout", semconv.ROLLOUT_N))
+
+
+def trace_id_of(span: ReadableSpan) -> int:
+    """Return the span's trace id; zero if it has none."""
+    context = span.get_span_context()
+    return 0 if context is None else context.trace_id
+
+
+def span_id_of(span: ReadableSpan) -> str:
+    """Return the span's id in 16 hexadecimal digits; zeros if it has none."""
+    context = span.get_span_context()
+    return f"{0 if context is None else context.span_id:016x}"
+
+
+def reward_of(span: ReadableSpan) -> float | None:
+    """Return the reward on a span, if it is a finite number: on the root, or on a span that computed it later."""
+    reward = (span.attributes or {}).get(semconv.REWARD)
+    if isinstance(reward, bool) or not isinstance(reward, (int, float)):
+        return None
+    try:
+        return float(reward) if math.isfinite(reward) else None
+    except OverflowError:
+        # An integer beyond a float's range.
+        return None
+
+
+def is_late_annotation(span: ReadableSpan) -> bool:
+    """Return True for a span that has facts of an ended trajectory alone: stored, it would lengthen the trace."""
+    return (span.attributes or {}).get(semconv.LATE) is True
+
+
+def exception_attributes(span: ReadableSpan) -> Mapping[str, Any]:
+    """Return the attributes of the span's last exception event; empty if it has none."""
+    found: Mapping[str, Any] = {}
+    for event in span.events:
+        if event.name == semconv.EXCEPTION_EVENT:
+            found = event.attributes or {}
+    return found
+
+
+def is_own(span: ReadableSpan) -> bool:
+    """Return True if otel-rollout made the span, and not another instrumentation."""
+    scope = span.instrumentation_scope
+    return scope is not None and scope.name.replace("-", "_").partition(".")[0] == _OWN_SCOPE
+
+
+def kind_of(span: ReadableSpan) -> str | None:
+    """Return a span's OpenInference kind; without one, the kind that its GenAI operation has; None if it has neither.
+
+    Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/, `gen_ai.operation.name`.
+    """
+    attributes = span.attributes or {}
+    kind = attributes.get(semconv.SPAN_KIND)
+    if isinstance(kind, str) and kind:
+        return replace_surrogates(kind)
+    operation = attributes.get(semconv.OPERATION_NAME) or attributes.get("traceloop.span.kind")
+    return _KINDS_OF_OPERATIONS.get(operation) if isinstance(operation, str) else None
+
+
+def rollout_label(span: ReadableSpan) -> str:
+    """Return the label of a trajectory, `step 7 · sample 12 · rollout 3`; empty if the span has no such tag."""
+    attributes = span.attributes or {}
+    known = [f"{label} {replace_surrogates(str(attributes[key]))}" for label, key in _LABELS if key in attributes]
+    if known and attributes.get(semconv.VALIDATE) is True:
+        known.insert(0, "validate")
+    return " · ".join(known)

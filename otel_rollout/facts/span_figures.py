@@ -1,0 +1,144 @@
+"""A span's kind and names, its error, and the tool calls that went wrong in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+
+from otel_rollout import semconv
+from otel_rollout.facts.span_facts import exception_attributes
+from otel_rollout.text.sanitize import INT64_MAX, replace_surrogates
+
+__all__ = [
+    "MAX_NAME_CHARACTERS",
+    "count_of",
+    "error_type_of",
+    "is_unknown_tool",
+    "kind_of",
+    "short_name",
+    "text_of",
+    "unparsed_calls_of",
+]
+
+MAX_NAME_CHARACTERS: Final = 128
+MAX_TEXT_CHARACTERS: Final = 1024
+_OPERATIONS: Final = {
+    "chat": "LLM",
+    "create_agent": "AGENT",
+    "execute_tool": "TOOL",
+    "generate_content": "LLM",
+    "invoke_agent": "AGENT",
+    "text_completion": "LLM",
+}
+_UNKNOWN_TOOL: Final = re.compile(
+    r"(?:unknown|no such|unrecognized|invalid|undefined) (?:tool|function)\b(?! (?:argument|call|input|output|param))"
+    r"|no (?:tool|function)(?: is)? (?:named|called)"
+    r"|(?:tool|function)(?: name)? [^\s]{0,128} ?(?:is )?(?:not found|does not exist|is unknown|not recognized)",
+    re.IGNORECASE,
+)
+_OF_QUERIES: Final = frozenset({"DatabaseError", "OperationalError", "ProgrammingError"})
+"""Exceptions of databases, whose functions are no tools."""
+_MARK: Final = "<tool_call>"
+_END_MARK: Final = "</tool_call>"
+_TAGS: Final = re.compile(r"\s{0,16}(?:<function=[^\s<>]{1,128}>|[\w.-]{1,128}\s{0,16}<arg_key>)")
+"""The forms of Qwen3-Coder and GLM."""
+_MAX_MESSAGE_CHARACTERS: Final = 500
+MAX_PARSED_CHARACTERS: Final = 2**18
+
+
+def kind_of(attributes: Mapping[str, Any]) -> str:
+    """Return a span's kind by OpenInference's attribute, else by the GenAI conventions'; empty if it has none."""
+    kind = attributes.get(semconv.SPAN_KIND)
+    if kind is None:
+        operation = attributes.get(semconv.OPERATION_NAME)
+        return _OPERATIONS.get(operation, "") if isinstance(operation, str) else ""
+    return kind if isinstance(kind, str) and kind in semconv.SPAN_KINDS else ""
+
+
+def count_of(value: Any) -> int | None:
+    """Return a count; None if the value is none."""
+    return value if type(value) is int and 0 <= value <= INT64_MAX else None
+
+
+def short_name(name: Any) -> str:
+    """Return a name, cut if it is long."""
+    text = name if isinstance(name, str) else ""
+    if len(text) > MAX_NAME_CHARACTERS:
+        text = f"{text[: MAX_NAME_CHARACTERS - 1]}…"
+    return replace_surrogates(text)
+
+
+def error_type_of(span: ReadableSpan) -> str:
+    """Return the class of the exception that a failed span ended with; empty if it is unknown."""
+    kind = (span.attributes or {}).get(semconv.ERROR_TYPE) or exception_attributes(span).get(semconv.EXCEPTION_TYPE)
+    return short_name(kind)
+
+
+def is_unknown_tool(span: ReadableSpan) -> bool:
+    """Return True if a tool span is the call of a tool that there is not."""
+    if (span.attributes or {}).get(semconv.REQUESTED_TOOL) is not None:
+        return True
+    if span.status.status_code is not StatusCode.ERROR:
+        return False
+    if error_type_of(span).rpartition(".")[2] in _OF_QUERIES:
+        return False
+    said = (span.status.description, exception_attributes(span).get(semconv.EXCEPTION_MESSAGE))
+    return any(isinstance(text, str) and _UNKNOWN_TOOL.search(text[:_MAX_MESSAGE_CHARACTERS]) for text in said)
+
+
+def unparsed_calls_of(attributes: Mapping[str, Any]) -> int:
+    """Return the number of tool calls in a generation's text that are no calls in the template's form."""
+    for key in (semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE):
+        payload = attributes.get(key)
+        if isinstance(payload, str) and payload:
+            # The search for one character is ten times as fast.
+            if "<" not in payload or _MARK not in payload:
+                return 0
+            parsed = None
+            if len(payload) <= MAX_PARSED_CHARACTERS and payload[0] in '[{"':
+                try:
+                    parsed = orjson.loads(payload)
+                except ValueError:
+                    parsed = None
+            texts = [payload] if parsed is None else _texts_of(parsed)
+            return sum(not _is_call(piece) for text in texts for piece in text.split(_MARK)[1:])
+    return 0
+
+
+def _is_call(text: str) -> bool:
+    """Return True if a text after the mark is a tool call: an object with a name, or tags, and the mark of its end."""
+    end = text.find(_END_MARK)
+    if end < 0:
+        return False
+    if _TAGS.match(text, 0, end):
+        return True
+    try:
+        call = orjson.loads(text[:end])
+    except ValueError:
+        return False
+    return isinstance(call, dict) and any(isinstance(call.get(key), str) for key in ("name", "tool"))
+
+
+def _texts_of(value: Any) -> list[str]:
+    """Return the texts of a parsed payload that are not inside a tool call or a thought."""
+    texts: list[str] = []
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            texts.append(one)
+        elif isinstance(one, list):
+            waiting += one
+        elif isinstance(one, dict) and one.get("type") not in ("tool_call", "reasoning", "tool_use", "thinking"):
+            waiting += [item for key, item in one.items() if key not in ("tool_calls", "arguments", "prompt_text")]
+    return texts
+
+
+def text_of(value: Any) -> str | None:
+    """Return a text that is not empty, cut if it is long; None if the value is none."""
+    return replace_surrogates(value[:MAX_TEXT_CHARACTERS]) if isinstance(value, str) and value else None

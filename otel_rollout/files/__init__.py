@@ -1,0 +1,1 @@
+"""Files: modes, locks."""

@@ -1,0 +1,190 @@
+"""Redaction: secrets are found by their form, by the name of their key, or by a user's pattern.
+
+Each is replaced inside the text that it stands in; what is around it stays as it is, byte for byte.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from json import JSONDecoder
+from typing import Any, Final
+
+import orjson
+
+from otel_rollout.finish.known_forms import REDACTED, Span, form_spans
+from otel_rollout.finish.secret_keys import DEFAULT_REDACTED_KEYS, SecretKeys, can_be_secret
+from otel_rollout.finish.secret_text import SecretTexts
+from otel_rollout.settings import BUILT_IN
+from otel_rollout.text.pattern_check import compile_pattern
+
+__all__ = ["Redactor", "make_redactor"]
+
+_DECODER: Final = JSONDecoder()
+MAX_LABEL: Final = 200
+MAX_LABELS: Final = 4096
+"""At most this many short texts (names, kinds, models) are remembered as free of secrets."""
+
+
+class _Count(threading.local):
+    """The secrets that a thread has replaced."""
+
+    value = 0
+
+
+class Redactor:
+    """Replaces secrets in JSON, texts and attributes.
+
+    Args:
+        keys: The names of keys whose values are secrets, in any spelling.
+        patterns: Regular expressions; their matches are replaced too.
+        has_forms: If True, tokens of known forms are replaced too.
+    """
+
+    def __init__(
+        self,
+        keys: Iterable[str] = DEFAULT_REDACTED_KEYS,
+        patterns: Iterable[str] = (),
+        *,
+        has_forms: bool = True,
+    ) -> None:
+        self._keys = SecretKeys(keys)
+        self._texts = SecretTexts(self._keys) if self._keys else None
+        self._patterns: list[re.Pattern[str]] = [compile_pattern(pattern) for pattern in patterns]
+        self._has_forms = has_forms
+        self._labels: set[tuple[str, str]] = set()
+        self._here = _Count()
+        self.redacted = 0
+        """The number of values replaced so far."""
+
+    @property
+    def redacted_here(self) -> int:
+        """The number of values that this thread has replaced so far."""
+        return self._here.value
+
+    def may_find(self, json_bytes: bytes) -> bool:
+        """Return False if `json_bytes` (one or more JSON texts) has no secret."""
+        # A user's pattern may match characters that JSON escapes, or the ends of a text.
+        return (
+            bool(self._patterns)
+            or next(self._spans(json_bytes.decode("utf-8", "replace"), is_json=True), None) is not None
+        )
+
+    def __call__(self, json_bytes: bytes) -> bytes:
+        """Return a JSON text with its secrets replaced; it stays valid JSON."""
+        text = json_bytes.decode()
+        clean = self._replace(text, self._spans(text, is_json=True))
+        if self._patterns:
+            clean = self._replace(clean, self._matches_in_strings(clean))
+        return json_bytes if clean is text else clean.encode()
+
+    def text(self, text: str) -> str:
+        """Return any text (JSON, a message, a stack trace) with its secrets replaced."""
+        clean = self._replace(text, self._spans(text, is_json=text.lstrip()[:1] in ("{", "[", '"')))
+        for pattern in self._patterns:
+            clean = self._replace(clean, ((*found.span(), REDACTED) for found in pattern.finditer(clean)))
+        return clean
+
+    def label(self, text: str, key: str = "") -> str:
+        """Return a text as `text` does, and remember short ones, which recur: names, kinds, identifiers.
+
+        Args:
+            text: The text.
+            key: The attribute key that it is the value of, if any.
+        """
+        if type(text) is not str:
+            # A subclass may override `__str__`.
+            text = str.__str__(text)
+        if (key, text) in self._labels:
+            return text
+        if key and can_be_secret(text, self._keys.kind(key)):
+            self._add(1)
+            return REDACTED
+        clean = self.text(text)
+        if clean is text and len(text) <= MAX_LABEL:
+            if len(self._labels) >= MAX_LABELS:
+                self._labels.clear()
+            self._labels.add((key, text))
+        return clean
+
+    def attributes(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of `attributes` with their secrets replaced, in keys too; the same object if there are none."""
+        clean: dict[str, Any] = {}
+        is_same = True
+        for key, value in attributes.items():
+            name = self.label(key) if type(key) is str else key
+            while name in clean:
+                # Two keys with a secret.
+                name += "'"
+            clean[name] = self._value(value, key if type(key) is str else "")
+            is_same = is_same and name is key and clean[name] is value
+        return attributes if is_same else clean  # type: ignore[return-value]  # as given
+
+    def _value(self, value: Any, key: str) -> Any:
+        if isinstance(value, str):
+            return self.label(value, key)
+        if not isinstance(value, (list, tuple)):
+            return value
+        items = tuple(self.label(item, key) if isinstance(item, str) else item for item in value)
+        name = ""
+        for place, item in enumerate(items):
+            # An option or a header, and its value.
+            if name and isinstance(item, str) and can_be_secret(item, self._keys.kind(name)):
+                self._add(1)
+                items = (*items[:place], REDACTED, *items[place + 1 :])
+            name = item.lstrip("-") if isinstance(item, str) else ""
+        return items if any(item is not was for item, was in zip(items, value, strict=True)) else value
+
+    def _spans(self, text: str, *, is_json: bool) -> Iterator[Span]:
+        if self._has_forms:
+            yield from form_spans(text)
+        if self._texts is not None:
+            yield from self._texts.spans(text, is_json=is_json)
+
+    def _matches_in_strings(self, text: str) -> Iterator[Span]:
+        """Yield the strings of a JSON text with matches of the user's patterns, which see them unescaped."""
+        start = text.find('"')
+        while start >= 0:
+            value, end = _DECODER.raw_decode(text, start)
+            clean = value
+            for pattern in self._patterns:
+                clean = self._replace(clean, ((*found.span(), REDACTED) for found in pattern.finditer(clean)))
+            if clean is not value:
+                self._add(-1)
+                yield start, end, orjson.dumps(clean).decode()
+            start = text.find('"', end)
+
+    def _replace(self, text: str, spans: Iterable[Span]) -> str:
+        """Return the text with its spans replaced; of those that overlap, the first, which ends where the last does."""
+        parts: list[str] = []
+        count = end = 0
+        for start, stop, replacement in sorted(spans):
+            if start >= end:
+                parts += (text[end:start], replacement)
+                count += 1
+            end = max(end, stop)
+        self._add(count)
+        return "".join((*parts, text[end:])) if count else text
+
+    def _add(self, count: int) -> None:
+        self.redacted += count
+        self._here.value += count
+
+
+def make_redactor(keys: Iterable[str], patterns: Iterable[str]) -> Redactor | None:
+    """Return the Redactor of the settings; None if they switch redaction off.
+
+    Args:
+        keys: Names of keys; `-name` excludes one, `BUILT_IN` stands for the default names.
+        patterns: Regular expressions; `BUILT_IN` stands for the known forms.
+    """
+    names = set(keys)
+    if BUILT_IN in names:
+        names = (names - {BUILT_IN}) | set(DEFAULT_REDACTED_KEYS)
+    names = {name for name in names if name[:1] != "-" and f"-{name}" not in names}
+    expressions = list(patterns)
+    if not names and not expressions:
+        return None
+    own = [pattern for pattern in expressions if pattern != BUILT_IN]
+    return Redactor(names, own, has_forms=BUILT_IN in expressions)

@@ -1,0 +1,396 @@
+"""Reads the trajectories of a trace folder, a spool, or any folder with lines of OTLP JSON, step by step."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
+from os import PathLike
+from typing import Any, Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+
+from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
+from otel_rollout.facts.span_shapes import NO_COLUMNS, Shapes
+from otel_rollout.facts.summarise import (
+    is_disjoint,
+    merge_summaries,
+    summarise_trajectory,
+    without_copies,
+)
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.folder.index_entry import IndexEntry, Row, attributes_of, place_of, summary_of_row
+from otel_rollout.folder.selection import Selection
+from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
+from otel_rollout.folder.trace_files import StepKey, TraceFile, find_trace_files
+from otel_rollout.otlp.json_writing import encode_line
+from otel_rollout.text.plain_text import printable
+
+__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read"]
+
+_TRACE_ID: Final = place_of("trace_id")
+_HAS_ROOT: Final = place_of("has_root")
+_STEP: Final = place_of("step")
+_START_TIME: Final = place_of("start_time")
+_END_TIME: Final = place_of("end_time")
+_REWARD: Final = place_of("reward")
+_NAME: Final = place_of("name")
+_line_of: Final = itemgetter(*map(place_of, ("trace_id", "checksum", "bytes", "spans", "start_time", "end_time")))
+"""Identifies a line; it comes twice if a file was copied, or a write repeated."""
+_ATTEMPTS: Final = 5
+_logger = logging.getLogger("otel_rollout")
+
+
+def read(
+    folder: str | PathLike[str],
+    *,
+    step: int | Container[int | None] | None = None,
+    sample_index: int | str | None = None,
+    rollout_n: int | str | None = None,
+    validate: bool | None = None,
+    experiment: str | None = None,
+    run: str | None = None,
+    status: str | None = None,
+    reward: tuple[float | None, float | None] | None = None,
+    on_problem: Callable[[ReadProblem], None] | None = None,
+) -> Iterator[RecordedTrajectory]:
+    """Read the trajectories of a trace folder lazily, ordered by step; those without a step come last.
+
+    The filters are answered by the indexes; spans are read on first use of a trajectory's `spans`.
+
+    Args:
+        folder: The folder that the `file` exporter writes, a spool, or a single file of lines of OTLP JSON.
+        step: One training step, or a container of steps: a range, a set, a list. `{None}` has the trajectories without
+            a step.
+        sample_index: The prompt; compared as a string, so that 7 and "7" are the same prompt.
+        rollout_n: The number of the rollout of the prompt; compared as a string.
+        validate: True for validation passes only, False for none of them.
+        experiment: The experiment's name.
+        run: The run's id; its beginning will do.
+        status: `completed`, `error`, `cancelled` or `truncated`.
+        reward: The lowest and the highest reward, both included; None for an open end.
+        on_problem: Called for everything that can't be read and is skipped, such as a torn frame; by default a
+            warning is logged.
+
+    Returns:
+        An iterator that holds the index entries of one step at a time. A step's training comes before its validation.
+
+    Raises:
+        NoTracesError: The folder doesn't exist or holds no traces.
+    """
+    selection = Selection(step, sample_index, rollout_n, validate, experiment, run, status, reward)
+    return _trajectories(find_trace_files(folder, selection), folder, selection, on_problem or _log)
+
+
+def _log(problem: ReadProblem) -> None:
+    _logger.warning("%s", printable(str(problem)))
+
+
+def _trajectories(
+    files: list[TraceFile],
+    folder: str | PathLike[str],
+    selection: Selection,
+    on_problem: Callable[[ReadProblem], None],
+) -> Iterator[RecordedTrajectory]:
+    cache = LineCache()
+
+    def parts_of(file: TraceFile) -> list[Part]:
+        return StoredFile(file, cache, on_problem).parts()
+
+    def find(trace_id: str) -> list[Part]:
+        everything = (part for file in find_trace_files(folder) for part in parts_of(file))
+        return [part for part in everything if part[1][_TRACE_ID] == trace_id]
+
+    takes = selection.takes if selection.is_narrow else None
+    # Journals, and files outside our folders: only their lines have the step.
+    loose = parts_by_trace(part for file in files if file.key is None for part in parts_of(file))
+    loose_ids: dict[StepKey, list[str]] = {}
+    for trace_id, parts in loose.items():
+        entry = IndexEntry._make(main_row(parts))
+        loose_ids.setdefault(StepKey.of(entry.step, validate=bool(entry.validate)), []).append(trace_id)
+    if loose:
+        # Again, now that the journals are read: a trajectory that has ended meanwhile is in a step's folder.
+        files = find_trace_files(folder, selection)
+    placed: dict[StepKey, list[TraceFile]] = {}
+    for file in files:
+        if file.key is not None:
+            placed.setdefault(file.key, []).append(file)
+    for key in sorted(key for key in {*placed, *loose_ids} if key.is_in(selection)):
+        own = [part for file in placed.get(key, ()) for part in parts_of(file)]
+        joined = {trace_id: loose.pop(trace_id) for trace_id in loose_ids.get(key, ()) if trace_id in loose}
+        if loose:
+            joined |= {row[_TRACE_ID]: loose.pop(row[_TRACE_ID]) for _, row in own if row[_TRACE_ID] in loose}
+        yield from join_parts(own, joined, find, takes)
+
+
+def join_parts(
+    own: Sequence[Part],
+    loose: Mapping[str, Sequence[Part]],
+    find: Callable[[str], Sequence[Part]],
+    takes: Callable[[Row], bool] | None = None,
+) -> Iterator[RecordedTrajectory]:
+    """Yield the trajectories of a step.
+
+    Args:
+        own: The parts in the step's folders.
+        loose: The parts in other files, by trace id.
+        find: Finds the parts of a trace whose spans are no longer in place.
+        takes: Lets trajectories through, by their rows; None lets all.
+    """
+    if not loose and len({row[_TRACE_ID] for _, row in own}) == len(own):
+        # The usual case: a trajectory is one line of one file.
+        for part in own if takes is None else [part for part in own if takes(part[1])]:
+            yield RecordedTrajectory(part[1], (part,), find)
+        return
+    traces = parts_by_trace(own)
+    for trace_id, parts in loose.items():
+        traces.setdefault(trace_id, []).extend(parts)
+    for parts in traces.values():
+        row = main_row(parts)
+        if takes is None or takes(row):
+            yield RecordedTrajectory(row, parts, find)
+
+
+def _columns_of_spans(file: StoredFile, row: Row) -> Mapping[str, Any]:
+    """Return the columns of a shape from the spans in a line; those of none if they can't be read."""
+    with suppress(OSError, ValueError):
+        shape = summarise_trajectory(file.read_spans(row)).shape
+        if isinstance(shape, Shapes):
+            return shape.columns
+    return NO_COLUMNS
+
+
+def parts_by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
+    """Return the parts of each trace; a line that comes twice counts once."""
+    traces: dict[str, list[Part]] = {}
+    known: set[tuple[Any, ...]] = set()
+    for part in parts:
+        key = _line_of(part[1])
+        if key not in known:
+            known.add(key)
+            traces.setdefault(key[0], []).append(part)
+    return traces
+
+
+def main_row(parts: Sequence[Part]) -> Row:
+    """Return the row of the part that represents a trajectory, whatever their order.
+
+    That is the part with the root; else the one that started first, of those with a step if there are any.
+    """
+    if len(parts) == 1:
+        return parts[0][1]
+    main = min(
+        (row for _, row in parts),
+        key=lambda row: (not row[_HAS_ROOT], row[_STEP] is None, row[_START_TIME], row[_NAME]),
+    )
+    late = [part for part in parts if not part[1][_HAS_ROOT] and part[1][_REWARD] is not None]
+    if not late:
+        return main
+    # A reward that came after the root's.
+    reward = (late[0] if len(late) == 1 else max(late, key=_reward_time))[1][_REWARD]
+    return (*main[:_REWARD], reward, *main[_REWARD + 1 :])
+
+
+def _reward_time(part: Part) -> tuple[int, float]:
+    """Return when the reward of a part was known, and the reward: two of one nanosecond have an order, too."""
+    file, row = part
+    summary = summary_of_row(row, file.worker)
+    return (row[_END_TIME] if summary is None else summary.late.get("reward", 0)), row[_REWARD]
+
+
+@dataclass(init=False, repr=False, eq=False, slots=True)
+class RecordedTrajectory:
+    """A recorded trajectory, made by `read`; its spans are read on first use."""
+
+    _row: Row
+    parts: Sequence[Part]
+    """Its lines: the file and the index's row of each."""
+    _find: Callable[[str], Sequence[Part]]
+    _spans: list[ReadableSpan] | None
+    # Attributes, not properties, which take ten times as long: there are thousands of trajectories.
+    trace_id: str
+    """The trace id, 32 hexadecimal digits."""
+    step: int | None
+    """The training step, if it is an integer."""
+    sample_index: int | str | None
+    """The prompt in the dataset."""
+    rollout_n: int | str | None
+    """The number of the rollout of the prompt."""
+    validate: bool
+    """True if it is part of a validation pass."""
+    experiment_name: str | None
+    """The experiment given to `init`."""
+    status: str | None
+    """`completed`, `error`, `cancelled` or `truncated`; None without a root."""
+    reward: float | None
+    """The reward given to `annotate`."""
+    start_time: int
+    """The start of its first span, in nanoseconds since 1970."""
+    end_time: int
+    """The end of its root, in nanoseconds since 1970; without a root, that of its last span."""
+    has_root: bool
+    """False while it is running, and if its process ended before it did."""
+    name: str
+    """The root's name; without a root, that of one of its spans."""
+    project_name: str | None
+    """The project given to `init`."""
+    run_id: str | None
+    """The run of its process."""
+
+    def __init__(self, row: Row, parts: Sequence[Part], find: Callable[[str], Sequence[Part]]) -> None:
+        self._row = row
+        self.parts = parts
+        self._find = find
+        self._spans = None
+        (
+            self.trace_id,
+            self.start_time,
+            self.end_time,
+            self.has_root,
+            self.step,
+            self.sample_index,
+            self.rollout_n,
+            validate,
+            self.experiment_name,
+            self.status,
+            self.reward,
+            _,  # One by one: a star makes a list, which takes half as long again.
+            _,
+            _,
+            _,
+            _,
+            _,
+            self.name,
+            self.project_name,
+            self.run_id,
+            _,
+            _,
+        ) = row
+        self.validate = validate is True
+        if len(parts) > 1:
+            self.start_time = min(entry.start_time for entry in self._entries())
+            if not self.has_root:
+                self.end_time = max(entry.end_time for entry in self._entries())
+
+    def __repr__(self) -> str:
+        tags = f"step={self.step!r} sample_index={self.sample_index!r} rollout_n={self.rollout_n!r}"
+        return f"<RecordedTrajectory {self.trace_id} {tags} status={self.status!r} reward={self.reward!r}>"
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """The root's scalar attributes without payload; without a root, the tags."""
+        return attributes_of(self._row)
+
+    @property
+    def failed(self) -> bool:
+        """True if it ended in an error; a cancelled one did not."""
+        if self.status is not None:
+            return self.status == "error"
+        return self.has_root and IndexEntry._make(self._row).status_code == StatusCode.ERROR.value
+
+    @property
+    def duration(self) -> float:
+        """The seconds from its start to its end."""
+        return (self.end_time - self.start_time) / 1e9
+
+    @property
+    def span_count(self) -> int:
+        """The number of its spans."""
+        if len(self.parts) > 1 and any(file.is_journal for file, _ in self.parts):
+            # After a crash a journal may have spans that are in a frame as well.
+            with suppress(UnreadableTraceError):
+                return len(self.spans)
+        return sum(entry.spans for entry in self._entries())
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size in bytes as OTLP JSON."""
+        if len(self.parts) > 1 and (parts := self._summaries()):
+            return sum(part.bytes for part in parts)
+        return sum(entry.bytes for entry in self._entries())
+
+    @property
+    def stored_bytes(self) -> int:
+        """Its size in bytes on disk, without the index."""
+        return sum(file.stored_bytes(row) for file, row in self.parts)
+
+    @property
+    def summary(self) -> TrajectorySummary:
+        """Everything that is said of it without its payload.
+
+        Raises:
+            UnreadableTraceError: The index doesn't have it, and the file is damaged or gone.
+        """
+        parts = self._summaries()
+        if len(parts) == 1 or (parts and is_disjoint(parts)):
+            merged = merge_summaries(parts)
+            # A line may have spans of other traces, too.
+            stored = self.stored_bytes
+            return merged if merged.stored_bytes == stored else replace(merged, stored_bytes=stored)
+        return replace(
+            summarise_trajectory(self.spans),
+            worker=self.parts[0][0].worker,
+            bytes=self.size_bytes,
+            stored_bytes=self.stored_bytes,
+        )
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        """All of its spans, the root last; read on first use, and each parsed when one of its attributes is read.
+
+        Raises:
+            UnreadableTraceError: The file is damaged or gone; a damaged span raises it when it is parsed.
+        """
+        if self._spans is None:
+            try:
+                for attempt in range(_ATTEMPTS):
+                    try:
+                        self._spans = self._read()
+                        break
+                    except MovedError:
+                        # It was running when it was listed: its spans have moved from the journal to a frame, or to the
+                        # journal of a receiver that took a killed one's over, and from there again.
+                        if attempt == _ATTEMPTS - 1:
+                            raise
+                        self.parts = self._find(self.trace_id) or self.parts
+            except RolloutTraceError:
+                raise
+            except (OSError, ValueError) as error:
+                raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be read: {error}") from error
+        return self._spans or []
+
+    def otlp_json(self) -> bytes:
+        """Return it as one line of OTLP JSON, as the `file` exporter writes it and OTLP receivers take it.
+
+        Raises:
+            UnreadableTraceError: The file is damaged or gone, or has values that OTLP has no type for.
+        """
+        spans = self.spans
+        try:
+            return encode_line(spans)
+        except (ArithmeticError, RecursionError, TypeError) as error:
+            raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be encoded as OTLP: {error}") from error
+
+    def _summaries(self) -> list[TrajectorySummary]:
+        """Return the summaries of its lines, without copies; none if an index lacks one."""
+        # What was written stays in the journal for a while, and a crash leaves it there.
+        lines = sorted(self.parts, key=lambda part: part[0].is_journal) if len(self.parts) > 1 else self.parts
+        found = [summary_of_row(row, file.worker, partial(_columns_of_spans, file, row)) for file, row in lines]
+        summaries = [summary for summary in found if summary is not None]
+        if len(summaries) < len(found):
+            return []
+        return summaries if len(summaries) == 1 else without_copies(summaries)
+
+    def _entries(self) -> Iterator[IndexEntry]:
+        return (IndexEntry._make(row) for _, row in self.parts)
+
+    def _read(self) -> list[ReadableSpan]:
+        lines = [file.read_spans(row) for file, row in self.parts]
+        if len(lines) == 1:
+            return lines[0]
+        spans = {span.context.span_id: span for line in lines for span in line if span.context}
+        return sorted(spans.values(), key=lambda span: span.parent is None)

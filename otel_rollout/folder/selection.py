@@ -1,0 +1,94 @@
+"""Filters of trajectories, applied to the rows of an index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Final, TypedDict
+
+from otel_rollout.folder.index_entry import Row, place_of
+
+__all__ = ["Filters", "Selection"]
+
+_SAMPLE_INDEX: Final = place_of("sample_index")
+_ROLLOUT_N: Final = place_of("rollout_n")
+_VALIDATE: Final = place_of("validate")
+_EXPERIMENT_NAME: Final = place_of("experiment_name")
+_RUN_ID: Final = place_of("run_id")
+_STATUS: Final = place_of("status")
+_REWARD: Final = place_of("reward")
+
+
+class Filters(TypedDict, total=False):
+    """The filters of `read`, as its keyword arguments."""
+
+    step: int | Container[int | None] | None
+    sample_index: int | str | None
+    rollout_n: int | str | None
+    validate: bool | None
+    experiment: str | None
+    run: str | None
+    status: str | None
+    reward: tuple[float | None, float | None] | None
+
+
+class Selection:
+    """The filters of `read`, all of which must match; None matches everything."""
+
+    def __init__(
+        self,
+        step: int | Container[int | None] | None = None,
+        sample_index: int | str | None = None,
+        rollout_n: int | str | None = None,
+        validate: bool | None = None,
+        experiment: str | None = None,
+        run: str | None = None,
+        status: str | None = None,
+        reward: tuple[float | None, float | None] | None = None,
+    ) -> None:
+        self._steps: Container[int | None] | None = (step,) if isinstance(step, int) else step
+        # Other containers may not know None: a range looks for it in all its numbers.
+        self._takes_none = isinstance(step, (set, frozenset, list, tuple)) and None in step
+        self.step_ending = str(int(step)).removeprefix("-") if isinstance(step, int) else ""
+        """The end of the step's folder name, for a single step: it excludes most of a run's thousands."""
+        self._validate = validate
+        # Only the given filters: a step has thousands of trajectories.
+        self._checks: list[Callable[[Row], bool]] = []
+        if sample_index is not None:
+            sample = str(sample_index)
+            self._checks.append(lambda row: str(row[_SAMPLE_INDEX]) == sample and row[_SAMPLE_INDEX] is not None)
+        if rollout_n is not None:
+            rollout = str(rollout_n)
+            self._checks.append(lambda row: str(row[_ROLLOUT_N]) == rollout and row[_ROLLOUT_N] is not None)
+        if validate is not None:
+            self._checks.append(lambda row: bool(row[_VALIDATE]) == validate)
+        if experiment is not None:
+            self._checks.append(lambda row: row[_EXPERIMENT_NAME] == experiment)
+        if run is not None:
+            self._checks.append(lambda row: row[_RUN_ID] is not None and row[_RUN_ID].startswith(run))
+        if status is not None:
+            self._checks.append(lambda row: row[_STATUS] == status)
+        if reward is not None:
+            low, high = reward
+            self._checks.append(lambda row: _is_between(low, row[_REWARD], high))
+
+    def takes_step(self, step: int | None, *, validate: bool) -> bool:
+        """Return True if trajectories of a step can match; without a step, `validate` is unknown."""
+        if self._steps is not None and (step not in self._steps if step is not None else not self._takes_none):
+            return False
+        return step is None or self._validate in (None, validate)
+
+    @property
+    def is_narrow(self) -> bool:
+        """False if all trajectories of a step that `takes_step` match."""
+        return bool(self._checks)
+
+    def takes(self, row: Row) -> bool:
+        """Return True if a trajectory of a step that `takes_step` matches, by its row of the index."""
+        for check in self._checks:  # noqa: SIM110 - all() takes twice as long
+            if not check(row):
+                return False
+        return True
+
+
+def _is_between(low: float | None, reward: float | None, high: float | None) -> bool:
+    return reward is not None and (low is None or low <= reward) and (high is None or reward <= high)

@@ -1,0 +1,159 @@
+"""The open files of one worker, each with its index: one for each step that is being rolled out."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from otel_rollout.facts.summary_builder import SummaryBuilder
+from otel_rollout.folder import layout
+from otel_rollout.folder.append_file import AppendFile, FileGoneError
+from otel_rollout.folder.frames import FrameFile
+from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, entry_of, index_line
+from otel_rollout.folder.retention import enforce_bound
+from otel_rollout.guard.log_once import internal_error
+
+__all__ = ["StepFiles"]
+
+MAX_FILES: Final = 8
+FILES_IN_BOUND: Final = 8
+"""With a bound on the folder, the part of it that one file has at most: only whole files can be removed."""
+CHECKS_IN_BOUND: Final = 32
+"""The number of checks of the bound while a worker writes as much as the bound allows."""
+_ATTEMPTS: Final = 8
+
+
+class StepFiles:
+    """One worker's files; of more than `MAX_FILES` the one that was used least recently is closed.
+
+    Args:
+        folder: The trace folder.
+        worker: The worker's name.
+        file_max_bytes: A file of this size is followed by a new one.
+        max_bytes: The bound on the whole folder; None for no bound.
+    """
+
+    def __init__(self, folder: Path, worker: str, file_max_bytes: int, max_bytes: int | None) -> None:
+        self._worker = worker
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._file_max_bytes = file_max_bytes if max_bytes is None else min(file_max_bytes, max_bytes // FILES_IN_BOUND)
+        self._files: OrderedDict[str, _StepFile] = OrderedDict()
+        self._numbers: dict[str, int] = {}
+        self._written = 0
+
+    def append(self, pieces: Sequence[bytes | memoryview], summary: SummaryBuilder) -> None:
+        """Append a trajectory to the file of its step.
+
+        Args:
+            pieces: Its spans as a line, in pieces.
+            summary: What is said of its spans.
+
+        Raises:
+            OSError: The disk did not take it, and has none of it.
+        """
+        place = layout.step_folder(summary.step, validate=summary.validate)
+        for attempt in range(_ATTEMPTS):
+            try:
+                file = self._file(place)
+                self._written += file.append(pieces, summary)
+                break
+            except FileGoneError:
+                # The next spans go into the next file.
+                self._close(place, is_full=True)
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        if file.frames.end >= self._file_max_bytes:
+            self._close(place, is_full=True)
+        if self._max_bytes is not None and self._written > self._max_bytes // CHECKS_IN_BOUND:
+            self._written = 0
+            for other in [other for other in self._files if other != place]:
+                # The file of a step that is over can be removed once it is closed; others are opened again.
+                self._close(other)
+            enforce_bound(self._folder, self._max_bytes)
+
+    def close(self) -> None:
+        """Close all files, and enforce the bound."""
+        for place in list(self._files):
+            self._close(place)
+        if self._max_bytes is not None:
+            enforce_bound(self._folder, self._max_bytes)
+
+    def forget(self) -> None:
+        """Close all files as they are; in a forked child they are the parent's."""
+        for file in self._files.values():
+            file.forget()
+        self._files.clear()
+
+    def _file(self, place: str) -> _StepFile:
+        file = self._files.get(place)
+        if file is None:
+            path = layout.data_path(self._folder / place, self._worker, self._numbers.setdefault(place, 1))
+            file = self._files[place] = _StepFile(path, self._folder)
+            if len(self._files) > MAX_FILES:
+                self._close(next(iter(self._files)))
+        self._files.move_to_end(place)
+        return file
+
+    def _close(self, place: str, *, is_full: bool = False) -> None:
+        file = self._files.pop(place, None)
+        can_be_continued = file.close() if file is not None else True
+        if is_full or not can_be_continued:
+            self._numbers[place] = self._numbers.get(place, 1) + 1
+
+
+class _StepFile:
+    """A file of trajectories with its index."""
+
+    def __init__(self, path: Path, within: Path) -> None:
+        self.frames = FrameFile(path, within)
+        try:
+            self._index = AppendFile(layout.index_path(path), within)
+        except OSError:
+            self.frames.close()
+            raise
+        self._waiting: list[bytes] = []
+
+    def append(self, pieces: Sequence[bytes | memoryview], summary: SummaryBuilder) -> int:
+        """Append a trajectory, and return its size on disk.
+
+        Raises:
+            OSError: The disk did not take it, and has none of it.
+            FileGoneError: The file or its index was removed.
+        """
+        # The index keeps the order of the frames: readers decompress each frame that it has no line for.
+        self._write_index()
+        offset, length = self.frames.append(*pieces)
+        try:
+            line = index_line(entry_of(summary, offset, length, sum(map(len, pieces)), self.frames.checksum))
+        except Exception:
+            # The trajectory is stored: an error would have it written again, or counted as lost.
+            internal_error("indexing a trajectory")
+            return length
+        if len(line) > MAX_INDEX_LINE_BYTES:
+            return length
+        self._waiting.append(line)
+        with suppress(OSError):
+            # The trajectory is stored, and found without the index.
+            self._write_index()
+        return length + len(line)
+
+    def close(self) -> bool:
+        """Close both files; False if the index lacks lines, so that no more may be appended."""
+        with suppress(OSError):
+            self._write_index()
+        self.forget()
+        return not self._waiting
+
+    def forget(self) -> None:
+        """Close both files as they are."""
+        self._index.close()
+        self.frames.close()
+
+    def _write_index(self) -> None:
+        if self._waiting:
+            self._index.append(self._waiting)
+            self._waiting.clear()

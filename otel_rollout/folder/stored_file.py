@@ -1,0 +1,346 @@
+"""One file of lines: the rows of its traces, by its index or by scanning it, and their spans."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.files.file_lock import size_of
+from otel_rollout.folder import layout
+from otel_rollout.folder.collector_file import FOR_IMPORT, Framing, framing_of, is_length
+from otel_rollout.folder.frames import (
+    DamagedFrameError,
+    FrameExtent,
+    checksum_at,
+    read_frame,
+    read_range,
+    scan_frames,
+)
+from otel_rollout.folder.index import entries_of, read_rows, write_index
+from otel_rollout.folder.index_entry import IndexEntry, Row, place_of
+from otel_rollout.folder.lines import checksum_of, scan_lines, unseal
+from otel_rollout.folder.trace_files import TraceFile
+from otel_rollout.otlp.json_reading import decode_line, lazy_spans
+from otel_rollout.text.sanitize import replace_surrogates
+
+__all__ = ["LineCache", "MovedError", "Part", "ReadProblem", "StoredFile"]
+
+MIN_BYTES: Final = 2**20
+"""A smaller journal gets no index: it is parsed in milliseconds."""
+
+MAX_CACHED_BYTES: Final = 32 * 2**20
+"""Of lines as JSON; a longer one is cached alone."""
+
+_OFFSET: Final = place_of("offset")
+_LENGTH: Final = place_of("length")
+_CHECKSUM: Final = place_of("checksum")
+_SUMMARY: Final = place_of("summary")
+_MAX_BLANK_BYTES: Final = 4096
+
+
+class MovedError(FileNotFoundError):
+    """The line is no longer here: a journal's lines are removed once their trajectory has ended."""
+
+
+@dataclass(frozen=True)
+class ReadProblem:
+    """Something that could not be read, and was skipped.
+
+    Args:
+        what: `torn frame`, `torn line`, `unreadable line`, `unreadable file`, or a file that `import` reads.
+        path: The file.
+        offset: The first byte of it.
+    """
+
+    what: str
+    path: Path
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.what} skipped in {self.path} at byte {self.offset}"
+
+
+class LineCache:
+    """Caches the spans of lines that have those of several traces: each line would be parsed for each of them."""
+
+    __slots__ = ("_bytes", "_lines")
+
+    def __init__(self) -> None:
+        self._lines: OrderedDict[tuple[str, int], tuple[int, dict[int, list[ReadableSpan]]]] = OrderedDict()
+        self._bytes = 0
+
+    def spans_of(self, trace_id: str, path: str, offset: int, read: Callable[[], bytes]) -> list[ReadableSpan]:
+        """Return the spans of a trace in the line at `offset` of `path`; `read` returns that line."""
+        number = int(trace_id, 16)
+        if (known := self._lines.get((path, offset))) is not None and number in known[1]:
+            # Another thread may have removed it meanwhile.
+            with suppress(KeyError):
+                self._lines.move_to_end((path, offset))
+            return known[1][number]
+        line = read()
+        lazy = lazy_spans(line, trace_id)
+        if lazy is not None:
+            return lazy
+        traces: dict[int, list[ReadableSpan]] = {}
+        for span in decode_line(line):
+            if span.context is not None:
+                traces.setdefault(span.context.trace_id, []).append(span)
+        if len(traces) > 1:
+            self._add((path, offset), len(line), traces)
+        return traces.get(number, [])
+
+    def _add(self, place: tuple[str, int], size: int, traces: dict[int, list[ReadableSpan]]) -> None:
+        if (old := self._lines.pop(place, None)) is not None:
+            self._bytes -= old[0]
+        self._lines[place] = size, traces
+        self._bytes += size
+        while self._bytes > MAX_CACHED_BYTES and len(self._lines) > 1:
+            with suppress(KeyError):
+                self._bytes -= self._lines.popitem(last=False)[1][0]
+
+
+class StoredFile:
+    """A file of lines; `on_problem` is called for everything in it that can't be read."""
+
+    def __init__(self, file: TraceFile, cache: LineCache, on_problem: Callable[[ReadProblem], None]) -> None:
+        self._file = file
+        self._place = file.place
+        self._cache = cache
+        self._on_problem = on_problem
+        self._framing = framing_of(file) if file.index_place is None and not file.is_journal else Framing.OURS
+        self._is_compressed = file.is_compressed or self._framing is Framing.COMPRESSED_REQUESTS
+        self._traces: dict[int, int] = {}
+        """The number of traces in the line at an offset, if it is more than one."""
+
+    @property
+    def is_journal(self) -> bool:
+        """True if it is a journal, from which lines are removed again."""
+        return self._file.is_journal
+
+    def is_being_written(self) -> bool:
+        """Return True if a process holds it open to write."""
+        return self._file.is_being_written()
+
+    @property
+    def path(self) -> Path:
+        """The file's place."""
+        return self._file.path
+
+    def stored_bytes(self, row: Row) -> int:
+        """Return the size of a row's trace on disk: its share of a line that has several."""
+        length: int = row[_LENGTH]
+        return length // self._traces.get(row[_OFFSET], 1)
+
+    @cached_property
+    def worker(self) -> str:
+        """The name of the process that wrote it."""
+        # A file that another program named may have any bytes.
+        return replace_surrogates(self._file.worker)
+
+    def parts(self) -> list[Part]:
+        """Return the file's traces, from its index as far as that reaches; none once the file is gone."""
+        try:
+            if self._framing is Framing.OTHER:
+                self._report(FOR_IMPORT, 0)
+                return []
+            rows = self._frames() if self._is_compressed else self._lines()
+        except FileNotFoundError:
+            # Old steps may be removed meanwhile.
+            return []
+        except OSError:
+            self._report("unreadable file", 0)
+            return []
+        return [(self, row) for row in rows]
+
+    def make_summaries(self, on_line: Callable[[], None]) -> list[Row]:
+        """Return all rows, with their summaries made where the index lacks them, and write the index with them.
+
+        Args:
+            on_line: Called for each line that was read.
+        """
+        rows = [row for _, row in self.parts()]
+        made: list[Row] = []
+        is_new = False
+        for offset, group in groupby(rows, itemgetter(_OFFSET)):
+            known = list(group)
+            if not all(row[_SUMMARY] for row in known):
+                try:
+                    entries = entries_of(self.read_line(known[0]), offset, known[0][_LENGTH], known[0][_CHECKSUM])
+                except (OSError, ValueError):
+                    self._report("unreadable line", offset)
+                else:
+                    known, is_new = [*entries], True
+                on_line()
+            made += known
+        path = self._file.path
+        is_ours = layout.is_frame_file(path.name) and layout.is_step_folder(path.parent.name) and not path.is_symlink()
+        if is_new and (self._file.is_journal or is_ours):
+            with suppress(OSError):
+                if _covered(_first_rows(made)) == size_of(self._place):
+                    write_index(path, made)
+        return made
+
+    def read_spans(self, row: Row) -> list[ReadableSpan]:
+        """Return the spans of a row.
+
+        Raises:
+            MovedError: They are no longer here.
+            OSError: The file can't be read.
+            ValueError: The frame is damaged.
+        """
+        entry = IndexEntry._make(row)
+        try:
+            spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, lambda: self.read_line(row))
+        except (FileNotFoundError, ValueError):
+            if self._is_compressed:
+                raise
+            spans = []
+        if not spans:
+            raise MovedError(f"{entry.trace_id} is no longer at byte {entry.offset} of {self._place}")
+        return spans
+
+    def read_line(self, row: Row) -> bytes:
+        """Return the line of a row.
+
+        Raises:
+            OSError: The file can't be read.
+            ValueError: The frame is damaged, or another line stands there.
+        """
+        if self._is_compressed:
+            return read_frame(self._place, row[_OFFSET], row[_LENGTH])
+        line = read_range(self._place, row[_OFFSET], row[_LENGTH])
+        if checksum_of(line[:-1]) != row[_CHECKSUM]:
+            raise ValueError("another line")
+        return self._unseal(line)
+
+    def _frames(self) -> Sequence[Row]:
+        rows = read_rows(self._file.index_place) if self._file.index_place else []
+        # After the index: what a process appends meanwhile is missing there, and not missing here.
+        size = size_of(self._place)
+        end = _covered(rows)
+        if end == size:
+            return rows
+        if rows and (end is None or end > size or not self._is_frame(rows[-1])):
+            # A line may be missing, doubled, or of another file: check each.
+            rows = self._standing(rows, size)
+        found: list[Row] = []
+        end = 0
+        for row in rows:
+            if end < row[_OFFSET]:
+                found += self._scan(end, row[_OFFSET])
+            found.append(row)
+            end = row[_OFFSET] + row[_LENGTH]
+        if end < size:
+            found += self._scan(end, size)
+        return found
+
+    def _standing(self, rows: Sequence[Row], size: int) -> list[Row]:
+        """Return the rows whose frames stand where they say, in order, without duplicates."""
+        found: list[Row] = []
+        end = 0
+        for row in sorted(rows, key=itemgetter(_OFFSET)):
+            offset = row[_OFFSET]
+            if offset >= size:
+                self._report("torn frame", offset)
+            elif offset >= end and self._is_frame(row):
+                found.append(row)
+                end = offset + row[_LENGTH]
+        return found
+
+    def _scan(self, start: int, end: int) -> Iterator[Row]:
+        """Yield the rows of the frames between two offsets, which have no row in the index."""
+        is_damaged = False
+        while start < end:
+            frame = next(scan_frames(self._place, start), None)
+            if frame is None or frame.offset >= end:
+                return
+            start = frame.offset + frame.length
+            if isinstance(frame, FrameExtent):
+                try:
+                    line = read_frame(self._place, frame.offset, frame.length)
+                except DamagedFrameError:
+                    # It may be torn, and its supposed end the beginning of the next.
+                    start = frame.offset + 1
+                else:
+                    is_damaged = False
+                    yield from self._entries(line, frame, checksum_at(self._place, *frame))
+                    continue
+            elif start >= end and self._file.is_being_written():
+                return
+            if self._framing is Framing.COMPRESSED_REQUESTS and is_length(self._place, frame):
+                continue
+            if not is_damaged:
+                self._report("torn frame", frame.offset)
+            is_damaged = True
+
+    def _lines(self) -> Sequence[Row]:
+        index, size = self._file.index_place, size_of(self._place)
+        known = read_rows(index) if index else []
+        end = _covered(known)
+        if not end or end > size or not self._is_last_line(known[-1]):
+            known, end = [], 0
+        rows = [*known, *self._scan_lines(end)]
+        if self._file.is_journal and size - end > MIN_BYTES and _covered(rows):
+            write_index(self._file.path, rows)
+        return rows
+
+    def _scan_lines(self, start: int) -> Iterator[Row]:
+        for offset, length, line in scan_lines(self._place, start):
+            if line is None:
+                self._report("unreadable line", offset)
+            elif line.endswith(b"\n"):
+                yield from self._entries(line, (offset, length), checksum_of(line[:-1]))
+            elif not self._file.is_being_written():
+                self._report("torn line", offset)
+
+    def _entries(self, line: bytes, extent: tuple[int, int], checksum: str) -> Sequence[Row]:
+        if len(line) <= _MAX_BLANK_BYTES and line.isspace():
+            return []
+        try:
+            entries = entries_of(self._unseal(line), *extent, checksum)
+        except ValueError:
+            self._report("unreadable line", extent[0])
+            return []
+        if len(entries) > 1:
+            self._traces[extent[0]] = len(entries)
+        return entries
+
+    def _is_last_line(self, row: Row) -> bool:
+        """Return True if that line stands there and no whole one follows it."""
+        (_, _, line), *more = islice(scan_lines(self._place, row[_OFFSET]), 2)
+        if line is None or not line.endswith(b"\n") or checksum_of(line[:-1]) != row[_CHECKSUM]:
+            return False
+        return all(rest is not None and not rest.endswith(b"\n") for _, _, rest in more)
+
+    def _unseal(self, line: bytes) -> bytes:
+        return unseal(line, may_be_unsealed=not self._file.is_journal or line.endswith(b"]}\n"))
+
+    def _is_frame(self, row: Row) -> bool:
+        return bool(row[_CHECKSUM] == checksum_at(self._place, row[_OFFSET], row[_LENGTH]))
+
+    def _report(self, what: str, offset: int) -> None:
+        self._on_problem(ReadProblem(what, self._file.path, offset))
+
+
+Part: TypeAlias = tuple[StoredFile, Row]
+"""The spans of one trace in one line: the file and the row."""
+
+
+def _first_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return the first row of each line."""
+    return [next(group) for _, group in groupby(rows, itemgetter(_OFFSET))]
+
+
+def _covered(rows: Sequence[Row]) -> int | None:
+    """Return the end of the last row if the rows leave no gap from the first byte on; else None."""
+    ends = [0, *accumulate(row[_LENGTH] for row in rows)]
+    return ends[-1] if [row[_OFFSET] for row in rows] == ends[:-1] else None

@@ -1,0 +1,119 @@
+"""The summaries of many trajectories, from the indexes of a trace folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from otel_rollout.errors import UnreadableTraceError
+from otel_rollout.facts.span_figures import count_of, text_of
+from otel_rollout.facts.summary_columns import tag_of
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.folder.index_entry import Row, place_of
+from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.folder.stored_file import StoredFile
+from otel_rollout.semconv import INPUT_TOKENS, OUTPUT_TOKENS, TURNS
+
+__all__ = ["listed_summaries_of", "summaries_of"]
+
+_OFFSET: Final = place_of("offset")
+_TRACE_ID: Final = place_of("trace_id")
+_SPANS: Final = place_of("spans")
+_ATTRIBUTES: Final = place_of("attributes")
+_SUMMARY: Final = place_of("summary")
+
+
+def summaries_of(
+    trajectories: Iterable[RecordedTrajectory], *, on_progress: Callable[[int, int], None] | None = None
+) -> Iterator[TrajectorySummary]:
+    """Yield the summary of each trajectory, in order; of one that can't be read, what its index entry says.
+
+    Those that an index of an earlier version lacks are made from the spans, and kept in the index if the folder can be
+    written and no process writes the file.
+
+    Args:
+        trajectories: Trajectories that `read` gave, whose `on_problem` is called for those that can't be read.
+        on_progress: Called with the number of lines that are read and of all, while summaries are made.
+    """
+    trajectories = list(trajectories)
+    lacking: dict[StoredFile, int] = {}
+    for trajectory in trajectories:
+        for file, row in trajectory.parts:
+            if not row[_SUMMARY]:
+                lacking[file] = lacking.get(file, 0) + 1
+    made: dict[tuple[StoredFile, Any, Any], Row] = {}
+    done, total = 0, sum(lacking.values())
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+        if on_progress is not None:
+            on_progress(min(done, total), total)
+
+    for file in lacking:
+        made |= {(file, row[_OFFSET], row[_TRACE_ID]): row for row in file.make_summaries(count)}
+    for trajectory in trajectories:
+        if made:
+            trajectory.parts = [
+                (file, made.get((file, row[_OFFSET], row[_TRACE_ID]), row)) for file, row in trajectory.parts
+            ]
+        yield _summary_of(trajectory)
+
+
+def listed_summaries_of(trajectories: Iterable[RecordedTrajectory]) -> Iterator[TrajectorySummary]:
+    """Yield the summary of each trajectory, in order, with what a list has of it: identity, outcome and amounts.
+
+    Of a rollout whose root has totals, the columns of the summary stay unparsed, and the service is None.
+
+    Args:
+        trajectories: Trajectories that `read` gave.
+    """
+    trajectories = list(trajectories)
+    listed = [_listed(each) for each in trajectories]
+    others = summaries_of(each for each, known in zip(trajectories, listed, strict=True) if known is None)
+    for known in listed:
+        yield next(others) if known is None else known
+
+
+def _listed(trajectory: RecordedTrajectory) -> TrajectorySummary | None:
+    """Return what a list has of a trajectory; None if its index entry doesn't say it."""
+    # Without a prompt it is listed by its service, which is a column.
+    if len(trajectory.parts) > 1 or not trajectory.has_root or trajectory.sample_index is None:
+        return None
+    attributes = trajectory.parts[0][1][_ATTRIBUTES]
+    turns, given, generated = (count_of(attributes.get(key)) for key in (TURNS, INPUT_TOKENS, OUTPUT_TOKENS))
+    if turns is None and given is None and generated is None:
+        return None
+    summary = _summary_of_entry(trajectory)
+    summary.turns, summary.input_tokens, summary.output_tokens = turns, given, generated
+    return summary
+
+
+def _summary_of(trajectory: RecordedTrajectory) -> TrajectorySummary:
+    try:
+        return trajectory.summary
+    except UnreadableTraceError:
+        return _summary_of_entry(trajectory)
+
+
+def _summary_of_entry(trajectory: RecordedTrajectory) -> TrajectorySummary:
+    return TrajectorySummary(
+        trajectory.trace_id,
+        step=trajectory.step,
+        sample_index=tag_of(trajectory.sample_index),
+        rollout_n=tag_of(trajectory.rollout_n),
+        validate=trajectory.validate,
+        experiment_name=text_of(trajectory.experiment_name),
+        project_name=trajectory.project_name,
+        run_id=trajectory.run_id,
+        worker=trajectory.parts[0][0].worker,
+        name=trajectory.name,
+        start_time=trajectory.start_time,
+        end_time=trajectory.end_time,
+        has_root=trajectory.has_root,
+        status="error" if trajectory.failed else text_of(trajectory.status),
+        reward=trajectory.reward,
+        spans=sum(row[_SPANS] for _, row in trajectory.parts),
+        bytes=trajectory.size_bytes,
+        stored_bytes=trajectory.stored_bytes,
+    )

@@ -1,0 +1,248 @@
+"""Finds the files that hold traces, with the step that their folder is named for."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from otel_rollout.errors import NoTracesError
+from otel_rollout.files.file_lock import is_being_written
+from otel_rollout.folder.layout import (
+    FRAMES,
+    INDEX,
+    LINES,
+    NO_STEP,
+    OPEN,
+    STEP,
+    VALIDATE,
+    is_journal_file,
+    step_of,
+    worker_of,
+)
+from otel_rollout.folder.selection import Selection
+
+__all__ = ["StepKey", "TraceFile", "find_trace_files"]
+
+EVERYTHING: Final = Selection()
+MAX_DEPTH: Final = 16
+"""Symlinks can form a cycle."""
+
+
+class StepKey(NamedTuple):
+    """The sort key of trajectories: a step's training before its validation, those without a step last."""
+
+    has_no_step: bool
+    step: int
+    validate: bool
+
+    @classmethod
+    def of(cls, step: int | None, *, validate: bool) -> StepKey:
+        """Return the key of a step."""
+        return cls(True, 0, False) if step is None else cls(False, step, validate)
+
+    def is_in(self, selection: Selection) -> bool:
+        """Return True if trajectories of this step can match."""
+        return selection.takes_step(None if self.has_no_step else self.step, validate=self.validate)
+
+
+class TraceFile(NamedTuple):
+    """A file that holds traces.
+
+    Args:
+        place: The file's path, as a string: a step can have hundreds of files.
+        index_place: The path of its index, if it has one.
+        key: The step of all its trajectories, if its folder has one.
+    """
+
+    place: str
+    index_place: str | None
+    key: StepKey | None
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return Path(self.place)
+
+    @property
+    def is_compressed(self) -> bool:
+        """True if its lines are zstd frames."""
+        return self.place.endswith(FRAMES)
+
+    @property
+    def is_journal(self) -> bool:
+        """True if it is a journal of ours, which may have an index."""
+        return _is_journal(self.place)
+
+    @property
+    def worker(self) -> str:
+        """The name of the process that writes it."""
+        return worker_of(self.place)
+
+    def disk_bytes(self) -> int:
+        """Return the size of the file and its index; 0 once it is gone."""
+        return sum(_size(path) for path in (self.place, self.index_place) if path)
+
+    def is_being_written(self) -> bool:
+        """Return True if a process holds it open to write."""
+        return is_being_written(self.place)
+
+
+def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTHING) -> list[TraceFile]:
+    """Return the files that can hold matching trajectories, sorted by path.
+
+    Args:
+        folder: A trace folder, a spool, any folder above or in one, or a single file under any name.
+        selection: The filters; folders of other steps are not listed.
+
+    Raises:
+        NoTracesError: The folder doesn't exist, nothing in it holds traces, or it is neither folder nor file.
+    """
+    walk = _Walk(selection)
+    try:
+        walk.walk(os.fspath(folder))
+    except FileNotFoundError:
+        raise NoTracesError(f"there is no trace folder {folder}") from None
+    except NotADirectoryError:
+        return [_named_file(os.fspath(folder))]
+    if not walk.has_traces:
+        raise NoTracesError(f"the folder {folder} holds no traces")
+    return walk.files
+
+
+class _Context(NamedTuple):
+    """The step that the folders above a file are named for."""
+
+    validate: bool = False
+    key: StepKey | None = None
+
+
+class _Walk:
+    """A walk through a folder, symlinks last; no folder is listed twice, nor a file because of a link to it."""
+
+    def __init__(self, selection: Selection) -> None:
+        self.files: list[TraceFile] = []
+        self.has_traces = False
+        self._selection = selection
+        self._folders: set[tuple[int, int]] = set()
+        self._links: list[tuple[str, str, _Context, int]] = []
+
+    def walk(self, folder: str) -> None:
+        """Collect the files of a folder and of those in it.
+
+        Raises:
+            FileNotFoundError: There is no such folder.
+            NotADirectoryError: It is a file.
+        """
+        self._look_into(folder, _Context(), 0)
+        known: set[tuple[int, int]] = set()
+        for file in self.files if self._links else ():
+            with suppress(OSError):
+                known.add(_identity(file.place))
+        # The list may grow meanwhile: a linked folder may contain links.
+        for path, name, context, depth in self._links:
+            try:
+                if os.path.isdir(path):  # noqa: PTH112 - one of many
+                    self._look_into(path, _enter(name, step_of(name), context), depth)
+                    continue
+                identity = _identity(path)
+            except PermissionError:
+                raise
+            except OSError:
+                # Broken or circular: reading it reports that.
+                self._add(path, name, context)
+                continue
+            if identity not in known:
+                known.add(identity)
+                self._add(path, name, context)
+        self.files.sort(key=lambda file: file.place)
+
+    def _look_into(self, folder: str, context: _Context, depth: int) -> None:
+        with os.scandir(folder) as listed:
+            identity = _identity(folder)
+            if identity in self._folders:
+                return
+            self._folders.add(identity)
+            entries = list(listed)
+        if ending := self._selection.step_ending:
+            kept = [
+                entry
+                for entry in entries
+                if entry.name.endswith(ending)
+                or not (entry.name.startswith(STEP) and entry.name[len(STEP) :].isdecimal())
+            ]
+            self.has_traces = self.has_traces or len(kept) < len(entries)
+            entries = kept
+        names = {entry.name for entry in entries}
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            name = entry.name
+            step = step_of(name)
+            if step is not None and not self._selection.takes_step(step, validate=context.validate):
+                self.has_traces = True
+            elif name.endswith(INDEX):
+                continue
+            elif entry.is_symlink():
+                if name.endswith((FRAMES, LINES)) or not name.startswith("."):
+                    self._links.append((entry.path, name, context, depth + 1))
+            elif not entry.is_dir(follow_symlinks=False):
+                self._add(entry.path, name, context, names)
+            elif depth < MAX_DEPTH and not name.startswith("."):
+                # Old steps may be removed meanwhile.
+                with suppress(FileNotFoundError):
+                    self._look_into(entry.path, _enter(name, step, context), depth + 1)
+
+    def _add(self, place: str, name: str, context: _Context, names: set[str] | None = None) -> None:
+        """Add a file if it is one of traces; `names` are those of the files beside it."""
+        if name.endswith((FRAMES, LINES)):
+            self.has_traces = True
+            index_name = _index_of(name)
+            index = place.removesuffix(name) + index_name
+            has_index = os.path.exists(index) if names is None else index_name in names  # noqa: PTH110 - one of many
+            self.files.append(TraceFile(place, index if has_index and _may_have_index(place) else None, context.key))
+
+
+def _named_file(place: str) -> TraceFile:
+    # A pipe or a device may have no end.
+    if not os.path.isfile(place):  # noqa: PTH113 - as a string, as all others
+        raise NoTracesError(f"{place} is neither a folder nor a file")
+    index = _index_of(place)
+    has_index = _may_have_index(place) and os.path.isfile(index)  # noqa: PTH113
+    # Its lines have the step.
+    return TraceFile(place, index if has_index else None, None)
+
+
+def _index_of(name: str) -> str:
+    return name.removesuffix(FRAMES).removesuffix(LINES) + INDEX
+
+
+def _may_have_index(place: str) -> bool:
+    return place.endswith(FRAMES) or _is_journal(place)
+
+
+def _enter(name: str, step: int | None, context: _Context) -> _Context:
+    """Return the context in the folder `name`."""
+    if name == VALIDATE:
+        return _Context(validate=True)
+    if name == NO_STEP:
+        return _Context(key=StepKey.of(None, validate=False))
+    # In a journal, or a folder that is not ours, the lines themselves have the step.
+    return _Context() if step is None else _Context(key=StepKey.of(step, validate=context.validate))
+
+
+def _is_journal(place: str) -> bool:
+    folder, name = os.path.split(place)
+    return is_journal_file(name) and os.path.basename(folder) == OPEN  # noqa: PTH119 - one of many
+
+
+def _identity(path: str) -> tuple[int, int]:
+    status = os.stat(path)  # noqa: PTH116 - one of many
+    return status.st_dev, status.st_ino
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - one of many
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,1 @@
+"""Keeps tracing out of the traced program: whose exception it is, locks, threads, signal handlers, logging."""

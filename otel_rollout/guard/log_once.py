@@ -1,0 +1,79 @@
+"""Log a message once, not once per span."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.signal_handlers import is_from_signal_handler
+
+__all__ = ["call_user_function", "internal_error", "internal_errors", "warn_once"]
+
+_logger = BackgroundLogger()
+_seen: set[str] = set()
+_MAX_KINDS = 1000
+
+
+def warn_once(key: str, message: str, *arguments: object, exc_info: BaseException | None = None) -> None:
+    """Log a warning the first time that `key` is seen.
+
+    Args:
+        key: The subject of the message.
+        message: The message, with `%s` for each argument.
+        *arguments: The arguments.
+        exc_info: An exception to log with its traceback.
+    """
+    # No lock, which a fork or a signal handler could find held; at worst a message is logged twice.
+    if key not in _seen and len(_seen) < _MAX_KINDS:
+        _seen.add(key)
+        _logger.warning(message, *arguments, error=exc_info)
+
+
+def internal_error(where: str) -> None:
+    """Log and count the exception being handled: a fault of ours, which must not reach the traced program.
+
+    Args:
+        where: The work that failed.
+
+    Raises:
+        Exception: The exception, with `OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS`, which our own tests set.
+    """
+    error = sys.exc_info()[1]
+    internal_errors[where] += 1
+    if internal_errors[where] == 1:
+        _logger.log(logging.ERROR, "internal error while %s; the traced program goes on", where, error=error)
+    if os.environ.get("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS"):
+        raise  # noqa: PLE0704 - called from except blocks only
+
+
+def call_user_function(name: str, function: Callable[..., Any], *arguments: Any, with_note: bool = True) -> Any:
+    """Return the result of a user's function; if it raises, log one warning and return a note.
+
+    Args:
+        name: The function's name in the log.
+        function: The function; its BaseException passes, unless it is an Exception.
+        *arguments: The function's arguments.
+        with_note: If False, return None in place of the note.
+    """
+    try:
+        return function(*arguments)
+    except Exception as error:
+        if is_from_signal_handler(error):
+            raise
+        warn_once(f"user function {name}", "%s failed: its value is left out", name, exc_info=error)
+        return f"[{name} failed: {type(error).__qualname__}]" if with_note else None
+
+
+internal_errors: Counter[str] = Counter()
+"""The count of each kind of internal error, for `stats()`."""
+
+
+def forget() -> None:
+    """Forget all messages and counts; for tests."""
+    _seen.clear()
+    internal_errors.clear()

@@ -1,0 +1,35 @@
+"""The entry point for verl's plugin group: importing this module installs all hooks.
+
+verl imports it in its own `__init__`, in the driver and in each Ray actor that unpickles an object of verl, before any
+of the modules that trace. Each hook stands on its own: if one doesn't fit the installed verl, one warning says what
+isn't traced.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from otel_rollout.hooks import Hook, Patch, install_hooks
+from otel_rollout.hooks.verl import agent_loop, config, exits, generation, late_rewards, rewards, rollout_trace, tools
+
+__all__ = ["HOOKS", "VARIABLE"]
+
+VARIABLE: Final = "OTEL_ROLLOUT_VERL"
+"""`off` leaves verl as it is."""
+
+HOOKS: Final[tuple[Hook | Patch, ...]] = (
+    *config.HOOKS,
+    *rollout_trace.HOOKS,
+    *agent_loop.HOOKS,
+    *generation.HOOKS,
+    *tools.HOOKS,
+    *rewards.HOOKS,
+    *late_rewards.HOOKS,
+    *exits.HOOKS,
+)
+"""All changes to verl and Ray, beside the functions that verl decorates itself (`rollout_trace.OPS`)."""
+
+
+if os.environ.get(VARIABLE, "").strip().lower() not in ("off", "0", "false", "no"):
+    install_hooks(HOOKS)

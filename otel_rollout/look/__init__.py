@@ -1,0 +1,1 @@
+"""What people look with: pages, findings, trees and tables."""

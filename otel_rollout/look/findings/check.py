@@ -1,0 +1,148 @@
+"""A check: what it measures in a step or over steps, its threshold, its words, and its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from otel_rollout.catalog.group_summary import GroupSummary, summarise_groups
+from otel_rollout.catalog.step_signals import worst_reward
+from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.look.findings.finding import Severity
+from otel_rollout.text.plain_text import shorten
+
+__all__ = ["Check", "Measure", "StepContents", "Threshold", "percent", "ranked"]
+
+MAX_NAME: Final = 80
+
+
+class Measure(NamedTuple):
+    """A check's measurement.
+
+    Args:
+        number: The trajectories, groups, calls or spans that it is found in.
+        total: Those that were looked at.
+        value: What the threshold is compared with.
+        subject: The tool, class of failure or reward part; empty if the check has none.
+        detail: More facts for the sentence; of the step with the highest value, if there are several.
+        rival: The reward part that falls while the subject rises; empty if the check has none.
+        compared: The steps that it compares; none for a check of each step.
+    """
+
+    number: int
+    total: int
+    value: float
+    subject: str = ""
+    detail: str = ""
+    rival: str = ""
+    compared: tuple[StepSummary, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The subject, shortened for a sentence."""
+        return shorten(self.subject, MAX_NAME)
+
+    @property
+    def clause(self) -> str:
+        """The detail as the end of a sentence; empty if there is none."""
+        return f": {self.detail}" if self.detail else ""
+
+    @classmethod
+    def share(cls, number: int, total: int, subject: str = "", detail: str = "") -> Measure:
+        """Return the measurement of a share, which is its value."""
+        return cls(number, total, number / total if total else 0.0, subject, detail)
+
+
+class Threshold(NamedTuple):
+    """A threshold; a value above it is a finding.
+
+    Args:
+        default: Its default.
+        of: The value that it is compared with, in words.
+        reason: The reason for the default.
+        is_share: True if it is a share, which is written in percent.
+    """
+
+    default: float
+    of: str
+    reason: str
+    is_share: bool = True
+
+    def text(self, value: float) -> str:
+        """Return a value as text."""
+        return percent(value) if self.is_share else f"{value:.3g}"
+
+
+class StepContents:
+    """The trajectories of a step, which evidence is taken from.
+
+    Args:
+        summary: The step's summary.
+        trajectories: Its trajectories.
+    """
+
+    def __init__(self, summary: StepSummary, trajectories: Sequence[TrajectorySummary]) -> None:
+        self.summary = summary
+        self.trajectories = trajectories
+
+    @cached_property
+    def groups(self) -> list[GroupSummary]:
+        """The groups."""
+        return summarise_groups(self.trajectories)
+
+    @cached_property
+    def worst_reward(self) -> float | None:
+        """The lowest reward; None if all are the same, or none is known."""
+        return worst_reward(self.trajectories)
+
+    @cached_property
+    def by_trace_id(self) -> dict[str, TrajectorySummary]:
+        """The trajectories by trace id."""
+        return {each.trace_id: each for each in self.trajectories}
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check; it is a function of step summaries, and reads trajectories for evidence alone.
+
+    Args:
+        name: Its name, which is its threshold's too.
+        severity: The weight of its findings.
+        threshold: Its threshold.
+        least: The least total: a share of fewer says nothing.
+        sentence: Returns what a measurement means.
+        advice: What to try.
+        evidence: Returns trajectories of a step that prove it, the clearest first.
+        in_step: Measures a step.
+        over_steps: Measures the training steps of a run; for a check that compares steps.
+        in_validation: True if it looks at validation passes too.
+        is_confirmed: Returns False if the trajectories of the step with the highest value show that it is none.
+    """
+
+    name: str
+    severity: Severity
+    threshold: Threshold
+    least: int
+    sentence: Callable[[Measure], str]
+    advice: str
+    evidence: Callable[[StepContents, str], Iterable[TrajectorySummary]]
+    in_step: Callable[[StepSummary], Iterable[Measure]] | None = None
+    over_steps: Callable[[Sequence[StepSummary]], Iterable[Measure]] | None = None
+    in_validation: bool = True
+    is_confirmed: Callable[[StepContents, Measure], bool] = lambda _contents, _measure: True
+
+
+def ranked(
+    trajectories: Iterable[TrajectorySummary], rank: Callable[[TrajectorySummary], float]
+) -> list[TrajectorySummary]:
+    """Return the trajectories with a rank above 0, the highest first."""
+    with_rank = [(rank(each), each) for each in trajectories]
+    return [each for value, each in sorted(with_rank, key=lambda pair: -pair[0]) if value > 0]
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, with two digits."""
+    return f"{share:.0%}" if share >= 0.0995 else f"{100 * share:.2g}%"

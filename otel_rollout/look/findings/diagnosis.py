@@ -1,0 +1,282 @@
+"""Runs all checks over step summaries, and takes evidence from the steps that need it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple
+
+from otel_rollout.catalog.failure_class import FAILURE_CLASSES
+from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.look.findings.check import Check, Measure, StepContents
+from otel_rollout.look.findings.finding import Evidence, Finding, TooFew, evidence_of
+from otel_rollout.look.findings.losses import ROOTLESS
+from otel_rollout.look.findings.over_steps import LEAST_STEPS, comparable_steps
+from otel_rollout.look.findings.registry import CHECKS, default_thresholds
+
+__all__ = ["MAX_EVIDENCE", "Diagnosis", "diagnose", "last_steps"]
+
+MAX_EVIDENCE: Final = 5
+MAX_SUBJECTS: Final = 5
+"""The most findings of one check in one run: a model invents any number of tools."""
+
+Load = Callable[[StepSummary], Sequence[TrajectorySummary]]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The result of all checks.
+
+    Args:
+        steps: The number of steps that were checked, validation passes included.
+        trajectories: The number of their trajectories.
+        findings: The checks that are above their threshold, the gravest first.
+        gone: The findings of the step or folder that this is compared with, if they are not among these.
+        too_few: The checks that would be findings in larger steps.
+        failures: The trajectories that failed, by class of failure.
+        thresholds: All thresholds.
+    """
+
+    steps: int
+    trajectories: int
+    findings: tuple[Finding, ...]
+    gone: tuple[Finding, ...]
+    too_few: tuple[TooFew, ...]
+    failures: Mapping[str, int]
+    thresholds: Mapping[str, float]
+
+    @property
+    def unknown_share(self) -> float | None:
+        """The share of failures that nothing tells the cause of; None without failures."""
+        total = sum(self.failures.values())
+        return self.failures.get("unknown", 0) / total if total else None
+
+
+class _Found(NamedTuple):
+    """The measurements of one check and subject in one run, by step."""
+
+    check: Check
+    run: Sequence[StepSummary]
+    measures: Sequence[tuple[StepSummary, Measure]]
+
+    @property
+    def worst(self) -> tuple[StepSummary, Measure]:
+        """The step with the highest value, and its measurement."""
+        return max(self.measures, key=lambda each: each[1].value)
+
+
+def diagnose(
+    steps: Sequence[StepSummary],
+    load: Load,
+    *,
+    thresholds: Mapping[str, float] | None = None,
+    against: Sequence[StepSummary] | None = None,
+    folder: str | None = None,
+    running: Sequence[StepSummary] = (),
+) -> Diagnosis:
+    """Run all checks.
+
+    Args:
+        steps: The steps; those of several experiments and runs are checked apart.
+        load: Returns the trajectories of a step; called for the steps that evidence is taken from.
+        thresholds: Thresholds other than the defaults.
+        against: The steps to compare with.
+        folder: The folder for the commands of evidence; None for the default one.
+        running: The steps that are being written: their trajectories without a root may be running.
+    """
+    limits = {**default_thresholds(), **(thresholds or {})}
+    before = _highest(against) if against is not None else None
+    found = list(_find(steps, limits, running))
+    evidence = _evidence(found, load, folder)
+    findings = [
+        _finding(each, limits, before, proofs)
+        for each, proofs in zip(found, evidence, strict=True)
+        if proofs is not None
+    ]
+    keys = {_key(each) for each in findings}
+    earlier = [
+        _finding(each, limits, None, ())
+        for each in _find(against or (), limits)
+        if _can_tell(steps, each.check, each.run)
+    ]
+    return Diagnosis(
+        steps=len(steps),
+        trajectories=sum(step.trajectories for step in steps),
+        findings=tuple(sorted(findings, key=lambda each: each.severity.value)),
+        gone=tuple(each for each in earlier if _key(each) not in keys),
+        too_few=_too_few(steps, limits, keys),
+        failures={
+            name: count
+            for name in FAILURE_CLASSES
+            if (count := sum(step.signals.failures.get(name, 0) for step in steps))
+        },
+        thresholds=limits,
+    )
+
+
+def last_steps(steps: Sequence[StepSummary]) -> list[StepSummary]:
+    """Return the last step of each run, and its last validation: those that a live run writes."""
+    return [run[-1] for run in _runs(steps)]
+
+
+def _find(
+    steps: Sequence[StepSummary], limits: Mapping[str, float], running: Sequence[StepSummary] = ()
+) -> Iterator[_Found]:
+    for run in _runs(steps):
+        for check in CHECKS:
+            limit = limits[check.name]
+            above: dict[str, list[tuple[StepSummary, Measure]]] = {}
+            for step, measure in _measure(check, run, running):
+                if measure.value > limit and measure.total >= check.least:
+                    above.setdefault(measure.subject, []).append((step, measure))
+            subjects = sorted(above, key=lambda name: (-sum(each.number for _, each in above[name]), name))
+            for subject in subjects[:MAX_SUBJECTS]:
+                yield _Found(check, run, above[subject])
+
+
+def _too_few(
+    steps: Sequence[StepSummary], limits: Mapping[str, float], found: Container[tuple[str, str, bool]]
+) -> tuple[TooFew, ...]:
+    largest: dict[tuple[str, str, bool], tuple[Check, Measure]] = {}
+    for run in _runs(steps):
+        for check in CHECKS:
+            for _, measure in _measure(check, run):
+                key = (check.name, measure.subject, run[0].validate)
+                is_small = measure.value > limits[check.name] and measure.total < check.least
+                if is_small and key not in found and (key not in largest or measure.total > largest[key][1].total):
+                    largest[key] = check, measure
+    counts: Counter[str] = Counter()
+    kept = []
+    for (name, _, validate), (check, measure) in sorted(largest.items(), key=lambda each: -each[1][1].number):
+        counts[name] += 1
+        if counts[name] <= MAX_SUBJECTS:
+            value, text = measure.value, check.threshold.text(measure.value)
+            kept.append(TooFew(name, _title(check, measure), validate, value, text, measure.total, check.least))
+    return tuple(kept)
+
+
+def _title(check: Check, measure: Measure) -> str:
+    return check.name.replace("_", " ") + (f": {measure.name}" if measure.subject else "")
+
+
+def _runs(steps: Sequence[StepSummary]) -> list[list[StepSummary]]:
+    """Return the steps of each run of each experiment, training and validation apart, in order."""
+    runs: dict[tuple[str | None, str | None, bool], list[StepSummary]] = {}
+    for step in steps:
+        runs.setdefault((step.experiment_name, step.run_id, step.validate), []).append(step)
+    return [sorted(run, key=lambda step: (step.step is None, step.step or 0)) for run in runs.values()]
+
+
+def _measure(
+    check: Check, run: Sequence[StepSummary], running: Sequence[StepSummary] = ()
+) -> Iterator[tuple[StepSummary, Measure]]:
+    if run[0].validate and not check.in_validation:
+        return
+    if check.in_step is not None:
+        for step in run:
+            if check.name == ROOTLESS and step in running:
+                continue
+            for measure in check.in_step(step):
+                yield step, measure
+    elif check.over_steps is not None and not run[0].validate:
+        for measure in check.over_steps(comparable_steps(run)):
+            yield measure.compared[-1], measure
+
+
+def _highest(steps: Sequence[StepSummary]) -> dict[tuple[str, str, bool], float]:
+    """Return the highest value of each check and subject, whether it is above the threshold or not."""
+    highest: dict[tuple[str, str, bool], float] = {}
+    for run in _runs(steps):
+        for check in CHECKS:
+            for _, measure in _measure(check, run):
+                key = (check.name, measure.subject, run[0].validate)
+                highest[key] = max(measure.value, highest.get(key, measure.value))
+    return highest
+
+
+def _evidence(found: Sequence[_Found], load: Load, folder: str | None) -> list[tuple[Evidence, ...] | None]:
+    """Return the evidence of each, from its worst step, or None if that refutes it; one step at a time is loaded."""
+    by_step: dict[int, list[int]] = {}
+    for position, each in enumerate(found):
+        by_step.setdefault(id(each.worst[0]), []).append(position)
+    evidence: list[tuple[Evidence, ...] | None] = [None] * len(found)
+    for positions in by_step.values():
+        step = found[positions[0]].worst[0]
+        contents = StepContents(step, load(step))
+        for position in positions:
+            check, (_, measure) = found[position].check, found[position].worst
+            if check.is_confirmed(contents, measure):
+                proofs = islice(check.evidence(contents, measure.subject), MAX_EVIDENCE)
+                evidence[position] = tuple(evidence_of(each, folder=folder, run_id=step.run_id) for each in proofs)
+    return evidence
+
+
+def _finding(
+    found: _Found,
+    limits: Mapping[str, float],
+    before: Mapping[tuple[str, str, bool], float] | None,
+    evidence: tuple[Evidence, ...],
+) -> Finding:
+    check, run, measures = found
+    worst_step, worst = found.worst
+    number, total = sum(each.number for _, each in measures), sum(each.total for _, each in measures)
+    subject, first = worst.subject, run[0]
+    earlier = None if before is None else _value_before(before, check, subject, validate=first.validate)
+    detail = worst.detail
+    if check.in_step and len(measures) > 1 and detail:
+        detail = f"in step {worst_step.step}, {detail}"
+    return Finding(
+        check=check.name,
+        title=_title(check, worst),
+        subject=subject,
+        severity=check.severity,
+        experiment_name=first.experiment_name,
+        run_id=first.run_id,
+        validate=first.validate,
+        steps=(worst.compared[0].step, worst.compared[-1].step)
+        if worst.compared
+        else tuple(step.step for step, _ in measures),
+        compares_steps=not check.in_step,
+        number=number,
+        total=total,
+        share=number / total if total else 0.0,
+        value=worst.value,
+        threshold=limits[check.name],
+        before=earlier,
+        measured=("up to " if any(each.value < worst.value for _, each in measures) else "")
+        + _measured(check, worst.value, limits[check.name], earlier),
+        meaning=check.sentence(worst._replace(number=number, total=total, detail=detail)),
+        advice=check.advice,
+        evidence=evidence,
+    )
+
+
+def _can_tell(steps: Sequence[StepSummary], check: Check, other: Sequence[StepSummary]) -> bool:
+    """Return True if a check that another run was found by looks at these steps, too."""
+    runs = [run for run in _runs(steps) if run[0].validate == other[0].validate]
+    if check.in_step is not None:
+        return bool(runs)
+    return any(len(comparable_steps(run)) >= LEAST_STEPS for run in runs)
+
+
+def _value_before(
+    before: Mapping[tuple[str, str, bool], float], check: Check, subject: str, *, validate: bool
+) -> float | None:
+    """Return a check's value in the steps to compare with; None if they can't tell: one step has no change."""
+    if check.in_step is None or not any(key[2] == validate for key in before):
+        return before.get((check.name, subject, validate))
+    # A tool that was not called there had no errors.
+    return before.get((check.name, subject, validate), 0.0)
+
+
+def _measured(check: Check, value: float, limit: float, before: float | None) -> str:
+    text = check.threshold.text
+    known = "" if before is None else f", before {text(before)}"
+    return f"{text(value)}, threshold {text(limit)}{known}"
+
+
+def _key(finding: Finding) -> tuple[str, str, bool]:
+    return finding.check, finding.subject, finding.validate

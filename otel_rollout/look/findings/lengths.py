@@ -1,0 +1,59 @@
+"""Answers that grow over steps while the reward doesn't."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, ranked
+from otel_rollout.look.findings.finding import Severity
+from otel_rollout.look.findings.over_steps import change_of
+
+__all__ = ["CHECKS"]
+
+_RISE = 0.02
+"""The part of the range of rewards that counts as a rise of the reward."""
+
+
+def _over_steps(steps: Sequence[StepSummary]) -> Iterator[Measure]:
+    tokens = change_of(steps, lambda step: step.tokens.mean if step.tokens else None)
+    rewards = change_of(steps, lambda step: step.reward_mean)
+    if tokens is None or rewards is None or tokens.first <= 0:
+        return
+    lowest = min(step.reward_lowest for step in steps if step.reward_lowest is not None)
+    highest = max(step.reward_highest for step in steps if step.reward_highest is not None)
+    if rewards.last - rewards.first > _RISE * (highest - lowest):
+        return
+    detail = (
+        f"from {tokens.first:,.0f} to {tokens.last:,.0f} tokens, the mean reward from {rewards.first:.3g} to "
+        f"{rewards.last:.3g}"
+    )
+    count = tokens.trajectories
+    yield Measure(count, count, tokens.last / tokens.first, detail=detail, compared=tokens.steps)
+
+
+def _evidence(step: StepContents, _subject: str) -> list[TrajectorySummary]:
+    return ranked(step.trajectories, lambda each: each.output_tokens or 0)
+
+
+CHECKS = (
+    Check(
+        name="length_without_reward",
+        severity=Severity.WARNING,
+        threshold=Threshold(
+            1.5,
+            "mean output tokens of the last third of the steps, by those of the first, if the mean reward doesn't rise",
+            "longer answers that pay are wanted; half as long again for nothing is cost, and the usual way into "
+            "truncation",
+            is_share=False,
+        ),
+        least=16,
+        sentence=lambda found: f"trajectories went {found.detail}: they grow, and the reward doesn't",
+        advice="look at the longest: what do they repeat? Shape the reward by length, or check the loss's average "
+        "over tokens, "
+        "which favours long wrong answers",
+        evidence=_evidence,
+        over_steps=_over_steps,
+    ),
+)

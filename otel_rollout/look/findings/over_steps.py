@@ -1,0 +1,67 @@
+"""The beginning and the end of a run, which checks over steps compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Final, NamedTuple
+
+from otel_rollout.catalog.step_summary import StepSummary
+
+__all__ = ["LEAST_STEPS", "Change", "change_of", "comparable_steps"]
+
+LEAST_STEPS: Final = 4
+"""The fewest steps that are compared."""
+_PARTS: Final = 3
+_LEAST_SHARE: Final = 0.5
+"""The trajectories of a step that is compared, by those of the usual one."""
+
+
+class Change(NamedTuple):
+    """The mean of an amount in the first and in the last third of the steps.
+
+    Args:
+        first: The mean in the first third.
+        last: The mean in the last third.
+        steps: The steps that are compared.
+    """
+
+    first: float
+    last: float
+    steps: tuple[StepSummary, ...]
+
+    @property
+    def last_steps(self) -> tuple[StepSummary, ...]:
+        """The last third of the steps."""
+        return self.steps[-(len(self.steps) // _PARTS) :]
+
+    @property
+    def trajectories(self) -> int:
+        """The number of trajectories in the last third."""
+        return sum(step.trajectories for step in self.last_steps)
+
+
+def comparable_steps(steps: Sequence[StepSummary]) -> list[StepSummary]:
+    """Return the training steps of a run but for those that have begun, or were cut off: a few trajectories say little.
+
+    Args:
+        steps: The steps, in order.
+    """
+    numbered = [step for step in steps if step.step is not None]
+    usual = median(step.trajectories for step in numbered) if numbered else 0
+    return [step for step in numbered if step.trajectories >= _LEAST_SHARE * usual]
+
+
+def change_of(steps: Sequence[StepSummary], amount: Callable[[StepSummary], float | None]) -> Change | None:
+    """Return the change of an amount over steps; None with fewer than four steps that have it.
+
+    Args:
+        steps: The steps, in order.
+        amount: Returns a step's amount; None if it is unknown.
+    """
+    known = [(step, value) for step in steps if (value := amount(step)) is not None]
+    if len(known) < LEAST_STEPS:
+        return None
+    third = len(known) // _PARTS
+    values = [value for _, value in known]
+    return Change(sum(values[:third]) / third, sum(values[-third:]) / third, tuple(step for step, _ in known))

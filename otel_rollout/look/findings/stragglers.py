@@ -1,0 +1,53 @@
+"""Steps that wait for their last trajectories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, percent
+from otel_rollout.look.findings.finding import Severity
+
+__all__ = ["CHECKS"]
+
+
+def _in_step(step: StepSummary) -> Iterable[Measure]:
+    share = step.signals.straggler_share
+    # Nothing waits for the trajectories without a step.
+    if share is not None and step.step is not None:
+        detail = f"{percent(share)} of the time went by after 95% of the trajectories that were not cancelled had ended"
+        yield Measure(step.trajectories // 20, step.trajectories, share, detail=detail)
+
+
+def _evidence(step: StepContents, _subject: str) -> list[TrajectorySummary]:
+    """Return the trajectories that end in the second half of the wait, the last one first."""
+    awaited = sorted(
+        (each for each in step.trajectories if each.status != "cancelled"), key=lambda each: -each.end_time
+    )
+    if not awaited:
+        return []
+    last, begun = awaited[0].end_time, awaited[len(awaited) // 20].end_time
+    return [each for each in awaited if each.end_time > (last + begun) // 2]
+
+
+CHECKS = (
+    Check(
+        name="stragglers",
+        severity=Severity.WARNING,
+        threshold=Threshold(
+            0.5,
+            "share of a step's wall time after 95% of its trajectories had ended, without cancelled ones",
+            "lengths are skewed, and a tail of a third is common; above it more than half of the time serves a "
+            "twentieth of the batch",
+        ),
+        least=20,
+        sentence=lambda found: f"a step waits for its last trajectories{found.clause}",
+        advice="see where they wait: a tool without a timeout, a busy replica, or very long answers; bound it, or "
+        "train without "
+        "waiting (partial or asynchronous rollout)",
+        evidence=_evidence,
+        in_step=_in_step,
+        in_validation=False,
+    ),
+)

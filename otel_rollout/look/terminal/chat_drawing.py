@@ -1,0 +1,112 @@
+"""Draw a trajectory's conversation: who said what, the tools that were called, their results, the reward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+from rich.cells import cell_len
+from rich.text import Text
+
+from otel_rollout import semconv
+from otel_rollout.facts.reward_parts import REWARD, reward_parts
+from otel_rollout.facts.trace_tree import STATUS_STYLES, error_of
+from otel_rollout.look.terminal.wrapping import wrapped
+from otel_rollout.messages.conversation import Utterance, conversation_of
+from otel_rollout.messages.messages import Message
+from otel_rollout.text.plain_text import duration, printable
+
+if TYPE_CHECKING:
+    from otel_rollout.folder.reader import RecordedTrajectory
+
+__all__ = ["draw_chat", "draw_message"]
+
+ROLE_STYLES: Final = {"system": "blue", "user": "magenta", "assistant": "cyan", "tool": "yellow"}
+MARGIN: Final = "  "
+CALL: Final = "→ "
+
+
+def draw_chat(trajectory: RecordedTrajectory, *, width: int | None) -> Iterator[Text]:
+    """Yield the lines of a trajectory's conversation and of its outcome.
+
+    Args:
+        trajectory: The trajectory.
+        width: The screen's columns, to which words are wrapped; None for programs.
+    """
+    spans = trajectory.spans
+    utterances = conversation_of(spans)
+    for utterance in utterances:
+        if utterance.is_new_prompt:
+            yield Text("a new prompt, not the conversation so far:", style="dim italic")
+            yield Text()
+        yield _heading(utterance)
+        yield from draw_message(utterance.message, width=width, style="red" if utterance.is_error else "")
+        yield Text()
+    if not utterances:
+        yield Text("nothing was said: no span has messages, a prompt or an answer", style="dim")
+        yield Text()
+    yield from _outcome(trajectory, spans, width)
+
+
+def draw_message(message: Message, *, width: int | None, style: str = "", margin: str = MARGIN) -> Iterator[Text]:
+    """Yield the lines of a message's reasoning, text and tool calls.
+
+    Args:
+        message: The message.
+        width: The screen's columns; None for programs.
+        style: The style of the text.
+        margin: Text before each line.
+    """
+    if message.reasoning:
+        yield Text(f"{margin}reasoning:", style="dim")
+    for line in wrapped(message.reasoning, width, margin + MARGIN):
+        yield Text(f"{margin}{MARGIN}{line}", style="dim")
+    for line in wrapped(message.text, width, margin):
+        yield Text.assemble((margin, "dim"), (line, style))
+    for call in message.calls:
+        for position, line in enumerate(wrapped(str(call), width, margin + MARGIN)):
+            yield Text.assemble((margin, "dim"), (MARGIN if position else CALL, "yellow"), (line, "yellow"))
+
+
+def _heading(utterance: Utterance) -> Text:
+    message, span = utterance.message, utterance.span
+    role = printable(message.role)
+    name = f" {printable(message.name)}" if message.name else ""
+    style = "red" if utterance.is_error else ROLE_STYLES.get(message.role, "")
+    return Text.assemble((f"{role}{name}", f"bold {style}".strip()), (f"  {_facts(span)}" if span else "", "dim"))
+
+
+def _facts(span: ReadableSpan) -> str:
+    tokens = (span.attributes or {}).get(semconv.USAGE_OUTPUT_TOKENS)
+    took = duration((span.end_time or 0) - (span.start_time or 0))
+    return took if tokens is None else f"{tokens} tokens  {took}"
+
+
+def _outcome(trajectory: RecordedTrajectory, spans: Sequence[ReadableSpan], width: int | None) -> Iterator[Text]:
+    """Yield the reward with its parts, and the status if it is not `completed`."""
+    status = str(trajectory.status or "")
+    root = next((span for span in spans if span.parent is None), None)
+    if root is None:
+        yield Text("no root: it is running, or its process died", style="yellow")
+    elif status not in ("", "completed"):
+        is_failed = root.status.status_code is StatusCode.ERROR
+        lines = list(wrapped(f"{status}: {error_of(root)}" if is_failed else status, width, ""))
+        yield from (Text(line, style=STATUS_STYLES.get(status, "yellow")) for line in lines)
+    reward = "no reward" if trajectory.reward is None else f"reward {trajectory.reward:.4g}"
+    yield Text(reward, style="bold")
+    yield from _parts(spans, width)
+
+
+def _parts(spans: Iterable[ReadableSpan], width: int | None) -> Iterator[Text]:
+    """Yield the parts of the reward."""
+    parts = {part.name: part for span in spans for part in reward_parts(span) if part.name != REWARD}
+    longest = max((cell_len(printable(name)) for name in parts), default=0)
+    for name, part in parts.items():
+        value = f"{part.value:.4g}" if type(part.value) is float else str(part.value)
+        label = printable(name)
+        label = MARGIN + label + " " * (longest - cell_len(label)) + MARGIN
+        lines = wrapped(MARGIN.join(filter(None, [value, part.explanation])), width, " " * cell_len(label))
+        for position, line in enumerate(lines):
+            yield Text.assemble((label if not position else " " * cell_len(label), "dim"), line)

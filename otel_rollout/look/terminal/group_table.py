@@ -1,0 +1,90 @@
+"""The rollouts of one prompt as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from otel_rollout.facts.trace_tree import STATUS_STYLES
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.look.rollouts import advantages
+from otel_rollout.look.terminal.table import Cell, Column, Table
+from otel_rollout.text.plain_text import duration, printable, shorten, status_name
+
+__all__ = ["COLUMNS", "group_cells", "group_table", "status_cell", "token_counts"]
+
+MAX_ANSWER: Final = 60
+COLUMNS: Final = (
+    Column("rollout"),
+    Column("status", is_text=True),
+    Column("turns", rank=5),
+    Column("tokens", rank=6),
+    Column("tool errors", rank=1),
+    Column("duration", rank=4),
+    Column("answer", is_text=True, narrowest=12, keeps_end=True),
+    Column("reward"),
+    Column("advantage", rank=2),
+)
+
+
+def group_table(group: Sequence[TrajectorySummary], answers: Sequence[str], *, id_digits: int = 0) -> Table:
+    """Return a table with one row a rollout, with the advantage that GRPO would give it.
+
+    Args:
+        group: The rollouts of one prompt.
+        answers: Their answers.
+        id_digits: The digits of the trace ids that are shown.
+    """
+    table = Table([*COLUMNS, *([Column("trace", is_text=True, rank=3)] if id_digits else [])])
+    for each, cells in zip(group, group_cells(group, answers, MAX_ANSWER), strict=True):
+        table.add_row(*cells, *([each.trace_id[:id_digits]] if id_digits else []))
+    return table
+
+
+def group_cells(group: Sequence[TrajectorySummary], answers: Sequence[str], max_answer: int) -> list[list[str | Cell]]:
+    """Return the cells of `COLUMNS` for each rollout of one prompt.
+
+    Args:
+        group: The rollouts.
+        answers: Their answers.
+        max_answer: The most characters of an answer; its beginning and its end are kept.
+    """
+    compared = advantages([each.reward for each in group])
+    return [
+        [
+            _text(each.rollout_n),
+            status_cell(each.status, has_root=each.has_root),
+            _text(each.turns),
+            token_counts(each.input_tokens, each.output_tokens),
+            f"{sum(tool.errors for tool in each.tools.values()):,}",
+            duration(each.end_time - each.start_time),
+            _answer(answer, max_answer),
+            "-" if each.reward is None else f"{each.reward:.3g}",
+            "-" if advantage is None else f"{advantage:+.2f}",
+        ]
+        for each, answer, advantage in zip(group, answers, compared, strict=True)
+    ]
+
+
+def status_cell(status: object, *, has_root: bool) -> Cell:
+    """Return a trajectory's status as a cell."""
+    name = status_name(status, has_root=has_root)
+    return Cell(name, STATUS_STYLES.get(name, "yellow" if name != "-" else ""))
+
+
+def token_counts(given: Any, generated: Any) -> str:
+    """Return the tokens of a trajectory: those of its prompts, and those that were generated."""
+    return "-" if given is None and generated is None else f"{_text(given)}→{_text(generated)}"
+
+
+def _answer(text: str, limit: int) -> str:
+    line = printable(" ".join(text[: 10 * limit].split()) if len(text) <= 10 * limit else "")
+    if len(text) > 10 * limit:
+        line = f"{printable(shorten(text, limit // 2))}{printable(' '.join(text[-limit // 2 :].split()))}"
+    if len(line) > limit:
+        line = f"{line[: limit // 2]}…{line[-(limit // 2 - 1) :]}"
+    return line or "-"
+
+
+def _text(value: Any) -> str:
+    return "-" if value is None else printable(str(value))

@@ -1,0 +1,282 @@
+"""The JSON that the pages ask for, from a run; each function blocks, and runs in a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout.catalog.group_summary import GroupSummary
+from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.errors import NoTracesError
+from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.look.findings import Finding, diagnose_run, running_steps
+from otel_rollout.look.view.answers import AskedWrongError
+from otel_rollout.look.view.cut import Cutter
+from otel_rollout.look.view.open_counts import open_counts
+from otel_rollout.look.view.prefix_break import prefix_breaks
+from otel_rollout.look.view.run_state import Progress, RunState
+from otel_rollout.look.view.selecting import Asked, asked_step
+from otel_rollout.look.view.span_record import span_id_of, span_record, span_records
+from otel_rollout.look.view.timeline import timeline
+from otel_rollout.look.view.turns import turn_numbers
+from otel_rollout.look.view.utterances import utterances
+
+__all__ = ["Endpoints", "name_in_address"]
+
+Parameters = Mapping[str, str]
+
+FIRST_PATIENCE: Final = 0.4
+"""The seconds that the page of the run waits for steps before it shows how far their reading is."""
+PATIENCE: Final = 120.0
+MAX_COLUMNS: Final = 64
+"""The most rollouts of a group whose conversations are sent at once."""
+
+MAX_DIAGNOSES: Final = 256
+"""The most diagnoses that are kept until the folder changes."""
+_SELECTION: Final = ("step", "validate", "experiment", "run")
+
+_TRAJECTORY_FIELDS: Final = [each.name for each in fields(TrajectorySummary) if each.name != "shape"]
+_PLAIN_COLUMNS: Final = (
+    *("trace_id", "sample_index", "rollout_n", "status", "finish_reason", "reward", "advantage", "fate", "turns"),
+    *("input_tokens", "output_tokens"),
+)
+_LAST_COLUMNS: Final = ("error_type", "prefix_breaks", "prompt", "answer", "has_root", "start_time")
+COLUMNS: Final = (*_PLAIN_COLUMNS, "seconds", "tool_calls", "tool_errors", *_LAST_COLUMNS, "service", "name")
+_plain_of: Final = attrgetter(*_PLAIN_COLUMNS)
+_last_of: Final = attrgetter(*_LAST_COLUMNS)
+
+
+class Endpoints:
+    """Answers of one run.
+
+    Args:
+        state: The run.
+    """
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self._run = state.run
+        self._findings: dict[tuple[object, ...], Sequence[Finding]] = {}
+
+    def run(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/run`."""
+        version = self._state.version()
+        try:
+            (steps, is_read), waiting = self._state.steps_so_far(FIRST_PATIENCE), None
+        except NoTracesError as error:
+            steps, is_read, waiting = [], True, self._state.waits_for() or str(error)
+        experiments: dict[tuple[Any, Any], int] = {}
+        for each in steps:
+            key = each.experiment_name, each.run_id
+            experiments[key] = experiments.get(key, 0) + 1
+        folders = list(map(str, self._state.folders))
+        progress = None if is_read else self._state.progress or Progress(0, 0)
+        return {
+            "version": version,
+            "title": ", ".join(folders),
+            "folders": folders,
+            "experiments": [
+                {"experiment": experiment, "run": run_id, "project": None, "steps": count}
+                for (experiment, run_id), count in experiments.items()
+            ],
+            "steps": steps,
+            "run_folders": self._state.run_folders(),
+            "is_live": self._state.is_live(),
+            "waiting": waiting if waiting or steps or progress else self._state.waits_for(),
+            "problems": self._state.problems(),
+            "progress": progress and progress._asdict(),
+        }
+
+    def step(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/step/{step}`."""
+        version = self._state.version()
+        asked = self._asked(path, query)
+        return {
+            "version": version,
+            "summary": asked.summary,
+            "groups": self._groups(asked),
+            "rollouts": {"columns": COLUMNS, "rows": list(map(_row, self._summaries(asked)))},
+        }
+
+    def group(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/step/{step}/group?sample=…`."""
+        version = self._state.version()
+        asked = self._asked(path, query)
+        groups = self._groups(asked)
+        names = [name_in_address(group.sample_index) for group in groups]
+        sample_name = query.get("sample", "")
+        try:
+            at = names.index(sample_name)
+        except ValueError:
+            raise AskedWrongError(
+                404, f"there is no prompt {sample_name!r} in step {path['step']}; it may come later"
+            ) from None
+        summary, own = groups[at], self._summaries_of(asked, groups[at])
+        cutter = Cutter()
+        rollouts = []
+        for each in own[:MAX_COLUMNS]:
+            told, left_out = utterances(self._spans(each.trace_id), cutter, has_token_ids=False)
+            rollouts.append({"summary": _without_shape(each), "conversation": told, "left_out": left_out})
+        sample = summary.sample_index
+        others = [] if sample is None else self._run.same_prompt(sample, asked.validate, asked.experiment)
+        return {
+            "version": version,
+            "summary": summary,
+            "rollouts": rollouts,
+            "left_out": len(own) - len(rollouts),
+            "other_steps": [group for group in others if group.step != asked.step and self._is_of_run(group, asked)],
+            "previous": groups[at - 1].sample_index if at else None,
+            "next": groups[at + 1].sample_index if at + 1 < len(groups) else None,
+        }
+
+    def timeline(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/step/{step}/timeline`."""
+        version = self._state.version()
+        return {"version": version, **timeline(self._summaries(self._asked(path, query)))}
+
+    def trajectory(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/trajectory/{trace_id}`."""
+        version = self._state.version()
+        spans = self._spans(path["trace_id"])
+        summary = self._run.summary(path["trace_id"])
+        groups = self._run.groups(summary.step, summary.validate, summary.experiment_name)
+        group = next((each for each in groups if summary.trace_id in each.trace_ids), None)
+        ids = group.trace_ids if group is not None else (summary.trace_id,)
+        at = ids.index(summary.trace_id)
+        told, left_out = utterances(spans, Cutter())
+        records, spans_left_out = span_records(spans, Cutter())
+        return {
+            "version": version,
+            "summary": summary,
+            "conversation": told,
+            "left_out": left_out,
+            "spans": records,
+            "spans_left_out": spans_left_out,
+            "group": {
+                "step": summary.step,
+                "validate": summary.validate,
+                "experiment": summary.experiment_name,
+                "run": group and group.run_id,
+                "sample_index": summary.sample_index,
+            },
+            "previous": ids[at - 1] if at else None,
+            "next": ids[at + 1] if at + 1 < len(ids) else None,
+        }
+
+    def span(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/trajectory/{trace_id}/span/{span_id}`."""
+        spans = self._spans(path["trace_id"])
+        found = [span for span in spans if span_id_of(span) == path["span_id"]]
+        if not found:
+            raise AskedWrongError(404, f"the trajectory {path['trace_id']} has no span {path['span_id']!r}")
+        return span_record(found[-1], Cutter(each=None), turn_numbers(spans), prefix_breaks(spans))
+
+    def findings(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/findings`: those of a step, or of the steps of an experiment."""
+        known = self._state.steps(PATIENCE)
+        steps = [self._asked(query, query).summary] if "step" in query else _of_experiment(known, query)
+        is_live = self._state.is_live()
+        key = (self._state.version(), is_live, *(query.get(name) for name in _SELECTION))
+        found = self._findings.get(key)
+        if found is None:
+            found = diagnose_run(
+                self._run,
+                steps,
+                folder=str(self._state.folders[0]) if len(self._state.folders) == 1 else None,
+                running=running_steps(self._run, known) if is_live else (),
+            ).findings
+            if len(self._findings) >= MAX_DIAGNOSES:
+                self._findings.clear()
+            self._findings[key] = found
+        return {"findings": found}
+
+    def live(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/live`."""
+        live = self._state.live()
+        return {
+            "trajectories": [{**_fields(each), "is_late": each.is_late} for each in live.trajectories],
+            "open": live.open,
+            "waits": live.waits,
+            "why": live.why_none,
+        }
+
+    def open(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/open`."""
+        return open_counts(self._state.live())
+
+    def _asked(self, path: Parameters, query: Parameters) -> Asked:
+        return asked_step(path["step"], query, self._state.steps(PATIENCE))
+
+    def _groups(self, asked: Asked) -> list[GroupSummary]:
+        groups = self._run.groups(asked.step, asked.validate, asked.experiment, asked.run_id)
+        return [
+            each for each in groups if each.experiment_name == asked.experiment and each.run_id in (None, asked.run_id)
+        ]
+
+    def _summaries(self, asked: Asked) -> list[TrajectorySummary]:
+        summaries = self._run.summaries(asked.step, asked.validate, asked.experiment, asked.run_id)
+        return [each for each in summaries if each.experiment_name == asked.experiment]
+
+    def _summaries_of(self, asked: Asked, group: GroupSummary) -> list[TrajectorySummary]:
+        ids = set(group.trace_ids)
+        return [each for each in self._summaries(asked) if each.trace_id in ids]
+
+    def _is_of_run(self, group: GroupSummary, asked: Asked) -> bool:
+        """Return True unless a group is known to be of another run than what is asked for."""
+        key = group.step, group.validate, group.experiment_name
+        steps = self._state.steps(PATIENCE)
+        owners = {each.run_id for each in steps if (each.step, each.validate, each.experiment_name) == key}
+        run_id = owners.pop() if group.run_id is None and len(owners) == 1 else group.run_id
+        return asked.run_id is None or run_id in (None, asked.run_id)
+
+    def _spans(self, trace_id: str) -> list[ReadableSpan]:
+        """Return a trajectory's spans; a copy reads them, as the run's own would keep them."""
+        try:
+            return copy(self._run.trajectory(trace_id)).spans
+        except LookupError:
+            for each in self._state.live().trajectories:
+                if each.trace_id == trace_id:
+                    so_far = (
+                        "runs, and nothing of it is written yet"
+                        if each.is_alive
+                        else "was running when its process ended, and nothing of it is written"
+                    )
+                    raise AskedWrongError(404, f"this trajectory {so_far}") from None
+            raise AskedWrongError(404, f"there is no trajectory {trace_id!r} in this run") from None
+
+
+def name_in_address(value: int | str | None) -> str:
+    """Return a step or a prompt as it stands in an address."""
+    return "none" if value is None else str(value)
+
+
+def _row(each: TrajectorySummary) -> Sequence[Any]:
+    seconds = (each.end_time - each.start_time) / 1e9
+    calls = sum(count.calls for count in each.tools.values())
+    errors = sum(count.errors for count in each.tools.values())
+    # What has no prompt is known by them; for thousands of rollouts they would only be sent.
+    origin = (each.service_name, each.name) if each.sample_index is None else (None, None)
+    return *_plain_of(each), seconds, calls, errors, *_last_of(each), *origin
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {each.name: getattr(value, each.name) for each in fields(value)}
+
+
+def _without_shape(each: TrajectorySummary) -> dict[str, Any]:
+    return {name: getattr(each, name) for name in _TRAJECTORY_FIELDS}
+
+
+def _of_experiment(steps: Sequence[StepSummary], query: Parameters) -> list[StepSummary]:
+    """Return the steps of the experiment and run that a request names, with their validation; else all."""
+    experiment, run_id = query.get("experiment"), query.get("run")
+    return [
+        step
+        for step in steps
+        if experiment in (None, str(step.experiment_name or "")) and run_id in (None, step.run_id)
+    ]

@@ -1,0 +1,1 @@
+"""Chat messages: their forms, templates and conversations."""

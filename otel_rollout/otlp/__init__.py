@@ -1,0 +1,1 @@
+"""OTLP as JSON and protobuf, written and read."""

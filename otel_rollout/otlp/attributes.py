@@ -1,0 +1,186 @@
+"""Encodes attributes in OTLP's binary form, mostly from cached pieces.
+
+Source: opentelemetry-proto's common.proto and https://protobuf.dev/programming-guides/encoding/.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
+
+from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN, fits_int64, replace_surrogates
+
+__all__ = [
+    "LARGE_TEXT",
+    "MAX_CACHED",
+    "SHORT_TEXT",
+    "encode_attributes",
+    "fill_attributes",
+    "plain_text",
+    "varint",
+]
+
+SHORT_TEXT: Final = 64
+"""Texts up to this length are cached: they may be the same on thousands of spans."""
+LARGE_TEXT: Final = 16 * 1024
+"""Longer texts are copied as seldom as possible."""
+MAX_CACHED: Final = 8192
+_MAX_KEPT_NUMBER: Final = 0x4000
+_UINT64_MAX: Final = 2**64 - 1
+
+# Tags of length-delimited fields: (field number << 3) | 2.
+_SPAN_ATTRIBUTES: Final = b"\x4a"
+_PAIR_KEY: Final = b"\x0a"
+_PAIR_VALUE: Final = b"\x12"
+_VALUE_STRING: Final = b"\x0a"
+# Booleans and integers (fields 2 and 3, varints), doubles (field 4, fixed64).
+_VALUE_FALSE: Final = b"\x10\x00"
+_VALUE_TRUE: Final = b"\x10\x01"
+_VALUE_INT: Final = b"\x18"
+_VALUE_DOUBLE: Final = struct.Struct("<Bd").pack
+
+# Most attributes (tags, kinds, MIME types) are the same on thousands of spans.
+_encoded_pairs: dict[tuple[str, type, str | int], bytes] = {}
+_encoded_keys: dict[str, bytes] = {}
+
+
+class _Varints(dict[int, bytes]):
+    """Varints by number; small ones, of which a span has seven, are cached."""
+
+    def __missing__(self, number: int) -> bytes:
+        left, parts = number, bytearray()
+        while left >= 0x80:
+            parts.append(left & 0x7F | 0x80)
+            left >>= 7
+        parts.append(left)
+        encoded = bytes(parts)
+        if number < _MAX_KEPT_NUMBER:
+            self[number] = encoded
+        return encoded
+
+
+varint: Final = _Varints().__getitem__
+
+
+def encode_attributes(parts: list[bytes], attributes: Mapping[str, Any]) -> bool:
+    """Add attributes of a span to its pieces; return True if one is large."""
+    has_large_text = False
+    value: Any
+    for key, value in attributes.items():
+        kind = type(value)
+        if kind is str:
+            if len(value) > SHORT_TEXT:
+                has_large_text = has_large_text or len(value) > LARGE_TEXT
+                parts += _encode_long_text(key, value)
+                continue
+            name = key, kind, value
+        elif kind is bool or kind is int:
+            name = key, kind, value
+        elif kind is tuple and len(value) == 1 and type(value[0]) is str and len(value[0]) <= SHORT_TEXT:
+            name = key, kind, value[0]
+        else:
+            parts.append(_encode_pair(key, value))
+            continue
+        pair = _encoded_pairs.get(name)
+        if pair is None:
+            pair = _encode_pair(key, value)
+            if len(_encoded_pairs) >= MAX_CACHED:
+                _encoded_pairs.clear()
+            _encoded_pairs[name] = pair
+        parts.append(pair)
+    return has_large_text
+
+
+def _encode_long_text(key: str, value: str) -> tuple[bytes, ...]:
+    """Return the pieces of a text attribute."""
+    try:
+        text = value.encode()
+    except UnicodeEncodeError:
+        text = plain_text(value).encode()
+    length = len(text)
+    size = varint(length)
+    value_length = 1 + len(size) + length
+    start, value_size = _encoded_keys.get(key) or _encode_key(key), varint(value_length)
+    pair_size = varint(len(start) + len(value_size) + value_length)
+    return _SPAN_ATTRIBUTES, pair_size, start, value_size, _VALUE_STRING, size, text
+
+
+def _encode_key(key: str) -> bytes:
+    """Return the start of a pair: its key and the tag of its value."""
+    name = plain_text(key).encode()
+    encoded = _PAIR_KEY + varint(len(name)) + name + _PAIR_VALUE
+    if len(_encoded_keys) >= MAX_CACHED:
+        _encoded_keys.clear()
+    _encoded_keys[key] = encoded
+    return encoded
+
+
+def _encode_pair(key: str, value: Any) -> bytes:
+    """Return a span message with this attribute alone."""
+    kind = type(value)
+    if kind is str:
+        return b"".join(_encode_long_text(key, value))
+    if kind is bool:
+        number = _VALUE_TRUE if value else _VALUE_FALSE
+    elif kind is float:
+        number = _VALUE_DOUBLE(0x21, value)
+    elif kind is int and INT64_MIN <= value <= INT64_MAX:
+        number = _VALUE_INT + varint(value & _UINT64_MAX)
+    else:
+        message = SpanMessage()
+        fill_attributes(message.attributes, {key: value})
+        return message.SerializeToString()
+    start = _encoded_keys.get(key) or _encode_key(key)
+    return b"".join((_SPAN_ATTRIBUTES, varint(len(start) + 1 + len(number)), start, varint(len(number)), number))
+
+
+def fill_attributes(message: Any, attributes: Mapping[str, Any]) -> None:
+    """Add attributes to `message`, a repeated field of protobuf's classes."""
+    add = message.add
+    for key, value in attributes.items():
+        if value is None:
+            continue
+        pair: KeyValue = add()
+        pair.key = plain_text(key)
+        _fill_value(pair.value, value)
+
+
+def _fill_value(message: AnyValue, value: Any) -> None:
+    if isinstance(value, str):
+        try:
+            message.string_value = value
+        except (UnicodeEncodeError, ValueError):
+            message.string_value = plain_text(value)
+    elif isinstance(value, bool):
+        message.bool_value = value
+    elif isinstance(value, int):
+        if fits_int64(value):
+            message.int_value = value
+        else:
+            message.string_value = str(value)
+    elif isinstance(value, float):
+        message.double_value = value
+    elif isinstance(value, bytes):
+        message.bytes_value = value
+    elif isinstance(value, Mapping):
+        message.kvlist_value.SetInParent()
+        for key, item in value.items():
+            pair = message.kvlist_value.values.add(key=plain_text(key))
+            pair.value.SetInParent()
+            _fill_value(pair.value, item)
+    elif isinstance(value, Sequence):
+        message.array_value.SetInParent()
+        add = message.array_value.values.add
+        for item in value:
+            _fill_value(add(), item)
+    elif value is not None:
+        message.string_value = plain_text(str(value))
+
+
+def plain_text(value: Any) -> str:
+    """Return a value as text that protobuf accepts."""
+    return replace_surrogates(value if isinstance(value, str) else str(value))

@@ -1,0 +1,201 @@
+"""Encodes spans as an OTLP request in protobuf's binary form, and copies each payload only once, as bytes.
+
+The SDK's encoder passes each message to the next constructor, which copies it: a payload is copied at six levels, then
+serialized in one call that holds the GIL for milliseconds. Here the fields of every span are written directly, mostly
+from cached pieces; rare ones (events, links, status, nested values) go through the official classes. Protobuf parses
+concatenated fields as one message.
+
+Source: https://opentelemetry.io/docs/specs/otlp/, opentelemetry-proto's trace.proto, and
+https://protobuf.dev/programming-guides/encoding/.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
+
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind
+
+from otel_rollout.guard.gil import GilYielder
+from otel_rollout.otlp.attributes import (
+    MAX_CACHED,
+    SHORT_TEXT,
+    encode_attributes,
+    fill_attributes,
+    plain_text,
+    varint,
+)
+
+__all__ = ["Additions", "encode_spans"]
+
+Additions: TypeAlias = tuple[Mapping[str, Any], Sequence[Event]]
+"""Attributes and events that a request has beside those of a span."""
+_NOTHING: Final[Additions] = ({}, ())
+
+_HAS_IS_REMOTE: Final = 0x100
+_IS_REMOTE: Final = 0x200
+
+# Tags of length-delimited fields: (field number << 3) | 2.
+_REQUEST_RESOURCE_SPANS: Final = b"\x0a"
+_RESOURCE_SPANS_SCOPE_SPANS: Final = b"\x12"
+_SCOPE_SPANS_SPANS: Final = b"\x12"
+_SPAN_NAME: Final = b"\x2a"
+# With their lengths, which are constant.
+_SPAN_TRACE_ID: Final = b"\x0a\x10"
+_SPAN_SPAN_ID: Final = b"\x12\x08"
+_SPAN_PARENT_SPAN_ID: Final = b"\x22\x08"
+_SPAN_STATUS_UNSET: Final = b"\x7a\x00"
+# Kind (field 6, a number), start and end (fields 7 and 8, fixed64), flags (field 16, fixed32), with their tags.
+_SPAN_NUMBERS: Final = struct.Struct("<BBBQBQHI").pack
+
+# Most names are the same on thousands of spans.
+_encoded_names: dict[str, bytes] = {}
+_kinds: Final = {kind: kind.value + 1 for kind in SpanKind}
+"""OTLP numbers the kinds from 1, the API from 0."""
+
+
+def encode_spans(spans: Sequence[ReadableSpan], additions: Callable[[ReadableSpan], Additions] | None = None) -> bytes:
+    """Return the OTLP request of finished spans, grouped by resource and scope.
+
+    Args:
+        spans: The spans.
+        additions: Returns attributes and events of a span beside its own.
+    """
+    resources: dict[int, tuple[Resource, dict[int, tuple[InstrumentationScope | None, list[bytes]]]]] = {}
+    last_resource: Any = None
+    last_scope: Any = None
+    parts: list[bytes] = []
+    yielder = GilYielder()
+    for span in spans:
+        if span.context is None:
+            continue
+        resource, scope = span.resource, span.instrumentation_scope
+        if resource is not last_resource or scope is not last_scope:
+            _, scopes = resources.setdefault(id(resource), (resource, {}))
+            _, parts = scopes.setdefault(id(scope), (scope, []))
+            last_resource, last_scope = resource, scope
+        pieces, has_large_text = _encode_span(span, *(additions(span) if additions is not None else _NOTHING))
+        if has_large_text:
+            length = sum(map(len, pieces))
+            parts += (_SCOPE_SPANS_SPANS, varint(length), *pieces)
+            yielder.worked(length)
+        else:
+            # A copy of a small span costs less than handling its pieces.
+            data = b"".join(pieces)
+            parts += (_SCOPE_SPANS_SPANS, varint(len(data)), data)
+    request: list[bytes] = []
+    for resource, scopes in resources.values():
+        resource_parts = [_encode_resource(resource)]
+        for scope, parts in scopes.values():
+            scope_message = _encode_scope(scope)
+            size = len(scope_message) + sum(map(len, parts))
+            resource_parts += (_RESOURCE_SPANS_SCOPE_SPANS, varint(size), scope_message, *parts)
+        request += (_REQUEST_RESOURCE_SPANS, varint(sum(map(len, resource_parts))), *resource_parts)
+    return b"".join(request)
+
+
+def _encode_resource(resource: Resource) -> bytes:
+    """Return a `ResourceSpans` without its spans."""
+    message = ResourceSpans(schema_url=resource.schema_url or "")
+    # Present even without attributes.
+    message.resource.SetInParent()
+    fill_attributes(message.resource.attributes, resource.attributes)
+    return message.SerializeToString()
+
+
+def _encode_scope(scope: InstrumentationScope | None) -> bytes:
+    """Return a `ScopeSpans` without its spans."""
+    message = ScopeSpans()
+    if scope is not None:
+        message.scope.name = plain_text(scope.name)
+        message.scope.version = plain_text(scope.version or "")
+        message.schema_url = scope.schema_url or ""
+        fill_attributes(message.scope.attributes, scope.attributes or {})
+    return message.SerializeToString()
+
+
+def _encode_span(
+    span: ReadableSpan, more_attributes: Mapping[str, Any], more_events: Sequence[Event]
+) -> tuple[list[bytes], bool]:
+    """Return a span's pieces, and True if one is so large that it should not be copied before the final join."""
+    context = cast("SpanContext", span.context)
+    parent = span.parent
+    flags = _HAS_IS_REMOTE | (context.trace_flags & 0xFF)
+    name = span.name
+    parts = [
+        _SPAN_TRACE_ID,
+        context.trace_id.to_bytes(16, "big"),
+        _SPAN_SPAN_ID,
+        context.span_id.to_bytes(8, "big"),
+        _encoded_names.get(name) or _encode_name(name),
+    ]
+    if parent is not None:
+        if parent.is_remote:
+            flags |= _IS_REMOTE
+        parts += (_SPAN_PARENT_SPAN_ID, parent.span_id.to_bytes(8, "big"))
+    kind, start, end = _kinds[span.kind], span.start_time or 0, span.end_time or 0
+    parts.append(_SPAN_NUMBERS(0x30, kind, 0x39, start, 0x41, end, 0x0185, flags))
+    has_large_text = encode_attributes(parts, span.attributes or {})
+    if more_attributes:
+        has_large_text = encode_attributes(parts, more_attributes) or has_large_text
+    if (
+        span.events
+        or more_events
+        or span.links
+        or span.status.status_code.value
+        or context.trace_state
+        or span.dropped_attributes
+        # Counts without kept events: a limit of 0, or a shrunk span.
+        or span.dropped_events
+        or span.dropped_links
+    ):
+        parts.append(_encode_rest(span, context, more_events))
+    else:
+        parts.append(_SPAN_STATUS_UNSET)
+    return parts, has_large_text
+
+
+def _encode_name(name: str) -> bytes:
+    text = plain_text(name).encode()
+    encoded = _SPAN_NAME + varint(len(text)) + text
+    if len(_encoded_names) >= MAX_CACHED:
+        _encoded_names.clear()
+    if len(text) <= SHORT_TEXT:
+        _encoded_names[name] = encoded
+    return encoded
+
+
+def _encode_rest(span: ReadableSpan, context: SpanContext, more_events: Sequence[Event]) -> bytes:
+    """Return a span message with the rare fields alone."""
+    message = SpanMessage()
+    if context.trace_state:
+        message.trace_state = context.trace_state.to_header()
+    message.dropped_attributes_count = span.dropped_attributes
+    for event in (*span.events, *more_events):
+        event_message = message.events.add(
+            name=plain_text(event.name),
+            time_unix_nano=event.timestamp,
+            dropped_attributes_count=getattr(event, "dropped_attributes", 0),
+        )
+        fill_attributes(event_message.attributes, event.attributes or {})
+    message.dropped_events_count = span.dropped_events
+    for link in span.links:
+        link_message = message.links.add(
+            trace_id=link.context.trace_id.to_bytes(16, "big"),
+            span_id=link.context.span_id.to_bytes(8, "big"),
+            trace_state=link.context.trace_state.to_header() if link.context.trace_state else "",
+            flags=_HAS_IS_REMOTE | (_IS_REMOTE if link.context.is_remote else 0) | (link.context.trace_flags & 0xFF),
+            dropped_attributes_count=getattr(link, "dropped_attributes", 0),
+        )
+        fill_attributes(link_message.attributes, link.attributes or {})
+    message.dropped_links_count = span.dropped_links
+    message.status.code = span.status.status_code.value  # type: ignore[assignment]  # an enum number of protobuf
+    if span.status.description:
+        message.status.message = plain_text(span.status.description)
+    return message.SerializeToString()

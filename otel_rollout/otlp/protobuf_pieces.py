@@ -1,0 +1,210 @@
+"""Cuts an OTLP request in protobuf into pieces, to parse few at once: parsed, small messages take 80 times their size.
+
+Source: https://protobuf.dev/programming-guides/encoding/ and opentelemetry-proto's trace.proto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from otel_rollout.otlp.json_reading import TooManySpansError
+
+__all__ = ["LARGE_BYTES", "Piece", "ScopePieces", "cut_request", "has_too_many_fields", "spans_of"]
+
+LARGE_BYTES: Final = 2**20
+"""A piece has no more bytes, unless it is one span."""
+_PIECE_SPANS: Final = 4096
+_RESOURCE_SPANS: Final = 1
+_SCOPE_SPANS: Final = 2
+_SPANS: Final = 2
+_VARINT: Final = 0
+_BYTES: Final = 2
+_WIDTHS: Final = {1: 8, 5: 4}
+_MAX_NUMBER: Final = 1 << 29
+_MAX_VARINT_BYTES: Final = 10
+_MAX_DEPTH: Final = 100
+"""Protobuf's own limit: what is deeper is not parsed."""
+_EVENTS_AND_LINKS: Final = 3
+"""An event or a link counts as so many fields: even an empty one is written with a time, a name, ids."""
+_Field: TypeAlias = tuple[int, int, int, int]
+"""The number of a field, its begin, that of its value, its end; the number is 0 if the value is no bytes."""
+_NO_FIELD: Final = (0, 0, 0, 0)
+
+
+class Piece(NamedTuple):
+    """The place of some spans in a request: fields of a `ScopeSpans`."""
+
+    start: int
+    end: int
+    spans: int
+
+
+class ScopePieces(NamedTuple):
+    """The spans of a scope.
+
+    Args:
+        resource: The `ResourceSpans` without its scopes.
+        scope: The `ScopeSpans` without its spans.
+        pieces: Its spans.
+    """
+
+    resource: bytes
+    scope: bytes
+    pieces: list[Piece]
+
+
+def cut_request(data: bytes, most: int) -> list[ScopePieces]:
+    """Return the scopes of a request that have spans.
+
+    Args:
+        data: An `ExportTraceServiceRequest`.
+        most: The limit on its spans, scopes and resources together.
+
+    Raises:
+        TooManySpansError: It has more.
+        ValueError: It is no such request.
+    """
+    return _Cutter(data, most).cut()
+
+
+def spans_of(data: bytes, piece: Piece) -> Iterator[tuple[int, int]]:
+    """Yield the begin and the end of each span of a piece."""
+    for _, _, value, end in _fields(data, piece.start, piece.end):
+        yield value, end
+
+
+def has_too_many_fields(data: bytes, start: int, end: int, most: int) -> bool:
+    """Return True if a span and all that is in it has more than `most` fields; False if it can't be parsed.
+
+    Args:
+        data: A request.
+        start: The begin of the span.
+        end: Its end.
+        most: The limit.
+    """
+    # In the order in which it is parsed: what is behind damage is never reached.
+    left, above = most, [(_fields(data, start, end), _messages_of(Span.DESCRIPTOR))]
+    while above and len(above) <= _MAX_DEPTH:
+        fields, messages = above[-1]
+        try:
+            number, _, value, value_end = next(fields, _NO_FIELD)
+        except ValueError:
+            break
+        if not number and not value_end:
+            above.pop()
+            continue
+        left -= 1
+        if (found := messages.get(number)) is not None:
+            left -= found[1] - 1
+            above.append((_fields(data, value, value_end), _messages_of(found[0])))
+        if left < 0:
+            return True
+    return False
+
+
+class _Cutter:
+    def __init__(self, data: bytes, most: int) -> None:
+        self._data = data
+        self._most = self._left = most
+
+    def cut(self) -> list[ScopePieces]:
+        scopes: list[ScopePieces] = []
+        for number, _, value, end in _fields(self._data, 0, len(self._data)):
+            self._count()
+            if number == _RESOURCE_SPANS:
+                scopes += self._cut_resource(value, end)
+        return scopes
+
+    def _cut_resource(self, start: int, end: int) -> list[ScopePieces]:
+        resource = bytearray()
+        scopes: list[tuple[bytes, list[Piece]]] = []
+        for number, begin, value, stop in _fields(self._data, start, end):
+            self._count()
+            if number == _SCOPE_SPANS:
+                scope, pieces = self._cut_scope(value, stop)
+                if pieces:
+                    scopes.append((scope, pieces))
+            else:
+                resource += self._data[begin:stop]
+        shared = bytes(resource)
+        return [ScopePieces(shared, scope, pieces) for scope, pieces in scopes]
+
+    def _cut_scope(self, place: int, scope_end: int) -> tuple[bytes, list[Piece]]:
+        scope = bytearray()
+        pieces: list[Piece] = []
+        start = end = spans = 0
+        for number, begin, _, stop in _fields(self._data, place, scope_end):
+            self._count()
+            if number != _SPANS:
+                scope += self._data[begin:stop]
+                continue
+            if spans and (begin != end or stop - start > LARGE_BYTES or spans >= _PIECE_SPANS):
+                pieces.append(Piece(start, end, spans))
+                spans = 0
+            if not spans:
+                start = begin
+            end = stop
+            spans += 1
+        if spans:
+            pieces.append(Piece(start, end, spans))
+        return bytes(scope), pieces
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise TooManySpansError(f"more than {self._most:,} spans, scopes and resources")
+
+
+def _fields(data: bytes, place: int, end: int) -> Iterator[_Field]:
+    """Yield the fields of a message.
+
+    Raises:
+        ValueError: It is no message.
+    """
+    while place < end:
+        start = place
+        tag, place = _varint(data, place)
+        number, kind = tag >> 3, tag & 7
+        value = place
+        if kind == _BYTES:
+            size, value = _varint(data, place)
+            place = value + size
+        elif kind == _VARINT:
+            _, place = _varint(data, place)
+        elif (width := _WIDTHS.get(kind)) is not None:
+            place += width
+        else:
+            raise ValueError(f"a field of kind {kind} at byte {start}")
+        if not 0 < number < _MAX_NUMBER:
+            raise ValueError(f"a field with number {number} at byte {start}")
+        if place > end:
+            raise ValueError(f"the field at byte {start} is cut off")
+        yield (number if kind == _BYTES else 0), start, value, place
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """Return a number and the place behind it."""
+    if place < len(data) and (number := data[place]) < 0x80:
+        return number, place + 1
+    number = shift = 0
+    for byte in data[place : place + _MAX_VARINT_BYTES]:
+        place += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, place
+        shift += 7
+    raise ValueError(f"no number before byte {place}")
+
+
+@cache
+def _messages_of(message: Any) -> dict[int, tuple[Any, int]]:
+    """Return the fields of a message that are messages, and as how many fields each of them counts."""
+    return {
+        field.number: (field.message_type, _EVENTS_AND_LINKS if field.message_type.name in ("Event", "Link") else 1)
+        for field in message.fields
+        if field.message_type is not None
+    }

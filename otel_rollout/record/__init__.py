@@ -1,0 +1,1 @@
+"""The caller's thread: ops, trajectories, annotations, snapshots, spans and context."""

@@ -1,0 +1,297 @@
+"""`annotate`: the reward of a trajectory, its advantage and fate, its input and output, and other attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import accumulate
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from opentelemetry import context as context_api
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanContext, set_span_in_context
+
+from otel_rollout import semconv
+from otel_rollout.counts import lost_annotations
+from otel_rollout.guard.log_once import warn_once
+from otel_rollout.record import runtime
+from otel_rollout.record.array_types import is_compiling
+from otel_rollout.record.context import SILENCE, Frame, current_frame
+from otel_rollout.record.handle import HasHandle, ended, place_of
+from otel_rollout.record.object_reading import class_name, is_subclass
+from otel_rollout.record.scalars import read_attribute, read_number, read_scalar
+from otel_rollout.record.snapshot import plain_value, snapshot
+from otel_rollout.record.stream import with_text_keys
+from otel_rollout.record.trajectory_state import TrajectoryState
+from otel_rollout.text.near_miss import misspelt_argument
+from otel_rollout.text.sanitize import replace_surrogates
+
+if TYPE_CHECKING:
+    from otel_rollout.record.runtime import RunningPipeline
+    from otel_rollout.record.trajectory import Trajectory
+
+__all__ = ["LATE_NAME", "PREFIX", "TOTALS", "annotate"]
+
+CURRENT: Final[Any] = object()
+"""No trajectory is given. None is one that nobody found: its values must not become the current one's."""
+LATE_NAME: Final = "annotate"
+"""The span of what is known after a trajectory's end."""
+
+PREFIX: Final = "rollout."
+TOTALS: Final = (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)
+"""Attributes that we count ourselves, unless `annotate` sets them."""
+_TAKEN: Final = {
+    *semconv.TAGS,
+    *(tag.removeprefix(PREFIX) for tag in semconv.TAGS),
+    # Backends turn dots into nested objects: a value at `rollout` would leave no place for `rollout.step`.
+    *(
+        prefix
+        for attribute in semconv.ATTRIBUTES
+        for prefix in accumulate(attribute.key.split(".")[:-1], "{}.{}".format)
+    ),
+    *(attribute.key for attribute in semconv.ATTRIBUTES if attribute not in semconv.ANNOTATIONS),
+}.difference(TOTALS)
+"""Names that `annotate` doesn't set: they have a meaning already, or hold other attributes."""
+_BELOW: Final = tuple(f"{attribute.key}." for attribute in semconv.ATTRIBUTES)
+"""Prefixes that a name must not have: backends would nest its value inside another."""
+
+MAX_FREE_NAMES: Final = 1000
+_free_names: Final[set[str]] = set()
+"""Names that passed the check before; trajectories repeat them."""
+
+MAX_REWARD_PARTS: Final = 1000
+_ARGUMENTS: Final = ("reward", "rewards", "advantage", "fate", "status", "input", "output", "trajectory")
+"""The arguments of `annotate`, which a misspelt one may stand for."""
+
+
+def annotate(
+    *,
+    trajectory: Trajectory | str | None = CURRENT,
+    reward: float | None = None,
+    rewards: Mapping[str, Any] | None = None,
+    advantage: float | None = None,
+    fate: str | None = None,
+    status: str | None = None,
+    input: Any = None,  # noqa: A002 - the field's word for it
+    output: Any = None,
+    **attributes: Any,
+) -> None:
+    """Set attributes of a trajectory's root, at any time; one that can't be set is logged once and counted.
+
+    After the trajectory's end, and from another process, the values are a span of their own below the root, which no
+    figure of the trajectory's time counts. The last value by the clock of the caller counts.
+
+    Args:
+        trajectory: A trajectory, or the text of its `handle`, from any process; without it, the current one.
+        reward: The trajectory's reward.
+        rewards: Its parts by name, such as `{"format": 0.2, "correct": True}`: numbers, booleans, texts, or objects
+            with a `value` and an `explanation`. A second call adds parts and replaces those of the same name.
+        advantage: Its advantage in training.
+        fate: What training did with it: `trained`, `stale`, `filtered`, `failed` or `surplus`.
+        status: `completed`, `error`, `cancelled` or `truncated`; without it, the way the `with` block is left decides.
+            Before the end alone.
+        input: The trajectory's input, such as the prompt; any value. Before the end alone.
+        output: Its output, such as the answer; any value. Before the end alone.
+        **attributes: More attributes: texts, numbers, booleans, or lists of one of these.
+    """
+    pipeline = runtime.pipeline
+    if trajectory is CURRENT:
+        if pipeline is None or is_compiling():
+            return
+        facts = Facts(reward, rewards, advantage, fate, status, input, output, attributes)
+        _annotate_current(pipeline, facts)
+    elif not is_compiling():
+        _annotate_other(
+            pipeline, trajectory, Facts(reward, rewards, advantage, fate, status, input, output, attributes)
+        )
+
+
+class Facts(NamedTuple):
+    """What `annotate` is given."""
+
+    reward: Any
+    rewards: Any
+    advantage: Any
+    fate: Any
+    status: Any
+    input: Any
+    output: Any
+    attributes: dict[str, Any]
+
+
+def _annotate_current(pipeline: RunningPipeline, facts: Facts) -> None:
+    frame = current_frame(context_api.get_current())
+    if frame is SILENCE:
+        return
+    if frame is None or frame.trajectory is None or frame.span is None:
+        lose_annotation("no trajectory", "annotate() was called outside rollout_trace_attr: call it in the block")
+        return
+    root = frame.trajectory.root
+    if root is not None and root.is_recording():
+        _annotate_running(pipeline, frame.trajectory, facts)
+    else:
+        # It has ended, or runs in the process of `inject()`.
+        _annotate_late(pipeline, (root or frame.span).get_span_context(), frame.trajectory.tags, facts)
+
+
+def _annotate_other(pipeline: RunningPipeline | None, given: Any, facts: Facts) -> None:
+    handle = read_scalar(given)
+    if is_subclass(type(given), HasHandle):
+        state = given._state  # noqa: SLF001 - its class is the API's
+        if pipeline is not None and state is not None and state.root is not None and state.root.is_recording():
+            _annotate_running(pipeline, state, facts)
+            return
+        handle = given.handle
+    if type(handle) is str and not handle:
+        # Its process didn't trace it.
+        return
+    place = place_of(handle) if type(handle) is str else None
+    if place is None:
+        lose_annotation("unknown trajectory", "annotate(trajectory=…) was given no trajectory, and no handle of one")
+    elif pipeline is None:
+        lose_annotation(
+            "tracing is off",
+            "annotate(trajectory=…) was called while tracing is off in this process: call otel_rollout.init() before, "
+            "and shutdown() after it",
+        )
+    elif place.tags.get(semconv.EXPERIMENT_NAME) != pipeline.experiment_name:
+        lose_annotation(
+            "another experiment",
+            f"annotate(trajectory=…) was given a trajectory of another experiment than {pipeline.experiment_name!r}",
+        )
+    elif place.run is not None and pipeline.settings.run_id not in (None, place.run):
+        lose_annotation("another run", "annotate(trajectory=…) was given a trajectory of another run")
+    else:
+        _annotate_late(pipeline, place.root, place.tags, facts)
+
+
+def _annotate_running(pipeline: RunningPipeline, trajectory: TrajectoryState, facts: Facts) -> None:
+    root = trajectory.root
+    trajectory.annotations.update(_read_numbers(facts))
+    if facts.rewards is not None:
+        parts = _read_rewards(trajectory.annotations.get(semconv.REWARD_PARTS, {}), facts.rewards)
+        if parts:
+            trajectory.annotations[semconv.REWARD_PARTS] = parts
+    if facts.status is not None:
+        status = read_scalar(facts.status)
+        if type(status) is str and status in semconv.STATUSES:
+            trajectory.annotations[semconv.STATUS] = status
+        else:
+            _leave_out("status", f"a status is one of {', '.join(semconv.STATUSES)}, not {_shown(status)}")
+    if facts.input is not None:
+        pipeline.tracer.set_input(root, snapshot(facts.input, pipeline.snapshot_budget))
+    if facts.output is not None:
+        pipeline.tracer.set_output(root, snapshot(facts.output, pipeline.snapshot_budget))
+    trajectory.annotations.update(_read_attributes(facts.attributes))
+
+
+def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str, Any], facts: Facts) -> None:
+    """Record what is known after the end as a span below the root."""
+    for name in ("status", "input", "output"):
+        if getattr(facts, name) is not None:
+            _leave_out(name, "it comes after the trajectory's end, or from another process")
+    own = _read_numbers(facts)
+    if facts.rewards is not None and (parts := _read_rewards({}, facts.rewards)):
+        own[semconv.REWARD_PARTS] = snapshot(parts)
+    others = _read_attributes(facts.attributes)
+    if not own and not others:
+        return
+    tracer, state = pipeline.tracer, TrajectoryState(tags)
+    parent = ended(root)
+    context = set_span_in_context(parent, Context())
+    span = tracer.start_op(
+        LATE_NAME, context, Frame(state, parent), {semconv.SPAN_KIND: "EVALUATOR", semconv.LATE: True}
+    )
+    if span is None:
+        return
+    try:
+        tracer.started(span, state)
+        tracer.set_annotations(span, own, others)
+    finally:
+        tracer.end(span)
+
+
+def _read_numbers(facts: Facts) -> dict[str, Any]:
+    """Return the reward, the advantage and the fate, by attribute key."""
+    found: dict[str, Any] = {}
+    for key, noun, given in (
+        (semconv.REWARD, "a reward", facts.reward),
+        (semconv.ADVANTAGE, "an advantage", facts.advantage),
+    ):
+        if given is None:
+            continue
+        number, name = read_number(given), noun.partition(" ")[2]
+        if number is None:
+            _leave_out(name, f"{noun} is a number, not {_type_name(given)}")
+        else:
+            found[key] = number
+            if not isfinite(number):
+                lose_annotation(f"{name} not finite", f"annotate({name}=…): backends take finite numbers, not {number}")
+    if facts.fate is not None:
+        fate = read_scalar(facts.fate)
+        if type(fate) is str and fate in semconv.FATES:
+            found[semconv.FATE] = fate
+        else:
+            _leave_out("fate", f"a fate is one of {', '.join(semconv.FATES)}, not {_shown(fate)}")
+    return found
+
+
+def _read_rewards(known: dict[str, Any], given: Any) -> dict[str, Any]:
+    parts = plain_value(given)
+    if type(parts) is not dict:
+        _leave_out("rewards", f"the parts of a reward are a mapping of names to values, not {_type_name(given)}")
+        return {}
+    found = {**known, **with_text_keys(parts.items())}
+    if len(found) > MAX_REWARD_PARTS:
+        _leave_out("rewards", f"a reward has at most {MAX_REWARD_PARTS:,} parts")
+        return {}
+    return found
+
+
+def _read_attributes(given: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in _free_names and not _is_free(key):
+            _leave_out(key, "this name is reserved")
+            continue
+        attribute = read_attribute(value)
+        if attribute is None:
+            right = "a text, a number, a boolean or a list of one of these"
+            _leave_out(key, f"an attribute is {right}, not {_type_name(value)}")
+        else:
+            found[replace_surrogates(key)] = attribute
+    return found
+
+
+def lose_annotation(reason: str, message: str) -> None:
+    """Count a call whose values can't be recorded, and log the first of its kind.
+
+    Args:
+        reason: The reason, as `stats()` has it.
+        message: The log line.
+    """
+    lost_annotations[reason] += 1
+    warn_once(f"annotate {reason}", "%s; the value is lost", message)
+
+
+def _is_free(name: str) -> bool:
+    if name in _TAKEN or name.startswith(_BELOW):
+        return False
+    if len(_free_names) < MAX_FREE_NAMES:
+        _free_names.add(name)
+        if near := misspelt_argument(name, _ARGUMENTS):
+            warn_once(f"near {name}", "annotate(%s=…): did you mean %s? It is kept as an attribute", name, near)
+    return True
+
+
+def _leave_out(name: str, reason: str) -> None:
+    lost_annotations[name] += 1
+    warn_once(f"annotate {name}", "annotate(%s=…): %s; it is ignored", name, reason)
+
+
+def _shown(value: Any) -> str:
+    return repr(value[:100]) if type(value) is str else _type_name(value)
+
+
+def _type_name(value: Any) -> str:
+    return class_name(type(value)).rpartition(".")[2]

@@ -1,0 +1,338 @@
+"""An operation (a decorated function), and one call of it from its start to its end."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError, Future, _get_running_loop
+from collections.abc import Callable
+from contextvars import Token
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from opentelemetry import context as context_api
+from opentelemetry.context import Context
+from opentelemetry.trace import Span
+
+from otel_rollout import semconv
+from otel_rollout.guard.guard import is_of_call
+from otel_rollout.guard.log_once import call_user_function
+from otel_rollout.record.context import SILENCE, Frame, attach, current_frame, enter, enter_silence, leave, restore
+from otel_rollout.record.exceptions import record_failure
+from otel_rollout.record.llm import describe_request, describe_response
+from otel_rollout.record.signature import begins_with_receiver, compile_binder
+from otel_rollout.record.snapshot import Snapshot, snapshot
+
+if TYPE_CHECKING:
+    from otel_rollout.record.runtime import RunningPipeline
+
+__all__ = ["Call", "Operation", "attributes_of"]
+
+MAX_YIELDED_ITEMS: Final = 10_000
+MAX_YIELDED_BYTES: Final = 4 * 1024 * 1024
+"""The limits of a generator's recorded output."""
+
+Capture = bool | Callable[[Any], Any]
+"""Record a side of a call, or don't; or a function that returns the value to record in its place."""
+
+
+class Operation:
+    """A decorated function.
+
+    Args:
+        function: The function.
+        name: The span's name; if None, the function's qualified name.
+        kind: Its OpenInference span kind.
+        capture_inputs: As `rollout_trace_op` takes it.
+        capture_output: As `rollout_trace_op` takes it.
+        follow_result: As `rollout_trace_op` takes it.
+    """
+
+    __slots__ = (
+        "attributes",
+        "binder",
+        "capture_inputs",
+        "capture_output",
+        "follow_result",
+        "has_receiver",
+        "is_llm",
+        "name",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        kind: str,
+        *,
+        capture_inputs: Capture,
+        capture_output: Capture,
+        follow_result: bool = False,
+    ) -> None:
+        self.name = name or _name(function)
+        self.is_llm = kind == "LLM"
+        self.capture_inputs = capture_inputs
+        self.capture_output = capture_output
+        self.follow_result = follow_result
+        self.binder = compile_binder(function)
+        self.has_receiver = begins_with_receiver(function)
+        self.attributes = attributes_of(kind, self.name)
+
+    def capture(self, name: str, capture: Capture, value: Any, pipeline: RunningPipeline) -> Snapshot:
+        """Return a snapshot of a side of a call.
+
+        Args:
+            name: The option of this side: `capture_inputs` or `capture_output`.
+            capture: The option's value.
+            value: The arguments by name, or the result.
+            pipeline: The running pipeline.
+        """
+        if capture is not True:
+            value = call_user_function(f"{self.name}: {name}", cast("Callable[[Any], Any]", capture), value)
+        return snapshot(value, pipeline.snapshot_budget)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name."""
+        try:
+            return self.binder(*args, **kwargs)
+        except TypeError as error:
+            if not is_of_call(error, TypeError):
+                raise
+            # The function will raise the same error, unless a decorator changed its parameters.
+            return {"args": args[1:] if self.has_receiver else args, "kwargs": kwargs}
+
+
+class Call:
+    """One traced call, from its start to its end.
+
+    An exception may come at any instruction, from a signal handler, another thread or the end of memory. So the
+    wrapper makes the call before its `try`, `start` is inside, and `clean_up`, in the `finally`, ends what is left.
+    Each field is set before what it speaks of is done, or right after, and every step of the end may be repeated.
+
+    Args:
+        operation: The called operation.
+        pipeline: The running pipeline.
+    """
+
+    __slots__ = (
+        "answered",
+        "context",
+        "frame",
+        "is_open",
+        "is_turn",
+        "operation",
+        "outer",
+        "pipeline",
+        "request",
+        "span",
+        "token",
+        "yielded",
+        "yielded_bytes",
+        "yields",
+    )
+
+    def __init__(self, operation: Operation, pipeline: RunningPipeline) -> None:
+        self.operation = operation
+        self.pipeline = pipeline
+        self.span: Span | None = None
+        """Its span; None before the start, in silence, and if the sampler drops it with everything inside."""
+        self.frame = SILENCE
+        """The frame that is current while it runs."""
+        self.is_open = False
+        """True while there is something to end: the span, or the context."""
+        self.outer: Context | None = None
+        """The caller's context, while the call's own is current."""
+        self.token: Token[Context] | None = None
+        self.context: Context | None = None
+        """The body's context, while a generator or a coroutine is paused."""
+        self.yields = 0
+
+    def start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Start the span and make it current; in silence, do nothing."""
+        operation, pipeline = self.operation, self.pipeline
+        context = context_api.get_current()
+        frame = current_frame(context)
+        if frame is SILENCE:
+            return
+        tracer = pipeline.tracer
+        shown: Snapshot | None = None
+        is_llm = operation.is_llm
+        if operation.capture_inputs or is_llm:
+            arguments = operation.bind(args, kwargs)
+            if operation.capture_inputs:
+                shown = operation.capture("capture_inputs", operation.capture_inputs, arguments, pipeline)
+            if is_llm:
+                # Before the call, which may extend the lists that it takes.
+                self.request = describe_request(arguments)
+                self.is_turn = frame is not None and frame.trajectory is not None and not frame.is_llm
+        trajectory = None if frame is None else frame.trajectory
+        self.is_open = True
+        self.span = span = tracer.start_op(operation.name, context, frame, operation.attributes)
+        self.outer = context
+        if span is None:
+            self.token = enter_silence(context)
+            return
+        self.frame = Frame(trajectory, span, is_llm or (frame is not None and frame.is_llm))
+        tracer.started(span, trajectory)
+        if trajectory is not None:
+            trajectory.open_ops[id(span)] = span
+        if shown is not None:
+            tracer.set_input(span, shown)
+        if pipeline.token2text and operation.has_receiver and args:
+            tracer.set_tokenizer(span, pipeline.tokenizer_of(args[0]))
+        self.token = enter(context, self.frame)
+
+    def succeed(self, result: Any) -> None:
+        """End the span with the result of the call."""
+        self._leave()
+        span = self.span
+        if span is not None:
+            operation = self.operation
+            capture = operation.capture_output
+            shown: Snapshot | None = None
+            if capture:
+                shown = operation.capture("capture_output", capture, result, self.pipeline)
+            if operation.is_llm:
+                self._describe(span, result)
+            if shown is not None:
+                self.pipeline.tracer.set_output(span, shown)
+            self._end(span)
+        self.is_open = False
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End the span without a result: with the exception that left the call, or at the end of a generator."""
+        self._leave()
+        span = self.span
+        # Ended already, if the exception came from a capture function or a signal handler during `succeed`.
+        if span is not None and span.is_recording():
+            if error is not None:
+                record_failure(span, error)
+            if self.operation.is_llm:
+                self._describe(span, error)
+            if self.operation.capture_output and (self.yields or error is None):
+                kept = self.yielded if self.yields else []
+                self.pipeline.tracer.set_output(span, Snapshot.of_items(kept, self.yields - len(kept)))
+            self._end(span)
+            self.is_open = False
+        elif span is None:
+            self.is_open = False
+
+    def pause(self) -> None:
+        """Restore the caller's context, and remember the body's."""
+        if self.is_open:
+            self.context = context_api.get_current()
+            self._leave()
+
+    def resume(self) -> None:
+        """Restore the body's context."""
+        if self.is_open and self.outer is None and self.context is not None:
+            self.outer = context_api.get_current()
+            self.token = attach(self.context)
+
+    def set_aside(self) -> None:
+        """Pause until `take_up`, which never comes if nobody awaits the call's coroutine."""
+        self.pause()
+        if self.frame.trajectory is not None:
+            self.frame.trajectory.open_ops.pop(id(self.span), None)
+        self.is_open = False
+
+    def take_up(self) -> None:
+        """Resume, as the coroutine or generator that runs now."""
+        self.is_open = True
+        if self.frame.trajectory is not None:
+            self.frame.trajectory.open_ops[id(self.span)] = self.span
+        self.resume()
+
+    def wait_for(self, future: Future[Any]) -> bool:
+        """Pause until a future of the running event loop is done; return False if it is another loop's."""
+        if future.get_loop() is not _get_running_loop():
+            return False
+        if self.is_open:
+            self.pause()
+            self.is_open = False
+            future.add_done_callback(self._end_with)
+        return True
+
+    def _end_with(self, future: Any) -> None:
+        if future.cancelled():
+            self.stop(CancelledError())
+            return
+        # `exception()` would mark the exception as seen, and asyncio would not warn of it any more.
+        error = future._exception  # noqa: SLF001
+        if error is not None:
+            self.stop(error)
+        else:
+            self.succeed(future.result())
+
+    def add_yielded(self, item: Any) -> None:
+        """Add a snapshot of a yielded item to the output."""
+        if not self.yields:
+            self.yielded: list[Snapshot] = []
+            self.yielded_bytes = 0
+            self.answered: dict[str, Any] = {}
+        self.yields += 1
+        if self.span is None:
+            return
+        if self.operation.is_llm and type(item) is not str:
+            # The pieces of a stream: model, usage and finish reason come in one of them.
+            self.answered.update(describe_response({}, item))
+        if not self.operation.capture_output:
+            return
+        if len(self.yielded) >= MAX_YIELDED_ITEMS or self.yielded_bytes >= MAX_YIELDED_BYTES:
+            return
+        capture = self.operation.capture_output
+        taken = self.operation.capture("capture_output", capture, item, self.pipeline)
+        self.yielded.append(taken)
+        self.yielded_bytes += taken.size
+
+    def clean_up(self) -> None:
+        """End what an exception in the middle of another step left open."""
+        self._leave()
+        if self.span is not None:
+            self._end(self.span)
+        self.is_open = False
+
+    def _end(self, span: Span) -> None:
+        self.pipeline.tracer.end(span)
+        trajectory = self.frame.trajectory
+        if trajectory is not None:
+            trajectory.open_ops.pop(id(span), None)
+
+    def _leave(self) -> None:
+        outer = self.outer
+        if outer is not None:
+            if self.token is not None:
+                leave(self.token)
+            else:
+                # Interrupted before the token was stored.
+                restore(outer)
+            self.outer = self.token = None
+
+    def _describe(self, span: Span, answer: Any) -> None:
+        attributes = describe_response(self.request, answer)
+        if self.yields:
+            attributes.update(self.answered)
+        if semconv.PROVIDER_NAME in (getattr(span, "attributes", None) or ()):
+            # Set by the program or another instrumentation.
+            attributes.pop(semconv.PROVIDER_NAME, None)
+        if self.is_turn and self.frame.trajectory is not None:
+            self.is_turn = False
+            attributes[semconv.TURN] = self.frame.trajectory.add_turn(
+                attributes.get(semconv.USAGE_INPUT_TOKENS, 0), attributes.get(semconv.USAGE_OUTPUT_TOKENS, 0)
+            )
+        span.set_attributes(attributes)
+
+
+def attributes_of(kind: str, name: str) -> dict[str, Any]:
+    """Return the attributes of a span that follow from its kind and its name."""
+    attributes: dict[str, Any] = {semconv.SPAN_KIND: kind}
+    if kind in semconv.OPERATION_NAMES:
+        attributes[semconv.OPERATION_NAME] = semconv.OPERATION_NAMES[kind]
+    if kind == "TOOL":
+        attributes[semconv.TOOL_NAME] = name
+        attributes[semconv.TOOL_TYPE] = semconv.FUNCTION_TOOL
+    return attributes
+
+
+def _name(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    return getattr(function, "__qualname__", None) or type(function).__qualname__

@@ -1,0 +1,63 @@
+"""The fields of a trajectory that a decorated function's arguments decide, such as its sample index."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from otel_rollout.guard.log_once import call_user_function, warn_once
+
+__all__ = ["fields_of_call", "has_functions", "without_functions"]
+
+_DEFAULTS: Final = {
+    "sample_index": None,
+    "step": None,
+    "rollout_n": None,
+    "name": "rollout_trace",
+    "validate": False,
+    "trace": True,
+}
+"""The arguments of `rollout_trace_attr` in their order, and the value of one that is left out."""
+
+
+def has_functions(given: tuple[Any, ...]) -> bool:
+    """Return True if one of `rollout_trace_attr`'s arguments is a function."""
+    return any(map(callable, given))
+
+
+def fields_of_call(name: str, given: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the arguments of `rollout_trace_attr` for one call: the results of functions among them.
+
+    A function that raises, or returns None, leaves its field out; the first error of each is a warning.
+
+    Args:
+        name: The name of the decorated function, for the log.
+        given: The arguments of `rollout_trace_attr`.
+        args: The positional arguments of the call.
+        kwargs: Its keyword arguments.
+    """
+    return tuple(
+        _result(f"{name}: {field}", value, default, args, kwargs) if callable(value) else value
+        for value, (field, default) in zip(given, _DEFAULTS.items(), strict=True)
+    )
+
+
+def _result(label: str, function: Any, default: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    result = call_user_function(label, partial(function, *args, **kwargs), with_note=False)
+    return default if result is None else result
+
+
+def without_functions(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments of `rollout_trace_attr` without functions, which are logged once: nothing calls them."""
+    if not has_functions(given):
+        return given
+    for value, field in zip(given, _DEFAULTS, strict=True):
+        if callable(value):
+            warn_once(
+                f"function as {field}",
+                "rollout_trace_attr(%s=…): a function is for the decorator, which calls it with the decorated "
+                "function's arguments; it is ignored",
+                field,
+            )
+    pairs = zip(given, _DEFAULTS.values(), strict=True)
+    return tuple(default if callable(value) else value for value, default in pairs)

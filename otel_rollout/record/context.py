@@ -1,0 +1,138 @@
+"""The current trajectory and span, in OpenTelemetry's own context.
+
+They go wherever that context goes: into tasks, and into threads that are started with a copied context.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar, Token
+from typing import Any, Final
+
+from opentelemetry import context as context_api
+from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
+
+from otel_rollout.guard.garbage_collection import is_collecting
+from otel_rollout.guard.guard import is_of_call
+from otel_rollout.record.ids import SystemIdGenerator
+from otel_rollout.record.trajectory_state import TrajectoryState
+
+__all__ = [
+    "UNTRACED",
+    "Frame",
+    "attach",
+    "current_frame",
+    "enter",
+    "enter_silence",
+    "leave",
+    "leave_variable",
+    "restore",
+]
+
+
+class Frame:
+    """The position of the running code in a trajectory.
+
+    Args:
+        trajectory: The trajectory, if there is one.
+        span: The innermost span of ours; None in silence.
+        is_llm: True inside an LLM op: another one that it calls is part of the same turn.
+    """
+
+    __slots__ = ("is_llm", "span", "trajectory")
+
+    def __init__(self, trajectory: TrajectoryState | None, span: Span | None, is_llm: bool = False) -> None:
+        self.trajectory = trajectory
+        self.span = span
+        self.is_llm = is_llm
+
+
+SILENCE: Final = Frame(None, None)
+"""Inside `trace=False`, or in a trajectory that the sampler dropped."""
+
+_FRAME_KEY: Final = context_api.create_key("otel-rollout-frame")
+# The key of the current span is private: read from a context with that key alone.
+_SPAN_KEY: Final = next(iter(set_span_in_context(NonRecordingSpan(SpanContext(1, 1, is_remote=False)), Context())))
+
+# The first key is OpenTelemetry's, the others are of instrumentations with keys of their own.
+_SUPPRESSING: Final[dict[str, Any]] = {
+    getattr(context_api, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation"): True,
+    "suppress_instrumentation": True,
+    "suppress_language_model_instrumentation": True,
+}
+UNTRACED: Final = Context(_SUPPRESSING)
+"""The context of a thread of ours: no instrumentation traces the requests of its exporter."""
+
+
+def _find_variable() -> ContextVar[Context]:
+    """Return OpenTelemetry's own variable, which is private: its functions take three calls for each use."""
+    token = context_api.attach(context_api.get_current())
+    context_api.detach(token)
+    return token.var
+
+
+_variable: Final = _find_variable()
+_set_current: Final = _variable.set
+
+
+def current_frame(context: Context) -> Frame | None:
+    """Return the frame in `context`; None outside trajectories and ops."""
+    return context.get(_FRAME_KEY)  # type: ignore[return-value]  # only `enter` writes this key
+
+
+def attach(context: Context) -> Token[Context] | None:
+    """Make `context` current and return the token for `leave`; None while the collector closes a generator."""
+    return None if is_collecting() else _set_current(context)
+
+
+def enter(context: Context, frame: Frame) -> Token[Context] | None:
+    """Make `frame` and its span current, as `attach` does."""
+    return attach(Context(context | {_SPAN_KEY: frame.span, _FRAME_KEY: frame}))
+
+
+def enter_silence(context: Context) -> Token[Context] | None:
+    """Make a context current in which neither we nor other instrumentations trace.
+
+    A current span that is not sampled stops every tracer with the standard, parent-based sampler; the suppression
+    keys stop the instrumentations that read them.
+    """
+    ids = SystemIdGenerator()
+    unsampled = SpanContext(
+        ids.generate_trace_id(), ids.generate_span_id(), is_remote=False, trace_flags=TraceFlags(TraceFlags.DEFAULT)
+    )
+    values: dict[str, Any] = {
+        **context,
+        _SPAN_KEY: NonRecordingSpan(unsampled),
+        _FRAME_KEY: SILENCE,
+        **_SUPPRESSING,
+    }
+    return attach(Context(values))
+
+
+def leave(token: Token[Context]) -> None:
+    """Undo `attach`, unless the collector is closing a generator.
+
+    `opentelemetry.context.detach` would log an error for each abandoned coroutine or generator: these are closed from
+    another context than they ran in.
+    """
+    if not is_collecting():
+        leave_variable(token)
+
+
+def leave_variable(token: Token[Any]) -> None:
+    """Undo the `set` of a context variable, unless it was another context's, or is undone already."""
+    try:
+        token.var.reset(token)
+    except (ValueError, RuntimeError) as error:
+        if not is_of_call(error, ValueError, RuntimeError):
+            raise
+
+
+def restore(context: Context | None) -> None:
+    """Make `context` current again, after an exception of a signal handler.
+
+    Args:
+        context: The former context; None if it was not read yet.
+    """
+    if context is not None and context_api.get_current() is not context:
+        attach(context)

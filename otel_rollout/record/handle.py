@@ -1,0 +1,169 @@
+"""The handle of a trajectory: a text by which any process names it, and the latest trajectories by their identity."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+
+from otel_rollout import semconv
+from otel_rollout.guard.guard import is_plain
+from otel_rollout.record.scalars import PLAIN, read_sample_index, read_whole_tag
+from otel_rollout.record.trajectory_state import TrajectoryState
+
+__all__ = ["HasHandle", "Identity", "Place", "ended", "forget", "latest", "place_of", "remember"]
+
+MAX_HANDLE_CHARACTERS: Final = 16 * 1024
+MAX_REMEMBERED: Final = 32_768
+"""Trajectories that can be found, in some 20 MB."""
+MAX_ATTEMPTS: Final = 8
+"""Trajectories of one identity that can be found."""
+
+_is_traceparent: Final = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})").fullmatch
+_HANDLE_KEYS: Final = {"traceparent", "tags", "run"}
+
+
+class Place(NamedTuple):
+    """The place of a trajectory.
+
+    Args:
+        root: The ids of its root.
+        tags: Its tags, by attribute key.
+        run: The run, if `OTEL_ROLLOUT_RUN_ID` gives all its processes one.
+    """
+
+    root: SpanContext
+    tags: dict[str, Any]
+    run: str | None
+
+    @property
+    def ended_root(self) -> NonRecordingSpan:
+        """The root for spans that come after it: exporters don't wait for it."""
+        return ended(self.root)
+
+    @property
+    def handle(self) -> str:
+        """The place as a text."""
+        root = self.root
+        handle: dict[str, Any] = {
+            "traceparent": f"00-{root.trace_id:032x}-{root.span_id:016x}-{int(root.trace_flags) & 0xFF:02x}",
+            "tags": self.tags,
+        }
+        if self.run is not None:
+            handle["run"] = self.run
+        return json.dumps(handle, separators=(",", ":"))
+
+
+class HasHandle:
+    """What `annotate` takes as a trajectory, besides a text."""
+
+    __slots__ = ()
+
+    _state: TrajectoryState | None
+    """The state while it runs in this process."""
+
+    @property
+    def handle(self) -> str:
+        """The handle; empty if it isn't traced."""
+        raise NotImplementedError
+
+
+class Identity(NamedTuple):
+    """The identity of a trajectory: what its trainer calls it.
+
+    Args:
+        step: The training step.
+        sample_index: The prompt's index in the dataset, or a text.
+        rollout_n: The number among the rollouts of the prompt.
+        validate: True in a validation pass.
+        experiment_name: The experiment.
+    """
+
+    step: int | str | None
+    sample_index: int | str | None
+    rollout_n: int | str | None
+    validate: bool
+    experiment_name: str
+
+    @classmethod
+    def of(cls, step: Any, sample_index: Any, rollout_n: Any, *, validate: bool, experiment_name: str) -> Identity:
+        """Return the identity with the values that tags would have."""
+        return cls(
+            None if step is None else read_whole_tag("step", step),
+            None if sample_index is None else read_sample_index(sample_index),
+            None if rollout_n is None else read_whole_tag("rollout_n", rollout_n),
+            validate,
+            experiment_name,
+        )
+
+    @property
+    def tags(self) -> dict[str, Any]:
+        """The tags, by attribute key."""
+        return {key: value for key, value in zip(semconv.TAGS, self, strict=True) if value is not None}
+
+
+def ended(span: SpanContext) -> NonRecordingSpan:
+    """Return a span that has ended, or is in another process, as the parent of later ones."""
+    if not span.is_remote:
+        span = SpanContext(span.trace_id, span.span_id, True, span.trace_flags, span.trace_state)
+    return NonRecordingSpan(span)
+
+
+def place_of(handle: str) -> Place | None:
+    """Return the place that a handle names; None if it is no handle."""
+    if len(handle) > MAX_HANDLE_CHARACTERS:
+        return None
+    try:
+        given = json.loads(handle)
+    except (ValueError, RecursionError) as error:
+        if not is_plain(error, (json.JSONDecodeError, ValueError, RecursionError)):
+            raise
+        return None
+    if type(given) is not dict or not given.keys() <= _HANDLE_KEYS:
+        return None
+    ids = _is_traceparent(str(given.get("traceparent")))
+    tags, run = given.get("tags"), given.get("run")
+    if ids is None or type(tags) is not dict or not tags.keys() <= set(semconv.TAGS):
+        return None
+    if any(type(value) not in PLAIN for value in tags.values()) or not (run is None or type(run) is str):
+        return None
+    root = SpanContext(int(ids[1], 16), int(ids[2], 16), is_remote=True, trace_flags=TraceFlags(int(ids[3], 16)))
+    return Place(root, tags, run) if root.is_valid else None
+
+
+_latest: Final[dict[Identity, tuple[Place, ...]]] = {}
+_order: Final[deque[Identity]] = deque()
+"""An identity for each of its trajectories, the oldest first."""
+
+
+def remember(place: Place) -> None:
+    """Make a trajectory of this process findable by its identity."""
+    if semconv.SAMPLE_INDEX not in place.tags:
+        return
+    identity = _identity_of(place.tags)
+    _order.append(identity)
+    _latest[identity] = (*_latest.get(identity, ()), place)[-MAX_ATTEMPTS:]
+    if len(_order) > MAX_REMEMBERED:
+        oldest = _order.popleft()
+        rest = _latest.pop(oldest, ())[1:]
+        if rest:
+            _latest[oldest] = rest
+
+
+def latest(identity: Identity) -> tuple[Place, ...]:
+    """Return this process's trajectories of an identity, in the order of their starts."""
+    return _latest.get(identity, ())
+
+
+def forget() -> None:
+    """Forget all trajectories."""
+    _latest.clear()
+    _order.clear()
+
+
+def _identity_of(tags: Mapping[str, Any]) -> Identity:
+    return Identity(*(tags.get(key) for key in semconv.TAGS))  # type: ignore[arg-type]  # as `read_tag` returns them

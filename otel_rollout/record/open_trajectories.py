@@ -1,0 +1,134 @@
+"""The trajectories that are running, with the op that each is in; read by delivery threads."""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import partial
+from operator import attrgetter
+from time import time_ns
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.trace import Span
+
+from otel_rollout import semconv
+from otel_rollout.guard.log_once import internal_error
+from otel_rollout.record.attribute_values import read_name
+from otel_rollout.record.trajectory_state import TrajectoryState
+
+__all__ = ["OpenOp", "OpenTrajectories", "OpenTrajectory"]
+
+MAX_TRAJECTORIES: Final = 16_384
+"""Beyond this the oldest are forgotten, which may never end: each costs the delivery thread microseconds every time."""
+
+_start_of = attrgetter("start_time")
+
+
+class OpenOp(NamedTuple):
+    """An op that has started and not ended.
+
+    Args:
+        name: Its name.
+        kind: Its OpenInference kind; empty if it has none.
+        start_time: Its start, in nanoseconds since 1970.
+    """
+
+    name: str
+    kind: str
+    start_time: int
+
+
+class OpenTrajectory(NamedTuple):
+    """A trajectory that has started and not ended.
+
+    Args:
+        trace_id: 32 hexadecimal digits.
+        name: The root's name.
+        tags: Its tags, by attribute key; not redacted.
+        start_time: Its start, in nanoseconds since 1970.
+        op: The innermost op that is open, the one that started last; None between ops.
+        ops: The number of open ops.
+    """
+
+    trace_id: str
+    name: str
+    tags: Mapping[str, Any]
+    start_time: int
+    op: OpenOp | None
+    ops: int
+
+
+class OpenTrajectories:
+    """Knows the running trajectories of a pipeline, without keeping any alive that nothing else refers to."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, weakref.ref[TrajectoryState]] = OrderedDict()
+
+    def started(self, trajectory: TrajectoryState) -> None:
+        """Note the start of a trajectory; from any thread, without a lock."""
+        key = id(trajectory)
+        # Forgotten with its object: most exporters never ask.
+        self._known[key] = weakref.ref(trajectory, partial(self._known.pop, key))
+        if len(self._known) > MAX_TRAJECTORIES:
+            self._known.popitem(last=False)
+
+    def ended(self, trajectory: TrajectoryState) -> None:
+        """Note the end of a trajectory."""
+        self._known.pop(id(trajectory), None)
+
+    def after_fork(self) -> None:
+        """Leave the parent's trajectories to the parent."""
+        self._known.clear()
+
+    def running_for(self, seconds: float) -> list[OpenTrajectory]:
+        """Return the trajectories that run for longer than `seconds`, the longest first."""
+        now = time_ns()
+        limit = now - int(seconds * 1e9)
+        found = []
+        # In one step, as other threads change it.
+        for known in list(self._known.values()):
+            trajectory = known()
+            if trajectory is None:
+                continue
+            try:
+                read = _read(trajectory, now, limit)
+            except Exception:
+                # A provider of the application may have spans of any class.
+                internal_error("reading a running trajectory")
+                continue
+            if read is not None:
+                found.append(read)
+        return sorted(found, key=_start_of)
+
+
+def _read(trajectory: TrajectoryState, now: int, limit: int) -> OpenTrajectory | None:
+    """Return a trajectory that has started before `limit`, in nanoseconds since 1970, or None."""
+    root = trajectory.root
+    # Spans of a provider that is not the SDK's may have no times.
+    start = getattr(root, "start_time", None)
+    # A start in the future: the clock was set back, and nobody knows how long it runs.
+    if type(start) is not int or limit < start <= now or _has_ended(root):
+        return None
+    # In the order of their starts, also if the clock was set back.
+    spans = [span for span in list(trajectory.open_ops.values()) if not _has_ended(span)]
+    op = next((op for span in reversed(spans) if (op := _op_of(span, now)) is not None), None)
+    trace_id = f"{root.get_span_context().trace_id:032x}"
+    return OpenTrajectory(trace_id, _name_of(root), trajectory.tags, min(start, now), op, len(spans))
+
+
+def _op_of(span: Span, now: int) -> OpenOp | None:
+    start = getattr(span, "start_time", None)
+    if type(start) is not int:
+        return None
+    kind = (getattr(span, "attributes", None) or {}).get(semconv.SPAN_KIND, "")
+    return OpenOp(_name_of(span), kind if type(kind) is str else "", min(start, now))
+
+
+def _has_ended(span: Span) -> bool:
+    """Return True for a span that a signal handler's exception kept from being forgotten at its end."""
+    return getattr(span, "end_time", None) is not None
+
+
+def _name_of(span: Span) -> str:
+    return read_name(getattr(span, "name", ""))

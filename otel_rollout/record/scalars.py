@@ -1,0 +1,134 @@
+"""Reads a reward, an attribute or a tag as a plain value, whatever class a trainer gives it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from itertools import islice
+from typing import Any, Final
+
+from otel_rollout.guard.guard import is_plain
+from otel_rollout.guard.log_once import warn_once
+from otel_rollout.record.object_reading import find_static, integer_text, is_one_of, is_subclass
+from otel_rollout.record.snapshot import plain_value
+from otel_rollout.record.snapshot_json import json_text
+from otel_rollout.text.sanitize import fits_int64, replace_surrogates
+
+__all__ = ["PLAIN", "read_attribute", "read_number", "read_sample_index", "read_scalar", "read_tag", "read_whole_tag"]
+
+MAX_TAG_CHARACTERS: Final = 1024
+MAX_DIGITS: Final = 20
+MAX_LIST_ITEMS: Final = 100_000
+MAX_SHOWN_CHARACTERS: Final = 100
+PLAIN: Final = (str, int, float, bool, type(None))
+
+
+def read_number(value: Any) -> float | None:
+    """Return a number as a float; None if it is none, or beyond a double's range."""
+    plain = read_scalar(value)
+    kind = type(plain)
+    if type(value) is Decimal or type(value) is Fraction:
+        plain = value
+    elif kind is not int and kind is not float and kind is not bool:
+        return None
+    try:
+        return float(plain)
+    except (OverflowError, ValueError) as error:
+        if not is_plain(error, (OverflowError, ValueError)):
+            raise
+        # Beyond a double's range, or a Decimal that is a signalling NaN.
+        return None
+
+
+def read_attribute(value: Any) -> Any:
+    """Return a value as a text, a number, a boolean or a tuple of one of these; None if it is none of them."""
+    value = read_scalar(value)
+    kind = type(value)
+    if kind is bool or kind is float:
+        return value
+    if kind is str:
+        return replace_surrogates(value)
+    if kind is int:
+        return value if fits_int64(value) else None
+    if is_subclass(kind, list) or is_subclass(kind, tuple):
+        base: Any = list if is_subclass(kind, list) else tuple
+        given = islice(base.__iter__(value), MAX_LIST_ITEMS)
+        items = tuple(read_attribute(item) if not is_one_of(type(item), (list, tuple)) else None for item in given)
+        return items if len({type(item) for item in items}) == 1 and None not in items else None
+    return None
+
+
+def read_scalar(value: Any) -> Any:
+    """Return a scalar's plain value, also that of a subclass, or of an array or tensor with one element."""
+    kind = type(value)
+    if is_one_of(kind, PLAIN):
+        return value
+    is_number_or_text = is_subclass(kind, str) or is_subclass(kind, int) or is_subclass(kind, float)
+    if not is_number_or_text and find_static(kind, "dtype") is None:
+        return value
+    plain = plain_value(value)
+    # A private array of numpy.
+    if getattr(plain, "size", None) == 1 and hasattr(plain, "item"):
+        return plain.item()
+    if type(plain) is list and len(plain) == 1:
+        return plain[0]
+    return plain if is_one_of(type(plain), PLAIN) else value
+
+
+def read_tag(value: Any) -> int | str:
+    """Return an index as an int, any other value as its text."""
+    plain = read_scalar(value)
+    if not is_one_of(type(plain), PLAIN):
+        plain = plain_value(plain)
+    kind = type(plain)
+    if kind is int or kind is bool:
+        return int(plain) if fits_int64(plain) else integer_text(plain)
+    if kind is str:
+        return replace_surrogates(plain[:MAX_TAG_CHARACTERS])
+    return json_text(plain)[:MAX_TAG_CHARACTERS].strip('"')
+
+
+def read_whole_tag(name: str, value: Any) -> int | str:
+    """Return a step or the number of a rollout: an int, also of a whole float or of digits; else its text, logged once.
+
+    Args:
+        name: The tag's name.
+        value: The value that the trainer gave.
+    """
+    tag = read_tag(_int_of_float(value))
+    if type(tag) is int:
+        return tag
+    text = str(tag)
+    whole, _, fraction = text.strip().partition(".")
+    digits = whole[1:] if whole[:1] in ("+", "-") else whole
+    is_whole = digits.isdigit() and digits.isascii() and len(digits) < MAX_DIGITS and not fraction.strip("0")
+    if is_whole and fits_int64(int(whole)):
+        return int(whole)
+    _warn_of_tag(name, "a whole number", text, ", and the trajectory is listed without a step" * (name == "step"))
+    return tag
+
+
+def read_sample_index(value: Any) -> int | str:
+    """Return a sample index: an int, also of a whole float, or a text; the JSON text of anything else, logged once."""
+    plain = _int_of_float(value)
+    tag = read_tag(plain)
+    if not is_one_of(type(plain), (str, int, bool)):
+        _warn_of_tag("sample_index", "a whole number or a text", str(tag))
+    return tag
+
+
+def _int_of_float(value: Any) -> Any:
+    """Return a scalar's plain value; of a whole float, an int."""
+    plain = read_scalar(value)
+    return int(plain) if type(plain) is float and plain.is_integer() and fits_int64(int(plain)) else plain
+
+
+def _warn_of_tag(name: str, right: str, text: str, consequence: str = "") -> None:
+    warn_once(
+        f"tag {name}",
+        "rollout_trace_attr(%s=…): this should be %s, not %r; the tag is this text%s",
+        name,
+        right,
+        text[:MAX_SHOWN_CHARACTERS],
+        consequence,
+    )

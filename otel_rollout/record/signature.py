@@ -1,0 +1,145 @@
+"""Bind a call's arguments to their names, by a binder that is compiled once per function.
+
+`inspect.signature(f).bind(*args, **kwargs)` costs a third of a whole span. Python binds arguments in C when it calls a
+function, so the binder is a function with the same parameters that returns them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from inspect import Parameter
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, Final
+
+from otel_rollout.record.object_reading import find_static
+
+__all__ = ["Binder", "begins_with_receiver", "compile_binder", "read_signature"]
+
+Binder = Callable[..., dict[str, Any]]
+"""Takes the arguments of a call and returns them by name; raises TypeError if they don't fit the signature."""
+
+_READABLE: Final = (
+    FunctionType,
+    MethodType,
+    BuiltinFunctionType,
+    functools.partial,
+    type(functools.lru_cache(lambda: None)),
+)
+"""The types whose signatures are read without running code of a user's class."""
+_RECEIVERS: Final = ("self", "cls")
+_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_STARS: Final[dict[Any, str]] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
+
+
+def compile_binder(function: Callable[..., Any]) -> Binder:
+    """Return a binder for `function`, which leaves out `self` and `cls`.
+
+    Args:
+        function: Any callable. If its signature can't be read, or has the receiver at another place than calls do, the
+            binder returns `args` and `kwargs`.
+    """
+    function = _called(function)
+    parameters = _parameters(function)
+    if parameters is None:
+        return _bind_after_receiver if _takes_receiver(function) else _bind_unnamed
+    return _bind_after_receiver if _hides_receiver(function, parameters) else _compile(parameters)
+
+
+def begins_with_receiver(function: Callable[..., Any]) -> bool:
+    """Return True if calls of a function begin with `self` or `cls`."""
+    parameters = _parameters(_called(function))
+    return parameters is not None and any(each.name in _RECEIVERS for each in parameters[:1])
+
+
+def _called(function: Any) -> Any:
+    """Return the function that a call of an object runs: looking for a signature in the object may run its code."""
+    kind = type(function)
+    if kind in _READABLE or isinstance(function, type):
+        return function
+    call = find_static(kind, "__call__")
+    return MethodType(call, function) if type(call) is FunctionType else function
+
+
+def _parameters(function: Any) -> list[Parameter] | None:
+    try:
+        return list(read_signature(function).parameters.values())
+    except (AttributeError, NameError, TypeError, ValueError):
+        # A function in C without a signature, or a decorator set `__signature__` to another object.
+        return None
+
+
+def read_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return a function's signature, whatever its annotations are.
+
+    Args:
+        function: The function.
+
+    Raises:
+        TypeError: It is not callable.
+        ValueError: It has no signature that can be read.
+    """
+    if sys.version_info >= (3, 14):
+        # `inspect` evaluates annotations there, and names that exist for type checkers alone would fail.
+        import annotationlib
+
+        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
+    return inspect.signature(function)
+
+
+def _hides_receiver(function: Any, parameters: list[Parameter]) -> bool:
+    """Return True if calls begin with a receiver and the signature doesn't: a decorator adds arguments."""
+    if inspect.ismethod(function) or not (hasattr(function, "__wrapped__") or hasattr(function, "__signature__")):
+        return False
+    names = [parameter.name for parameter in parameters if parameter.kind in _POSITIONAL]
+    if names[:1] and names[0] in _RECEIVERS:
+        return False
+    return any(name in _RECEIVERS for name in names) or _takes_receiver(inspect.unwrap(function, stop=_takes_receiver))
+
+
+def _takes_receiver(function: Any) -> bool:
+    """Return True if the function's own first parameter is a receiver, whatever its `__signature__` is."""
+    if type(function) is not FunctionType:
+        return False
+    code = function.__code__
+    return code.co_argcount > 0 and code.co_varnames[0] in _RECEIVERS
+
+
+def _compile(parameters: list[Parameter]) -> Binder:
+    defaults: dict[str, Any] = {}
+    declared: list[str] = []
+    captured: list[str] = []
+    previous: Any = None
+    for position, parameter in enumerate(parameters):
+        kind = parameter.kind
+        if previous is Parameter.POSITIONAL_ONLY and kind is not Parameter.POSITIONAL_ONLY:
+            declared.append("/")
+        if kind is Parameter.KEYWORD_ONLY and previous not in (Parameter.KEYWORD_ONLY, Parameter.VAR_POSITIONAL):
+            declared.append("*")
+        previous = kind
+        text = _STARS.get(kind, "") + parameter.name
+        if parameter.default is not Parameter.empty:
+            # In the binder's globals: a default is any object, and most can't be written as source.
+            name = f"_default_{position}"
+            defaults[name] = parameter.default
+            text = f"{text}={name}"
+        declared.append(text)
+        if position > 0 or parameter.name not in _RECEIVERS or kind not in _POSITIONAL:
+            captured.append(parameter.name)
+    if previous is Parameter.POSITIONAL_ONLY:
+        declared.append("/")
+
+    body = ", ".join(f"{name!r}: {name}" for name in captured)
+    # The source holds parameter names alone, and `inspect.Parameter` takes nothing but identifiers.
+    binder: Binder = eval(f"lambda {', '.join(declared)}: {{{body}}}", defaults)  # noqa: S307
+    return binder
+
+
+def _bind_unnamed(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    return {"args": args, "kwargs": kwargs}
+
+
+def _bind_after_receiver(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    return {"args": args[1:], "kwargs": kwargs}

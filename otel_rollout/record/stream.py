@@ -1,0 +1,297 @@
+"""The stream of a plain value: written by CPython's pickler within a budget of real bytes, loaded on our own threads.
+
+The pickler reads dicts, lists and texts in C. Changes by other threads meanwhile do no harm, and no code of a class
+runs. It hands over what isn't plain data, and what it returns is written in its place.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterable
+from io import BytesIO
+from struct import Struct
+from typing import Any, Final, Protocol, cast
+
+from otel_rollout.record.object_reading import integer_text
+
+__all__ = ["FullError", "ObjectReader", "OtherError", "load_stream", "read_bytes", "with_text_keys", "write_stream"]
+
+PROTOCOL: Final = 5
+HEAD_BYTES: Final = 8
+"""First bytes of a `bytes` value that are shown."""
+PART_BYTES: Final = 32 * 1024
+_FRAME: Final = 0x95
+_LONG: Final = Struct("<Q").unpack_from
+_SHORT: Final = Struct("<I").unpack_from
+_PROTOCOL_BYTES: Final = 2
+_FRAME_BYTES: Final = 9
+_FIRST_FRAME: Final = _PROTOCOL_BYTES + _FRAME_BYTES
+_SHORT_HEADER: Final = 5
+_LONG_HEADER: Final = 9
+_MAX_UNFRAMED: Final = 3
+"""The pickler writes fewer than four bytes without a frame."""
+_ANNOUNCES: Final = {
+    0x58: "str",  # BINUNICODE
+    0x8D: "str",  # BINUNICODE8
+    0x42: "bytes",  # BINBYTES
+    0x8E: "bytes",  # BINBYTES8
+    0x96: "bytearray",  # BYTEARRAY8
+}
+"""The opcodes after which the pickler writes 64 KiB or more at once.
+
+Source: https://github.com/python/cpython/blob/main/Modules/_pickle.c, `_Pickler_write_bytes`.
+"""
+
+
+class OtherError(Exception):
+    """There is a value that isn't plain data, and nothing to read it."""
+
+
+class FullError(Exception):
+    """The budget is used up."""
+
+
+class ObjectReader(Protocol):
+    """Reads what isn't plain data."""
+
+    def read(self, value: Any) -> Any:
+        """Return plain data for a value, or an array of numpy.
+
+        Raises:
+            FullError: Its budget is used up.
+        """
+
+
+class _Sink:
+    """Takes what the pickler writes, and stops it before a part that doesn't fit.
+
+    Args:
+        budget: The most bytes.
+    """
+
+    __slots__ = ("announced", "left", "parts")
+
+    def __init__(self, budget: int) -> None:
+        self.left = budget
+        self.parts: list[bytes] = []
+        self.announced: str | None = None
+        """The type of the value whose content is the next part."""
+
+    def write(self, part: bytes) -> None:
+        """Take a part: frames, the header of a long text or `bytes`, or the content that belongs to a header."""
+        size = len(part)
+        if not self.parts and part[_PROTOCOL_BYTES] == _FRAME and _LONG(part, 3)[0] + _FIRST_FRAME == size:
+            # All of a small value.
+            self.left -= size
+        else:
+            part = self._read_part(part, size)
+        if self.left < 0:
+            raise FullError
+        self.parts.append(part)
+
+    def _read_part(self, part: bytes, size: int) -> bytes:
+        """Return a part as it is kept."""
+        announced = self.announced
+        if announced is not None:
+            self.announced = None
+            # Of a bytearray it is the program's own.
+            return part if announced == "str" else _opcodes_of(_describe(announced, part, size))
+        at = 0 if self.parts else _PROTOCOL_BYTES
+        if part[at] == _FRAME:
+            at += _FRAME_BYTES + _LONG(part, at + 1)[0]
+        if size - at > _MAX_UNFRAMED + 1:
+            part = self._read_header(part, _SHORT_HEADER if size - at < _LONG_HEADER else _LONG_HEADER)
+        self.left -= len(part)
+        return part
+
+    def _read_header(self, part: bytes, length: int) -> bytes:
+        """Return a part that ends with a header as it is kept, and note what follows it."""
+        start = len(part) - length
+        self.announced = announced = _ANNOUNCES[part[start]]
+        if announced != "str":
+            return part[:start]
+        self.left -= (_LONG if length == _LONG_HEADER else _SHORT)(part, start + 1)[0]
+        return part
+
+
+class _Pickler(pickle.Pickler):
+    """A pickler for which every value is plain data."""
+
+    objects: ObjectReader | None = None
+    has_numbers = False
+
+    def reducer_override(self, value: Any) -> Any:
+        """Return what is written in place of a value that isn't plain data."""
+        objects = self.objects
+        if objects is None:
+            raise OtherError
+        plain = objects.read(value)
+        if not self.has_numbers:
+            # By their numbers: by their names, the pickler would call the program's `__import__`.
+            self.memo = _NUMBERS
+            self.has_numbers = True
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and type(plain) is numpy.ndarray:
+            data = plain.tobytes()
+            # In parts that are written within frames: longer `bytes` are described, not kept.
+            parts = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)]
+            return _array, (parts, plain.dtype.str, plain.shape)
+        return _same, (plain,)
+
+
+def write_stream(value: Any, budget: int, objects: ObjectReader | None = None) -> bytes:
+    """Return the stream of a value.
+
+    Args:
+        value: Any value.
+        budget: The most bytes.
+        objects: Reads the objects in it, if there may be some.
+
+    Raises:
+        OtherError: There is an object, and nothing to read it.
+        FullError: The budget is used up.
+        RuntimeError: Another thread has changed a dict or a set meanwhile.
+        ValueError: A container holds itself.
+        RecursionError: It is nested too deeply.
+    """
+    sink = _Sink(budget)
+    pickler = _Pickler(sink, PROTOCOL)
+    pickler.fast = True
+    if objects is not None:
+        pickler.objects = objects
+    pickler.dump(value)
+    parts = sink.parts
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def load_stream(data: bytes) -> Any:
+    """Return the value of a stream."""
+    try:
+        return _load(data, _FUNCTIONS)
+    except TypeError:
+        # An object is the key of a dict, or in a set: what stands for it has no hash.
+        return _without_hashes(_load(data, _HASHABLE))
+
+
+def _load(data: bytes, functions: pickle.Unpickler) -> Any:
+    unpickler = pickle.Unpickler(BytesIO(data))  # noqa: S301 - our own bytes
+    unpickler.memo = functions.memo
+    return unpickler.load()
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _array(parts: list[bytes], dtype: str, shape: tuple[int, ...]) -> Any:
+    numpy = sys.modules["numpy"]
+    return numpy.frombuffer(b"".join(parts), dtype=dtype).reshape(shape)
+
+
+class _Key:
+    """What stands for an object in a place that needs a hash.
+
+    Args:
+        value: Plain data.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _array_key(*parts: Any) -> _Key:
+    return _Key(_array(*parts))
+
+
+class _Numbered(pickle.Unpickler):
+    """An unpickler that has functions under the numbers from 0, for the memo of others.
+
+    A memo can't be set to a dict: CPython puts the items into the memo that it then drops.
+
+    Args:
+        functions: The functions.
+    """
+
+    def __init__(self, *functions: Any) -> None:
+        numbers = range(len(functions))
+        opcodes = b"".join(b"c-\n%d\n\x94" % number for number in numbers)
+        super().__init__(BytesIO(b"\x80\x05" + opcodes + b"."))
+        self._functions = functions
+        self.load()
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return the function of a number."""
+        return self._functions[int(name)]
+
+
+_NUMBERS: Final[Any] = {id(_same): (0, _same), id(_array): (1, _array)}
+_FUNCTIONS: Final = _Numbered(_same, _array)
+_HASHABLE: Final = _Numbered(_Key, _array_key)
+
+
+def _without_hashes(value: Any) -> Any:
+    """Return a value with plain data in place of each `_Key`, except for keys of dicts."""
+    kind = type(value)
+    if kind is _Key:
+        return _without_hashes(value.value)
+    if kind is dict:
+        return {key: _without_hashes(item) for key, item in value.items()}
+    return [_without_hashes(item) for item in value] if kind in (list, tuple, set, frozenset) else value
+
+
+def with_text_keys(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
+    """Return a dict with a text for each key; of two keys with one text, the later gets a number."""
+    result: dict[str, Any] = {}
+    for key, item in pairs:
+        text = name = key if type(key) is str else _key_text(key)
+        number = 1
+        while name in result:
+            number += 1
+            name = f"{text} ({number})"
+        result[name] = item
+    return result
+
+
+def _key_text(key: Any) -> str:
+    kind = type(key)
+    if kind is str:
+        return cast("str", key)
+    if kind is int:
+        return integer_text(key)
+    if key is None or kind is bool:
+        return "null" if key is None else "true" if key else "false"
+    if kind is tuple:
+        return f"({', '.join(map(_key_text, key))})"
+    if kind is frozenset:
+        return f"{{{', '.join(sorted(map(_key_text, key)))}}}"
+    if kind is list:
+        return f"[{', '.join(map(_key_text, key))}]"
+    if kind is dict:
+        name = key.get("type")
+        return f"<{name if type(name) is str else ', '.join(map(_key_text, key))}>"
+    if kind is not _Key:
+        return repr(key)
+    return _key_text(key.value)
+
+
+def read_bytes(value: bytes | bytearray) -> dict[str, Any]:
+    """Return the description of `bytes` in a stream: type, length and first bytes."""
+    return _describe(type(value).__name__, value, len(value))
+
+
+def _describe(kind: str, value: Any, length: int) -> dict[str, Any]:
+    described: dict[str, Any] = {"type": kind, "length": length}
+    if length:
+        described["head"] = bytes(value[:HEAD_BYTES]).hex()
+    return described
+
+
+def _opcodes_of(value: Any) -> bytes:
+    """Return the opcodes of a small value, to stand in the stream of another."""
+    buffer = BytesIO()
+    pickler = pickle.Pickler(buffer, PROTOCOL)
+    pickler.fast = True
+    pickler.dump(value)
+    data = buffer.getvalue()
+    return data[_PROTOCOL_BYTES + (_FRAME_BYTES if data[_PROTOCOL_BYTES] == _FRAME else 0) : -1]

@@ -1,0 +1,220 @@
+"""The interface of a tracer, and the tracer on our own provider, which makes recording spans."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import Decision, Sampler
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, TraceFlags, get_current_span
+
+from otel_rollout import semconv
+from otel_rollout.guard.log_once import warn_once
+from otel_rollout.record.attribute_values import read_time
+from otel_rollout.record.context import Frame
+from otel_rollout.record.open_spans import OpenSpans
+from otel_rollout.record.recording_span import RolloutSpan
+from otel_rollout.record.snapshot import Snapshot
+from otel_rollout.record.span_bounds import DEFAULT_BOUNDS, SpanBounds
+from otel_rollout.record.trajectory_state import TrajectoryState
+
+__all__ = ["RecordingTracer", "RolloutTracer"]
+
+# All bits of our trace ids are random; SDKs before 1.45 don't name the flag.
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED | getattr(TraceFlags, "RANDOM_TRACE_ID", 0x02))
+# A root has no parent; for a sampler, None would mean the current context and its span.
+_NO_PARENT: Final = Context()
+
+
+class RolloutTracer(abc.ABC):
+    """Makes the spans of trajectories and ops."""
+
+    decodes_token_ids: ClassVar[bool] = False
+    """True if the delivery thread decodes the token ids of its spans."""
+
+    @abc.abstractmethod
+    def start_root(
+        self, name: str, trajectory: TrajectoryState, links: Sequence[Link], start_time: int | None = None
+    ) -> Span | None:
+        """Start the root of a new trace; return None if the sampler drops the trajectory.
+
+        Args:
+            name: The span's name.
+            trajectory: The trajectory.
+            links: Links to spans of other traces.
+            start_time: Nanoseconds since 1970; now if None.
+        """
+
+    @abc.abstractmethod
+    def start_op(
+        self,
+        name: str,
+        context: Context,
+        frame: Frame | None,
+        attributes: dict[str, Any],
+        start_time: int | None = None,
+    ) -> Span | None:
+        """Start a child of the current span in `context`; return None if that isn't sampled.
+
+        Args:
+            name: The span's name.
+            context: The current context.
+            frame: The frame in it.
+            attributes: The op's own attributes, without the trajectory's tags.
+            start_time: Nanoseconds since 1970; now if None.
+        """
+
+    @abc.abstractmethod
+    def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
+        """Count a span as open; called once its owner has stored it, so that an interrupted start leaves no count."""
+
+    @abc.abstractmethod
+    def end(self, span: Span, end_time: int | None = None) -> None:
+        """End a span, now or at a time in nanoseconds since 1970, or finish an interrupted end."""
+
+    @abc.abstractmethod
+    def set_input(self, span: Span, taken: Snapshot) -> None:
+        """Set the input of `span`."""
+
+    @abc.abstractmethod
+    def set_output(self, span: Span, taken: Snapshot) -> None:
+        """Set the output of `span`."""
+
+    @abc.abstractmethod
+    def set_tokenizer(self, span: Span, tokenizer: Any) -> None:
+        """Set the tokenizer that decodes the token ids in the output of `span`."""
+
+    @abc.abstractmethod
+    def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
+        """Set the attributes of a trajectory's root at its end.
+
+        Args:
+            root: The root.
+            own: Attributes that stay, whatever the limit of attributes.
+            others: Other attributes that the program annotated.
+        """
+
+
+class RecordingTracer(RolloutTracer):
+    """Makes `RolloutSpan`s.
+
+    Args:
+        sampler: Decides at the root of each trace.
+        ids: Generates ids.
+        on_end: Takes each ended span.
+        is_shared: True if the spans of other instrumentations reach the same exporters: only then may they be parents
+            of ours.
+        bounds: The limits of a span.
+        open_spans: Counts the spans that start.
+    """
+
+    decodes_token_ids = True
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        ids: IdGenerator,
+        on_end: Callable[[RolloutSpan], None],
+        *,
+        is_shared: bool,
+        open_spans: OpenSpans,
+        bounds: SpanBounds = DEFAULT_BOUNDS,
+    ) -> None:
+        self._open_spans = open_spans
+        self._bounds = bounds
+        self._sampler = sampler
+        self._ids = ids
+        self._on_end = on_end
+        self._is_shared = is_shared
+
+    def start_root(
+        self, name: str, trajectory: TrajectoryState | None, links: Sequence[Link], start_time: int | None = None
+    ) -> Span | None:
+        """Start the root of a new trace; return None if the sampler drops the trajectory."""
+        trace_id = self._ids.generate_trace_id()
+        tags = trajectory.tags if trajectory else {semconv.OUTSIDE_TRAJECTORY: True}
+        sampled = self._sampler.should_sample(_NO_PARENT, trace_id, name, SpanKind.INTERNAL, tags, links)
+        if sampled.decision is not Decision.RECORD_AND_SAMPLE:
+            return None
+        context = SpanContext(trace_id, self._ids.generate_span_id(), False, _SAMPLED, sampled.trace_state)
+        # A trajectory's tags are merged at export, and most samplers return the attributes that they were given.
+        attributes = {} if trajectory else dict(tags)
+        root = RolloutSpan(name, context, None, attributes, trajectory, tuple(links), self._on_end, self._bounds)
+        more = {key: value for key, value in (sampled.attributes or {}).items() if key not in tags}
+        if more:
+            root.set_attributes(more)
+        if start_time is not None:
+            root.start_time = read_time(start_time) or root.start_time
+        return root
+
+    def start_op(
+        self,
+        name: str,
+        context: Context,
+        frame: Frame | None,
+        attributes: dict[str, Any],
+        start_time: int | None = None,
+    ) -> Span | None:
+        """Start a span under the innermost span that reaches our exporters."""
+        trajectory = None
+        if frame is not None:
+            trajectory = frame.trajectory
+            parent = frame.span.get_span_context()  # type: ignore[union-attr]  # a frame without a span is silent
+            if self._is_shared:
+                current = get_current_span(context).get_span_context()
+                parent = current if current.is_valid else parent
+        else:
+            parent = get_current_span(context).get_span_context()
+            if not self._is_shared or not parent.is_valid:
+                root = self.start_root(name, None, [Link(parent)] if parent.is_valid else ())
+                if root is not None:
+                    root.set_attributes(attributes)
+                return root
+        if not parent.trace_flags & TraceFlags.SAMPLED:
+            return None
+        span_id = self._ids.generate_span_id()
+        span = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end, self._bounds)
+        if trajectory is None:
+            span.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)
+        if start_time is not None:
+            span.start_time = read_time(start_time) or span.start_time
+        return span
+
+    def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
+        """Count a span as open."""
+        self._open_spans.started(span)  # type: ignore[arg-type]  # this tracer makes RolloutSpans only
+
+    def end(self, span: Span, end_time: int | None = None) -> None:
+        """End a span, or finish an interrupted end."""
+        span.end(end_time)
+
+    def set_input(self, span: Span, taken: Snapshot) -> None:
+        """Keep the input for the delivery thread."""
+        if not self._open_spans.hold(span, taken.size):  # type: ignore[arg-type]  # this tracer makes RolloutSpans only
+            taken = Snapshot.of_note(f"…[{taken.size:,} bytes dropped: too many inputs of running ops]", taken.size)
+        span.input = taken  # type: ignore[attr-defined]  # likewise
+
+    def set_output(self, span: Span, taken: Snapshot) -> None:
+        """Keep the output for the delivery thread."""
+        span.output = taken  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
+
+    def set_tokenizer(self, span: Span, tokenizer: Any) -> None:
+        """Keep the tokenizer for the delivery thread."""
+        span.tokenizer = tokenizer  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
+
+    def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
+        """Set ours first: beyond the limit the last ones are dropped."""
+        before = root.dropped_attributes  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
+        root.set_attributes({**own, **others})
+        dropped = root.dropped_attributes - before  # type: ignore[attr-defined]  # likewise
+        if dropped:
+            warn_once(
+                "too many annotations",
+                "annotate(): %d attributes of a trajectory are dropped, as a span has at most %d "
+                "(OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT); the root says how many",
+                dropped,
+                self._bounds.attributes,
+            )

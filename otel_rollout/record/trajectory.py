@@ -1,0 +1,616 @@
+"""The trajectory: a context manager that makes a root span."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import Token
+from types import CoroutineType, FunctionType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from opentelemetry import context as context_api
+from opentelemetry.context import Context
+from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
+from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
+from opentelemetry.trace import Link, Span, SpanContext, StatusCode, TraceFlags, get_current_span
+
+from otel_rollout import semconv
+from otel_rollout.guard.log_once import call_user_function, warn_once
+from otel_rollout.record import runtime
+from otel_rollout.record.annotate import PREFIX, TOTALS, annotate
+from otel_rollout.record.call_fields import fields_of_call, has_functions, without_functions
+from otel_rollout.record.callables import Unawaited, is_kind, is_undecorated_yet, is_untouched, like, require_function
+from otel_rollout.record.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
+from otel_rollout.record.exceptions import record_failure
+from otel_rollout.record.handle import HasHandle, Identity, Place, latest, place_of, remember
+from otel_rollout.record.object_reading import is_one_of
+from otel_rollout.record.recorded import Recorded, record_span
+from otel_rollout.record.scalars import PLAIN, read_sample_index, read_scalar, read_tag, read_whole_tag
+from otel_rollout.record.snapshot import Snapshot, snapshot
+from otel_rollout.record.trajectory_state import TrajectoryState
+
+if TYPE_CHECKING:
+    from otel_rollout.record.runtime import RunningPipeline
+
+__all__ = ["Trajectory", "end_open", "find_trajectory", "forget_open", "rollout_trace_attr", "start_trajectory"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_OWN: Final = (semconv.STATUS, semconv.REWARD, semconv.REWARD_PARTS, semconv.ADVANTAGE, semconv.FATE, *TOTALS)
+"""Attributes that stay on a root beyond its limit of attributes, as tags do."""
+
+MAX_METADATA_CHARACTERS: Final = 1000
+"""`metadata` serves filters, and leaves out longer values."""
+
+
+def rollout_trace_attr(
+    sample_index: Any = None,
+    step: Any = None,
+    rollout_n: Any = None,
+    name: str | Callable[..., str] = "rollout_trace",
+    validate: bool | Callable[..., bool] = False,
+    trace: bool | Callable[..., bool] = True,
+) -> Trajectory:
+    """Trace what runs inside as one trajectory: a root span with these tags, in a trace of its own.
+
+    It works with `with`, with `async with`, and as a decorator, which makes a trajectory of each call; `as trajectory`
+    gives its ids. The decorator also takes functions as arguments, which it calls with those of each call:
+    `@rollout_trace_attr(sample_index=lambda task, **_: task.id)`. One that raises leaves its argument out, with one
+    warning.
+
+    The names, their order and their defaults are those of verl's `rollout_trace_attr`
+    (https://verl.readthedocs.io/en/latest/advance/rollout_trace.html).
+
+    Args:
+        sample_index: The prompt's index in the dataset, or a text such as a uid.
+        step: The training step.
+        rollout_n: The index of this rollout among the n of its prompt.
+        name: The root span's name.
+        validate: True in a validation pass.
+        trace: False silences everything inside, other instrumentations included.
+
+    Raises:
+        TypeError: It decorates a function without parentheses.
+    """
+    kind = type(sample_index)
+    if kind is FunctionType or kind is classmethod or kind is staticmethod:
+        caller = sys._getframe(1)  # noqa: SLF001 - `inspect.stack` reads the source of every frame
+        if is_undecorated_yet(sample_index, caller):
+            raise TypeError("@rollout_trace_attr needs parentheses: @rollout_trace_attr(sample_index=…, step=…)")
+    return Trajectory(sample_index, step, rollout_n, name, validate, trace)
+
+
+def start_trajectory(
+    sample_index: Any = None,
+    step: Any = None,
+    rollout_n: Any = None,
+    name: str = "rollout_trace",
+    validate: bool = False,
+    trace: bool = True,
+    *,
+    start_time: int | None = None,
+) -> Trajectory:
+    """Start a trajectory that no `with` block holds, for a loop that generates in batches, and for importers.
+
+    Nothing becomes current: `Trajectory.record` adds its spans, `Trajectory.end` ends it. `shutdown` ends what is still
+    open, as `cancelled`.
+
+    Args:
+        sample_index: As `rollout_trace_attr` takes it, like those after it.
+        step: The training step.
+        rollout_n: The index of this rollout among the n of its prompt.
+        name: The root span's name.
+        validate: True in a validation pass.
+        trace: False traces nothing of it.
+        start_time: Its start in nanoseconds since 1970; now if None.
+    """
+    trajectory = Trajectory(sample_index, step, rollout_n, name, validate, trace)
+    trajectory._start_alone(start_time)  # noqa: SLF001 - of this module
+    return trajectory
+
+
+def find_trajectory(
+    step: Any = None,
+    sample_index: Any = None,
+    rollout_n: Any = None,
+    validate: bool = False,
+    *,
+    experiment: str | None = None,
+    run: str | None = None,
+    attempt: int | None = None,
+) -> Trajectory:
+    """Return the trajectory that a trainer or an importer knows by these values alone.
+
+    It looks among the latest 32,768 trajectories of this process, then in the trace folder that the process writes, if
+    it does: then it reads files, and may take a while.
+
+    Args:
+        step: The training step.
+        sample_index: The prompt's index in the dataset, or a text.
+        rollout_n: The index of the rollout among the n of its prompt.
+        validate: True in a validation pass.
+        experiment: The experiment; `init`'s if None.
+        run: The run (`OTEL_ROLLOUT_RUN_ID`); any if None.
+        attempt: The number among the trajectories with these values, from 0 in the order of their starts; the latest if
+            None.
+
+    Returns:
+        The trajectory; if there is none, one without a trace: `trace_id` is None, and `annotate` warns and counts.
+    """
+    pipeline = runtime.pipeline
+    if pipeline is None:
+        return Trajectory(sample_index, step, rollout_n, "", validate)
+    identity = Identity.of(
+        step,
+        sample_index,
+        rollout_n,
+        validate=read_scalar(validate) is True,
+        experiment_name=pipeline.experiment_name if experiment is None else experiment,
+    )
+    places = latest(identity) or _stored(pipeline, identity.tags)
+    places = [place for place in places if run is None or place.run == run]
+    number = len(places) - 1 if attempt is None else read_scalar(attempt)
+    is_known = type(number) is int and 0 <= number < len(places)
+    return _of_place(places[number]) if is_known else _of_handle("unknown")
+
+
+def _stored(pipeline: RunningPipeline, tags: dict[str, Any]) -> Sequence[Place]:
+    """Return the trajectories with these tags that an exporter finds where it stores them."""
+    for exporter in pipeline.exporters.values():
+        look_up = getattr(exporter, "find_trajectories", None)
+        found = () if look_up is None else call_user_function("find_trajectories", look_up, tags)
+        if type(found) is list and found:
+            sampled = TraceFlags(TraceFlags.SAMPLED)
+            return [
+                Place(SpanContext(int(trace_id, 16), root_id, is_remote=True, trace_flags=sampled), tags, run)
+                for trace_id, root_id, run in found
+            ]
+    return ()
+
+
+def _of_place(place: Place) -> Trajectory:
+    tags = place.tags
+    trajectory = Trajectory(
+        tags.get(semconv.SAMPLE_INDEX),
+        tags.get(semconv.STEP),
+        tags.get(semconv.ROLLOUT_N),
+        "",
+        tags.get(semconv.VALIDATE) is True,
+    )
+    trajectory._place, trajectory._pipeline = place, runtime.pipeline  # noqa: SLF001 - of this module
+    return trajectory
+
+
+def _of_handle(handle: str) -> Trajectory:
+    place = place_of(handle)
+    if place is not None:
+        return _of_place(place)
+    trajectory = Trajectory(None, None, None, "", validate=False)
+    trajectory._is_unknown = bool(handle)  # noqa: SLF001 - of this module
+    return trajectory
+
+
+_open: Final[OrderedDict[int, Trajectory]] = OrderedDict()
+"""What `start_trajectory` has started and nobody has ended."""
+MAX_OPEN: Final = 32_768
+"""Some 100 MB."""
+
+
+def end_open() -> None:
+    """End what `start_trajectory` has started, as `cancelled`."""
+    for trajectory in list(_open.values()):
+        trajectory.end(status="cancelled")
+
+
+def forget_open() -> None:
+    """Leave what is open to the parent, in a forked child."""
+    _open.clear()
+
+
+def _decorate_again(given: tuple[Any, ...], function: Any) -> Any:
+    return Trajectory(*given)(function)
+
+
+class Trajectory(HasHandle):
+    """One trajectory, from `rollout_trace_attr`; with tracing off, or with `trace=False`, one without a trace.
+
+    Its own attributes are what `rollout_trace_attr` was given: `sample_index`, `step`, `rollout_n`, `name`, `validate`
+    and `trace`.
+    """
+
+    __slots__ = (
+        "_is_unknown",
+        "_others",
+        "_outer",
+        "_pipeline",
+        "_place",
+        "_root",
+        "_state",
+        "_token",
+        "name",
+        "rollout_n",
+        "sample_index",
+        "step",
+        "trace",
+        "validate",
+    )
+
+    def __init__(
+        self, sample_index: Any, step: Any, rollout_n: Any, name: Any, validate: Any, trace: Any = True
+    ) -> None:
+        self.sample_index = sample_index
+        self.step = step
+        self.rollout_n = rollout_n
+        self.name: str = name
+        self.validate: bool = validate
+        self.trace: bool = trace
+        self._pipeline: RunningPipeline | None = None
+        self._state: TrajectoryState | None = None
+        self._root: Span | None = None
+        self._place: Place | None = None
+        self._is_unknown = False
+        """True if somebody looked for it, and did not find it."""
+        self._outer: Context | None = None
+        self._others: dict[int, Trajectory] = {}
+        """What tasks have that entered it while another one was in it, by the id of their state."""
+        self._token: Token[Context] | None = None
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace's id, 32 hexadecimal digits, during and after the trajectory; None if it isn't traced."""
+        return None if self._place is None else f"{self._place.root.trace_id:032x}"
+
+    @property
+    def handle(self) -> str:
+        """A text by which `annotate` knows the trajectory, at any time and in any process; empty if it isn't traced.
+
+        A pickled trajectory is this handle.
+        """
+        if self._place is None:
+            return "unknown" if self._is_unknown else ""
+        return self._place.handle
+
+    @property
+    def address(self) -> str | None:
+        """The URL of the trajectory's page in the first backend that has one; None if none has, or not yet.
+
+        Some URLs have an id that the backend gives to a project: they are known once it has got the first spans.
+        """
+        pipeline, place = self._pipeline, self._place
+        if pipeline is None or place is None:
+            return None
+        return _address(pipeline, f"{place.root.trace_id:032x}", f"{place.root.span_id:016x}")
+
+    def annotate(self, **facts: Any) -> None:
+        """Set attributes of the trajectory, at any time and in any process: `otel_rollout.annotate` with this one.
+
+        Args:
+            **facts: As `otel_rollout.annotate` takes them: `reward`, `rewards`, `advantage`, `fate` and others.
+        """
+        annotate(**facts, trajectory=self)
+
+    def record(
+        self,
+        name: str,
+        kind: str = "CHAIN",
+        *,
+        start_time: int | None = None,
+        end_time: int | None = None,
+        input: Any = None,  # noqa: A002 - the field's word for it
+        output: Any = None,
+        error: BaseException | str | None = None,
+        parent: Span | None = None,
+        **attributes: Any,
+    ) -> Span | None:
+        """Add a span of something that is done; also after the trajectory's end.
+
+        Args:
+            name: Its name.
+            kind: Its OpenInference span kind, as `rollout_trace_op` takes it.
+            start_time: Its start in nanoseconds since 1970; `end_time` if None.
+            end_time: Its end; now if None.
+            input: Its input, such as the messages; any value.
+            output: Its output; any value.
+            error: What it failed with.
+            parent: The span that it was part of, from an earlier call; the root if None.
+            **attributes: Its attributes: texts, numbers, booleans, or lists of one of these.
+
+        Returns:
+            The span, which has ended; None if the trajectory isn't traced.
+        """
+        pipeline, place = runtime.pipeline, self._place
+        if pipeline is None or place is None:
+            return None
+        state = self._state or TrajectoryState(place.tags)
+        frame = Frame(state, parent or self._root or place.ended_root)
+        return record_span(
+            pipeline,
+            frame,
+            Recorded(name, kind, start_time, end_time, input, output, error, attributes),
+        )
+
+    def end(
+        self, error: BaseException | str | None = None, *, status: str | None = None, end_time: int | None = None
+    ) -> None:
+        """End a trajectory of `start_trajectory`.
+
+        Args:
+            error: What it failed with.
+            status: `completed`, `error`, `cancelled` or `truncated`; without it, `error` decides.
+            end_time: Its end in nanoseconds since 1970; now if None.
+        """
+        if _open.pop(id(self), None) is None:
+            return
+        if status is not None:
+            self.annotate(status=status)
+        if isinstance(error, str) and self._root is not None:
+            self._root.set_status(StatusCode.ERROR, error)
+            self.annotate(status=status or "error")
+        self._end(None if isinstance(error, str) else error, end_time)
+
+    def __reduce__(self) -> tuple[Callable[[str], Trajectory], tuple[str]]:
+        """Pickle as the handle."""
+        return _of_handle, (self.handle,)
+
+    def __call__(self, function: _Function) -> _Function:
+        """Decorate a function or a coroutine function: each call is a trajectory with these tags.
+
+        Raises:
+            TypeError: It is a class or not callable. Or it is a generator function: its caller runs between its steps,
+                which is no part of a trajectory.
+        """
+        target: Any = function
+        if isinstance(target, (classmethod, staticmethod)):
+            return cast("_Function", type(target)(self(target.__func__)))
+        require_function(target, "rollout_trace_attr")
+        if is_kind(inspect.isgeneratorfunction, target) or is_kind(inspect.isasyncgenfunction, target):
+            raise TypeError("rollout_trace_attr doesn't decorate generator functions: use `with` around the loop")
+        given = (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
+        is_of_call = has_functions(given)
+        label = getattr(target, "__qualname__", type(target).__qualname__)
+
+        def fields(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+            is_asked = is_of_call and runtime.pipeline is not None
+            return fields_of_call(label, given, args, kwargs) if is_asked else given
+
+        traced: Any
+        if is_kind(inspect.iscoroutinefunction, target):
+
+            async def traced(*args: Any, **kwargs: Any) -> Any:
+                with Trajectory(*fields(args, kwargs)):
+                    return await target(*args, **kwargs)
+
+        else:
+
+            def traced(*args: Any, **kwargs: Any) -> Any:
+                with Trajectory(*fields(args, kwargs)) as trajectory:
+                    result = target(*args, **kwargs)
+                    if type(result) is CoroutineType:
+                        references = sys.getrefcount(result)
+                        if trajectory._token is not None and is_untouched(result, references):
+                            return trajectory._extend(result)
+                    return result
+
+        return cast("_Function", like(target, traced, functools.partial(_decorate_again, given)))
+
+    def _extend(self, coroutine: CoroutineType[Any, Any, Any]) -> Any:
+        """Return a coroutine that runs another one as the trajectory's rest; `__exit__` then leaves the root open."""
+        later: Any = self._run(Unawaited(coroutine), self._root, self._state)
+        self._root = self._state = None
+        later.__name__, later.__qualname__ = coroutine.__name__, coroutine.__qualname__
+        return later
+
+    async def _run(self, coroutine: Unawaited, root: Span | None, state: TrajectoryState | None) -> Any:
+        context = context_api.get_current()
+        self._root, self._state = root, state
+        self._token = enter_silence(context) if root is None else enter(context, Frame(state, root))
+        try:
+            result = await coroutine.take()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        self.__exit__(None, None, None)
+        return result
+
+    async def __aenter__(self) -> Trajectory:  # noqa: PYI034 - Python 3.10 has no Self
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.__exit__(exception_type, exception, traceback)
+
+    def __enter__(self) -> Trajectory:  # noqa: PYI034 - Python 3.10 has no Self
+        self._pipeline = pipeline = runtime.pipeline
+        self._place = None
+        if pipeline is None:
+            if not runtime.is_init_called:
+                _note_missing_init()
+            return self
+        if self._outer is not None:
+            return self._enter_again()
+        try:
+            self._start(pipeline)
+        except BaseException as error:
+            self._end(error)
+            raise
+        return self
+
+    def _enter_again(self) -> Trajectory:
+        """Enter a trajectory of its own: another task is in this one."""
+        other = Trajectory(self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
+        other.__enter__()
+        if other._state is not None:
+            self._others[id(other._state)] = other
+        return other
+
+    def _start(self, pipeline: RunningPipeline) -> None:
+        context = context_api.get_current()
+        if not self.trace:
+            self._outer = context
+            self._token = enter_silence(context)
+            return
+        if current_frame(context) is SILENCE:
+            return
+        self._outer = context
+        if self._make_root(pipeline, context) is None:
+            self._token = enter_silence(context)
+        else:
+            self._token = enter(context, Frame(self._state, self._root))
+
+    def _start_alone(self, start_time: int | None) -> None:
+        self._pipeline = pipeline = runtime.pipeline
+        if pipeline is None and not runtime.is_init_called:
+            _note_missing_init()
+        context = context_api.get_current()
+        if pipeline is None or not self.trace or current_frame(context) is SILENCE:
+            return
+        try:
+            if self._make_root(pipeline, context, start_time) is not None:
+                _open[id(self)] = self
+        except BaseException as error:
+            self._end(error)
+            raise
+        if len(_open) > MAX_OPEN:
+            warn_once("too many open trajectories", "%d trajectories were started and not ended: end() them", MAX_OPEN)
+            with suppress(KeyError, StopIteration):
+                _open[next(iter(_open))].end(status="cancelled")
+
+    def _make_root(self, pipeline: RunningPipeline, context: Context, start_time: int | None = None) -> Span | None:
+        """Start the root; return None if the sampler drops the trajectory."""
+        sample_index, step, rollout_n, name, given_validate, _ = without_functions(
+            (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
+        )
+        tags: dict[str, Any] = {}
+        if step is not None:
+            tags[semconv.STEP] = read_whole_tag("step", step)
+        if sample_index is not None:
+            tags[semconv.SAMPLE_INDEX] = read_sample_index(sample_index)
+        if rollout_n is not None:
+            tags[semconv.ROLLOUT_N] = read_whole_tag("rollout_n", rollout_n)
+        validate = read_scalar(given_validate)
+        tags[semconv.VALIDATE] = is_one_of(type(validate), PLAIN) and bool(validate)
+        tags[semconv.EXPERIMENT_NAME] = pipeline.experiment_name
+        state = TrajectoryState(tags)
+        ambient = get_current_span(context).get_span_context()
+        links = [Link(ambient)] if ambient.is_valid else []
+        self._state = state
+        name = str(read_tag(name))
+        self._root = root = pipeline.tracer.start_root(name, state, links, start_time)
+        if root is None:
+            return None
+        pipeline.tracer.started(root, state)
+        state.root = root
+        self._place = Place(root.get_span_context(), tags, pipeline.settings.run_id)
+        attributes = {
+            semconv.SPAN_KIND: "AGENT",
+            semconv.OPERATION_NAME: semconv.OPERATION_NAMES["AGENT"],
+            semconv.AGENT_NAME: name,
+            semconv.CONVERSATION_ID: f"{root.get_span_context().trace_id:032x}",
+        }
+        group = state.group(pipeline.run)
+        if group is not None:
+            attributes[semconv.SESSION_ID] = group
+        root.set_attributes(attributes)
+        pipeline.open_trajectories.started(state)
+        remember(self._place)
+        return root
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._others:
+            frame = current_frame(context_api.get_current())
+            other = None if frame is None else self._others.pop(id(frame.trajectory), None)
+            if other is not None:
+                other.__exit__(exception_type, exception, traceback)
+                return
+        try:
+            self._end(exception)
+        except BaseException:
+            # Interrupted, by a signal handler say: each step may be repeated.
+            self._end(exception)
+            raise
+
+    def _end(self, exception: BaseException | None, end_time: int | None = None) -> None:
+        outer, root, state, pipeline = self._outer, self._root, self._state, self._pipeline
+        if outer is not None:
+            if self._token is not None:
+                leave(self._token)
+            else:
+                # Interrupted before the token was stored.
+                restore(outer)
+            self._outer = self._token = None
+        if root is None or state is None or pipeline is None:
+            return
+        try:
+            if root.is_recording():
+                self._finish(pipeline, root, state, exception)
+        finally:
+            pipeline.tracer.end(root, end_time)
+            pipeline.open_trajectories.ended(state)
+            # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
+            state.root = None
+            # So do ops that never end.
+            state.open_ops.clear()
+            self._root = self._state = None
+
+    @staticmethod
+    def _finish(pipeline: RunningPipeline, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
+        status = "completed" if exception is None else record_failure(root, exception)
+        annotations: dict[str, Any] = {semconv.STATUS: status, **state.annotations}
+        if exception is None and annotations[semconv.STATUS] == "error":
+            root.set_status(StatusCode.ERROR, "annotated as error")
+        for key, total in zip(TOTALS, (state.turns, state.input_tokens, state.output_tokens), strict=True):
+            if total:
+                annotations.setdefault(key, total)
+        own: dict[str, Any] = {key: annotations.pop(key) for key in _OWN if key in annotations}
+        parts = own.pop(semconv.REWARD_PARTS, None)
+        own[semconv.METADATA] = _metadata({**state.tags, **own, **annotations})
+        if parts is not None:
+            own[semconv.REWARD_PARTS] = snapshot(parts)
+        pipeline.tracer.set_annotations(root, own, annotations)
+
+
+def _note_missing_init() -> None:
+    """Log one line if a variable asks for traces of this process, in which nobody has called `init`."""
+    runtime.is_init_called = True
+    asked = os.environ.get(OTEL_TRACES_EXPORTER, "").strip()
+    is_disabled = os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true"
+    if asked not in ("", "none") and not is_disabled:
+        warn_once(
+            "init was not called",
+            "a trajectory runs untraced: %s=%s asks for traces, but otel_rollout.init() was not called in this process",
+            OTEL_TRACES_EXPORTER,
+            asked,
+        )
+
+
+def _address(pipeline: RunningPipeline, trace_id: str, root_id: str) -> str | None:
+    for exporter in pipeline.exporters.values():
+        look_up = getattr(exporter, "trajectory_address", None)
+        address = look_up(trace_id, root_id, pipeline.project_name) if look_up is not None else None
+        if address:
+            return str(address)
+    return None
+
+
+def _metadata(attributes: dict[str, Any]) -> Snapshot:
+    """Return the attributes, to be JSON text under their short names: Phoenix filters on these."""
+    metadata = {
+        key.removeprefix(PREFIX): value
+        for key, value in attributes.items()
+        if not isinstance(value, (str, tuple)) or len(value) <= MAX_METADATA_CHARACTERS
+    }
+    return snapshot(metadata)

@@ -1,1 +1,0 @@
-"""Spans as they are recorded and as they are exported, with tracer, provider, context and ids."""
