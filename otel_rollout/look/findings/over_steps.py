@@ -42,7 +42,7 @@ class Change(NamedTuple):
 
 
 def comparable_steps(steps: Sequence[StepSummary]) -> list[StepSummary]:
-    """Return the training steps of a run but for those that have begun, or were cut off: a few trajectories prove little.
+    """Return a run's training steps, without those that have begun or were cut off: few trajectories prove little.
 
     Args:
         steps: The steps, in order.
