@@ -17,10 +17,10 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
-from otel_rollout.facts.span_rows import MAX_TOOLS, OTHER_TOOLS
-from otel_rollout.facts.span_shapes import MAX_SHAPES, Shapes
-from otel_rollout.facts.summarise import merge_summaries, summarise_trajectory
-from otel_rollout.facts.trajectory_summary import ToolCounts, TrajectorySummary
+from otel_rollout.facts.figures import MAX_TOOLS, OTHER_TOOLS
+from otel_rollout.facts.shapes import MAX_SHAPES, Shapes
+from otel_rollout.facts.summaries import merge_summaries, summarise_trajectory
+from otel_rollout.facts.table import ToolCounts, TrajectorySummary
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.text.sanitize import INT64_MAX
 

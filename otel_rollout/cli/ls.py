@@ -23,7 +23,7 @@ from otel_rollout.cli.reading import (
 )
 from otel_rollout.cli.sorting import STEP_COLUMNS, TRAJECTORY_COLUMNS, sort_rows
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.folder.summaries import listed_summaries_of, summaries_of
 from otel_rollout.guard.garbage_collection import collect_rarely

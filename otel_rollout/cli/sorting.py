@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from otel_rollout.catalog.grouping import sortable
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.text.near_miss import did_you_mean
 
 __all__ = ["STEP_COLUMNS", "TRAJECTORY_COLUMNS", "sort_rows"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from otel_rollout import semconv
 from otel_rollout.catalog import FolderStats
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.look.terminal.group_table import COLUMNS, group_cells, status_cell, token_counts
 from otel_rollout.look.terminal.table import Cell, Column, Table

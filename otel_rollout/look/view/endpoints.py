@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings import Finding, diagnose_run, running_steps
 from otel_rollout.look.view.answers import AskedWrongError
 from otel_rollout.look.view.cut import Cutter
