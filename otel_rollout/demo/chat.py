@@ -18,7 +18,6 @@ __all__ = [
     "find_answer",
     "find_tool_calls",
     "read_messages",
-    "without_thought",
     "write_answer",
     "write_message",
     "write_tool_call",
@@ -81,11 +80,6 @@ def find_tool_calls(text: str) -> list[ToolCall]:
             (argument,) = dict(fields["arguments"]).values()
             calls.append(ToolCall(str(fields["name"]), str(argument)))
     return calls
-
-
-def without_thought(text: str) -> str:
-    """Return a generated text from its first tool call on."""
-    return text[max(0, text.find("<tool_call>")) :]
 
 
 def find_answer(text: str) -> str | None:

@@ -18,7 +18,6 @@ import otel_rollout
 from otel_rollout import ExporterStats, Stats
 from otel_rollout.demo.collector import StepCollector
 from otel_rollout.demo.destination import ON_SCREEN, choose_backends, describe, where_next, with_folder
-from otel_rollout.demo.faults import Faults, read_faults
 from otel_rollout.demo.problems import problem_at
 from otel_rollout.demo.progress import progress_on
 from otel_rollout.demo.report import (
@@ -53,16 +52,14 @@ def run_session(
     rollouts: int,
     concurrency: int,
     seed: int,
-    faults: str,
     timeout: float,
     view: bool,
 ) -> int:
     """Run the rollout, deliver its spans, report, and return the exit code; `--help` explains the options.
 
     Raises:
-        ConfigurationError: A backend can't work as it is asked for, or there is no fault of a name.
+        ConfigurationError: A backend can't work as it is asked for.
     """
-    chosen = read_faults(faults, seed)
     console = open_screen()
     collector = StepCollector()
     backends = choose_backends(backend, default_backends)
@@ -78,7 +75,7 @@ def run_session(
         console.print(Text.assemble(("otel-rollout demo", "bold"), f"  {plan}, then a validation pass"), soft_wrap=True)
         where = "; ".join(describe(name, exporters.get(name)) for name in backends)
         console.print(Text(f"to {where}" if where else "tracing is off", style="dim"), soft_wrap=True)
-        trajectories = asyncio.run(_roll_out(console, passes(steps, samples, rollouts), concurrency, seed, chosen))
+        trajectories = asyncio.run(_roll_out(console, passes(steps, samples, rollouts), concurrency, seed))
         _deliver(console, timeout)
         group = most_telling_group(trajectories)
         shown = most_telling_trajectory(group)
@@ -104,10 +101,8 @@ def run_session(
         _shut_down()
 
 
-async def _roll_out(
-    console: Console, all_passes: list[Pass], concurrency: int, seed: int, faults: Faults
-) -> list[Trajectory]:
-    rollout = _run_passes(console, all_passes, concurrency, seed, faults)
+async def _roll_out(console: Console, all_passes: list[Pass], concurrency: int, seed: int) -> list[Trajectory]:
+    rollout = _run_passes(console, all_passes, concurrency, seed)
     if sys.version_info >= (3, 11):
         return await rollout
     # asyncio.run of later versions does the same: raised in the middle of a task, KeyboardInterrupt would be logged.
@@ -119,9 +114,7 @@ async def _roll_out(
         raise KeyboardInterrupt from None
 
 
-async def _run_passes(
-    console: Console, all_passes: list[Pass], concurrency: int, seed: int, faults: Faults
-) -> list[Trajectory]:
+async def _run_passes(console: Console, all_passes: list[Pass], concurrency: int, seed: int) -> list[Trajectory]:
     tokenizer = train_tokenizer()
     trajectories: list[Trajectory] = []
     with progress_on(console) as progress:
@@ -133,7 +126,6 @@ async def _run_passes(
                 seed=seed,
                 concurrency=concurrency,
                 on_done=progress.trajectory_ends,
-                faults=faults,
             )
             progress.pass_ends()
     return trajectories

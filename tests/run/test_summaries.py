@@ -19,7 +19,7 @@ from otel_rollout.catalog.step_summary import StepSummary, summarise_step
 from otel_rollout.facts.json_types import from_json
 from otel_rollout.facts.table import Percentiles, SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.rollouts import advantages
-from otel_rollout.text.sanitize import INT64_MAX
+from otel_rollout.text import INT64_MAX
 from tests.run.made_folders import TRAJECTORIES, Made, naive_group, naive_step, write
 
 SECOND = 1_000_000_000
