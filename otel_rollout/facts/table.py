@@ -37,6 +37,7 @@ __all__ = [
     "TrajectorySummary",
     "columns_of",
     "identity_of",
+    "shown_of",
     "tag_of",
 ]
 
@@ -44,6 +45,7 @@ Count: TypeAlias = Annotated[int, (0, INT64_MAX)]
 Seconds: TypeAlias = Annotated[float, (0, sys.float_info.max)]
 """Numbers with their bounds, which `json_types` checks."""
 Merge: TypeAlias = Literal["main", "sum", "least", "most", "rows", "own"]
+Shown: TypeAlias = Literal["row", "trajectory", "nowhere"]
 Sum: TypeAlias = Literal["mean", "percentiles", "sum", "above 0", "by value", "mean by name", "sum by name"]
 
 
@@ -57,7 +59,8 @@ class Fact:
         unit: The unit of a number.
         of: Computes it from what is `Collected` of the spans; None if only the reader of a folder knows it.
         is_listed: True if it stands among the first fields of an index's line, which lists need.
-        is_shown: False if the viewer's pages don't get it.
+        shown: `row` if each row of a step's page has it, `trajectory` if a trajectory's page and `ls --json` have it,
+            `nowhere` if it is for our readers alone.
         merge: How the lines of one trajectory are joined: by the value of the line with the identity (`main`), by
             `sum`, `least` or `most`, by `of` from the `rows` of all spans, or by a rule of its `own` in `summaries.py`.
     """
@@ -67,7 +70,7 @@ class Fact:
     unit: str
     of: Callable[[Any], Any] | None
     is_listed: bool
-    is_shown: bool
+    shown: Shown
     merge: Merge
 
 
@@ -79,19 +82,25 @@ def _fact(
     unit: str = "",
     merge: Merge = "main",
     is_listed: bool = False,
-    is_shown: bool = True,
+    shown: Shown = "trajectory",
 ) -> Any:
     """Return the dataclass field of a fact; a default that is a type is called for each summary."""
-    metadata = {"fact": Fact("", meaning, unit, of, is_listed, is_shown, merge)}
+    metadata = {"fact": Fact("", meaning, unit, of, is_listed, shown, merge)}
     if isinstance(default, type):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
 def _listed(
-    meaning: str, default: Any, of: Callable[[Collected], Any], *, unit: str = "", merge: Merge = "main"
+    meaning: str,
+    default: Any,
+    of: Callable[[Collected], Any],
+    *,
+    unit: str = "",
+    merge: Merge = "main",
+    shown: Shown = "trajectory",
 ) -> Any:
-    return _fact(meaning, default, of, unit=unit, merge=merge, is_listed=True)
+    return _fact(meaning, default, of, unit=unit, merge=merge, is_listed=True, shown=shown)
 
 
 class SpanShape(NamedTuple):
@@ -131,13 +140,16 @@ class SpanShape(NamedTuple):
 class TrajectorySummary:
     """A trajectory's identity, outcome, amounts and shape; None is unknown."""
 
-    trace_id: str = _listed("32 hexadecimal digits", "", lambda it: f"{it.trace.trace_id:032x}")
+    trace_id: str = _listed("32 hexadecimal digits", "", lambda it: f"{it.trace.trace_id:032x}", shown="row")
     step: int | None = _listed("the training step, if it is an integer", None, lambda it: it.trace.step)
     sample_index: int | str | None = _listed(
-        "the prompt in the dataset", None, lambda it: tag_of(it.trace.attributes.get(semconv.SAMPLE_INDEX))
+        "the prompt in the dataset", None, lambda it: tag_of(it.trace.attributes.get(semconv.SAMPLE_INDEX)), shown="row"
     )
     rollout_n: int | str | None = _listed(
-        "the number of the rollout of the prompt", None, lambda it: tag_of(it.trace.attributes.get(semconv.ROLLOUT_N))
+        "the number of the rollout of the prompt",
+        None,
+        lambda it: tag_of(it.trace.attributes.get(semconv.ROLLOUT_N)),
+        shown="row",
     )
     validate: bool = _listed("true in a validation pass", False, lambda it: it.trace.validate)
     experiment_name: str | None = _listed(
@@ -148,7 +160,12 @@ class TrajectorySummary:
     worker: str = _fact("the process that wrote it: `<host>-<pid>-<4 hexadecimal digits>`", "")
     name: str = _listed("the root's name; without a root, that of one of its spans", "", lambda it: it.trace.name)
     start_time: int = _listed(
-        "the start of its first span, since 1970", 0, lambda it: it.trace.start_time, unit="ns", merge="least"
+        "the start of its first span, since 1970",
+        0,
+        lambda it: it.trace.start_time,
+        unit="ns",
+        merge="least",
+        shown="row",
     )
     end_time: int = _listed(
         "the end of its root, since 1970; without a root, that of its last span",
@@ -158,12 +175,20 @@ class TrajectorySummary:
         merge="own",
     )
     has_root: bool = _listed(
-        "false while it is running, and if its process ended before it did", False, lambda it: it.trace.has_root
+        "false while it is running, and if its process ended before it did",
+        False,
+        lambda it: it.trace.has_root,
+        shown="row",
     )
     status: str | None = _listed(
-        "`completed`, `error`, `cancelled` or `truncated`; null without a root", None, lambda it: it.trace.status
+        "`completed`, `error`, `cancelled` or `truncated`; null without a root",
+        None,
+        lambda it: it.trace.status,
+        shown="row",
     )
-    reward: float | None = _listed("the reward; a late one counts", None, lambda it: it.trace.reward, merge="own")
+    reward: float | None = _listed(
+        "the reward; a late one counts", None, lambda it: it.trace.reward, merge="own", shown="row"
+    )
     spans: Count = _listed("the number of its spans", 0, lambda it: it.trace.spans, unit="spans", merge="sum")
     service_name: str | None = _fact(
         "`service.name` of the resource: what spans of other programs are known by",
@@ -171,7 +196,11 @@ class TrajectorySummary:
         lambda it: it.trace.service_name,
     )
     finish_reason: str | None = _fact(
-        "`rollout.finish_reason`, else that of the last generation", None, lambda it: it.finish.text, merge="own"
+        "`rollout.finish_reason`, else that of the last generation",
+        None,
+        lambda it: it.finish.text,
+        merge="own",
+        shown="row",
     )
     reward_parts: Mapping[str, float] = _fact(
         "the named parts of the reward that are numbers or booleans (as 0 and 1)",
@@ -180,9 +209,11 @@ class TrajectorySummary:
         merge="own",
     )
     advantage: float | None = _fact(
-        "the advantage in training", None, lambda it: it.trace.fact("advantage"), merge="own"
+        "the advantage in training", None, lambda it: it.trace.fact("advantage"), merge="own", shown="row"
     )
-    fate: str | None = _fact("what training did with it", None, lambda it: it.trace.fact("fate"), merge="own")
+    fate: str | None = _fact(
+        "what training did with it", None, lambda it: it.trace.fact("fate"), merge="own", shown="row"
+    )
     late: Mapping[str, Count] = _fact(
         "when a reward, an advantage, a fate and parts of the reward (with a dot before the name) were known that came "
         "after the root, since 1970; of several lines', the latest counts",
@@ -196,6 +227,7 @@ class TrajectorySummary:
         None,
         lambda it: it.totals.turns,
         merge="rows",
+        shown="row",
     )
     input_tokens: Count | None = _fact(
         "the root's, else the sum over these generations",
@@ -203,6 +235,7 @@ class TrajectorySummary:
         lambda it: it.totals.input_tokens,
         unit="tokens",
         merge="rows",
+        shown="row",
     )
     output_tokens: Count | None = _fact(
         "the root's, else the sum over these generations",
@@ -210,6 +243,7 @@ class TrajectorySummary:
         lambda it: it.totals.output_tokens,
         unit="tokens",
         merge="rows",
+        shown="row",
     )
     llm_seconds: Seconds = _fact(
         "the time in generations; spans that overlap count once, and what begins after the root's end doesn't count",
@@ -259,6 +293,7 @@ class TrajectorySummary:
         "the exception's class that the root ended with",
         None,
         lambda it: it.trace.error_type if it.trace.has_root else None,
+        shown="row",
     )
     prefix_breaks: Count = _fact(
         "the turns whose prompt doesn't extend the turn before",
@@ -266,6 +301,7 @@ class TrajectorySummary:
         lambda it: it.trace.prefix_breaks,
         unit="turns",
         merge="sum",
+        shown="row",
     )
     min_weights_version: int | None = _fact(
         "the oldest weights that generated it", None, lambda it: it.trace.min_weights_version, merge="least"
@@ -296,9 +332,10 @@ class TrajectorySummary:
         "",
         lambda it: it.prompt.text,
         merge="own",
+        shown="row",
     )
     answer: str = _fact(
-        "the first line of the last answer, cut the same way", "", lambda it: it.answer.text, merge="own"
+        "the first line of the last answer, cut the same way", "", lambda it: it.answer.text, merge="own", shown="row"
     )
     turn_hashes: tuple[str, ...] = _fact(
         "for each of the first 256 turns, 8 hexadecimal digits of what was said and what tools returned, equal for "
@@ -308,13 +345,13 @@ class TrajectorySummary:
         merge="rows",
     )
     shape: Sequence[SpanShape] = _fact(
-        "the first 512 spans by start, see below", (), lambda it: it.shape, is_shown=False, merge="rows"
+        "the first 512 spans by start, see below", (), lambda it: it.shape, shown="nowhere", merge="rows"
     )
     provenance: Provenance = _fact(
         "the spans that values came from, so that the lines of a trajectory can be joined",
         Provenance(),
         lambda it: it.provenance,
-        is_shown=False,
+        shown="nowhere",
         merge="own",
     )
     bytes: Count = _fact("its size as OTLP JSON; 0 if it is unknown", 0, unit="bytes", merge="sum")
@@ -337,6 +374,7 @@ COLUMNS: Final = tuple((each.name, each.of) for each in FACTS if each.of is not 
 FIRST_COLUMN: Final = COLUMNS[0][0]
 _LISTED: Final = tuple((each.name, each.of) for each in FACTS if each.of is not None and each.is_listed)
 LISTED: Final = tuple(name for name, _ in _LISTED)
+_SHOWN: Final = tuple(each.name for each in FACTS if each.shown != "nowhere")
 
 
 def identity_of(collected: Collected) -> dict[str, Any]:
@@ -347,6 +385,11 @@ def identity_of(collected: Collected) -> dict[str, Any]:
 def columns_of(collected: Collected) -> dict[str, Any]:
     """Return the other facts of spans; as JSON they are the columns of an index."""
     return {name: of(collected) for name, of in COLUMNS}
+
+
+def shown_of(summary: TrajectorySummary) -> dict[str, Any]:
+    """Return the facts of a summary that pages and `ls --json` show."""
+    return {name: getattr(summary, name) for name in _SHOWN}
 
 
 def tag_of(value: Any) -> int | str | None:
