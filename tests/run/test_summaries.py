@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from otel_rollout.catalog import Run, to_json
 from otel_rollout.catalog.group_summary import GroupSummary, summarise_groups
 from otel_rollout.catalog.step_summary import StepSummary, summarise_step
-from otel_rollout.catalog.summary_json import group_from, step_from
-from otel_rollout.facts.trajectory_summary import SpanError, ToolCounts, TrajectorySummary
+from otel_rollout.facts.json_types import from_json
+from otel_rollout.facts.table import SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.rollouts import advantages
 from otel_rollout.text import INT64_MAX
 from tests.run.made_folders import TRAJECTORIES, Made, naive_group, naive_step, write
@@ -191,8 +191,8 @@ class TestSteps:
         assert step.reward_std == pytest.approx(large * (math.sqrt(8) / 3))
         assert step.reward_parts == {"a": pytest.approx(most)}
         assert (step.dropped_spans, step.bytes, step.tools) == (INT64_MAX, INT64_MAX, calls)
-        assert step_from(orjson.loads(to_json(step))) == step
-        assert group_from(orjson.loads(to_json(group))) == group
+        assert from_json(StepSummary, orjson.loads(to_json(step))) == step
+        assert from_json(GroupSummary, orjson.loads(to_json(group))) == group
         assert all(map(math.isfinite, advantages([each.reward for each in summaries])))
 
     def test_means_of_reward_parts(self):
