@@ -6,7 +6,7 @@ import math
 import sys
 import tempfile
 from collections import defaultdict
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from pathlib import Path
 
 import orjson
@@ -159,7 +159,7 @@ class TestSteps:
     def test_percentiles_are_interpolated(self):
         """As numpy and pandas do by default."""
         step = step_of([rollout(n, turns=n + 1) for n in range(4)])
-        assert astuple(step.turns) == (2.5, 2.5, pytest.approx(3.97), 4)
+        assert step.turns == (2.5, 2.5, pytest.approx(3.97), 4)
 
     def test_the_wait_for_the_last_ones(self):
         """The share of the wall time after 19 of 20 had ended; unknown for fewer than 20 trajectories."""
