@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Lower numbers are recorded here by the change that lowers them (--record).
 RECORDED: Final = {
-    "otel_rollout": 445,
+    "otel_rollout": 267,
     "exporters": 102,
     "docs": 237,
     "benchmarks": 122,
