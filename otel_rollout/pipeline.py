@@ -198,8 +198,8 @@ class QueueProcessor(SpanProcessor):
 def put_into(queues: Sequence[ExporterQueue], span: RolloutSpan | ReadableSpan) -> None:
     """Put an ended span into each queue that has not taken it yet.
 
-    An exception of the program, of a signal handler for example, may come in the middle of a `put`: the other queues get
-    the span all the same, and then it passes.
+    An exception of the program, of a signal handler for example, may come in the middle of a `put`: the other queues
+    get the span all the same, and then it passes.
 
     Args:
         queues: One per exporter.

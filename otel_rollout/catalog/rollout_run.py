@@ -276,7 +276,7 @@ class Run:
         self._made[place.folder] = place.sizes, StepFile(content.steps)
 
     def _step(self, key: StepKey, places: Places, loose: LooseTraces) -> list[StepSummary]:
-        """Return a step's summaries, as its folders have them if no other file or folder has any of its trajectories."""
+        """Return a step's summaries, as its folders have them if no other file or folder has some of its traces."""
         sizes = _sizes(key, places, loose)
         known = self._steps.get(key)
         if known is not None and known[0] == sizes:
