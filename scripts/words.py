@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Lower numbers are recorded here by the change that lowers them (--record).
 RECORDED: Final = {
     "otel_rollout": 267,
-    "exporters": 102,
+    "exporters": 1,
     "docs": 237,
     "benchmarks": 122,
     "scripts": 51,
