@@ -49,8 +49,8 @@ RULES: Final = (
     (re.compile(r"\bat once\b(?! an? )", re.I), "immediately, simultaneously"),
     (
         re.compile(
-            r"(?<!\bis )(?<!\bare )(?<!\bwas )(?<!\bit )(?<!\bthem )(?<!left )(?<!leave )(?<!leaves )(?<!sent )"
-            r"(?<!goes )(?<!comes )(?<!others )(?<!refused )(?<!failed )(?<!that )\balone\b",
+            r"\b(?:leaves?|left|is|are|was|it|them|sent|goes|comes|others|refused|failed)(?: [\w`']+){0,5}? alone\b"
+            r"|(?P<wrong>\balone\b)",
             re.I,
         ),
         "only",
@@ -143,7 +143,7 @@ def _in_text(path: str, line: int, text: str, *, has_opener: bool) -> Iterator[P
                 yield from _unless_allowed(path, line, plain, begin, found.group(), "begin with a verb or a noun")
     for rule, instead in RULES:
         for found in rule.finditer(plain):
-            if not _SPEAKERS.search(plain[: found.start()]):
+            if found.groupdict("").get("wrong", "x") and not _SPEAKERS.search(plain[: found.start()]):
                 yield from _unless_allowed(path, line, plain, found.start(), found.group(), instead)
 
 
