@@ -7,9 +7,7 @@ if TYPE_CHECKING:
     from otel_rollout.export.batch_sender import BatchReport, send_batch
     from otel_rollout.export.connection_errors import describe_grpc_error
     from otel_rollout.export.held_spans import HeldSpans
-    from otel_rollout.export.openai_payload import answer_json, request_json
     from otel_rollout.export.recent import RecentDict
-    from otel_rollout.export.token_ids import ids_as_text
     from otel_rollout.export.trouble_log import TroubleLog
 else:
     from otel_rollout.lazy import lazy_names
@@ -21,22 +19,9 @@ else:
             "batch_sender": ("BatchReport", "send_batch"),
             "connection_errors": ("describe_grpc_error",),
             "held_spans": ("HeldSpans",),
-            "openai_payload": ("answer_json", "request_json"),
             "recent": ("RecentDict",),
-            "token_ids": ("ids_as_text",),
             "trouble_log": ("TroubleLog",),
         },
     )
 
-__all__ = [
-    "BatchReport",
-    "HeldSpans",
-    "RecentDict",
-    "RetryPolicy",
-    "TroubleLog",
-    "answer_json",
-    "describe_grpc_error",
-    "ids_as_text",
-    "request_json",
-    "send_batch",
-]
+__all__ = ["BatchReport", "HeldSpans", "RecentDict", "RetryPolicy", "TroubleLog", "describe_grpc_error", "send_batch"]

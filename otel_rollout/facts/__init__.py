@@ -49,11 +49,11 @@ else:
     )
 
 __all__ = [
-    "Collected",
     "FACTS",
     "FIRST_COLUMN",
-    "RewardPart",
     "SUMS",
+    "Collected",
+    "RewardPart",
     "Shapes",
     "SpanError",
     "SpanShape",
