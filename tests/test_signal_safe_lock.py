@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from otel_rollout.guard.signal_safe_lock import SignalSafeLock, wait_for
+from otel_rollout.guard import SignalSafeLock, wait_for
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this platform has no timers by signal")
 

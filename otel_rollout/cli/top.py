@@ -104,8 +104,8 @@ def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
     from rich.text import Text
 
     from otel_rollout.cli.tables import telling_digits
+    from otel_rollout.look.terminal.screen import wrapped
     from otel_rollout.look.terminal.table import print_lines
-    from otel_rollout.look.terminal.wrapping import wrapped
 
     width = screen.width if screen.is_terminal else None
     lines: list[Text] = []

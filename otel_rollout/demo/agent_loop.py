@@ -20,8 +20,6 @@ from otel_rollout.demo.policy import Policy, SamplingParams
 from otel_rollout.demo.problems import ToolCall
 from otel_rollout.demo.tools import Calculator, Lookup, ToolError
 
-__all__ = ["AgentLoop", "AgentLoopOutput"]
-
 
 @dataclass(frozen=True)
 class AgentLoopOutput:

@@ -9,20 +9,6 @@ from typing import Final, NamedTuple
 
 from otel_rollout.demo.problems import ToolCall
 
-__all__ = [
-    "ASSISTANT",
-    "END",
-    "SPECIAL_TOKENS",
-    "SYSTEM_PROMPT",
-    "Message",
-    "find_answer",
-    "find_tool_calls",
-    "read_messages",
-    "write_answer",
-    "write_message",
-    "write_tool_call",
-]
-
 ASSISTANT = "<|assistant|>"
 """Asks the policy to generate."""
 END = "<|end|>"

@@ -15,8 +15,6 @@ from otel_rollout.demo.chat import Message, read_messages, write_answer, write_t
 from otel_rollout.demo.problems import PROBLEMS, Problem, ToolCall
 from otel_rollout.demo.tokenizer import BpeTokenizer
 
-__all__ = ["VARIETY", "Behaviour", "EngineError", "Policy", "SamplingParams", "TokenOutput", "choose_behaviour"]
-
 SECONDS_PER_CALL = 0.02
 SECONDS_PER_TOKEN = 0.001
 SECONDS_STALLED = 60.0

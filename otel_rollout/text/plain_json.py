@@ -15,16 +15,6 @@ import orjson
 
 from otel_rollout.text.sanitize import fits_int64, integer_text, replace_surrogates
 
-__all__ = [
-    "describe_bytes",
-    "dumps",
-    "key_text",
-    "loads",
-    "on_program_thread",
-    "value_to_json",
-    "with_text_keys",
-]
-
 MAX_DEPTH: Final = 64
 """Containers below it become a note: orjson writes 254 levels, backends read fewer."""
 HEAD_BYTES: Final = 8

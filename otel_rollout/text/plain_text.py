@@ -5,8 +5,6 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-__all__ = ["counted", "cut_text", "duration", "plural", "printable", "shorten", "size", "status_name", "step_name"]
-
 JOINERS: Final = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 
 

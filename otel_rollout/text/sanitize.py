@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["INT64_MAX", "INT64_MIN", "fits_int64", "integer_text", "replace_surrogates"]
-
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 MAX_DECIMAL_BITS: Final = 2_000
