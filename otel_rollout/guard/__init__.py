@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from otel_rollout.guard.clock import monotonic
     from otel_rollout.guard.garbage_collection import is_collecting
     from otel_rollout.guard.log_once import internal_error, internal_errors
-    from otel_rollout.guard.signal_safe_lock import SignalSafeLock, wait_for
+    from otel_rollout.guard.signal_safe_lock import SignalSafeCondition, SignalSafeLock, wait_for
 else:
     from otel_rollout.lazy import lazy_names
 
@@ -20,13 +20,14 @@ else:
             "clock": ("monotonic",),
             "garbage_collection": ("is_collecting",),
             "log_once": ("internal_error", "internal_errors"),
-            "signal_safe_lock": ("SignalSafeLock", "wait_for"),
+            "signal_safe_lock": ("SignalSafeCondition", "SignalSafeLock", "wait_for"),
         },
     )
 
 __all__ = [
     "BackgroundLogger",
     "BackgroundThread",
+    "SignalSafeCondition",
     "SignalSafeLock",
     "internal_error",
     "internal_errors",
