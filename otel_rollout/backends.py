@@ -33,8 +33,8 @@ _PACKAGE_PREFIX: Final = "otel_rollout_"
 GROUP: Final = "opentelemetry_traces_exporter"
 
 _OTLP_EXPORTERS: Final = {
-    "http/protobuf": ("otel_rollout_otlp.http_exporter", "OtlpHttpSpanExporter", None),
-    "grpc": ("otel_rollout_otlp.grpc_exporter", "OtlpGrpcSpanExporter", "grpc"),
+    "http/protobuf": ("otel_rollout_otlp", "OtlpHttpSpanExporter", None),
+    "grpc": ("otel_rollout_otlp", "OtlpGrpcSpanExporter", "grpc"),
 }
 _OTHER_NAMES: Final = {
     **dict.fromkeys(("wandb", "wb", "weightsandbiases", "weightsbiases"), "weave"),
@@ -43,7 +43,7 @@ _OTHER_NAMES: Final = {
     **dict.fromkeys(("otel", "opentelemetry", "grpc", "http", "httpprotobuf"), "otlp"),
     **dict.fromkeys(("off", "false", "no", "disabled"), "none"),
 }
-"""Names that exporters are asked for by, beside their own."""
+"""Names that exporters are asked for by, besides their own."""
 _TAKE_OTLP: Final = {
     **dict.fromkeys(("collector", "otelcol", "otelcollector", "jaeger", "tempo", "signoz"), "http://localhost:4318"),
     "langfuse": "https://cloud.langfuse.com/api/public/otel",
@@ -100,7 +100,7 @@ def requested_backend(backend: Backend | None) -> list[str | SpanExporter]:
         backend: The argument of `init`; if None, `OTEL_TRACES_EXPORTER` counts.
 
     Raises:
-        ConfigurationError: There is no name, other names stand beside `none`, or an entry is neither a name nor an
+        ConfigurationError: There is no name, `none` is not the only name, or an entry is neither a name nor an
             exporter.
     """
     origin = "backend"
@@ -227,7 +227,7 @@ def _factory(name: str) -> Callable[..., Any]:
 
 
 def _guarded(name: str, doing: str, call: Callable[[], Any]) -> Any:
-    """Return the result of `call`; its error says what can't be done with the exporter."""
+    """Return the result of `call`; its error explains what the exporter can't do."""
     try:
         return call()
     except ConfigurationError:
@@ -248,7 +248,7 @@ def _make(name: str, arguments: Mapping[str, Any]) -> SpanExporter:
 
 
 def _find(name: str) -> Any:
-    """Return the factory of the entry point `name`; without metadata, the exporter class of a package beside ours."""
+    """Return the factory of the entry point `name`; without metadata, the exporter class of a package next to ours."""
     found = list(entry_points(group=GROUP, name=name))
     if found:
         return found[0].load()
@@ -266,7 +266,7 @@ def _extras() -> list[str]:
 
 
 def _load_without_metadata(name: str) -> Any:
-    """Return the exporter class of the package `otel_rollout_NAME` beside ours.
+    """Return the exporter class of the package `otel_rollout_NAME` next to ours.
 
     Entry points are metadata of the distribution, and the package folders that Ray ships (`py_modules`) have none.
     """

@@ -121,7 +121,7 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
         make_redactor(settings.redact_keys, settings.redact_patterns),
         getattr(applied, "max_span_attribute_length", None),
     )
-    # Such a provider has exporters already, from OTEL_TRACES_EXPORTER say; only an argument adds to them.
+    # Such a provider has exporters already, from OTEL_TRACES_EXPORTER for example; only an argument adds to them.
     is_complete = request.tracer_provider is not None or is_auto_instrumented()
     adds_exporters = is_backend_given or not is_complete
     exporters = make_exporters(request.backends, request.address) if adds_exporters else []

@@ -51,7 +51,7 @@ CHILD_SHARE: Final = 0.97
 MIN_SECONDS_LEFT: Final = 0.05
 """With less than this left to the deadline of a shutdown, no further attempt begins."""
 SECONDS_AFTER_AN_ERROR: Final = 1.0
-"""The pause of delivery after an internal error, which may come again at once."""
+"""The pause of delivery after an internal error, which may come again immediately."""
 
 
 class ExporterQueue:
@@ -59,12 +59,12 @@ class ExporterQueue:
 
     Args:
         name: The exporter's name, for logs and statistics.
-        exporter: Any `SpanExporter`; an `OutcomeSpanExporter` can say why it failed.
+        exporter: Any `SpanExporter`; an `OutcomeSpanExporter` can report why it failed.
         reader: Converts recording spans to standard ones.
         limits: The bounds.
-        policy: How failed attempts are repeated.
-        spool: Where spans wait on disk that memory can't hold.
-        open_trajectories: Knows the running trajectories, for an exporter that is told of them.
+        policy: The retry policy.
+        spool: Keeps spans on disk that memory can't hold.
+        open_trajectories: Tracks the running trajectories, for an exporter that is notified of them.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class ExporterQueue:
         self._note_end(line)
         if must_drain_here:
             # No thread could be started: the interpreter is exiting. No attempt begins after the deadline, but one
-            # that hangs can't be left behind here.
+            # that hangs can't be abandoned here.
             self._thread.run_here()
 
     def join(self) -> bool:
