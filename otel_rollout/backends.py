@@ -16,7 +16,6 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
 from otel_rollout.export.exporter import OutcomeSpanExporter
-from otel_rollout.export.http import shown_url
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.installing import install_line
 from otel_rollout.text.near_miss import closest, did_you_mean
@@ -67,6 +66,8 @@ class Address:
 
     def __repr__(self) -> str:
         """Return the endpoint and the headers' names, without secrets."""
+        from otel_rollout.export.http import shown_url
+
         endpoint = shown_url(self.endpoint) if self.endpoint is not None else None
         return f"endpoint {endpoint!r} with headers {sorted(self.headers or ())}"
 
@@ -308,6 +309,8 @@ def _unknown(name: str) -> str:
     if name == "otlp_proto_grpc":
         return f"{message}; this one comes with: {install_line('grpc')}"
     if "://" in name:
+        from otel_rollout.export.http import shown_url
+
         return f"{message}; a URL is an endpoint: backend='otlp', endpoint={shown_url(name)!r}"
     letters = "".join(filter(str.isalnum, name.lower()))
     other = _OTHER_NAMES.get(letters)

@@ -18,7 +18,6 @@ from otel_rollout.deliver.batch import Batch, MemoryStore
 from otel_rollout.deliver.end_times import SECONDS_OF_A_WAIT, EndTimes
 from otel_rollout.deliver.open_notes import OpenNotes
 from otel_rollout.deliver.queue_limits import QueueLimits
-from otel_rollout.deliver.spooled_store import SpooledStore
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import BatchReport, send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
@@ -38,6 +37,7 @@ from otel_rollout.text.plain_text import counted
 
 if TYPE_CHECKING:
     from otel_rollout.deliver.spool import Spool
+    from otel_rollout.deliver.spooled_store import SpooledStore
     from otel_rollout.record.open_trajectories import OpenTrajectories
 
 __all__ = ["ExporterQueue"]
@@ -108,6 +108,8 @@ class ExporterQueue:
         memory = MemoryStore(self.name, self._reader, self._batch_bytes, self._batch_spans)
         self._store: MemoryStore | SpooledStore = memory
         if self._spool is not None:
+            from otel_rollout.deliver.spooled_store import SpooledStore
+
             self._store = SpooledStore(memory, self._spool, self._limits.max_bytes, account, self._log)
         self._thread = BackgroundThread(f"otel-rollout-{self.name}", self._run)
         self._is_idle = self._is_closed = self._has_ended = False
