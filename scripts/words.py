@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Lower numbers are recorded here by the change that lowers them (--record).
 RECORDED: Final = {
-    "otel_rollout": 267,
-    "exporters": 1,
-    "docs": 237,
-    "benchmarks": 122,
-    "scripts": 51,
+    "otel_rollout": 251,
+    "exporters": 0,
+    "docs": 12,
+    "benchmarks": 121,
+    "scripts": 47,
 }
 PAGES: Final = {"docs": ("docs", "README.md", "CONTRIBUTING.md", "SECURITY.md")}
 """The folders and files of a group, if it isn't the folder of that name."""
