@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from otel_rollout.guard.signal_safe_lock import SignalSafeLock, wait_for
+from otel_rollout.guard.signal_safe_lock import SignalSafeLock, notify, wait_for
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this platform has no timers by signal")
 
@@ -88,3 +88,19 @@ def test_a_wait(is_done: bool) -> None:
     with lock:
         wait_for(condition, lambda: is_done, 60 if is_done else -1)
     assert time.monotonic() - start < 30
+
+
+def test_a_runtime_error_while_a_waiter_wakes() -> None:
+    """A handler's RuntimeError passes as a waiter is woken; the next call wakes it."""
+
+    class Interrupted:
+        """A lock that a signal comes to as it is released."""
+
+        def release(self) -> None:
+            raise RuntimeError("time is up")
+
+    condition = threading.Condition(SignalSafeLock())
+    condition._waiters.append(Interrupted())  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="time is up"), condition:
+        notify(condition)
+    assert len(condition._waiters) == 1  # type: ignore[attr-defined]

@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["SignalSafeLock", "renew_locks", "wait_for"]
+from otel_rollout.guard.guard import is_of_call
+
+__all__ = ["SignalSafeLock", "notify", "renew_locks", "wait_for"]
 
 if TYPE_CHECKING:
     from _thread import RLock
@@ -56,6 +58,23 @@ def wait_for(condition: threading.Condition, is_done: Callable[[], bool], timeou
         if not condition._is_owned():  # type: ignore[attr-defined] # noqa: SLF001
             condition.acquire()
         raise
+
+
+def notify(condition: threading.Condition) -> None:
+    """Wake whoever waits; called with the condition's lock held.
+
+    `Condition.notify` takes a RuntimeError of a signal handler for the one of a lock that is released twice.
+    """
+    waiters = condition._waiters  # type: ignore[attr-defined] # noqa: SLF001
+    for waiter in [*waiters]:
+        try:
+            waiter.release()
+        except RuntimeError as error:
+            # Released by a call that was interrupted before it removed the lock.
+            if not is_of_call(error, RuntimeError):
+                raise
+        if waiter in waiters:
+            waiters.remove(waiter)
 
 
 def renew_locks(*owners: Any) -> None:
