@@ -32,7 +32,6 @@ from otel_rollout.finish.span_size import queued_size
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.background_thread import BackgroundThread, call_within
 from otel_rollout.guard.clock import monotonic
-from otel_rollout.guard.signal_safe_lock import notify
 from otel_rollout.record.context import UNTRACED
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.text.plain_text import counted
@@ -155,7 +154,7 @@ class ExporterQueue:
                     store.spans.append((span, size))
                     if self._is_idle and self._is_batch_full():
                         self._is_idle = False
-                        notify(self._work)
+                        self._work.notify()
                     if account.queued_bytes > store.spill_bytes:
                         store.make_room()
                 else:
@@ -201,7 +200,7 @@ class ExporterQueue:
         """Send the queued spans now, without waiting for a full batch or for the delay before the next attempt."""
         with self._lock:
             self._flushes += 1
-            notify(self._work)
+            self._work.notify()
 
     def flush(self, timeout: float) -> bool:
         """Wait until all spans put before are settled, with their side work, or the backend refuses us.

@@ -13,25 +13,14 @@ from rich.text import Text
 
 from otel_rollout import ExporterStats
 from otel_rollout.demo.rollout import Trajectory
-from otel_rollout.facts.summarise import summarise_trajectory
-from otel_rollout.facts.trajectory_summary import ToolCounts, TrajectorySummary
+from otel_rollout.facts.summaries import summarise_trajectory
+from otel_rollout.facts.table import ToolCounts, TrajectorySummary
 from otel_rollout.look.rollouts import answer_of
 from otel_rollout.look.terminal.group_table import group_table
 from otel_rollout.look.terminal.hints import command_lines, sentence_lines
 from otel_rollout.look.terminal.table import Cell, Column, Table, print_lines
 from otel_rollout.look.terminal.trace_drawing import draw_spans
 from otel_rollout.text.plain_text import counted
-
-__all__ = [
-    "delivery_table",
-    "most_telling_group",
-    "most_telling_trajectory",
-    "print_delivery",
-    "print_group",
-    "print_trajectory",
-    "print_where_next",
-    "rollout_row",
-]
 
 INDENT: Final = 2
 NARROW: Final = 80

@@ -1,4 +1,4 @@
-"""A lock that an exception of a signal handler never leaves held."""
+"""A lock that an exception of a signal handler never leaves held, and a condition that hides no such exception."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from otel_rollout.guard.guard import is_of_call
-
-__all__ = ["SignalSafeLock", "notify", "renew_locks", "wait_for"]
+__all__ = ["SignalSafeCondition", "SignalSafeLock", "renew_locks", "wait_for"]
 
 if TYPE_CHECKING:
     from _thread import RLock
@@ -43,6 +41,22 @@ class SignalSafeLock(RLock):  # type: ignore[misc]
             return True
 
 
+class SignalSafeCondition(threading.Condition):
+    """A condition that the traced program's threads notify.
+
+    threading's own `notify` takes a RuntimeError or ValueError that a handler raises meanwhile for one of its own.
+    """
+
+    def notify(self, n: int = 1) -> None:
+        """Wake all threads that wait, however few are asked for; called with the lock held."""
+        waiters = self._waiters  # type: ignore[attr-defined]
+        while waiters:
+            # The first was woken before, if a handler raised between these two lines then.
+            if waiters[0].locked():
+                waiters[0].release()
+            waiters.popleft()
+
+
 def wait_for(condition: threading.Condition, is_done: Callable[[], bool], timeout: float) -> None:
     """Wait until `is_done`, or until the time is up; called with the condition's lock held once.
 
@@ -58,23 +72,6 @@ def wait_for(condition: threading.Condition, is_done: Callable[[], bool], timeou
         if not condition._is_owned():  # type: ignore[attr-defined] # noqa: SLF001
             condition.acquire()
         raise
-
-
-def notify(condition: threading.Condition) -> None:
-    """Wake whoever waits; called with the condition's lock held.
-
-    `Condition.notify` takes a RuntimeError of a signal handler for the one of a lock that is released twice.
-    """
-    waiters = condition._waiters  # type: ignore[attr-defined] # noqa: SLF001
-    for waiter in [*waiters]:
-        try:
-            waiter.release()
-        except RuntimeError as error:
-            # Released by a call that was interrupted before it removed the lock.
-            if not is_of_call(error, RuntimeError):
-                raise
-        if waiter in waiters:
-            waiters.remove(waiter)
 
 
 def renew_locks(*owners: Any) -> None:
