@@ -41,7 +41,7 @@ class ExporterStats:
         payloads_dropped: Spans that arrive without payload, because the queue was full.
         payloads_shrunk: Spans that arrive with their payload cut, because the backend refused them whole.
         last_trouble: The backend's last answer to a batch that it refused.
-        side_work: Requests beside the spans (links, rewards), by kind; not counted among the spans.
+        side_work: Requests besides spans (links, rewards), by kind; not counted among the spans.
     """
 
     recorded: int = 0
