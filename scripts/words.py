@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORDED: Final = {
     "otel_rollout": 251,
     "exporters": 0,
-    "docs": 12,
+    "docs": 6,
     "benchmarks": 121,
     "scripts": 47,
 }
