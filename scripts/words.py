@@ -41,7 +41,7 @@ _PEOPLE: Final = r"(?:users?|readers?|people|who|whoever|you|we|nobody|somebody|
 RULES: Final = (
     (re.compile(r"\b(?:those of|that of|the ones? (?:that|of|which|who))\b", re.I), "name the thing"),
     (
-        re.compile(r"(?<!\bto )\b(?:tells?|told|says?|said|knows?|knew)\b|\bstands?\b(?! for\b)|\bstood\b", re.I),
+        re.compile(r"(?<!\bto )\b(?:tells?|told|says?|said|knows?|knew)\b|\bstands?\b(?! for\b|-in)|\bstood\b", re.I),
         "report, contain, distinguish, be, for example",
     ),
     (re.compile(r"\bbeside\b", re.I), "besides, next to, with, and"),
