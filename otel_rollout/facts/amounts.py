@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = ["deviation_of", "is_same_reward", "mean_of", "sum_of"]
-
 
 def mean_of(amounts: Sequence[float]) -> float:
     """Return the mean of one amount or more; that of finite ones is finite."""

@@ -41,8 +41,6 @@ from otel_rollout.facts.span_values import (
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = ["MAX_ERRORS", "Collected", "Provenance", "SpanError", "SummaryBuilder"]
-
 MAX_ERRORS: Final = 8
 MAX_NAMES: Final = 1024
 """Later names of spans are an ellipsis."""

@@ -9,8 +9,6 @@ import re
 from typing import Any, Final
 from zlib import crc32
 
-__all__ = ["PRIME", "UINT32_MAX", "call_hash", "output_hash", "result_hash"]
-
 _TEXT: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _IDS: Final = "tool_call_id|call_id|tool_use_id|request_id|response_id|message_id|conversation_id|session_id|trace_id"
 _TIMES: Final = (

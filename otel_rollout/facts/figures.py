@@ -10,24 +10,6 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 from otel_rollout.facts.content_hash import PRIME, UINT32_MAX
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = [
-    "ERROR",
-    "KINDS",
-    "MAX_SHAPES",
-    "MAX_TOOLS",
-    "NO_COLUMNS",
-    "OTHER_TOOLS",
-    "PACKED",
-    "Figures",
-    "SpanRow",
-    "ToolCounts",
-    "Totals",
-    "bound_tools",
-    "figures_of",
-    "shape_columns",
-    "unpack",
-]
-
 KINDS: Final = ("", "AGENT", "CHAIN", "EVALUATOR", "LLM", "TOOL")
 """A row has the position of its kind here."""
 EVALUATOR, LLM, TOOL = 3, 4, 5

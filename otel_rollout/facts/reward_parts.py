@@ -11,8 +11,6 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 
-__all__ = ["MAX_PARTS", "OF_TRAINING", "REWARD", "RewardPart", "reward_parts"]
-
 REWARD: Final = "reward"
 """The name of the total."""
 OF_TRAINING: Final = {"advantage": semconv.ADVANTAGE, "fate": semconv.FATE}

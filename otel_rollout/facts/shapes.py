@@ -12,8 +12,6 @@ from otel_rollout.facts.figures import COLUMNS, KINDS, MAX_SHAPES, NO_COLUMNS, S
 from otel_rollout.facts.table import SpanShape
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = ["Place", "Shapes", "places_of"]
-
 Place: TypeAlias = tuple[str, str, int, int, int, int]
 _ID_DIGITS: Final = 16
 _UINT32_MAX: Final = 2**32 - 1

@@ -26,8 +26,6 @@ from otel_rollout.facts.table import (
 )
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = ["is_disjoint", "merge_summaries", "summarise_trajectory", "summary_of_json", "without_copies"]
-
 _LATEST: Final = ("reward", "advantage", "fate")
 _SECONDS: Final = ("llm_seconds", "tool_seconds", "reward_seconds", "waiting_seconds")
 _SHAPE: Final = b',"shape":{'
