@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Lower numbers are recorded here by the change that lowers them (--record).
 RECORDED: Final = {
     "otel_rollout": 267,
-    "exporters": 102,
+    "exporters": 1,
     "docs": 237,
     "benchmarks": 122,
     "scripts": 51,
@@ -57,7 +57,9 @@ RULES: Final = (
 )
 _OF_PEOPLE: Final = re.compile(rf"\b{_PEOPLE}(?: \w+)? $", re.I)
 
-ALLOWED: Final[dict[tuple[str, str], str]] = {}
+ALLOWED: Final[dict[tuple[str, str], str]] = {
+    ("exporters/otel_rollout_mlflow/span_rows.py", "span_rows"): "rows of MLflow's table of spans",
+}
 """Texts that are good as they are, by file and words; the values are reasons."""
 
 NAMES: Final = frozenset(
@@ -125,7 +127,7 @@ def places(group: str, root: Path) -> Iterator[Place]:
         texts = _of_page(source) if suffix == ".md" else _of_module(source)
         for line, text, has_opener in texts:
             yield from _in_text(name, line, text, has_opener=has_opener)
-        if suffix == ".py" and file.stem in NAMES:
+        if suffix == ".py" and file.stem in NAMES and (name, file.stem) not in ALLOWED:
             yield Place(name, 1, file.stem, "a name that explains")
 
 

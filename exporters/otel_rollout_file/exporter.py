@@ -249,7 +249,7 @@ class _TrialExporter(FileSpanExporter):
         return str(self._tried.resolve())
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
-        """Count the ones of `spans` that can be read; the folder is removed later."""
+        """Count the spans that can be read; the folder is removed later."""
         return ReadBack(super().read_back(spans).found, f"a temporary folder in {self._tried}")
 
     def shutdown(self) -> None:
@@ -270,7 +270,7 @@ def _write_fault(folder: Path) -> str:
             return f"{nearest} is a file"
         if not os.access(nearest, os.W_OK | os.X_OK):
             return f"no permission to write in {nearest}"
-        # For root permissions say nothing, and some file systems take no folders. Readers skip hidden ones.
+        # For root permissions prove nothing, and some file systems take no folders. Readers skip hidden ones.
         trial = nearest / f".trial-{secrets.token_hex(4)}"
         trial.mkdir()
         trial.rmdir()

@@ -3,44 +3,79 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_rollout.facts.builder import Collected, SpanError, SummaryBuilder
-    from otel_rollout.facts.figures import ToolCounts
+    from otel_rollout.facts.builder import Collected, SummaryBuilder
     from otel_rollout.facts.json_types import from_json, to_json
+    from otel_rollout.facts.reward_parts import RewardPart
+    from otel_rollout.facts.shapes import Shapes
     from otel_rollout.facts.span_facts import reward_of, span_id_of, trace_id_of
     from otel_rollout.facts.summaries import merge_summaries, summarise_trajectory
-    from otel_rollout.facts.table import COLUMNS, FACTS, SUMS, Percentiles, SpanShape, TrajectorySummary, columns_of
+    from otel_rollout.facts.table import (
+        COLUMNS,
+        FACTS,
+        FIRST_COLUMN,
+        SUMS,
+        Percentiles,
+        SpanError,
+        SpanShape,
+        Sum,
+        ToolCounts,
+        TrajectorySummary,
+        columns_of,
+    )
+    from otel_rollout.facts.trace_tree import error_of, time_bar, walk_tree
 else:
     from otel_rollout.lazy import lazy_names
 
     __getattr__ = lazy_names(
         __name__,
         {
-            "builder": ("Collected", "SpanError", "SummaryBuilder"),
-            "figures": ("ToolCounts",),
+            "builder": ("Collected", "SummaryBuilder"),
             "json_types": ("from_json", "to_json"),
+            "reward_parts": ("RewardPart",),
+            "shapes": ("Shapes",),
             "span_facts": ("reward_of", "span_id_of", "trace_id_of"),
             "summaries": ("merge_summaries", "summarise_trajectory"),
-            "table": ("COLUMNS", "FACTS", "SUMS", "Percentiles", "SpanShape", "TrajectorySummary", "columns_of"),
+            "table": (
+                "COLUMNS",
+                "FACTS",
+                "FIRST_COLUMN",
+                "SUMS",
+                "Percentiles",
+                "SpanError",
+                "SpanShape",
+                "Sum",
+                "ToolCounts",
+                "TrajectorySummary",
+                "columns_of",
+            ),
+            "trace_tree": ("error_of", "time_bar", "walk_tree"),
         },
     )
 
 __all__ = [
     "COLUMNS",
     "FACTS",
+    "FIRST_COLUMN",
     "SUMS",
     "Collected",
     "Percentiles",
+    "RewardPart",
+    "Shapes",
     "SpanError",
     "SpanShape",
+    "Sum",
     "SummaryBuilder",
     "ToolCounts",
     "TrajectorySummary",
     "columns_of",
+    "error_of",
     "from_json",
     "merge_summaries",
     "reward_of",
     "span_id_of",
     "summarise_trajectory",
+    "time_bar",
     "to_json",
     "trace_id_of",
+    "walk_tree",
 ]

@@ -273,6 +273,19 @@ class TestDamage:
         assert [problem.what for problem in problems] == ["unreadable line"]
         writer.close()
 
+    def test_a_copy_of_a_journal_whose_bytes_have_changed(self, folder, problems, tmp_path):
+        """Its lines are checked under any name, beside lines without a checksum."""
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(1, payload='"hello"')[:1])
+        writer.write(make_trajectory(2)[:1])
+        [journal] = folder.glob("open/*.jsonl")
+        copy = tmp_path / "copy" / "spans.jsonl"
+        write_lines(copy, make_trajectory(3))
+        copy.write_bytes(copy.read_bytes() + journal.read_bytes().replace(b"hello", b"hallo", 1))
+        assert sorted(tags(read(copy.parent, on_problem=problems.append))) == [(2, 0, 0), (3, 0, 0)]
+        assert [problem.what for problem in problems] == ["unreadable line"]
+        writer.close()
+
     def test_a_journal_without_checksums(self, folder, problems):
         """One that another tool wrote, or an earlier version, is read all the same."""
         write_lines(folder / "open" / "host-7-abcd.jsonl", make_trajectory(1)[:2])

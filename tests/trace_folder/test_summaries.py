@@ -11,8 +11,7 @@ import pytest
 from otel_rollout import read, semconv
 from otel_rollout.catalog import StepSummary, summarise_groups, summarise_step, to_json
 from otel_rollout.catalog.failure_class import failure_class
-from otel_rollout.facts import from_json, summarise_trajectory
-from otel_rollout.facts.table import FIRST_COLUMN
+from otel_rollout.facts import FIRST_COLUMN, from_json, summarise_trajectory
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.lines import seal_of
 from otel_rollout.folder.stored_file import StoredFile
