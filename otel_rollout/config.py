@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout.backends import Address, Backend, backend_names, is_backend_named, requested_backend
-from otel_rollout.counts import Stats, lost_annotations
+from otel_rollout.counts import Stats, lost_annotations, repeated_annotations
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.guard import background_log, log_once
 from otel_rollout.guard.background_log import BackgroundLogger
@@ -25,6 +25,7 @@ from otel_rollout.init_notes import is_disabled, log_off, warn_of_variables
 from otel_rollout.make_pipeline import InitRequest, make_pipeline
 from otel_rollout.pipeline import Pipeline
 from otel_rollout.record import handle, runtime
+from otel_rollout.record.annotate import forget_facts
 from otel_rollout.record.provider import application_provider
 from otel_rollout.record.trajectory import end_open, forget_open
 from otel_rollout.settings import resolve_settings
@@ -382,7 +383,9 @@ class RolloutTraceConfig:
         runtime.is_init_called = False
         log_once.forget()
         handle.forget()
+        forget_facts()
         lost_annotations.clear()
+        repeated_annotations.clear()
 
 
 def _describe(config: RolloutTraceConfig, request: InitRequest, pipeline: Pipeline | None) -> None:
