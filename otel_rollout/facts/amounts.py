@@ -10,7 +10,7 @@ from otel_rollout.text.sanitize import INT64_MAX
 
 
 def mean_of(amounts: Sequence[float]) -> float:
-    """Return the mean of one amount or more; that of finite ones is finite."""
+    """Return the mean of one amount or more; the mean of finite ones is finite."""
     count = len(amounts)
     try:
         return math.fsum(amounts) / count
@@ -19,7 +19,7 @@ def mean_of(amounts: Sequence[float]) -> float:
 
 
 def deviation_of(amounts: Sequence[float]) -> float:
-    """Return the standard deviation of one amount or more; that of finite ones is finite."""
+    """Return the standard deviation of one amount or more; the deviation of finite ones is finite."""
     mean, count = mean_of(amounts), len(amounts)
     try:
         return math.sqrt(math.fsum((amount - mean) ** 2 for amount in amounts) / count)

@@ -1,4 +1,4 @@
-"""Hashes of what was said, equal for equal content whatever ids and times stand beside it.
+"""Hashes of what was said, equal for equal content whatever ids and times come with it.
 
 They are 32 bits; 0 stands for content that is not recorded.
 """
@@ -26,7 +26,7 @@ def _members(names: str) -> str:
     return f"{member},|,?{member}"
 
 
-# Inside a string quotes are escaped, so these match members of objects alone.
+# Inside a string quotes are escaped, so these match members of objects only.
 _CALL_ID: Final = (
     r'(?<="type":"tool_call",)"id":(?:null|"[^"\\]*"),?|(?<="type":"tool_call_response",)"id":(?:null|"[^"\\]*"),?'
     r'|"id":\s?"(?:call|chatcmpl|cmpl|fc|gen|msg|req|resp|run|toolu)[-_][^"\\]*",?'

@@ -14,7 +14,7 @@ from otel_rollout import semconv
 REWARD: Final = "reward"
 """The name of the total."""
 OF_TRAINING: Final = {"advantage": semconv.ADVANTAGE, "fate": semconv.FATE}
-"""What training made of the trajectory, by the name of the record."""
+"""Training's verdicts on the trajectory, by the name of the record."""
 MAX_PARTS: Final = 64
 """The most parts of a span that become records of a backend; the attribute has them all."""
 MAX_NAME_CHARACTERS: Final = 200

@@ -82,7 +82,7 @@ class Shapes(Sequence[SpanShape]):
 
         Args:
             start: The trajectory's start in microseconds.
-            names: The positions of names that other rows refer to; those of the shapes are added.
+            names: The positions of names that other rows refer to; the names of the shapes are added.
         """
         own = [names.setdefault(name, len(names)) for name in self.columns["names"]]
         ids, parents = self._ids(), self._parents()

@@ -53,7 +53,7 @@ def reward_of(span: ReadableSpan) -> float | None:
 
 
 def is_late_annotation(span: ReadableSpan) -> bool:
-    """Return True for a span that has facts of an ended trajectory alone: stored, it would lengthen the trace."""
+    """Return True for a span that has only facts of an ended trajectory: stored, it would lengthen the trace."""
     return (span.attributes or {}).get(semconv.LATE) is True
 
 

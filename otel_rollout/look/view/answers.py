@@ -1,4 +1,4 @@
-"""What a request selects, and JSON answers of the viewer's server."""
+"""The step that a request selects, and JSON answers of the viewer's server."""
 
 from __future__ import annotations
 
