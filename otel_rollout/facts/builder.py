@@ -293,7 +293,7 @@ class SummaryBuilder:
             self._add_answer(last)
 
     def _add_answer(self, generations: list[tuple[int, Mapping[str, Any]]]) -> None:
-        """Find the answer in the last of some generations that has one; of two that started at the same time, the lesser text.
+        """Find the answer in the last of some generations that has one; of two with the same start, the lesser text.
 
         The lines of a trajectory may be joined in any order.
         """
