@@ -1,7 +1,7 @@
 """The first line of a prompt and of an answer, found without parsing the payload.
 
 A finding is raw: a JSON string without its end, which begins with its quote, or a text after a space. `line_of` decodes
-it, so that of all answers of a trajectory only one is decoded.
+it, so that only one of a trajectory's answers is decoded.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _decoded(raw: str) -> str:
         return str(orjson.loads(text))
     except ValueError:
         with suppress(ValueError):
-            # It takes control characters and half a surrogate pair, which may stand at the bound.
+            # It takes control characters and half a surrogate pair, which may be at the bound.
             return str(json.loads(text, strict=False))
         return ""
 

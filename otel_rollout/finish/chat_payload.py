@@ -31,7 +31,7 @@ __all__ = ["PREVIEW_CHARACTERS", "ChatSide", "preview", "split_input", "split_ou
 PREVIEW_CHARACTERS: Final = 1000
 """The most characters of a message that stay in the payload of an op for the lists of backends."""
 _CONTINUES: Final = "prompt_ids_start"
-"""In the arguments of a turn that has only the ids after those of earlier turns."""
+"""A key in the arguments of a turn that has only the ids after the ids of earlier turns."""
 
 
 @dataclass(eq=False)

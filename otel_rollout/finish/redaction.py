@@ -1,6 +1,6 @@
 """Redaction: secrets are found by their form, by the name of their key, or by a user's pattern.
 
-Each is replaced inside the text that it stands in; what is around it stays as it is, byte for byte.
+Each is replaced inside the text that contains it; the text around it stays as it is, byte for byte.
 """
 
 from __future__ import annotations

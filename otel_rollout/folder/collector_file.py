@@ -1,4 +1,4 @@
-"""Tells files of the OpenTelemetry Collector's `file` exporter, if they are not lines of JSON, from those of a folder.
+"""Recognises files of the OpenTelemetry Collector's `file` exporter that are not lines of JSON.
 
 Protobuf, and whatever is compressed by request, has its length before it: four bytes, the highest first.
 """

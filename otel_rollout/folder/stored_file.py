@@ -37,7 +37,7 @@ MIN_BYTES: Final = 2**20
 """A smaller journal gets no index: it is parsed in milliseconds."""
 
 MAX_CACHED_BYTES: Final = 32 * 2**20
-"""Of lines as JSON; a longer one is cached alone."""
+"""The most bytes of lines as JSON; a longer one is cached by itself."""
 
 _OFFSET: Final = place_of("offset")
 _LENGTH: Final = place_of("length")
@@ -68,7 +68,7 @@ class ReadProblem:
 
 
 class LineCache:
-    """Caches the spans of lines that have those of several traces: each line would be parsed for each of them."""
+    """Caches the spans of lines with several traces: each line would be parsed for each of them."""
 
     __slots__ = ("_bytes", "_lines")
 
@@ -214,7 +214,7 @@ class StoredFile:
         return found
 
     def _standing(self, rows: Sequence[Row], size: int) -> list[Row]:
-        """Return the rows whose frames stand where they say, in order, without duplicates."""
+        """Return the rows whose frames are at their offsets, in order, without duplicates."""
         found: list[Row] = []
         end = 0
         for row in sorted(rows, key=itemgetter(_OFFSET)):

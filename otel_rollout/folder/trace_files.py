@@ -194,7 +194,7 @@ class _Walk:
                     self._look_into(entry.path, _enter(name, step, context), depth + 1)
 
     def _add(self, place: str, name: str, context: _Context, names: set[str] | None = None) -> None:
-        """Add a file if it is one of traces; `names` are those of the files beside it."""
+        """Add a file if it is one of traces; `names` are the names of the files in its folder."""
         if name.endswith((FRAMES, LINES)):
             self.has_traces = True
             index_name = _index_of(name)

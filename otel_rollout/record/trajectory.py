@@ -59,11 +59,11 @@ def rollout_trace_attr(
     """Trace what runs inside as one trajectory: a root span with these tags, in a trace of its own.
 
     It works with `with`, with `async with`, and as a decorator, which makes a trajectory of each call; `as trajectory`
-    gives its ids. The decorator also takes functions as arguments, which it calls with those of each call:
+    gives its ids. The decorator also takes functions as arguments, which it calls with the arguments of each call:
     `@rollout_trace_attr(sample_index=lambda task, **_: task.id)`. One that raises leaves its argument out, with one
     warning.
 
-    The names, their order and their defaults are those of verl's `rollout_trace_attr`
+    The names, their order and their defaults are the same as in verl's `rollout_trace_attr`
     (https://verl.readthedocs.io/en/latest/advance/rollout_trace.html).
 
     Args:
@@ -124,7 +124,7 @@ def find_trajectory(
     run: str | None = None,
     attempt: int | None = None,
 ) -> Trajectory:
-    """Return the trajectory that a trainer or an importer knows by these values alone.
+    """Return the trajectory that a trainer or an importer only identifies by these values.
 
     It looks among the latest 32,768 trajectories of this process, then in the trace folder that the process writes, if
     it does: then it reads files, and may take a while.
@@ -196,7 +196,7 @@ def _of_handle(handle: str) -> Trajectory:
 
 
 _open: Final[OrderedDict[int, Trajectory]] = OrderedDict()
-"""What `start_trajectory` has started and nobody has ended."""
+"""The trajectories that `start_trajectory` has started and nobody has ended."""
 MAX_OPEN: Final = 32_768
 """Some 100 MB."""
 
@@ -257,7 +257,7 @@ class Trajectory(HasHandle):
         """True if somebody looked for it, and did not find it."""
         self._outer: Context | None = None
         self._others: dict[int, Trajectory] = {}
-        """What tasks have that entered it while another one was in it, by the id of their state."""
+        """The trajectories of tasks that entered it while another one was in it, by the id of their state."""
         self._token: Token[Context] | None = None
 
     @property
@@ -267,7 +267,7 @@ class Trajectory(HasHandle):
 
     @property
     def handle(self) -> str:
-        """A text by which `annotate` knows the trajectory, at any time and in any process; empty if it isn't traced.
+        """A text by which `annotate` finds the trajectory, at any time and in any process; empty if it isn't traced.
 
         A pickled trajectory is this handle.
         """
@@ -316,7 +316,7 @@ class Trajectory(HasHandle):
             end_time: Its end; now if None.
             input: Its input, such as the messages; any value.
             output: Its output; any value.
-            error: What it failed with.
+            error: The error that it failed with.
             parent: The span that it was part of, from an earlier call; the root if None.
             **attributes: Its attributes: texts, numbers, booleans, or lists of one of these.
 
@@ -340,7 +340,7 @@ class Trajectory(HasHandle):
         """End a trajectory of `start_trajectory`.
 
         Args:
-            error: What it failed with.
+            error: The error that it failed with.
             status: `completed`, `error`, `cancelled` or `truncated`; without it, `error` decides.
             end_time: Its end in nanoseconds since 1970; now if None.
         """
@@ -539,7 +539,7 @@ class Trajectory(HasHandle):
         try:
             self._end(exception)
         except BaseException:
-            # Interrupted, by a signal handler say: each step may be repeated.
+            # Interrupted, by a signal handler for example: each step may be repeated.
             self._end(exception)
             raise
 
@@ -560,7 +560,7 @@ class Trajectory(HasHandle):
         finally:
             pipeline.tracer.end(root, end_time)
             pipeline.open_trajectories.ended(state)
-            # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
+            # The root refers to its trajectory: breaks the cycle, which only the collector would free.
             state.root = None
             # So do ops that never end.
             state.open_ops.clear()
