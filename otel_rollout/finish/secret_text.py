@@ -106,9 +106,10 @@ _COLUMNS: Final = re.compile(
 """A line of two columns: a name, and a value without spaces that ends with the line or before a space."""
 _FIRST_COLUMN: Final = re.compile(r"(?:\A|[\n\"]|\\{1,64}n)[A-Za-z_][\w.-]{2,40}\Z")
 MAX_FIRST_COLUMN: Final = 106
-_GAPS: Final = tuple(
-    (gap, re.compile(rf"{pattern}(?<=[\w.\\-]{pattern})(?={more}[^\s\"'=:,\\]{{6}})"))
-    for gap, pattern, more in (("  ", "  ", " {0,38}"), ("\t", "\t", ""), ("\\t", r"\\t", ""))
+_GAPS: Final = (
+    ("  ", re.compile(r"  (?<=[\w.-]{3}  )(?= {0,38}[^\s\"'=:,\\]{6})")),
+    ("\t", re.compile(r"\t(?<=[\w.-]{3}\t)(?=[^\s\"'=:,\\]{6})")),
+    ("\\t", re.compile(r"\\t(?<=[\w.\\-]{3}\\t)(?=[^\s\"'=:,\\]{6})")),
 )
 """What may be between two columns: `re` finds a pattern that begins with a rare text fastest."""
 _USERINFO: Final = re.compile(
