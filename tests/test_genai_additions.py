@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanContext
 
 from otel_rollout import flush, rollout_trace_op
 from otel_rollout.export.genai_additions import genai_additions
-from otel_rollout.otlp.encoding import encode_spans
+from otel_rollout.otlp import encode_spans
 from otel_rollout.testing import InMemorySpanExporter
 
 END = 1_700_000_001_000_000_000

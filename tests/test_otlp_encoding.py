@@ -26,7 +26,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from otel_rollout.otlp.encoding import encode_spans
+from otel_rollout.otlp import encode_spans
 
 RESOURCE = Resource({"service.name": "test", "numbers": (1, 2)}, schema_url="https://schema.example/1")
 SCOPE = InstrumentationScope("scope", "1", "https://schema.example/2")

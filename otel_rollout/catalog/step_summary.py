@@ -79,7 +79,7 @@ class StepSummary:
         truncated_bytes: The payload bytes that tracing cut.
         redacted: The secrets that redaction replaced.
         spans: The number of spans.
-        bytes: Their size as OTLP JSON.
+        bytes: Their size as OTLP.
         stored_bytes: Their size on disk, without the index.
         signals: The signs of trouble, which findings are made of.
     """

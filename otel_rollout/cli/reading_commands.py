@@ -77,7 +77,7 @@ def add_stats(commands: Any) -> None:
         "stats",
         "count what a trace folder holds",
         """\
-Count what a trace folder holds: trajectories, spans, and bytes as OTLP JSON and
+Count what a trace folder holds: trajectories, spans, and bytes as OTLP and
 on disk, in each step and altogether; who wrote it, what is open, what is torn.
 """,
         exit_codes("shown"),

@@ -144,7 +144,7 @@ class TrajectorySummary:
             whatever ids and times it has. Empty if the turn's output is not recorded.
         shape: The spans by start, the first ones up to a bound.
         spans: The number of its spans.
-        bytes: Its size as OTLP JSON; 0 if it is unknown.
+        bytes: Its size as OTLP; 0 if it is unknown.
         stored_bytes: Its size on disk; 0 if it is unknown.
         provenance: The spans that values came from.
     """

@@ -24,7 +24,8 @@ from otel_rollout.folder.index_entry import ATTRIBUTE_FIELDS, IndexEntry, Row, r
 from otel_rollout.folder.layout import NEW, index_path
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole, seal_of
 from otel_rollout.guard.log_once import internal_error
-from otel_rollout.otlp.json_writing import clean, decode_line
+from otel_rollout.otlp import decode_spans
+from otel_rollout.text.sanitize import clean
 
 __all__ = [
     "MAX_INDEX_LINE_BYTES",
@@ -166,18 +167,18 @@ def _sound_rows(lines: Iterable[bytes]) -> Iterator[Row]:
             yield _parse(line)
 
 
-def entries_of(line: bytes, offset: int, length: int, checksum: str) -> list[IndexEntry]:
-    """Return an entry for each trace in a line; the other arguments are fields of all of them.
+def entries_of(request: bytes, offset: int, length: int, checksum: str) -> list[IndexEntry]:
+    """Return an entry for each trace in a request; the other arguments are fields of all of them.
 
     Raises:
-        ValueError: It is not a line of OTLP JSON.
+        ValueError: It is no OTLP request, or a span in it is malformed.
     """
     builders: dict[int, SummaryBuilder] = {}
-    for span in decode_line(line):
+    for span in decode_spans(request):
         if span.context is not None:
             trace_id = span.context.trace_id
             builders.setdefault(trace_id, SummaryBuilder(trace_id)).add((span,))
-    size = len(line.rstrip(b"\n")) // max(1, len(builders))
+    size = len(request) // max(1, len(builders))
     return [entry_of(builder, offset, length, size, checksum) for builder in builders.values()]
 
 

@@ -17,21 +17,21 @@ import zstandard
 __all__ = ["MUTATIONS", "Mutation"]
 
 HOSTILE_NAMES = (
-    "\x1b[2J\x1b[31mred.jsonl.zst",
-    "line\nbreak.jsonl.zst",
+    "\x1b[2J\x1b[31mred.otlp.zst",
+    "line\nbreak.otlp.zst",
     "\u202eevil.jsonl",
     "step=٣",
     "step=" + "9" * 200,
     "step=-0",
     "step=\x1b]0;title\x07",
-    ".hidden.jsonl.zst",
+    ".hidden.otlp.zst",
     "x" * 240 + ".jsonl",
-    "host-1-0001-7.jsonl.zst",
-    "..jsonl.zst",
+    "host-1-0001-7.otlp.zst",
+    "..otlp.zst",
     ".index.jsonl",
-    "=.jsonl.zst",
-    "%s{0}.jsonl.zst",
-    os.fsdecode(b"\xff\xfe.jsonl.zst"),
+    "=.otlp.zst",
+    "%s{0}.otlp.zst",
+    os.fsdecode(b"\xff\xfe.otlp.zst"),
 )
 HOSTILE_VALUES: tuple[Any, ...] = (
     None,
@@ -244,7 +244,7 @@ def _rename(folder: Path, rng: random.Random) -> str:
 def _link(folder: Path, rng: random.Random) -> str:
     """Put a link somewhere: to a file or a folder in the folder, above it, to nowhere, to itself, to a device."""
     place = rng.choice([folder, *(path for path in sorted(folder.rglob("*")) if path.is_dir())])
-    name = rng.choice(("a", "step=000001", "step=000009", "validate", "link.jsonl", "link.jsonl.zst", "z-1-0abc.jsonl"))
+    name = rng.choice(("a", "step=000001", "step=000009", "validate", "link.jsonl", "link.otlp.zst", "z-1-0abc.jsonl"))
     path = place / name
     if path.exists():
         return ""
@@ -320,7 +320,7 @@ def _semantic_frame(folder: Path, rng: random.Random) -> str:
         data = re.sub(rb"\]\}\]\}\]\}$", b"\t]}]}]}", data)
     path.write_bytes(zstandard.ZstdCompressor(write_checksum=True).compress(data + b"\n"))
     if rng.random() < 0.5:
-        path.with_name(path.name.replace(".jsonl.zst", ".index.jsonl")).unlink(missing_ok=True)
+        path.with_name(path.name.replace(".otlp.zst", ".index.jsonl")).unlink(missing_ok=True)
     return f"{path.relative_to(folder)}: {done}"
 
 

@@ -1,8 +1,7 @@
-"""Folders that the version before summaries wrote: read once, with progress, and never again."""
+"""Folders whose indexes lack summaries: read once, with progress, and never again."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from unittest import mock
 
@@ -15,14 +14,6 @@ from otel_rollout.folder import stored_file
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.lines import seal_of
 from tests.trace_folder.recordings import make_trajectory
-
-BEFORE = Path(__file__).parents[1] / "trace_folder" / "before_summaries"
-
-
-def copied(folder: Path) -> int:
-    """Make a folder that the version before wrote, of 4 trajectories, and return their number."""
-    shutil.copytree(BEFORE, folder)
-    return 4
 
 
 def stripped(folder: Path) -> int:
@@ -42,12 +33,11 @@ def stripped(folder: Path) -> int:
     return 40
 
 
-@pytest.mark.parametrize("make", [copied, stripped])
 @pytest.mark.parametrize("by_step", [True, False])
-def test_the_second_opening_reads_no_frame(tmp_path, make, by_step):
+def test_the_second_opening_reads_no_frame(tmp_path, by_step):
     """Summaries are made with progress, and those of trajectories, groups and steps are in files then."""
     folder = tmp_path / "traces"
-    count = make(folder)
+    count = stripped(folder)
     progress = []
 
     def opened():

@@ -1,12 +1,10 @@
-"""Summaries in a trace folder: of the index, of lines, of folders of the version before."""
+"""Summaries in a trace folder: of the index, of lines, of folders without them."""
 
 from __future__ import annotations
 
 import fcntl
-import shutil
 import stat
 from itertools import product
-from pathlib import Path
 from unittest import mock
 
 import orjson
@@ -28,8 +26,6 @@ from otel_rollout.look.perfetto import trace_events
 
 from .recordings import make_span, make_trajectory, trace_id_of, write_frames
 
-BEFORE = Path(__file__).parent / "before_summaries"
-"""A folder that the demo wrote with the version before summaries."""
 LISTED = (
     *("trace_id", "step", "sample_index", "rollout_n", "validate", "experiment_name", "run_id", "name"),
     *("has_root", "status", "reward", "turns", "input_tokens", "output_tokens"),
@@ -94,8 +90,8 @@ class TestRecordedTrajectory:
     def test_spans_that_are_in_two_lines_count_once(self, tmp_path):
         """A journal that a crash left behind may have spans of a frame."""
         spans = make_trajectory()
-        write_frames(tmp_path / "step=000001" / "host-1-abcd.jsonl.zst", spans)
-        write_frames(tmp_path / "step=000001" / "host-2-abcd.jsonl.zst", spans[:2])
+        write_frames(tmp_path / "step=000001" / "host-1-abcd.otlp.zst", spans)
+        write_frames(tmp_path / "step=000001" / "host-2-abcd.otlp.zst", spans[:2])
         [found] = read(tmp_path)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(spans))
 
@@ -204,13 +200,17 @@ class TestListedSummaries:
         assert listed.turns == 3
 
 
-class TestFolderOfTheVersionBefore:
-    """Its index has no summaries."""
+class TestFolderWithoutSummaries:
+    """Its index has none: they could not be made when it was written."""
 
     @pytest.fixture
     def folder(self, tmp_path):
-        """A copy that can be written."""
-        shutil.copytree(BEFORE, tmp_path / "traces")
+        """A folder of 4 trajectories."""
+        writer = FolderWriter(tmp_path / "traces")
+        with mock.patch("otel_rollout.folder.index._columns_of", return_value=b""):
+            for sample in range(4):
+                writer.write(make_trajectory(1, sample))
+        writer.close()
         return tmp_path / "traces"
 
     def test_summaries_are_made_once_and_kept(self, folder):
@@ -232,7 +232,7 @@ class TestFolderOfTheVersionBefore:
             assert not payload.keys() & new["attributes"].keys()
         assert stat.S_IMODE(index.stat().st_mode) & 0o077 == stat.S_IMODE(folder.stat().st_mode) & 0o066
         assert sorted(path.name for path in index.parent.iterdir()) == sorted(
-            [index.name, index.name.replace(".index.jsonl", ".jsonl.zst")]
+            [index.name, index.name.replace(".index.jsonl", ".otlp.zst")]
         )
 
     def test_one_summary_reads_one_trajectory(self, folder):
@@ -256,7 +256,7 @@ class TestFolderOfTheVersionBefore:
         """Its process appends to it."""
         [index] = folder.rglob("*.index.jsonl")
         before = index.read_bytes()
-        with index.with_name(index.name.replace(".index.jsonl", ".jsonl.zst")).open("ab") as file:
+        with index.with_name(index.name.replace(".index.jsonl", ".otlp.zst")).open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
             assert len(list(summaries_of(read(folder)))) == 4
         assert index.read_bytes() == before

@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from otel_rollout.otlp.json_writing import clean
-from otel_rollout.text.sanitize import fits_int64
+from otel_rollout.text.sanitize import clean, fits_int64
 
 __all__ = ["AskedWrongError", "error_answer", "json_answer", "json_bytes"]
 
