@@ -23,10 +23,10 @@ from otel_rollout.guard.log_once import internal_error
 from otel_rollout.guard.signal_safe_lock import renew_locks
 from otel_rollout.record.context import Frame
 from otel_rollout.record.exception_record import ExceptionRecord
-from otel_rollout.record.snapshot import Snapshot
-from otel_rollout.record.snapshot_json import on_program_thread, to_json, value_to_json
+from otel_rollout.record.snapshot import Snapshot, to_json
 from otel_rollout.record.tracer import RolloutTracer
 from otel_rollout.record.trajectory_state import TrajectoryState
+from otel_rollout.text.plain_json import on_program_thread, value_to_json
 
 __all__ = ["ProviderTracer"]
 

@@ -21,9 +21,8 @@ from unittest import mock
 import orjson
 import pytest
 
-from otel_rollout.guard.log_once import internal_errors
-from otel_rollout.record.snapshot import DEFAULT_BUDGET, snapshot
-from otel_rollout.record.snapshot_json import to_json
+from otel_rollout.guard import internal_errors
+from otel_rollout.record.snapshot import DEFAULT_BUDGET, snapshot, to_json
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
 

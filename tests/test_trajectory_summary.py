@@ -22,7 +22,7 @@ from otel_rollout.facts.span_shapes import MAX_SHAPES, Shapes
 from otel_rollout.facts.summarise import merge_summaries, summarise_trajectory
 from otel_rollout.facts.trajectory_summary import ToolCounts, TrajectorySummary
 from otel_rollout.testing import InMemorySpanExporter
-from otel_rollout.text.sanitize import INT64_MAX
+from otel_rollout.text import INT64_MAX
 
 TRACE = 2**100 + 7
 RESOURCE = Resource({"service.name": "agent", "rollout.project_name": "project", "rollout.run_id": "run"})

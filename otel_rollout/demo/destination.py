@@ -18,8 +18,6 @@ from otel_rollout.backends import make_exporters, requested_backend
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, destination_of
 
-__all__ = ["ON_SCREEN", "choose_backends", "describe", "where_next", "with_folder"]
-
 FOLDER: Final = "file"
 """The backend that the viewer reads."""
 ON_SCREEN: Final = "console"

@@ -22,17 +22,6 @@ from otel_rollout.look.terminal.table import Cell, Column, Table, print_lines
 from otel_rollout.look.terminal.trace_drawing import draw_spans
 from otel_rollout.text.plain_text import counted
 
-__all__ = [
-    "delivery_table",
-    "most_telling_group",
-    "most_telling_trajectory",
-    "print_delivery",
-    "print_group",
-    "print_trajectory",
-    "print_where_next",
-    "rollout_row",
-]
-
 INDENT: Final = 2
 NARROW: Final = 80
 SHUTDOWN: Final = "shutdown"

@@ -15,8 +15,6 @@ from otel_rollout.doctor.installation import InstallationReport, read_installati
 from otel_rollout.doctor.probe import BackendReport, probe_backend
 from otel_rollout.errors import ConfigurationError
 
-__all__ = ["Examination", "examine"]
-
 
 @dataclass(frozen=True)
 class Examination:

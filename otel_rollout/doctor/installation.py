@@ -12,8 +12,6 @@ from typing import Any, Final
 from otel_rollout.backends import DISTRIBUTION, GROUP
 from otel_rollout.version import __version__
 
-__all__ = ["ExporterReport", "ExtraReport", "InstallationReport", "read_installation"]
-
 # `all` is the others together; `dev` is for contributors.
 _NOT_FOR_USERS: Final = ("all", "dev")
 # Known without an entry point; another package's exporter of that name is ignored.

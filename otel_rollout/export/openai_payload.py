@@ -11,7 +11,7 @@ import orjson
 from otel_rollout.finish.chat_payload import PREVIEW_CHARACTERS
 from otel_rollout.finish.token_text import PROMPT_TEXT, RESPONSE_TEXT
 from otel_rollout.messages.chat_messages import ChatMessage, as_openai, text_of
-from otel_rollout.record.snapshot import cut_text
+from otel_rollout.text.plain_text import cut_text
 
 __all__ = ["answer_json", "request_json"]
 

@@ -19,7 +19,7 @@ from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.guard.background_thread import BackgroundThread
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
-from otel_rollout.guard.signal_safe_lock import SignalSafeLock, wait_for
+from otel_rollout.guard.signal_safe_lock import SignalSafeCondition, SignalSafeLock, wait_for
 from otel_rollout.record.context import UNTRACED
 
 __all__ = ["Kind", "NotYet", "SideWork"]
@@ -101,8 +101,8 @@ class SideWork:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = SignalSafeLock()
-        self._work = threading.Condition(self._lock)
-        self._progress = threading.Condition(self._lock)
+        self._work = SignalSafeCondition(self._lock)
+        self._progress = SignalSafeCondition(self._lock)
         self._lanes: dict[tuple[str, Hashable], Lane] = {}
         self._thread = BackgroundThread(f"otel-rollout-{self._name}-side", self._run)
         self._has_ended = False

@@ -23,7 +23,7 @@ __all__ = ["digest", "is_known", "key_of", "path_of", "read"]
 
 def path_of(library: str) -> Path:
     """Return the path of a library's recorded file."""
-    return Path(__file__).parents[1] / library / "recorded.json"
+    return Path(__file__).parent / library / "recorded.json"
 
 
 def read(library: str) -> dict[str, dict[str, dict[str, str]]]:

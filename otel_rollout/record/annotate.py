@@ -21,9 +21,9 @@ from otel_rollout.record.handle import HasHandle, ended, place_of
 from otel_rollout.record.object_reading import class_name, is_subclass
 from otel_rollout.record.scalars import read_attribute, read_number, read_scalar
 from otel_rollout.record.snapshot import plain_value, snapshot
-from otel_rollout.record.stream import with_text_keys
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.text.near_miss import misspelt_argument
+from otel_rollout.text.plain_json import with_text_keys
 from otel_rollout.text.sanitize import replace_surrogates
 
 if TYPE_CHECKING:

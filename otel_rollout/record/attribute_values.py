@@ -12,7 +12,8 @@ from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
 from otel_rollout.record.object_reading import class_name
-from otel_rollout.record.snapshot import Snapshot, cut_text, snapshot
+from otel_rollout.record.snapshot import Snapshot, snapshot
+from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import fits_int64
 
 __all__ = [

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
 
-__all__ = ["closest", "did_you_mean", "misspelt_argument", "misspelt_variables"]
-
 MAX_EDITS: Final = 2
 """Insertions, deletions, replacements and swaps of neighbours between a variable and the one that was meant."""
 MIN_LENGTH: Final = 8

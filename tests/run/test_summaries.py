@@ -19,7 +19,7 @@ from otel_rollout.catalog.step_summary import Percentiles, StepSummary, summaris
 from otel_rollout.catalog.summary_json import group_from, step_from
 from otel_rollout.facts.trajectory_summary import SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.rollouts import advantages
-from otel_rollout.text.sanitize import INT64_MAX
+from otel_rollout.text import INT64_MAX
 from tests.run.made_folders import TRAJECTORIES, Made, naive_group, naive_step, write
 
 SECOND = 1_000_000_000

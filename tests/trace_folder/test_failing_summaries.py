@@ -13,7 +13,7 @@ from otel_rollout.facts.summary_builder import SummaryBuilder
 from otel_rollout.folder import folder_writer, summaries
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.stored_file import StoredFile
-from otel_rollout.guard.log_once import internal_errors
+from otel_rollout.guard import internal_errors
 from otel_rollout.otlp import encode_spans, encoded_spans
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout_file import FileSpanExporter

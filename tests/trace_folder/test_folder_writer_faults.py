@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from writing import contents, count_spans, ids, place, requests_in, spans_in, trajectory
 
-from otel_rollout.files.file_lock import is_being_written
+from otel_rollout.files import is_being_written
 from otel_rollout.folder import journal
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.frames import TornFrame, read_frame, scan_frames

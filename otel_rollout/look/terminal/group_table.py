@@ -11,8 +11,6 @@ from otel_rollout.look.rollouts import advantages
 from otel_rollout.look.terminal.table import Cell, Column, Table
 from otel_rollout.text.plain_text import duration, printable, shorten, status_name
 
-__all__ = ["COLUMNS", "group_cells", "group_table", "status_cell", "token_counts"]
-
 MAX_ANSWER: Final = 60
 COLUMNS: Final = (
     Column("rollout"),

@@ -7,8 +7,6 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["command_lines", "sentence_lines"]
-
 _WORDS: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
 CONTINUED: Final = "    "
 """The margin of a command's further lines."""

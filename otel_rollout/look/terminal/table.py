@@ -14,8 +14,6 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["Cell", "Column", "Table", "print_lines"]
-
 GAP: Final = "  "
 _is_narrow: Final = re.compile("[ -~→µ…]*").fullmatch
 """Finds that a text has only characters of one cell: those of ASCII, and those that numbers are drawn with."""
