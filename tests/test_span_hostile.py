@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanContext, StatusCode, TraceFlags, get_current
 
 import otel_rollout
 from otel_rollout.finish.finished_attributes import MAX_NAME_CHARACTERS
-from otel_rollout.otlp import encode_spans
+from otel_rollout.otlp import encode_spans, json_of_request
 from otel_rollout.record.attribute_values import MAX_TEXT_CHARACTERS, read_context
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.testing import InMemorySpanExporter
@@ -159,7 +159,7 @@ class TestEveryMethod:
         assert otel_rollout.flush(10)
         assert len(rollout_spans.spans) == len(HOSTILE)
         assert encode_spans(rollout_spans.spans)
-        assert orjson.loads(encode_spans(rollout_spans.spans))
+        assert orjson.loads(json_of_request(encode_spans(rollout_spans.spans)))
         assert otel_rollout.stats().internal_errors == {}
 
     def test_covers_the_api(self):
@@ -255,7 +255,7 @@ class TestSpansOfTheSdk:
         assert (type(first.name), second.name) == (str, "sound")
         assert dict(first.events[0].attributes) == {"a": 1}
         assert encode_spans(exporter.spans)
-        assert orjson.loads(encode_spans(exporter.spans))
+        assert orjson.loads(json_of_request(encode_spans(exporter.spans)))
 
 
 class TestLinks:

@@ -17,6 +17,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
+from google.protobuf.message import EncodeError
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 from opentelemetry.sdk.resources import Resource
@@ -101,11 +102,14 @@ def encode_spans(spans: Iterable[ReadableSpan], additions: Callable[[ReadableSpa
     Raises:
         OverflowError: An id or a time has too many bits.
         TypeError: A field of a span has another type.
+        ValueError: A value is too deep.
     """
     try:
         return _join(_groups_of(spans, additions))
     except struct.error as error:
         raise OverflowError(f"a time beyond 64 bits: {error}") from error
+    except EncodeError as error:
+        raise ValueError(f"values within values without end: {error}") from error
 
 
 def join_spans(spans: Iterable[EncodedSpan]) -> bytes:

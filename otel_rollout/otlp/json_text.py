@@ -23,11 +23,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, St
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
 from otel_rollout.otlp.encoding import EncodedSpan, join_spans
-from otel_rollout.otlp.pieces import LARGE_BYTES, TooManySpansError, has_too_many_fields
+from otel_rollout.otlp.pieces import TooManySpansError
 from otel_rollout.otlp.reading import MALFORMED
-from otel_rollout.otlp.received import MAX_VALUES as MAX_SPAN_VALUES
-from otel_rollout.otlp.received import TOO_MANY_VALUES, Origin, check_span, origin_of
-from otel_rollout.text.sanitize import clean
+from otel_rollout.otlp.received import Origin, check_span, origin_of
+from otel_rollout.text.sanitize import clean, fits_int64
 
 __all__ = ["has_too_many_values", "json_of_request", "request_of_json", "split_json"]
 
@@ -161,10 +160,7 @@ def _messages(request: Any) -> Iterator[tuple[Any, Origin]]:
 def _encode(messages: Sequence[tuple[Any, Origin]], on_refused: Callable[[str], object]) -> Iterator[EncodedSpan]:
     for message, origin in messages:
         try:
-            data = _span(message).SerializeToString()
-            if len(data) > LARGE_BYTES and has_too_many_fields(data, 0, len(data), MAX_SPAN_VALUES):
-                raise ValueError(TOO_MANY_VALUES)
-            span = check_span(data, origin)
+            span = check_span(_span(message).SerializeToString(), origin)
         except MALFORMED as error:  # noqa: PERF203 - each span by itself
             on_refused(f"a malformed span: {_reason_of(error)}")
         else:
@@ -212,8 +208,8 @@ def _span(message: dict[str, Any]) -> SpanMessage:
         flags=_flags(get("flags")),
         name=_text(get("name")),
         kind=_enum(get("kind"), SpanMessage.SpanKind),
-        start_time_unix_nano=_count(get("startTimeUnixNano")),
-        end_time_unix_nano=_count(get("endTimeUnixNano")),
+        start_time_unix_nano=_time(get("startTimeUnixNano")),
+        end_time_unix_nano=_time(get("endTimeUnixNano")),
         dropped_attributes_count=_count(get("droppedAttributesCount")),
         dropped_events_count=_count(get("droppedEventsCount")),
         dropped_links_count=_count(get("droppedLinksCount")),
@@ -221,7 +217,7 @@ def _span(message: dict[str, Any]) -> SpanMessage:
     _fill_attributes(span.attributes, message)
     for event in _items(message, "events"):
         filled = span.events.add(
-            time_unix_nano=_count(event.get("timeUnixNano")),
+            time_unix_nano=_time(event.get("timeUnixNano")),
             name=_text(event.get("name")),
             dropped_attributes_count=_count(event.get("droppedAttributesCount")),
         )
@@ -260,7 +256,11 @@ def _fill_value(message: AnyValue, value: dict[str, Any]) -> None:
         elif kind == "boolValue":
             message.bool_value = item if type(item) is bool else _refuse(item, "a boolean")
         elif kind == "intValue":
-            message.int_value = _integer(item)
+            number = _integer(item)
+            if fits_int64(number):
+                message.int_value = number
+            else:
+                message.string_value = str(number)
         elif kind == "doubleValue":
             message.double_value = _number(item)
         elif kind == "bytesValue":
@@ -301,6 +301,13 @@ def _enum(value: Any, names: Any) -> Any:
 
 def _count(value: Any) -> int:
     return 0 if value is None else _integer(value)
+
+
+def _time(value: Any) -> int:
+    time = _count(value)
+    if time < 0:
+        raise ValueError("a time before 1970")
+    return time
 
 
 def _flags(value: Any) -> int:

@@ -13,7 +13,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 __all__ = [
     "LARGE_BYTES",
-    "NO_LIMIT",
     "Piece",
     "ScopePieces",
     "TooManySpansError",
@@ -24,7 +23,6 @@ __all__ = [
     "spans_of",
 ]
 
-NO_LIMIT: Final = 2**63
 LARGE_BYTES: Final = 2**20
 """A piece has no more bytes, unless it is one span."""
 _PIECE_SPANS: Final = 4096

@@ -22,15 +22,32 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.otlp.pieces import NO_LIMIT, cut_request, fields_of, number_at, spans_of
+from otel_rollout.otlp.pieces import LARGE_BYTES, cut_request, fields_of, has_too_many_fields, number_at, spans_of
 from otel_rollout.record.finished_span import CountedSpan
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = ["MALFORMED", "StoredSpan", "decode_spans", "ids_of", "lazy_spans", "resource_of", "scope_of", "traces_of"]
+__all__ = [
+    "MALFORMED",
+    "MAX_FIELDS",
+    "MAX_VALUES",
+    "TOO_MANY_VALUES",
+    "StoredSpan",
+    "decode_spans",
+    "ids_of",
+    "lazy_spans",
+    "resource_of",
+    "scope_of",
+    "traces_of",
+]
 
 MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, ProtobufError, RecursionError, TypeError, ValueError)
 """The errors that bytes of another form cause."""
-IS_REMOTE: Final = 0x200
+MAX_FIELDS: Final = 2**21
+"""Of a request: its spans, scopes and resources together."""
+MAX_VALUES: Final = 2**21
+"""Of a span; as Python objects they take a multiple of their bytes."""
+TOO_MANY_VALUES: Final = f"a span of more than {MAX_VALUES:,} values, which is the limit"
+_IS_REMOTE: Final = 0x200
 _MAX_CACHED: Final = 256
 _MAX_PAIRS: Final = 8192
 _SHORT_PAIR: Final = 128
@@ -147,7 +164,7 @@ def lazy_spans(data: bytes) -> list[StoredSpan]:
     """
     spans: list[StoredSpan] = []
     try:
-        for inner in cut_request(data, NO_LIMIT):
+        for inner in cut_request(data, MAX_FIELDS):
             resource, scope = resource_of(inner.resource), scope_of(inner.scope)
             for piece in inner.pieces:
                 spans += [StoredSpan(data[start:end], resource, scope) for start, end in spans_of(data, piece)]
@@ -220,6 +237,8 @@ def _decode(  # noqa: PLR0915 - a call for each field would cost as much as the 
     pieces: list[bytes] = []
     rest: list[bytes] = []
     place, end = 0, len(data)
+    if end > LARGE_BYTES and has_too_many_fields(data, 0, end, MAX_VALUES):
+        raise ValueError(TOO_MANY_VALUES)
     while place < end:
         begin = place
         tag = data[place]
@@ -273,7 +292,7 @@ def _decode(  # noqa: PLR0915 - a call for each field would cost as much as the 
     trace_number, trace_flags = int.from_bytes(trace_id, "big"), flags & 0xFF
     parent = None
     if parent_id and parent_id != _NO_SPAN:
-        parent = _parent(trace_number, parent_id, flags & (0xFF | IS_REMOTE), trace_state)
+        parent = _parent(trace_number, parent_id, flags & (0xFF | _IS_REMOTE), trace_state)
     span = CountedSpan(
         name,
         SpanContext(
@@ -301,7 +320,7 @@ def _parent(trace_id: int, span_id: bytes, flags: int, trace_state: bytes) -> Sp
     """Return the context of a parent; most spans of a trajectory have the same."""
     if len(span_id) != 8:
         raise ValueError("an id of a parent of another length than 8 bytes")
-    is_remote = bool(flags & IS_REMOTE)
+    is_remote = bool(flags & _IS_REMOTE)
     return SpanContext(
         trace_id, int.from_bytes(span_id, "big"), is_remote, _trace_flags[flags & 0xFF], _state_of(trace_state)
     )
@@ -336,7 +355,7 @@ def _link_of(message: SpanMessage.Link) -> Link:
     context = SpanContext(
         int.from_bytes(message.trace_id, "big"),
         int.from_bytes(message.span_id, "big"),
-        bool(flags & IS_REMOTE),
+        bool(flags & _IS_REMOTE),
         _trace_flags[flags & 0xFF],
         TraceState.from_header([state]) if state else None,
     )

@@ -17,7 +17,6 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from otel_rollout.otlp.encoding import EncodedSpan
 from otel_rollout.otlp.pieces import (
     LARGE_BYTES,
-    NO_LIMIT,
     Piece,
     ScopePieces,
     TooManySpansError,
@@ -25,13 +24,20 @@ from otel_rollout.otlp.pieces import (
     has_too_many_fields,
     spans_of,
 )
-from otel_rollout.otlp.reading import MALFORMED, StoredSpan, ids_of, resource_of, scope_of
+from otel_rollout.otlp.reading import (
+    MALFORMED,
+    MAX_FIELDS,
+    MAX_VALUES,
+    TOO_MANY_VALUES,
+    StoredSpan,
+    ids_of,
+    resource_of,
+    scope_of,
+)
 
 __all__ = [
     "LARGE_ORIGIN",
     "MAX_ORIGIN_BYTES",
-    "MAX_VALUES",
-    "TOO_MANY_VALUES",
     "Origin",
     "check_span",
     "encoded_spans",
@@ -42,9 +48,6 @@ __all__ = [
 MAX_ORIGIN_BYTES: Final = 2**20
 """A resource and scope stand in each line of the journal that has spans of theirs."""
 LARGE_ORIGIN: Final = f"a resource and scope of more than {MAX_ORIGIN_BYTES:,} bytes, which is the limit"
-MAX_VALUES: Final = 2**21
-"""Of a span."""
-TOO_MANY_VALUES: Final = f"a span of more than {MAX_VALUES:,} values, which is the limit"
 _NO_TRACE: Final = bytes(16)
 _NO_SPAN: Final = bytes(8)
 
@@ -155,7 +158,7 @@ def encoded_spans(request: bytes) -> Iterator[EncodedSpan]:
         ValueError: It is no such request, or a span in it is malformed.
     """
     try:
-        for inner in cut_request(request, NO_LIMIT):
+        for inner in cut_request(request, MAX_FIELDS):
             origin = origin_of(inner.resource, inner.scope)
             for piece in inner.pieces:
                 for start, end in spans_of(request, piece):

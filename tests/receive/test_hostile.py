@@ -89,12 +89,12 @@ def test_a_large_resource() -> None:
     assert (spans_of(batch), batch.refused, "resource" in batch.reason) == ([], 4, True)
 
 
-def test_a_journal_with_a_line_that_is_no_otlp(tmp_path) -> None:
-    """The lines behind it are adopted, and the journal is gone."""
+def test_a_journal_with_a_record_that_is_no_otlp(tmp_path) -> None:
+    """The records behind it are adopted, and the journal is gone."""
     folder = tmp_path / "traces"
     killed = ReceivedFolder(folder)
     sound = spans_of(SpanBatch(make_request(make_trace(1)).SerializeToString(), PROTOBUF))
-    strange = sound[0]._replace(json=sound[0].json.replace(b'"kind":1', b'"kind":[]'))
+    strange = sound[0]._replace(data=sound[0].data.replace(b"op", b"\xff\xff", 1))
     killed.take([strange._replace(trace_id=trace_id(2))])
     killed.take(sound)
     [journal] = (folder / "open").glob("*.otlp")

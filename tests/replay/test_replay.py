@@ -464,10 +464,10 @@ class TestFailures:
         file = next((folder / "step=000001").glob("*.zst"))
         index = index_path(file)
         *others, last = read_index(index)
-        line = read_frame(file, last.offset, last.length)
+        request = read_frame(file, last.offset, last.length)
         os.truncate(file, last.offset)
         frames = FrameFile(file)
-        frame = frames.append(line.replace(b'"status":{}', b'"events":[7]', 1))
+        frame = frames.append(request.replace(b"\x12\x08", b"\x1a\x08", 1))
         frames.close()
         index.write_bytes(b"".join(map(index_line, [*others, last._replace(length=frame.length)])))
 

@@ -13,7 +13,7 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.folder import index, stored_file
 from otel_rollout.folder.frames import FrameExtent, FrameFile, scan_frames
-from otel_rollout.otlp import decode_spans, encode_spans
+from otel_rollout.otlp import decode_spans, encode_spans, traces_of
 from otel_rollout.replay import describe, spool_files
 from otel_rollout.testing import InMemorySpanExporter
 from tests.replay.recordings import Memory
@@ -88,8 +88,9 @@ class TestSpool:
             file.append(encode_spans(live.spans[start : start + 20]))
         file.close()
         decoded = []
-        for module in (spool_files, stored_file, index):
+        for module in (spool_files, index):
             monkeypatch.setattr(module, "decode_spans", lambda data: decoded.append(data) or decode_spans(data))
+        monkeypatch.setattr(stored_file, "traces_of", lambda data: decoded.append(data) or traces_of(data))
 
         odd = replayed(tmp_path, memory, filters={"step": 1})
 

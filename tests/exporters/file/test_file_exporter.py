@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from opentelemetry.trace import SpanContext
 
 import otel_rollout
@@ -276,7 +276,7 @@ class TestFaults:
         assert outcome.verdict is Verdict.REFUSED
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_span_that_is_no_json_is_refused_alone(self, tmp_path, make_trajectory):
+    def test_a_span_that_cannot_be_encoded_is_refused_alone(self, tmp_path, make_trajectory):
         """Delivery halves the batch until it is found; the others are stored once."""
         nested = ()
         for _ in range(2000):
@@ -302,20 +302,19 @@ class TestFaults:
 
 
 class TestOtherTools:
-    """Lines are what OTLP receivers take."""
+    """Requests are what OTLP receivers take."""
 
-    def test_zstd_and_json_are_enough(self, tmp_path, make_trajectory):
-        """Any zstd tool makes the file JSON lines, with the trace's ids in hexadecimal."""
+    def test_zstd_and_protobuf_are_enough(self, tmp_path, make_trajectory):
+        """Any zstd tool makes the file one OTLP request."""
         spans = make_trajectory()
         exporter = FileSpanExporter(folder=tmp_path)
         exporter.send(spans)
         exporter.shutdown()
         [path] = tmp_path.rglob("*.otlp.zst")
-        text = zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()
-        [line] = text.splitlines()
-        [resource_spans] = json.loads(line)["resourceSpans"]
-        [scope_spans] = resource_spans["scopeSpans"]
-        assert [span["spanId"] for span in scope_spans["spans"]] == [f"{span.context.span_id:016x}" for span in spans]
+        data = zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()
+        [resource_spans] = TracesData.FromString(data).resource_spans
+        [scope_spans] = resource_spans.scope_spans
+        assert [span.span_id.hex() for span in scope_spans.spans] == [f"{span.context.span_id:016x}" for span in spans]
 
     @pytest.mark.integration
     def test_a_collector_takes_the_requests_as_they_are(self, collector, received, tmp_path, make_trajectory):
