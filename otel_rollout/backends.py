@@ -33,8 +33,8 @@ _PACKAGE_PREFIX: Final = "otel_rollout_"
 GROUP: Final = "opentelemetry_traces_exporter"
 
 _OTLP_EXPORTERS: Final = {
-    "http/protobuf": ("otel_rollout_otlp.http_exporter", "OtlpHttpSpanExporter", None),
-    "grpc": ("otel_rollout_otlp.grpc_exporter", "OtlpGrpcSpanExporter", "grpc"),
+    "http/protobuf": ("otel_rollout_otlp", "OtlpHttpSpanExporter", None),
+    "grpc": ("otel_rollout_otlp", "OtlpGrpcSpanExporter", "grpc"),
 }
 _OTHER_NAMES: Final = {
     **dict.fromkeys(("wandb", "wb", "weightsandbiases", "weightsbiases"), "weave"),

@@ -20,8 +20,9 @@ from otel_rollout.catalog.step_places import Places, StepPlace, find_places
 from otel_rollout.catalog.step_reading import LooseTraces, OnProblem, parts_of, read_loose, read_step
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
-from otel_rollout.folder.index_entry import place_of
+from otel_rollout.facts.json_types import to_json
+from otel_rollout.facts.table import TrajectorySummary
+from otel_rollout.folder.index import place_of
 from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory
 from otel_rollout.folder.stored_file import Part
 from otel_rollout.folder.summaries import summaries_of
@@ -341,7 +342,7 @@ class Run:
             step = self._loaded.get(key)
             if step is None or step.sizes != sizes:
                 recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
-                summaries = {each.trace_id: each for each in summaries_of(recorded, on_progress=self._on_progress)}
+                summaries = {each.trace_id: each for each in summaries_of(recorded)}
                 runs = summarise_runs(summaries.values())
                 step = _LoadedStep(sizes, runs, {each.trace_id: each for each in recorded}, summaries)
             with self._lock:
@@ -395,8 +396,6 @@ def _is_in(trajectory: RecordedTrajectory, query: SearchQuery) -> bool:
 
 def _as_json(sample: str) -> Iterator[bytes]:
     """Yield the JSON of the values that are this text: the text, and the number."""
-    from otel_rollout.catalog.summary_json import to_json
-
     yield to_json(sample)
     if sample.lstrip("-").isdecimal():
         yield sample.encode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -28,7 +27,7 @@ from otel_rollout.cli.reading import (
     selected,
 )
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary, shown_of
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.folder.summaries import listed_summaries_of, summaries_of
 from otel_rollout.guard.garbage_collection import collect_rarely
@@ -36,8 +35,6 @@ from otel_rollout.look.perfetto import trace_events
 from otel_rollout.text.near_miss import did_you_mean
 from otel_rollout.text.plain_text import counted
 
-_LEFT_OUT = ("shape", "provenance")
-"""The fields of a summary that only pages draw."""
 _Row = TypeVar("_Row")
 
 _STEP_COLUMNS: Final[Mapping[str, Callable[[StepSummary], Any]]] = {
@@ -183,8 +180,7 @@ def _known_steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterato
 
 
 def _as_dict(trajectory: RecordedTrajectory, summary: TrajectorySummary) -> dict[str, Any]:
-    row = {each.name: getattr(summary, each.name) for each in fields(summary) if each.name not in _LEFT_OUT}
-    return {**row, "attributes": dict(trajectory.attributes)}
+    return {**shown_of(summary), "attributes": dict(trajectory.attributes)}
 
 
 def _sort_rows(

@@ -15,7 +15,7 @@ from otel_rollout.catalog.grouping import split_runs
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.reading import ProblemLog
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.folder.summaries import summaries_of
 from otel_rollout.look.rollouts import answer_of, prompt_of

@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import orjson
 
@@ -75,11 +75,11 @@ def value_to_json(value: Any) -> bytes:
 def with_text_keys(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
     """Return a dict with a text for each key; of two keys with one text, the later gets a number."""
     result: dict[str, Any] = {}
+    numbers: dict[str, int] = {}
     for key, item in pairs:
-        text = name = key if type(key) is str else key_text(key)
-        number = 1
+        text = name = key_text(key)
         while name in result:
-            number += 1
+            numbers[text] = number = numbers.get(text, 1) + 1
             name = f"{text} ({number})"
         result[name] = item
     return result
@@ -89,7 +89,7 @@ def key_text(key: Any) -> str:
     """Return the text that stands for a key in JSON."""
     kind = type(key)
     if kind is str:
-        return cast("str", key)
+        return replace_surrogates(key)
     if kind is int:
         return integer_text(key)
     if key is None or kind is bool:
@@ -144,7 +144,7 @@ def _plain(value: Any, depth: int) -> Any:
         return f"…<{kind.__name__}>"
     if kind is dict:
         pairs = with_text_keys(value.items()).items()
-        return {replace_surrogates(key): _plain(item, depth + 1) for key, item in pairs}
+        return {key: _plain(item, depth + 1) for key, item in pairs}
     if kind is list or kind is tuple or kind is set or kind is frozenset:
         return [_plain(item, depth + 1) for item in value]
     if kind is bytes or kind is bytearray:

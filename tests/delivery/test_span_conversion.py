@@ -16,7 +16,6 @@ from opentelemetry.trace import SpanContext, StatusCode, TraceFlags
 
 from otel_rollout import semconv
 from otel_rollout.finish import payload_finisher
-from otel_rollout.finish.finished_attributes import MAX_TEXT_CHARACTERS
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.redaction import Redactor
 from otel_rollout.finish.span_conversion import SpanReader
@@ -256,7 +255,7 @@ class TestAttributes:
         """A text attribute other than the payload is cut with a note."""
         seen = attribute("x" * 10**6)
 
-        assert len(seen) < MAX_TEXT_CHARACTERS + 100
+        assert len(seen) < 64 * 1024 + 100
         assert "characters cut]" in seen
 
     def test_everything_hostile_can_be_encoded(self):
@@ -296,7 +295,7 @@ class TestException:
 
         (event,) = read(span).events
 
-        assert all(len(value) < MAX_TEXT_CHARACTERS + 100 for value in event.attributes.values())
+        assert all(len(value) < 64 * 1024 + 100 for value in event.attributes.values())
 
 
 class TestSize:

@@ -134,7 +134,7 @@ def _concerned(mutant: Mutant) -> list[str]:
     module = mutant.path.removeprefix("exporters/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     room, _, stem = module.rpartition(".")
     every = sorted(_ROOT.glob("tests/**/test_*.py"), key=lambda path: (path.stat().st_size, path))
-    chosen = [path for path in every if stem in path.stem]
+    chosen = [path for path in every if re.search(rf"_{stem}(_|$)", path.stem)]
     chosen += [path for path in every if _imports(path, room, stem)]
     chosen += [path for pattern in _TESTS[mutant.area] for path in sorted(_ROOT.glob(pattern))]
     chosen += [path for path in every if _imports(path, room)]

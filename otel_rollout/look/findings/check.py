@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from otel_rollout.catalog.group_summary import GroupSummary, summarise_groups
 from otel_rollout.catalog.step_signals import worst_reward
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.text.plain_text import shorten
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from otel_rollout.catalog.failure_class import FAILURE_CLASSES
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents
 from otel_rollout.look.findings.finding import Evidence, Finding, TooFew, evidence_of
 from otel_rollout.look.findings.losses import ROOTLESS

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, percent
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.look.findings.over_steps import change_of

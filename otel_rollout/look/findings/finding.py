@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import quote, urlencode
 
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 
 __all__ = ["Evidence", "Finding", "Severity", "TooFew", "evidence_of"]
 

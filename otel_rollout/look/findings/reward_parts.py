@@ -8,7 +8,7 @@ from typing import Final
 
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.amounts import deviation_of, mean_of
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, percent, ranked
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.look.findings.over_steps import Change, change_of

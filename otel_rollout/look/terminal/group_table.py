@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.facts.trace_tree import STATUS_STYLES
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
 from otel_rollout.look.rollouts import advantages
 from otel_rollout.look.terminal.table import Cell, Column, Table
 from otel_rollout.text.plain_text import duration, printable, shorten, status_name

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from otel_rollout.facts.span_shapes import places_of
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.shapes import places_of
+from otel_rollout.facts.table import TrajectorySummary
 
 __all__ = ["timeline"]
 
