@@ -85,8 +85,12 @@ def cut_request(data: bytes, most: int) -> list[ScopePieces]:
 
 def spans_of(data: bytes, piece: Piece) -> Iterator[tuple[int, int]]:
     """Yield the begin and the end of each span of a piece."""
-    for _, _, value, end in fields_of(data, piece.start, piece.end):
-        yield value, end
+    place, end = piece.start, piece.end
+    while place < end:
+        _, place = number_at(data, place)
+        size, value = number_at(data, place)
+        place = value + size
+        yield value, place
 
 
 def has_too_many_fields(data: bytes, start: int, end: int, most: int) -> bool:
@@ -185,6 +189,9 @@ def fields_of(data: bytes, place: int, end: int) -> Iterator[_Field]:
         if kind == _BYTES:
             size, value = number_at(data, place)
             place = value + size
+            if place <= end and 0 < number < _MAX_NUMBER:
+                yield number, start, value, place
+                continue
         elif kind == _VARINT:
             _, place = number_at(data, place)
         elif (width := _WIDTHS.get(kind)) is not None:
@@ -199,9 +206,20 @@ def fields_of(data: bytes, place: int, end: int) -> Iterator[_Field]:
 
 
 def number_at(data: bytes, place: int) -> tuple[int, int]:
-    """Return a number and the place behind it."""
-    if place < len(data) and (number := data[place]) < 0x80:
-        return number, place + 1
+    """Return a number and the place behind it.
+
+    Raises:
+        ValueError: There is none.
+    """
+    try:
+        number = data[place]
+        if number < 0x80:
+            return number, place + 1
+        following = data[place + 1]
+        if following < 0x80:
+            return number & 0x7F | following << 7, place + 2
+    except IndexError:
+        raise ValueError(f"no number before byte {len(data)}") from None
     number = shift = 0
     for byte in data[place : place + _MAX_VARINT_BYTES]:
         place += 1
