@@ -20,8 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from benchmarks.trace_files import load
 from benchmarks.trace_files.load import Load, batches
-from otel_rollout.facts.builder import SummaryBuilder
-from otel_rollout.facts.table import columns_of
+from otel_rollout.facts import SummaryBuilder, columns_of
 from otel_rollout.finish.chat_writer import ChatWriter
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.redaction import make_redactor

@@ -1,4 +1,4 @@
-"""Packages whose names are imported at first use, each with its module alone: a traced process loads no more."""
+"""Packages whose names are imported at first use, each only with its module: a traced process loads no more."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ class TestAsyncIterators:
         assert (span["status"], span["attributes"]["rollout.status"]) == ("ERROR", "cancelled")
 
 
-class TestStandIn:
+class TestProxy:
     """What the program gets passes for the iterator."""
 
     def test_looks(self, rollout_spans: InMemorySpanExporter) -> None:

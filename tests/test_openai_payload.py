@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from otel_rollout.export.openai_payload import answer_json, request_json
+from otel_rollout.export import answer_json, request_json
 from otel_rollout.messages.chat_messages import ChatMessage
 from otel_rollout.text import cut_text
 

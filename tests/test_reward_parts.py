@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.facts.reward_parts import RewardPart, reward_parts
-from otel_rollout.facts.span_facts import reward_of
+from otel_rollout.facts import RewardPart, reward_of
+from otel_rollout.facts.reward_parts import reward_parts
 
 
 def parts_of(parts: Any = None, **attributes: Any) -> tuple[RewardPart, ...]:

@@ -17,9 +17,16 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
-from otel_rollout.facts.shapes import Shapes
-from otel_rollout.facts.summaries import merge_summaries, summarise_trajectory
-from otel_rollout.facts.table import FACTS, SUMS, Sum, ToolCounts, TrajectorySummary
+from otel_rollout.facts import (
+    FACTS,
+    SUMS,
+    Shapes,
+    Sum,
+    ToolCounts,
+    TrajectorySummary,
+    merge_summaries,
+    summarise_trajectory,
+)
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.text import INT64_MAX
 

@@ -13,7 +13,7 @@ from otel_rollout_mlflow.bulk_sql import Fault, Statements, fault_of
 __all__ = ["BulkConnection"]
 
 MAX_TRANSACTIONS: Final = 6
-"""How often a transaction is tried that lost to another writer."""
+"""The attempts of a transaction that loses to another writer."""
 SECONDS_FOR_LOCK: Final = 20
 
 _Result = TypeVar("_Result")
@@ -27,7 +27,7 @@ class BulkConnection:
     """A connection that is opened when it is needed, and opened again when it was lost.
 
     Args:
-        engine: SQLAlchemy's engine, for this connection alone.
+        engine: SQLAlchemy's engine, only for this connection.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -106,7 +106,7 @@ class BulkConnection:
             cursor.execute(f"PRAGMA busy_timeout = {1000 * SECONDS_FOR_LOCK}")
             cursor.execute("PRAGMA foreign_keys = ON")
         elif self._dialect == "mysql":
-            # Where only the quote is special PyMySQL's escaping, in Python, takes a twentieth of the time.
+            # If only the quote is special, PyMySQL's escaping, in Python, takes a twentieth of the time.
             mode = "CONCAT_WS(',', NULLIF(@@sql_mode, ''), 'NO_BACKSLASH_ESCAPES')"
             cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {SECONDS_FOR_LOCK}, sql_mode = {mode}")
             cursor.execute("SELECT @@max_allowed_packet")

@@ -21,11 +21,11 @@ MAX_BYTES: Final = 2 << 20
 BYTES_OF_CHARACTER: Final = 4
 """The most that a character takes in a statement."""
 BYTES_AROUND: Final = 64 * 1024
-"""More than a statement of one row has beside its payload."""
+"""More than a statement of one row has without its payload."""
 MAX_IDS: Final = 500
 
 _DEADLOCKS: Final = frozenset({"40001", "40P01", 1205, 1213})
-# psycopg's classes for the first three are those of a wrong statement; MySQL and MariaDB have numbers.
+# psycopg's classes for the first three are a wrong statement's too; MySQL and MariaDB have numbers.
 _DENIED: Final = frozenset({"42501", "3F000", 1044, 1142, 1143})
 _READ_ONLY: Final = frozenset({"25006", 1290, 1792, 1836})
 _CONSTRAINTS: Final = ("IntegrityError", "UniqueViolation", "ForeignKeyViolation")
@@ -63,7 +63,7 @@ class Fault:
     CONNECTION: Final = "connection"
     """The database is away or busy: a new connection, later."""
     READ_ONLY: Final = "read-only"
-    """The server takes no writes, as one does that stands by for another: a new connection, later."""
+    """The server takes no writes, as a standby for another server: a new connection, later."""
     DENIED: Final = "denied"
     """The user may not write, or may not make tables: nothing helps but other rights."""
     OTHER: Final = "other"
@@ -85,7 +85,7 @@ def fault_of(error: BaseException) -> str:
     names = {kind.__name__ for kind in type(error).__mro__}
     if not names.isdisjoint(_CONSTRAINTS):
         return Fault.CONSTRAINT
-    # A class of SQLSTATE that says that a statement is wrong comes as an OperationalError of some drivers.
+    # A class of SQLSTATE for a wrong statement comes as an OperationalError of some drivers.
     if not names.isdisjoint(_CONNECTION) and str(code)[:2] not in ("0A", "22", "42"):
         return Fault.CONNECTION
     return Fault.OTHER
@@ -135,7 +135,7 @@ class Statements:
         lock = " FOR UPDATE" if is_locking and self._dialect != "sqlite" else ""
         for first in range(0, len(ids), MAX_IDS):
             some = ids[first : first + MAX_IDS]
-            # Rows are locked in the order in which they are found: that of the primary key, asked for.
+            # Rows are locked in the order in which they are found, so ask for the primary key's.
             order = " ORDER BY 1" if lock else ""
             self.execute(f"{sql} ({', '.join('?' * len(some))}){order}{lock}", some)
             found += self._cursor.fetchall()
@@ -154,8 +154,8 @@ class Statements:
 
         Args:
             table: The table.
-            columns: The columns, those of the key first.
-            keys: How many columns the key has.
+            columns: The columns, the key's first.
+            keys: The number of the key's columns.
             rows: The values of the columns.
         """
         self._insert(table, columns, rows, self._on_conflict(columns, keys))
@@ -167,7 +167,7 @@ class Statements:
             return
         names = ", ".join(map(self.name, columns))
         options = " INCLUDING COMPRESSION" if self._keeps_compression else ""
-        # For the transaction only: behind a pooler the next one has another connection.
+        # Only for the transaction: with a pooler the next one has another connection.
         self.execute(f"CREATE TEMPORARY TABLE {_STAGE} (LIKE {table}{options}) ON COMMIT DROP")
         with self._cursor.copy(f"COPY {_STAGE} ({names}) FROM STDIN") as copy:
             for row in rows:

@@ -38,10 +38,10 @@ from otel_rollout_mlflow.translate import TRACE_NAME, USAGE, stored_spans
 __all__ = ["BulkStore"]
 
 MAX_TREES: Final = 4096
-"""How many traces' spans are remembered, so that they need not be read again."""
+"""The traces whose spans are remembered, so that they need not be read again."""
 
 MAX_TRACES_READ: Final = 16
-"""Of how many traces the stored payloads are in memory at once."""
+"""The traces whose stored payloads are in memory simultaneously."""
 
 _TAG_PREFIX: Final = "mlflow.traceTag."
 
@@ -50,7 +50,7 @@ class BulkStore:
     """One connection to a tracking database whose layout is known.
 
     Args:
-        engine: SQLAlchemy's engine, for this store alone.
+        engine: SQLAlchemy's engine, only for this store.
         layout: The database's layout.
         functions: MLflow's functions.
         unwraps_texts: MLflow parses a text that looks like JSON, as versions before 3.18 do.
@@ -208,7 +208,7 @@ class BulkStore:
         for trace in traces:
             trace_id, experiment_id = trace.info["request_id"], trace.info["experiment_id"]
             for row in rows[trace_id]:
-                # Of a span that is in the batch twice the later one counts.
+                # If a batch has a span twice, keep the later.
                 spans[trace_id, row.span_id] = (*row.columns[:2], experiment_id, *row.columns[3:])
                 metrics |= {
                     (trace_id, row.span_id, name): (trace_id, row.span_id, name, value) for name, value in row.metrics
@@ -247,7 +247,7 @@ class BulkStore:
 
 
 def _has_tags(row: SpanRow) -> bool:
-    """Return True if a span sets tags of its trace by attributes, beside the trace's name."""
+    """Return True if a span sets tags of its trace by attributes, besides the trace's name."""
     return row.parent_id is None and any(key.startswith(_TAG_PREFIX) and key != TRACE_NAME for key in row.attributes)
 
 

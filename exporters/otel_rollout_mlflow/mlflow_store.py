@@ -13,7 +13,7 @@ from otel_rollout_mlflow.store import REWARD_SOURCE, AttemptError, Feedback, con
 __all__ = ["FIRST_VERSION", "assessment_of", "attempt", "explained", "import_mlflow", "reason_of"]
 
 FIRST_VERSION: Final = (3, 14)
-"""The first version whose store takes several traces at once and makes trace tags of resource attributes."""
+"""The first version whose store takes several traces in one call and makes trace tags of resource attributes."""
 
 _PASSING: Final = frozenset({"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED"})
 _INVALID: Final = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORMED_REQUEST"})

@@ -1,7 +1,7 @@
 """Translates stored spans to rows of MLflow's table of spans: pure functions.
 
-The rows are those of MLflow's `log_spans`. Most spans of a rollout carry keys that MLflow has nothing to translate in;
-these are written without its dozen translators, which take five times as long as everything else.
+They are the rows that MLflow's `log_spans` writes. Most spans of a rollout carry keys that MLflow has nothing to
+translate in; these are written without its dozen translators, which take five times as long as everything else.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ _NEUTRAL: Final = frozenset(
         *_USAGE_KEYS,
     }
 )
-"""Keys whose values MLflow takes as they are, beside those that start with `rollout.`."""
+"""Keys whose values MLflow takes as they are, besides keys that start with `rollout.`."""
 _COUNTED: Final = frozenset({semconv.USAGE_CACHED_TOKENS, semconv.USAGE_CACHE_WRITE_TOKENS})
 """Keys that are in the span's token usage, if it has one already."""
 _OWN_PREFIX: Final = "rollout."
 
 _MAYBE_DOUBLE_ENCODED: Final = re.compile(r'\s*"\s*["\[{\\]')
 _GEMINI_CLI: Final = '"gemini-cli"'
-"""The agent's name by which MLflow knows the Gemini CLI, whose messages it draws in another way."""
+"""The agent's name by which MLflow recognises the Gemini CLI, whose messages it draws in another way."""
 _MAYBE_MODEL: Final = ('"model"', "\\u00")
 """MLflow takes the model's name from inputs and outputs that are objects with `model`."""
 

@@ -59,7 +59,7 @@ class StoredTrace:
 
     Args:
         columns: Its row of `trace_info`, by column.
-        has_location: It has the tag that says where its spans are.
+        has_location: It has the tag with the place of its spans.
         has_session: Its metadata has a session.
         has_user: Its metadata has a user.
         nodes: Its stored spans; needed only if spans with usage or cost are added.

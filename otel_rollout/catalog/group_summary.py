@@ -52,7 +52,7 @@ class GroupSummary:
         tokens: The output tokens.
         turns: The turns.
         seconds: The durations.
-        duplicates: The number of rollouts that say in each turn what an earlier one says.
+        duplicates: The number of rollouts with the same text in each turn as an earlier rollout.
         first_divergence: The first turn, from 1, that not all rollouts have alike; None if all are alike.
         tool_calls: The sum of tool calls.
         tool_errors: The sum of failed tool calls.
@@ -83,7 +83,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class RewardRange:
-    """The rewards of a step, which those of its groups are compared with.
+    """The rewards of a step, to compare the rewards of its groups with.
 
     Args:
         lowest: The lowest.

@@ -31,7 +31,7 @@ from otel_rollout.folder.trace_files import StepKey
 __all__ = ["Run"]
 
 MAX_TRAJECTORIES: Final = 2**15
-"""The most trajectories of the steps that are kept, beside the step that was asked for last."""
+"""The most trajectories of the steps that are kept, without the step that was asked for last."""
 
 _TRACE_ID: Final = place_of("trace_id")
 
@@ -56,7 +56,7 @@ class Run:
     """The trajectories of trace folders, with the summaries of steps and groups; thread-safe.
 
     A folder that is being written is looked at anew at each call. What was read is kept until its files change; of the
-    trajectories those of the last steps that were asked for.
+    trajectories only the last steps that were asked for.
 
     Args:
         folders: The trace folders: several hold parts of one run, or runs to compare.
@@ -143,8 +143,8 @@ class Run:
         Args:
             step: The step; None for trajectories without one.
             validate: The step's validation.
-            experiment: Only those of this experiment.
-            run_id: Only those of this run, as step summaries name it; those of steps that don't name any.
+            experiment: Only trajectories of this experiment.
+            run_id: Only trajectories of this run, as step summaries name it, and of steps that don't name any.
         """
         runs = self._runs(step, validate, experiment, run_id)
         return [each for run in runs for each in run.step.trajectories]
@@ -152,7 +152,7 @@ class Run:
     def groups(
         self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
     ) -> list[GroupSummary]:
-        """Return a step's groups in the order of prompts; the arguments are those of `summaries`."""
+        """Return a step's groups in the order of prompts; the arguments are the same as for `summaries`."""
         return [group for run in self._runs(step, validate, experiment, run_id) for group in run.groups]
 
     def group(
@@ -163,7 +163,7 @@ class Run:
         experiment: str | None = None,
         run_id: str | None = None,
     ) -> tuple[GroupSummary, list[TrajectorySummary]]:
-        """Return a group and its trajectories in the order of rollouts; the arguments are those of `summaries`.
+        """Return a group and its trajectories in the order of rollouts; the arguments are the same as for `summaries`.
 
         Raises:
             KeyError: There is no such group.
@@ -182,8 +182,8 @@ class Run:
 
         Args:
             sample_index: The prompt.
-            validate: Those of validation, not of training.
-            experiment: Only those of this experiment.
+            validate: Groups of validation, not of training.
+            experiment: Only groups of this experiment.
         """
         places, loose = self._look()
         found: list[GroupSummary] = []
@@ -276,7 +276,7 @@ class Run:
         self._made[place.folder] = place.sizes, StepFile(content.steps)
 
     def _step(self, key: StepKey, places: Places, loose: LooseTraces) -> list[StepSummary]:
-        """Return a step's summaries: those of its folders, if no other file or folder has some of its trajectories."""
+        """Return a step's summaries, as its folders have them if no other file or folder has some of its traces."""
         sizes = _sizes(key, places, loose)
         known = self._steps.get(key)
         if known is not None and known[0] == sizes:
@@ -298,7 +298,7 @@ class Run:
         places, loose = self._look()
         for run in self._load(StepKey.of(step, validate=validate), places, loose).runs:
             found = run.summary
-            # The folder of trajectories without a step has those of validation too.
+            # The folder of trajectories without a step has validation's too.
             is_of_run = found.run_id is None or run_id in (None, found.run_id)
             is_asked_for = is_of_run and experiment in (None, found.experiment_name) and self._takes(found)
             if is_asked_for and found.validate == validate:

@@ -1,8 +1,8 @@
 """A step's summary file: the summaries of the step, of its groups, and of trajectories without one in an index.
 
 A line is a JSON object, sealed with a checksum as the lines of an index are: the first has the sizes of the files that
-the summary was made of, the next ones the step's summaries, one for each run, then one for each group, then those of
-trajectories whose index entry has none.
+the summary was made of, the next ones the step's summaries, one for each run, then one for each group, then the
+summaries of trajectories whose index entry has none.
 """
 
 from __future__ import annotations

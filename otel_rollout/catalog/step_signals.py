@@ -29,7 +29,7 @@ class StepSignals:
 
     Args:
         failures: The trajectories that failed, by class of failure.
-        punished: Those of them that the model isn't to blame for, and that have the step's worst reward all the same;
+        punished: Failures that the model isn't to blame for, and that have the step's worst reward all the same;
             without those that it may be to blame for: a tool fails for its arguments too.
         truncated_reward_mean: The mean reward of the truncated trajectories; None if none of them has a reward.
         whole_reward_mean: The mean reward of the others.

@@ -18,7 +18,7 @@ __all__ = ["Match", "TextMatcher", "fragments_of"]
 EXCERPT_BEFORE: Final = 60
 EXCERPT_AFTER: Final = 140
 MAX_DEPTH: Final = 4
-"""JSON stands in JSON: a call's arguments in a message, messages in an attribute."""
+"""The depth of JSON in JSON: a call's arguments in a message, messages in an attribute."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 _.,;:!?()*+=#$%@^|~`{}\[\]-]+")
 """Characters that no encoder escapes; some do with `/`, `<`, `>`, `&` and `'`."""
@@ -35,7 +35,7 @@ _SKIPPED: Final = frozenset(
         semconv.OUTPUT_MIME_TYPE,
         semconv.CONVERSATION_ID,
         semconv.METADATA,
-        semconv.ERROR_TYPE,  # It stands before the error's message.
+        semconv.ERROR_TYPE,  # It precedes the error's message.
     }
 )
 
@@ -64,7 +64,7 @@ class TextMatcher:
     Args:
         text: The text.
         within: `text`, `tool` or `error`.
-        match_case: Tell upper from lower case.
+        match_case: Distinguish upper from lower case.
 
     Raises:
         ValueError: The text is empty, or `within` has another value.
@@ -138,7 +138,7 @@ def fragments_of(text: str, *, match_case: bool = False) -> tuple[bytes, ...]:
 
     Args:
         text: The text.
-        match_case: Tell upper from lower case.
+        match_case: Distinguish upper from lower case.
     """
     plain = max(_PLAIN.findall(text), key=len, default="")
     if plain:

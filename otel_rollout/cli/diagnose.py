@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise NoTracesError(_none_matches(arguments.folder, "--step", known))
     against = _baseline(arguments, known, problems) if arguments.against is not None else None
     if against is not None:
-        # By identity: a step of another folder may be equal, as that of a copy is.
+        # Compare by identity: a copied folder has equal steps.
         own = {id(step) for step in against}
         steps = [step for step in steps if id(step) not in own]
         if not steps:
@@ -122,7 +122,7 @@ def _selected(steps: Sequence[StepSummary], asked: int | range | set[int] | set[
 def _baseline(
     arguments: argparse.Namespace, known: Sequence[StepSummary], problems: ProblemLog
 ) -> Sequence[StepSummary]:
-    """Return the steps to compare with: one of this folder, or those of another, the same numbers if it has them."""
+    """Return the steps to compare with: a step of this folder, or steps of another, the same numbers if it has them."""
     with suppress(ValueError):
         step = int(arguments.against)
         if not (found := _selected(known, step)):

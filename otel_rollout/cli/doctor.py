@@ -41,7 +41,7 @@ allows.
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    # The console exporter's tree must not stand in the middle of the JSON.
+    # Keep the console exporter's tree out of the JSON.
     with contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext():
         examination = examine(
             arguments.backend,

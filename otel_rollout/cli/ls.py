@@ -163,7 +163,7 @@ def _of_summary(
 
 
 def _steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterable[StepSummary]:
-    """Return the steps in the order of `--sort`; with filters, those of what they let through."""
+    """Return the steps in the order of `--sort`; with filters, steps of the trajectories that pass them."""
     steps = _known_steps(arguments, problems)
     if arguments.sort is None:
         return steps

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None, at_start: Callable[[], object] 
     """Run the command line.
 
     Args:
-        arguments: The arguments after the program's name; those of the process if None.
+        arguments: The arguments after the program's name; the process's if None.
         at_start: Called once an interrupt is handled here.
 
     Returns:

@@ -116,9 +116,9 @@ def exit_codes(done: str, *, failed: str = "", interrupted: str = "interrupted")
     """Return the exit codes for the end of a command's help.
 
     Args:
-        done: What 0 means.
-        failed: What 1 means, if the command has it.
-        interrupted: What 130 means.
+        done: The meaning of 0.
+        failed: The meaning of 1, if the command has it.
+        interrupted: The meaning of 130.
     """
     codes = {
         0: done,

@@ -116,7 +116,7 @@ class Candidates:
             yield each
 
     def describe(self, *, is_terminal: bool) -> Iterator[str]:
-        """Yield the lines that list them and say how to pick one.
+        """Yield lines that list the matches and how to pick one.
 
         Args:
             is_terminal: Leave out tags that all of them have, and the ends of the trace ids.

@@ -114,8 +114,8 @@ def trajectory_table(
         is_terminal: Leave out what repeats the row above or is the same in each row, and cut trace ids as short as they
             stay unique; programs get the same columns always, and whole trace ids.
     """
-    digits = telling_digits([each.trace_id for each, _ in trajectories]) if is_terminal else FULL_ID
-    # Traces of programs that know nothing of rollouts.
+    digits = distinct_digits([each.trace_id for each, _ in trajectories]) if is_terminal else FULL_ID
+    # Traces of programs without rollouts.
     are_foreign = all(each.sample_index is None for each, _ in trajectories)
     table = Table(
         [
@@ -226,8 +226,8 @@ def totals_table(stats: FolderStats, *, has_files: bool = True) -> Table:
     return table
 
 
-def telling_digits(trace_ids: Sequence[str]) -> int:
-    """Return the number of leading digits that tell these ids apart."""
+def distinct_digits(trace_ids: Sequence[str]) -> int:
+    """Return the number of leading digits in which all these ids differ."""
     digits = SHORT_ID
     while len({trace_id[:digits] for trace_id in trace_ids}) < len(set(trace_ids)):
         digits += 1
@@ -293,7 +293,7 @@ def print_groups(
         if prompt := _prompt(group):
             line = printable(shorten(prompt, 3 * screen.width))
             screen.print(Text(line, style="italic"))
-        digits = telling_digits([each.trace_id for each in group])
+        digits = distinct_digits([each.trace_id for each in group])
         print_lines(screen, group_table(summaries, answers, id_digits=digits))
     return bool(groups)
 

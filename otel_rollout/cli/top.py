@@ -103,7 +103,7 @@ def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
     """
     from rich.text import Text
 
-    from otel_rollout.cli.tables import telling_digits
+    from otel_rollout.cli.tables import distinct_digits
     from otel_rollout.look.terminal.screen import wrapped
     from otel_rollout.look.terminal.table import print_lines
 
@@ -126,7 +126,7 @@ def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
     if live.trajectories:
         screen.print()
         shown = live.trajectories[:most]
-        digits = telling_digits([each.trace_id for each in shown]) if screen.is_terminal else None
+        digits = distinct_digits([each.trace_id for each in shown]) if screen.is_terminal else None
         print_lines(screen, _table(shown, digits, has_dead=bool(dead), has_experiment=has_several))
         if live.open > most:
             screen.print(f"and {counted(live.open - most, 'trajectory')} more", style="dim")

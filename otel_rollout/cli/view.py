@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         _serve(arguments)
     except KeyboardInterrupt:
         sys.stdout.flush()
-        # At once: threads may be in the middle of a large folder.
+        # Don't wait for threads, which may be in the middle of a large folder.
         os._exit(130)
     return 0
 

@@ -70,7 +70,7 @@ class Account:
         self.lost = +self.lost
 
     def stats(self, side_work: Mapping[str, SideWorkStats]) -> ExporterStats:
-        """Return the counts so far, with those of side work."""
+        """Return the counts so far, with the counts of side work."""
         with self.lock:
             return ExporterStats(
                 recorded=self.recorded,

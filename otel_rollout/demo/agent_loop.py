@@ -28,7 +28,7 @@ class AgentLoopOutput:
     Args:
         answer: The policy's answer; None if it gave none.
         prompt_ids: The tokens of the prompt.
-        response_ids: All tokens after it, those of tool messages included.
+        response_ids: All tokens after it, tool messages included.
         turns: The number of generations.
         tool_errors: The number of failed tool calls.
         truncated: True if the turns ran out before an answer.

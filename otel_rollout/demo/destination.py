@@ -1,4 +1,4 @@
-"""The demo's backends, and where to look for its trajectories: each exporter says it of itself."""
+"""The demo's backends, and where to look for its trajectories, which each exporter reports."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def where_next(
     default: str,
     unreached: Sequence[str] = (),
 ) -> list[str]:
-    """Return the lines that say where the trajectories are and how to find them.
+    """Return lines on where the trajectories are and how to find them.
 
     Args:
         backends: The names of the backends.

@@ -1,4 +1,4 @@
-"""A stand-in for the model: deterministic by its seeds, with the weaknesses of models."""
+"""A substitute for the model: deterministic by its seeds, with the weaknesses of models."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SHUTDOWN: Final = "shutdown"
 """The reason of spans that waited when the time was up."""
 
 
-def most_telling_group(trajectories: Sequence[Trajectory], step: int = 1) -> list[Trajectory]:
+def clearest_group(trajectories: Sequence[Trajectory], step: int = 1) -> list[Trajectory]:
     """Return the group of a step that shows most: a tool error that was overcome, and mixed outcomes."""
     groups: dict[int, list[Trajectory]] = defaultdict(list)
     for trajectory in trajectories:
@@ -37,7 +37,7 @@ def most_telling_group(trajectories: Sequence[Trajectory], step: int = 1) -> lis
     return max(groups.values(), key=_variety, default=[])
 
 
-def most_telling_trajectory(group: Sequence[Trajectory]) -> Trajectory:
+def clearest_trajectory(group: Sequence[Trajectory]) -> Trajectory:
     """Return the trajectory that came furthest against most trouble."""
     return max(group, key=lambda trajectory: (_overcame(trajectory), trajectory.reward or 0.0, trajectory.turns))
 
@@ -87,7 +87,7 @@ class RolloutRow(NamedTuple):
 
 
 def rollout_row(trajectory: Trajectory, spans: Sequence[ReadableSpan]) -> RolloutRow:
-    """Return a trajectory's row: what its spans tell, or if it wasn't traced, the demo."""
+    """Return a trajectory's row, made of its spans, or of the demo's own record if it wasn't traced."""
     if any(span.parent is None for span in spans):
         return RolloutRow(summarise_trajectory(spans), answer_of(spans))
     summary = TrajectorySummary(

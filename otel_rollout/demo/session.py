@@ -24,8 +24,8 @@ from otel_rollout import ExporterStats, Stats, semconv
 from otel_rollout.demo.destination import ON_SCREEN, choose_backends, describe, where_next, with_folder
 from otel_rollout.demo.problems import problem_at
 from otel_rollout.demo.report import (
-    most_telling_group,
-    most_telling_trajectory,
+    clearest_group,
+    clearest_trajectory,
     print_delivery,
     print_group,
     print_trajectory,
@@ -84,8 +84,8 @@ def run_session(
         console.print(Text(f"to {where}" if where else "tracing is off", style="dim"), soft_wrap=True)
         trajectories = asyncio.run(_roll_out(console, passes(steps, samples, rollouts), concurrency, seed))
         _deliver(console, timeout)
-        group = most_telling_group(trajectories)
-        shown = most_telling_trajectory(group)
+        group = clearest_group(trajectories)
+        shown = clearest_trajectory(group)
         print_trajectory(console, shown, collector.trajectory(shown.sample_index, shown.rollout_n))
         rows = [rollout_row(each, collector.trajectory(each.sample_index, each.rollout_n)) for each in group]
         print_group(console, rows, problem_at(shown.sample_index).question)
@@ -159,7 +159,7 @@ def _shut_down() -> None:
 
 
 def _counts() -> Mapping[str, ExporterStats]:
-    """Return the counts of the backends; those of the demo's own exporter if it is the only one."""
+    """Return the counts of the backends; of the demo's own exporter if it is the only one."""
     counts = dict(otel_rollout.stats().exporters)
     own = counts.pop(StepCollector.__name__, None)
     return counts if counts or own is None else {describe(ON_SCREEN, None): own}

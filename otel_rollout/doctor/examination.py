@@ -97,7 +97,7 @@ def _spool_fault(folder: str, asked: list[str]) -> str:
     except (ConfigurationError, OSError) as error:
         return str(error)
     finally:
-        # Only making folders tells if they can be made; none is left behind.
+        # Only making folders shows if they can be made; they are removed again.
         for one in missing:
             with suppress(OSError):
                 one.rmdir()

@@ -89,7 +89,7 @@ def _report_exporter(point: metadata.EntryPoint) -> ExporterReport:
 
 def _read_extras() -> list[ExtraReport]:
     if not _is_installed(DISTRIBUTION):
-        # Package folders alone have no metadata, which names the extras.
+        # Package folders without metadata don't name the extras.
         return []
     wanted: dict[str, set[str]] = {
         name: set() for name in metadata.metadata(DISTRIBUTION).get_all("Provides-Extra", [])

@@ -179,7 +179,7 @@ def _ask(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float) 
 
 
 def _within(timeout: float, call: Callable[[], _Answer]) -> _Answer:
-    """Return the value of `call`, or raise TimeoutError and leave its thread behind."""
+    """Return the value of `call`, or raise TimeoutError and leave its thread running."""
     answer: futures.Future[_Answer] = futures.Future()
 
     def run() -> None:

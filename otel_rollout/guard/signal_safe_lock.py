@@ -62,7 +62,7 @@ def wait_for(condition: threading.Condition, is_done: Callable[[], bool], timeou
 
     Args:
         condition: A condition of a `SignalSafeLock`.
-        is_done: What is waited for.
+        is_done: Returns True once the wait is over.
         timeout: Seconds to wait at most.
     """
     try:

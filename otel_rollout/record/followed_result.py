@@ -1,4 +1,4 @@
-"""An iterator that is followed to its end: a stand-in for it ends the span of the call that returned it."""
+"""An iterator that is followed to its end: a proxy for it ends the span of the call that returned it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _CLOSING: Final = ("aclose", "close")
 
 
 def follow_iterator(call: Call, result: Any) -> Any:
-    """Return a stand-in for an iterator or async iterator; None if the result is neither.
+    """Return a proxy for an iterator or async iterator; None if the result is neither.
 
     Args:
         call: The call that returned it, which has been set aside.
         result: The result.
     """
-    return _stand_in(result, _Iteration(call)) if _is_iterator(result) else None
+    return _proxy(result, _Iteration(call)) if _is_iterator(result) else None
 
 
 class _Iteration:
-    """The rest of a call: the steps of what it returned. All stand-ins gone, it ends.
+    """The rest of a call: the steps of what it returned. All proxies gone, it ends.
 
     Args:
         call: The call.
@@ -110,8 +110,8 @@ def _continue(call: Call) -> None:
         call.take_up()
 
 
-class _StandIn:
-    """A stand-in for an object: whatever is asked of it, the object answers; `isinstance` takes it for the object."""
+class _Proxy:
+    """A proxy for an object: whatever is asked of it, the object answers; `isinstance` takes it for the object."""
 
     __slots__ = ("__weakref__", "_iteration", "_target")
 
@@ -130,11 +130,11 @@ class _StandIn:
         delattr(_target_of(self), name)
 
 
-_set_target, _target_of = _StandIn._target.__set__, _StandIn._target.__get__  # type: ignore[attr-defined]  # noqa: SLF001 - slots
-_set_iteration, _iteration_of = _StandIn._iteration.__set__, _StandIn._iteration.__get__  # type: ignore[attr-defined]  # noqa: SLF001 - slots
+_set_target, _target_of = _Proxy._target.__set__, _Proxy._target.__get__  # type: ignore[attr-defined]  # noqa: SLF001 - slots
+_set_iteration, _iteration_of = _Proxy._iteration.__set__, _Proxy._iteration.__get__  # type: ignore[attr-defined]  # noqa: SLF001 - slots
 
 
-def _stand_in(target: Any, iteration: _Iteration) -> Any:
+def _proxy(target: Any, iteration: _Iteration) -> Any:
     made = _class_for(type(target))()  # type: ignore[arg-type]  # mypy: a class is hashable
     _set_target(made, target)
     _set_iteration(made, iteration)
@@ -143,62 +143,62 @@ def _stand_in(target: Any, iteration: _Iteration) -> Any:
 
 @lru_cache(maxsize=256)
 def _class_for(kind: type) -> type:
-    """Return the class of the stand-ins for objects of a class: Python looks for special methods in the class."""
+    """Return the class of the proxies for objects of a class: Python looks for special methods in the class."""
     namespace: dict[str, Any] = {"__slots__": ()}
     for name in special_methods(kind):
         method = getattr(kind, name)
         namespace[name] = _SPECIAL.get(name, _forward)(method)
     if kind.__hash__ is None:
         namespace["__hash__"] = None
-    return type(kind.__name__, (_StandIn,), namespace)
+    return type(kind.__name__, (_Proxy,), namespace)
 
 
 def _forward(method: Any) -> Callable[..., Any]:
-    return lambda stand_in, *args, **kwargs: method(_target_of(stand_in), *args, **kwargs)
+    return lambda proxy, *args, **kwargs: method(_target_of(proxy), *args, **kwargs)
 
 
 def _next(method: Any) -> Callable[..., Any]:
-    return lambda stand_in: _iteration_of(stand_in).step(method, _target_of(stand_in))
+    return lambda proxy: _iteration_of(proxy).step(method, _target_of(proxy))
 
 
 def _next_later(method: Any) -> Callable[..., Any]:
-    return lambda stand_in: _iteration_of(stand_in).step_later(method, _target_of(stand_in))
+    return lambda proxy: _iteration_of(proxy).step_later(method, _target_of(proxy))
 
 
 def _same(method: Any) -> Callable[..., Any]:
     """Forward a method that returns the object itself, or an iterator of its items."""
-    return lambda stand_in: _known(stand_in, method(_target_of(stand_in)))
+    return lambda proxy: _known(proxy, method(_target_of(proxy)))
 
 
 def _same_later(method: Any) -> Callable[..., Any]:
-    async def enter(stand_in: Any) -> Any:
-        return _known(stand_in, await method(_target_of(stand_in)))
+    async def enter(proxy: Any) -> Any:
+        return _known(proxy, await method(_target_of(proxy)))
 
     return enter
 
 
-def _known(stand_in: Any, found: Any) -> Any:
-    if found is _target_of(stand_in):
-        return stand_in
-    return _stand_in(found, _iteration_of(stand_in)) if _is_iterator(found) else found
+def _known(proxy: Any, found: Any) -> Any:
+    if found is _target_of(proxy):
+        return proxy
+    return _proxy(found, _iteration_of(proxy)) if _is_iterator(found) else found
 
 
 def _exit(method: Any) -> Callable[..., Any]:
-    def leave(stand_in: Any, *exception: Any) -> Any:
+    def leave(proxy: Any, *exception: Any) -> Any:
         try:
-            return method(_target_of(stand_in), *exception)
+            return method(_target_of(proxy), *exception)
         finally:
-            _iteration_of(stand_in).end(GeneratorExit())
+            _iteration_of(proxy).end(GeneratorExit())
 
     return leave
 
 
 def _exit_later(method: Any) -> Callable[..., Any]:
-    async def leave(stand_in: Any, *exception: Any) -> Any:
+    async def leave(proxy: Any, *exception: Any) -> Any:
         try:
-            return await method(_target_of(stand_in), *exception)
+            return await method(_target_of(proxy), *exception)
         finally:
-            _iteration_of(stand_in).end(GeneratorExit())
+            _iteration_of(proxy).end(GeneratorExit())
 
     return leave
 

@@ -71,7 +71,7 @@ def rollout_trace_op(
         capture_output: Record the result; or a function that takes the result, or each yielded item, and returns the
             value to record.
         follow_result: If the function returns an iterator, such as a client's stream, the span lasts until that has
-            ended, is closed or is freed, and its output is the list of items. The caller gets a stand-in that passes
+            ended, is closed or is freed, and its output is the list of items. The caller gets a proxy that passes
             everything on to the iterator; without it, the iterator itself, and the span ends at the return.
 
     Raises:

@@ -67,7 +67,7 @@ def value_to_json(value: Any) -> bytes:
         try:
             return orjson.dumps(value, default=_default, option=_OPTIONS)
         except (TypeError, ValueError):
-            # An integer over 64 bits, a lone surrogate, a key that is no text, or an array that orjson doesn't know.
+            # An integer over 64 bits, a lone surrogate, a key that is no text, or an array that orjson can't write.
             return orjson.dumps(_plain(value, 0), option=_OPTIONS)
     return dumps(_plain(value, 0))
 
@@ -107,7 +107,7 @@ def key_text(key: Any) -> str:
 
 
 def describe_bytes(kind: str, value: Any, length: int) -> dict[str, Any]:
-    """Return what stands for bytes: type, length and first bytes.
+    """Return a description of bytes: type, length and first bytes.
 
     Args:
         kind: The name of their type.

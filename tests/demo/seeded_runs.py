@@ -16,8 +16,7 @@ from otel_rollout.catalog.group_summary import summarise_groups
 from otel_rollout.catalog.step_summary import StepSummary, summarise_step
 from otel_rollout.demo.rollout import Pass, passes, run_pass
 from otel_rollout.demo.tokenizer import train_tokenizer
-from otel_rollout.facts.summaries import summarise_trajectory
-from otel_rollout.facts.table import TrajectorySummary
+from otel_rollout.facts import TrajectorySummary, summarise_trajectory
 from otel_rollout.look.findings import Diagnosis, diagnose
 from otel_rollout.testing import InMemorySpanExporter
 from tests.demo import idle_time

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 import otel_rollout
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.export.backoff import RetryPolicy
+from otel_rollout.export import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import Kind, SideWork

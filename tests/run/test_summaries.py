@@ -6,7 +6,7 @@ import math
 import sys
 import tempfile
 from collections import defaultdict
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from pathlib import Path
 
 import orjson
@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from otel_rollout.catalog import Run, to_json
 from otel_rollout.catalog.group_summary import GroupSummary, summarise_groups
 from otel_rollout.catalog.step_summary import StepSummary, summarise_step
-from otel_rollout.facts.json_types import from_json
-from otel_rollout.facts.table import SpanError, ToolCounts, TrajectorySummary
+from otel_rollout.facts import SpanError, ToolCounts, TrajectorySummary, from_json
 from otel_rollout.look.rollouts import advantages
 from otel_rollout.text import INT64_MAX
 from tests.run.made_folders import TRAJECTORIES, Made, naive_group, naive_step, write
@@ -159,7 +158,7 @@ class TestSteps:
     def test_percentiles_are_interpolated(self):
         """As numpy and pandas do by default."""
         step = step_of([rollout(n, turns=n + 1) for n in range(4)])
-        assert astuple(step.turns) == (2.5, 2.5, pytest.approx(3.97), 4)
+        assert step.turns == (2.5, 2.5, pytest.approx(3.97), 4)
 
     def test_the_wait_for_the_last_ones(self):
         """The share of the wall time after 19 of 20 had ended; unknown for fewer than 20 trajectories."""

@@ -8,8 +8,7 @@ import pytest
 
 from otel_rollout import read
 from otel_rollout.export.outcome import DELIVERED
-from otel_rollout.facts.builder import SummaryBuilder
-from otel_rollout.facts.summaries import summarise_trajectory
+from otel_rollout.facts import SummaryBuilder, summarise_trajectory
 from otel_rollout.folder import folder_writer
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.guard import internal_errors

@@ -272,6 +272,19 @@ class TestDamage:
         assert [problem.what for problem in problems] == ["torn record"]
         writer.close()
 
+    def test_a_copy_of_a_journal_whose_bytes_have_changed(self, folder, problems, tmp_path):
+        """Its records are checked under any name with its ending."""
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(1, payload='"hello"')[:1])
+        writer.write(make_trajectory(2)[:1])
+        [journal] = folder.glob("open/*.otlp")
+        copy = tmp_path / "copy" / "spans.otlp"
+        copy.parent.mkdir()
+        copy.write_bytes(journal.read_bytes().replace(b"hello", b"hallo", 1))
+        assert tags(read(copy.parent, on_problem=problems.append)) == [(2, 0, 0)]
+        assert [problem.what for problem in problems] == ["torn record"]
+        writer.close()
+
     def test_a_line_longer_than_any(self, folder, problems, monkeypatch):
         """It is told and left out, and takes no more memory than the longest of ours."""
         monkeypatch.setattr("otel_rollout.folder.lines.MAX_LINE_BYTES", 50_000)

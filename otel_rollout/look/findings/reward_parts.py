@@ -70,7 +70,7 @@ def _are_paid(step: StepContents, found: Measure) -> bool:
         return True
     both, of_riser, of_loser = _likeness(rises, falls), _likeness(rises, rewards), _likeness(falls, rewards)
     rest = 1 - both * both
-    # Parts that always go together can't be told apart.
+    # Parts that always go together can't be distinguished.
     return rest < _LEAST_WEIGHT or all(
         deviation_of(part) == 0 or (own - other * both) / rest > _LEAST_WEIGHT
         for part, own, other in ((rises, of_riser, of_loser), (falls, of_loser, of_riser))

@@ -33,7 +33,7 @@ def diagnose_run(
     folder: str | None = None,
     running: Sequence[StepSummary] = (),
 ) -> Diagnosis:
-    """Run all checks over steps of a run; the arguments are those of `diagnose`."""
+    """Run all checks over steps of a run; the arguments are the same as for `diagnose`."""
 
     def load(step: StepSummary) -> list[TrajectorySummary]:
         found = run.summaries(step.step, step.validate, step.experiment_name, step.run_id)

@@ -71,7 +71,7 @@ def status_cell(status: object, *, has_root: bool) -> Cell:
 
 
 def token_counts(given: Any, generated: Any) -> str:
-    """Return the tokens of a trajectory: those of its prompts, and those that were generated."""
+    """Return the tokens of a trajectory: in its prompts, and generated."""
     return "-" if given is None and generated is None else f"{_text(given)}→{_text(generated)}"
 
 

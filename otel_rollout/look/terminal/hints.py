@@ -18,7 +18,7 @@ def sentence_lines(text: str, width: int | None, margin: str = "") -> Iterator[s
     Args:
         text: The sentence.
         width: The screen's columns; None for programs.
-        margin: Stands before each line.
+        margin: Precedes each line.
     """
     if width is None or len(margin + text) <= width:
         yield margin + text
@@ -34,7 +34,7 @@ def command_lines(command: str, width: int | None, margin: str = "") -> Iterator
     Args:
         command: The command, as it is typed.
         width: The screen's columns; None for programs.
-        margin: Stands before each line.
+        margin: Precedes each line.
     """
     if width is None or len(margin + command) <= width:
         yield margin + command

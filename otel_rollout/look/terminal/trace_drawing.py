@@ -175,7 +175,7 @@ def _about(span: ReadableSpan, layout: _Layout) -> Text:
         return Text.assemble((tokens, "dim"), shorten(given or said, room))
     if cell_len(given) + cell_len(said) + len(ARROW) > room:
         if room < MIN_ROOM_FOR_BOTH:
-            # Most inputs begin with the same prompt; the output says more.
+            # Most inputs begin with the same prompt; the output differs.
             return Text.assemble((tokens, "dim"), shorten(said, room))
         # The output gets what it needs, up to three fifths.
         share = min(cell_len(said), (room - len(ARROW)) * 3 // 5)
@@ -239,7 +239,7 @@ def draw_payload(name: str, payload: Any, *, width: int | None, margin: str) -> 
 
 
 def draw_named(name: str, value: Any, *, width: int | None, margin: str, depth: int = 0) -> Iterator[Text]:
-    """Yield the lines of a value behind or below its name; see `draw_payload` for the arguments."""
+    """Yield the lines of a value after or below its name; see `draw_payload` for the arguments."""
     label = Text.assemble((margin, "dim"), (printable(name), "cyan"))
     short = _on_one_line(value, depth)
     if short is not None and (width is None or len(margin) + len(name) + len(GAP) + len(short) <= width):

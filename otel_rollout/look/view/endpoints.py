@@ -34,7 +34,7 @@ FIRST_PATIENCE: Final = 0.4
 """The seconds that the page of the run waits for steps before it shows how far their reading is."""
 PATIENCE: Final = 120.0
 MAX_COLUMNS: Final = 64
-"""The most rollouts of a group whose conversations are sent at once."""
+"""The most rollouts of a group whose conversations are sent in one answer."""
 
 MAX_DIAGNOSES: Final = 256
 """The most diagnoses that are kept until the folder changes."""
@@ -171,7 +171,7 @@ class Endpoints:
         return span_record(found[-1], Cutter(each=None), turn_numbers(spans), prefix_breaks(spans))
 
     def findings(self, path: Parameters, query: Parameters) -> dict[str, Any]:
-        """Answer `api/findings`: those of a step, or of the steps of an experiment."""
+        """Answer `api/findings`: the findings of a step, or of the steps of an experiment."""
         known = self._state.steps(PATIENCE)
         steps = [self._asked(query, query).summary] if "step" in query else _of_experiment(known, query)
         is_live = self._state.is_live()
@@ -245,14 +245,14 @@ class Endpoints:
 
 
 def name_in_address(value: int | str | None) -> str:
-    """Return a step or a prompt as it stands in an address."""
+    """Return a step or a prompt as an address has it."""
     return "none" if value is None else str(value)
 
 
 def _row(each: TrajectorySummary) -> Sequence[Any]:
     calls = sum(count.calls for count in each.tools.values())
     errors = sum(count.errors for count in each.tools.values())
-    # What has no prompt is known by them; for thousands of rollouts they would only be sent.
+    # A trajectory without a prompt is named by them; for thousands of rollouts they would only be sent.
     origin = (each.service_name, each.name) if each.sample_index is None else (None, None)
     return *_row_facts_of(each), each.seconds, calls, errors, *origin
 
