@@ -1,6 +1,6 @@
 """Files of zstd frames with one OTLP request each: it is read without the others, and a torn one harms no other.
 
-`zstdcat` prints such a file as one request: requests in protobuf, one behind the other, are one.
+`zstdcat` prints such a file as one request: concatenated requests in protobuf are one.
 
 Source: https://datatracker.ietf.org/doc/html/rfc8878#section-3.1.1 (where a frame ends).
 """

@@ -1,4 +1,4 @@
-"""The records of a journal: an OTLP request each, behind its length and its checksum.
+"""The records of a journal: an OTLP request each, after its length and its checksum.
 
 A record begins with four bytes that neither UTF-8 nor a length begins with, so that what follows damage is found.
 """
