@@ -65,6 +65,11 @@ class TestKeys:
         """A number is a secret under these keys alone; JSON stays valid."""
         assert redact({key: 271828, "api_key": 271828}) == {key: "[redacted]", "api_key": 271828}
 
+    @pytest.mark.parametrize("value", ["123456", "123456789", "anonymous", "undefined", "disabled"])
+    def test_what_nobody_keeps_secret(self, value):
+        """The words and numbers that stand where no secret is set stay."""
+        assert redact({"password": value}) == {"password": value}
+
     @pytest.mark.parametrize(
         "value", ["$PASSWORD", "${X}", "<your key>", "YOUR_API_KEY", "/run/secrets/x", "os.environ['X']"]
     )
