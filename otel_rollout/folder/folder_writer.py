@@ -13,13 +13,14 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout import otlp
 from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import frames, layout
 from otel_rollout.folder.frames import require_zstandard
 from otel_rollout.folder.journal import Journal, JournalPart
 from otel_rollout.folder.step_files import StepFiles
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout.otlp import decode_spans, encode_spans
+from otel_rollout.otlp import encode_spans
 
 __all__ = ["FolderWriter"]
 
@@ -204,7 +205,7 @@ class FolderWriter:
         warn_once("journal", "%s was changed by another process: running trajectories miss spans", self._journal.path)
         summary = SummaryBuilder(trace_id)
         for line in lines:
-            summary.add(decode_spans(line))
+            summary.add(otlp.decode_spans(line))
         return lines, summary
 
     def _forget(self, trace_id: int) -> None:

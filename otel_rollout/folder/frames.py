@@ -98,7 +98,7 @@ class FrameFile:
         """Append a request and return the place of its frame.
 
         Args:
-            pieces: The request; several pieces stand one behind the other.
+            pieces: The request; several pieces are concatenated.
 
         Raises:
             OSError: The disk did not take all of it, and has none of it.

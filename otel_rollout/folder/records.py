@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 def head_of(request: bytes) -> bytes:
-    """Return what stands before a request in its record."""
+    """Return the head of a request's record."""
     return _HEAD.pack(MAGIC, len(request), crc32(request))
 
 
@@ -98,7 +98,7 @@ def _record_at(descriptor: int, offset: int) -> Record | None:
 
 
 def _next_magic(descriptor: int, offset: int, size: int) -> int:
-    """Return the offset of the first magic at or behind `offset`; `size` if there is none."""
+    """Return the offset of the first magic at or after `offset`; `size` if there is none."""
     while offset < size:
         data = os.pread(descriptor, _SEARCH_BYTES, offset)
         found = data.find(MAGIC)

@@ -69,7 +69,7 @@ _LARGE_ORIGIN_BYTES: Final = 2**14
 
 
 class EncodedSpan(NamedTuple):
-    """An encoded span, with what stands before it in a request.
+    """An encoded span, with its resource and scope.
 
     Args:
         trace_id: 16 bytes.

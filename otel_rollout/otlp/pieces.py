@@ -206,7 +206,7 @@ def fields_of(data: bytes, place: int, end: int) -> Iterator[_Field]:
 
 
 def number_at(data: bytes, place: int) -> tuple[int, int]:
-    """Return a number and the place behind it.
+    """Return a number and the place after it.
 
     Raises:
         ValueError: There is none.

@@ -43,9 +43,9 @@ __all__ = [
 MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, ProtobufError, RecursionError, TypeError, ValueError)
 """The errors that bytes of another form cause."""
 MAX_FIELDS: Final = 2**21
-"""Of a request: its spans, scopes and resources together."""
+"""The limit on the spans, scopes and resources of a request together."""
 MAX_VALUES: Final = 2**21
-"""Of a span; as Python objects they take a multiple of their bytes."""
+"""The limit on the values of a span; as Python objects they take a multiple of their bytes."""
 TOO_MANY_VALUES: Final = f"a span of more than {MAX_VALUES:,} values, which is the limit"
 _IS_REMOTE: Final = 0x200
 _MAX_CACHED: Final = 256
@@ -157,7 +157,7 @@ def decode_spans(request: bytes) -> list[ReadableSpan]:
 
 
 def lazy_spans(data: bytes) -> list[StoredSpan]:
-    """Return the spans of an `ExportTraceServiceRequest`, or of several, one behind the other, in order.
+    """Return the spans of an `ExportTraceServiceRequest`, or of several that are concatenated, in order.
 
     Raises:
         ValueError: It is no such request; a span that is malformed raises it when it is used.

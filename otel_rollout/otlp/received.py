@@ -46,14 +46,14 @@ __all__ = [
 ]
 
 MAX_ORIGIN_BYTES: Final = 2**20
-"""A resource and scope stand in each line of the journal that has spans of theirs."""
+"""Each record of the journal repeats its resource and scope."""
 LARGE_ORIGIN: Final = f"a resource and scope of more than {MAX_ORIGIN_BYTES:,} bytes, which is the limit"
 _NO_TRACE: Final = bytes(16)
 _NO_SPAN: Final = bytes(8)
 
 
 class Origin(NamedTuple):
-    """What stands before a span, encoded and decoded.
+    """The resource and the scope of a span, encoded and decoded.
 
     Args:
         resource_data: A `ResourceSpans` without its scopes.
@@ -69,7 +69,7 @@ class Origin(NamedTuple):
 
 
 def origin_of(resource: bytes, scope: bytes) -> Origin:
-    """Return what stands before the spans of a scope, decoded; raise one of `MALFORMED`."""
+    """Return a resource and a scope, decoded too; raise one of `MALFORMED`."""
     return Origin(resource, scope, resource_of(resource), scope_of(scope))
 
 

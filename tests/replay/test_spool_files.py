@@ -11,7 +11,7 @@ import pytest
 import otel_rollout
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.folder import index, stored_file
+from otel_rollout.folder import index_reading, stored_file
 from otel_rollout.folder.frames import FrameExtent, FrameFile, scan_frames
 from otel_rollout.otlp import decode_spans, encode_spans, traces_of
 from otel_rollout.replay import describe, spool_files
@@ -88,7 +88,7 @@ class TestSpool:
             file.append(encode_spans(live.spans[start : start + 20]))
         file.close()
         decoded = []
-        for module in (spool_files, index):
+        for module in (spool_files, index_reading):
             monkeypatch.setattr(module, "decode_spans", lambda data: decoded.append(data) or decode_spans(data))
         monkeypatch.setattr(stored_file, "traces_of", lambda data: decoded.append(data) or traces_of(data))
 
