@@ -330,7 +330,7 @@ class TestEnd:
             queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
         assert backend.entered.wait(10)
         if is_known:
-            until(lambda: queue.stats().last_trouble)
+            until(lambda: queue.stats().last_error)
         queue.shutdown(time.monotonic() + 4.5)
         backend.gate.set()
         queue.join()

@@ -109,7 +109,7 @@ class Trainer:
     def await_trouble(self, exporter: str) -> str:
         """Wait until an exporter has met trouble, and return what the backend said."""
         self.flush(0.0)
-        return str(self.await_counts(exporter, lambda counts: bool(counts["last_trouble"]))["last_trouble"])
+        return str(self.await_counts(exporter, lambda counts: bool(counts["last_error"]))["last_error"])
 
     def finish(self) -> int:
         """Let the program come to its end, and return its exit status.

@@ -227,9 +227,9 @@ class TestFaults:
             with rollout_trace_attr(step=1, sample_index=number, rollout_n=0):
                 generate(os.urandom(10_000).hex())
         deadline = time.monotonic() + 30
-        while not stats().exporters["file"].last_trouble and time.monotonic() < deadline:
+        while not stats().exporters["file"].last_error and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert "No space left on device" in stats().exporters["file"].last_trouble
+        assert "No space left on device" in stats().exporters["file"].last_error
         ballast.unlink()
         assert shutdown(30)
         spans = spans_of(disk / "traces")
