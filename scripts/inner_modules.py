@@ -44,6 +44,7 @@ DOORS: Final = frozenset(
         "otel_rollout.counts",
         "otel_rollout.folder.folder_writer",
         "otel_rollout.installing",
+        "otel_rollout.record.runtime",
         "otel_rollout.settings",
     }
 )
