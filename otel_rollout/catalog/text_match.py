@@ -13,8 +13,6 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.otlp import traces_of
 
-__all__ = ["Match", "TextMatcher", "fragments_of"]
-
 EXCERPT_BEFORE: Final = 60
 EXCERPT_AFTER: Final = 140
 MAX_DEPTH: Final = 4

@@ -23,7 +23,7 @@ pytest.importorskip("rich")
 
 from rich.console import Console
 
-from otel_rollout.look.terminal.findings_drawing import print_diagnosis
+from otel_rollout.look.terminal import print_diagnosis
 
 EVIL = "\x1b[31mrm -rf\u202e</script>"
 

@@ -13,9 +13,7 @@ import time
 import pytest
 
 from otel_rollout import read
-from otel_rollout.deliver import spool
-from otel_rollout.deliver.exporter_queue import ExporterQueue
-from otel_rollout.deliver.queue_limits import QueueLimits
+from otel_rollout.deliver import ExporterQueue, QueueLimits, spool
 from otel_rollout.deliver.spool import Spool
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.files import is_being_written

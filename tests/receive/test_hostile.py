@@ -9,9 +9,8 @@ import time
 import otel_rollout
 from otel_rollout.files import file_lock
 from otel_rollout.otlp import EncodedSpan
-from otel_rollout.receive import received_folder
+from otel_rollout.receive import ReceivedFolder, received_folder
 from otel_rollout.receive.adoption import adopt
-from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.span_batch import SpanBatch
 from tests.receive.receiving import (
     JSON,

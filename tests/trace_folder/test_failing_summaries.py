@@ -13,7 +13,7 @@ from otel_rollout.folder import folder_writer
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.guard import internal_errors
 from otel_rollout.otlp import encode_spans, encoded_spans
-from otel_rollout.receive.received_folder import ReceivedFolder
+from otel_rollout.receive import ReceivedFolder
 from otel_rollout_file import FileSpanExporter
 
 from .recordings import make_span, make_trajectory, trace_id_of
