@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.deliver import spool
 from otel_rollout.deliver.exporter_queue import ExporterQueue
 from otel_rollout.deliver.queue_limits import QueueLimits
@@ -24,7 +24,7 @@ from tests.delivery.queues import QUICK, RETRY, is_balanced, until
 
 
 def names_on_disk(folder):
-    return [span.name for trajectory in read(folder) for span in trajectory.spans]
+    return [span.name for trajectory in read_trajectories(folder) for span in trajectory.spans]
 
 
 @pytest.fixture

@@ -197,7 +197,7 @@ class TestRemoval:
         done = replayed(folder, "file", is_removing=True)
 
         assert (done.report.delivered, files(folder)) == (4, [])
-        assert len(list(otel_rollout.read(tmp_path))) == 4
+        assert len(list(otel_rollout.read_trajectories(tmp_path))) == 4
 
 
 def block_header(data, frame):

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import json_reading as otlp_json_reading
 from otel_rollout.otlp.json_reading import LazySpan, lazy_spans
@@ -55,7 +55,7 @@ def test_one_span_is_parsed_without_the_others(tmp_path, monkeypatch):
     parsed = []
     genuine = otlp_json_reading._decode_span
     monkeypatch.setattr(otlp_json_reading, "_decode_span", lambda *arguments: parsed.append(1) or genuine(*arguments))
-    [trajectory] = read(tmp_path)
+    [trajectory] = read_trajectories(tmp_path)
     *others, root = trajectory.spans
     assert (len(others), parsed) == (2, [])
     assert (root.name, root.attributes["rollout.step"], root.dropped_attributes) == ("rollout", 7, 0)
