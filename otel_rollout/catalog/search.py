@@ -14,8 +14,6 @@ from otel_rollout.catalog.text_match import Match, TextMatcher
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.folder.reader import RecordedTrajectory
 
-__all__ = ["Search", "SearchHit", "SearchQuery"]
-
 BATCH: Final = 32
 """The trajectories that a thread searches in one go."""
 MAX_THREADS: Final = 8

@@ -10,8 +10,6 @@ import orjson
 
 from otel_rollout import semconv
 
-__all__ = ["Match", "TextMatcher", "fragments_of"]
-
 EXCERPT_BEFORE: Final = 60
 EXCERPT_AFTER: Final = 140
 MAX_DEPTH: Final = 4

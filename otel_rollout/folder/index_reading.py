@@ -1,6 +1,6 @@
 """Reads an index: its rows, and the summaries in them.
 
-Readers ignore unknown names, and skip lines that are damaged or of another form: the frames say the same.
+Readers ignore unknown names, and skip lines that are damaged or of another form: the frames have the same facts.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _parse(line: bytes) -> Row:
 
 
 def _read_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
-    """Yield the complete lines of an index, thousands at once, up to one that is too long."""
+    """Yield the complete lines of an index, thousands at a time, up to one that is too long."""
     descriptor = open_to_read(path)
     try:
         rest = b""
@@ -160,7 +160,7 @@ def summary_of_row(
     Args:
         row: The row.
         worker: The process that wrote the file.
-        shape_of_spans: Returns the columns of the shape if that of the index has another form.
+        shape_of_spans: Returns the columns of the shape if the index has another form of it.
     """
     entry = IndexEntry._make(row)
     if not entry.summary:
@@ -168,7 +168,7 @@ def summary_of_row(
     try:
         return summary_of_json(listed_of(row, worker), entry.summary, shape_of_spans)
     except ValueError:
-        # Of another program or version.
+        # Another program or version wrote it.
         return None
 
 

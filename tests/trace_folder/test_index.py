@@ -14,8 +14,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from otel_rollout.facts import Collected, SummaryBuilder, columns_of
-from otel_rollout.facts.table import COLUMNS
+from otel_rollout.facts import COLUMNS, Collected, SummaryBuilder, columns_of
 from otel_rollout.folder import layout
 from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, IndexEntry, entry_of, index_line
 from otel_rollout.folder.index_reading import attributes_of, entries_of, read_index

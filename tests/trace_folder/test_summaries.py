@@ -9,10 +9,8 @@ import orjson
 import pytest
 
 from otel_rollout import read_trajectories, semconv
-from otel_rollout.catalog import to_json
+from otel_rollout.catalog import StepSummary, summarise_groups, summarise_step, to_json
 from otel_rollout.catalog.failure_class import failure_class
-from otel_rollout.catalog.group_summary import summarise_groups
-from otel_rollout.catalog.step_summary import StepSummary, summarise_step
 from otel_rollout.facts import FIRST_COLUMN, from_json, summarise_trajectory
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.lines import seal_of
