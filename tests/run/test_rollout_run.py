@@ -113,7 +113,7 @@ class TestSteps:
 
     def test_without_an_index(self, folder):
         """Frames that no index has are read."""
-        write_frames(folder / "step=000003" / "host-1-abcd.jsonl.zst", make_trajectory(3))
+        write_frames(folder / "step=000003" / "host-1-abcd.otlp.zst", make_trajectory(3))
         for index in folder.rglob("*.index.jsonl"):
             index.unlink()
         steps = outline(Run([folder]).steps())
