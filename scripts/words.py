@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Lower numbers are recorded here by the change that lowers them (--record).
 RECORDED: Final = {
-    "otel_rollout": 212,
+    "otel_rollout": 49,
     "exporters": 0,
     "docs": 7,
     "benchmarks": 121,
-    "scripts": 47,
+    "scripts": 0,
 }
 PAGES: Final = {"docs": ("docs", "README.md", "CONTRIBUTING.md", "SECURITY.md")}
 """The folders and files of a group, if it isn't the folder of that name."""
