@@ -175,7 +175,7 @@ def write() -> None:
 
 
 def problems(folder: Path) -> list[str]:
-    """Return the differences of a folder of vendored files from its manifest and from the packages that are pinned here."""
+    """Return the differences of a folder of vendored files from its manifest and the packages pinned here."""
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     pinned = {(one.name, one.version, one.sha256) for one in PACKAGES if one.folder == folder}
     found = []
