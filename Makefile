@@ -44,13 +44,14 @@ fuzz: $(VENV)/.dev  ## Any values, races and signals against ops; then trace fol
 mutants: $(VENV)/.dev  ## Change the source in 60 places, and report which changes the tests notice
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
-check: $(VENV)/.dev check-web  ## Lint, formatting, types, the layers, the inner modules that tests import, the workflows of .github, the viewer's pages
+check: $(VENV)/.dev check-web  ## Lint, formatting, types, the layers, the inner modules that tests import, words, the workflows of .github, the viewer's pages
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests/typing/api.py
 	@$(BIN)/lint-imports
 	@$(BIN)/python scripts/inner_modules.py
+	@$(BIN)/python scripts/words.py
 	@$(BIN)/zizmor --offline --quiet --pedantic .github
 
 check-web:  ## The viewer's pages: types, lint, unit tests, vendored modules (the first three need node 20 and npm)

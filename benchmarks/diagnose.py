@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Final, NamedTuple
 
-from otel_rollout.demo.faults import Fault
 from otel_rollout.look.findings import CHECKS
+from tests.demo.faults import Fault
 from tests.demo.seeded_runs import run_demo
 
 EXPECTED: Final = {

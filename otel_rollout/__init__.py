@@ -75,7 +75,7 @@ def __getattr__(name: str) -> _Any:
     """Import public names on first use: the command line's help needs none, and a trainer doesn't read folders."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # All of tracing at once: a child that is forked while a thread imports a module waits for it for ever.
+    # Import all of tracing together: a child that is forked while a thread imports a module waits for it for ever.
     for module in _READING if name in ("RecordedTrajectory", "read") else _TRACING:
         found = _import_module(f"{__name__}.{module}")
         globals().update({public: getattr(found, public) for public in found.__all__ if public in __all__})

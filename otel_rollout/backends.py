@@ -16,7 +16,6 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
 from otel_rollout.export.exporter import OutcomeSpanExporter
-from otel_rollout.export.http import shown_url
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.installing import install_line
 from otel_rollout.text.near_miss import closest, did_you_mean
@@ -33,8 +32,8 @@ _PACKAGE_PREFIX: Final = "otel_rollout_"
 GROUP: Final = "opentelemetry_traces_exporter"
 
 _OTLP_EXPORTERS: Final = {
-    "http/protobuf": ("otel_rollout_otlp.http_exporter", "OtlpHttpSpanExporter", None),
-    "grpc": ("otel_rollout_otlp.grpc_exporter", "OtlpGrpcSpanExporter", "grpc"),
+    "http/protobuf": ("otel_rollout_otlp", "OtlpHttpSpanExporter", None),
+    "grpc": ("otel_rollout_otlp", "OtlpGrpcSpanExporter", "grpc"),
 }
 _OTHER_NAMES: Final = {
     **dict.fromkeys(("wandb", "wb", "weightsandbiases", "weightsbiases"), "weave"),
@@ -43,7 +42,7 @@ _OTHER_NAMES: Final = {
     **dict.fromkeys(("otel", "opentelemetry", "grpc", "http", "httpprotobuf"), "otlp"),
     **dict.fromkeys(("off", "false", "no", "disabled"), "none"),
 }
-"""Names that exporters are asked for by, beside their own."""
+"""Names that exporters are asked for by, besides their own."""
 _TAKE_OTLP: Final = {
     **dict.fromkeys(("collector", "otelcol", "otelcollector", "jaeger", "tempo", "signoz"), "http://localhost:4318"),
     "langfuse": "https://cloud.langfuse.com/api/public/otel",
@@ -67,6 +66,8 @@ class Address:
 
     def __repr__(self) -> str:
         """Return the endpoint and the headers' names, without secrets."""
+        from otel_rollout.export.http import shown_url
+
         endpoint = shown_url(self.endpoint) if self.endpoint is not None else None
         return f"endpoint {endpoint!r} with headers {sorted(self.headers or ())}"
 
@@ -100,7 +101,7 @@ def requested_backend(backend: Backend | None) -> list[str | SpanExporter]:
         backend: The argument of `init`; if None, `OTEL_TRACES_EXPORTER` counts.
 
     Raises:
-        ConfigurationError: There is no name, other names stand beside `none`, or an entry is neither a name nor an
+        ConfigurationError: There is no name, `none` is not the only name, or an entry is neither a name nor an
             exporter.
     """
     origin = "backend"
@@ -227,7 +228,7 @@ def _factory(name: str) -> Callable[..., Any]:
 
 
 def _guarded(name: str, doing: str, call: Callable[[], Any]) -> Any:
-    """Return the result of `call`; its error says what can't be done with the exporter."""
+    """Return the result of `call`; its error explains what the exporter can't do."""
     try:
         return call()
     except ConfigurationError:
@@ -248,7 +249,7 @@ def _make(name: str, arguments: Mapping[str, Any]) -> SpanExporter:
 
 
 def _find(name: str) -> Any:
-    """Return the factory of the entry point `name`; without metadata, the exporter class of a package beside ours."""
+    """Return the factory of the entry point `name`; without metadata, the exporter class of a package next to ours."""
     found = list(entry_points(group=GROUP, name=name))
     if found:
         return found[0].load()
@@ -266,7 +267,7 @@ def _extras() -> list[str]:
 
 
 def _load_without_metadata(name: str) -> Any:
-    """Return the exporter class of the package `otel_rollout_NAME` beside ours.
+    """Return the exporter class of the package `otel_rollout_NAME` next to ours.
 
     Entry points are metadata of the distribution, and the package folders that Ray ships (`py_modules`) have none.
     """
@@ -308,6 +309,8 @@ def _unknown(name: str) -> str:
     if name == "otlp_proto_grpc":
         return f"{message}; this one comes with: {install_line('grpc')}"
     if "://" in name:
+        from otel_rollout.export.http import shown_url
+
         return f"{message}; a URL is an endpoint: backend='otlp', endpoint={shown_url(name)!r}"
     letters = "".join(filter(str.isalnum, name.lower()))
     other = _OTHER_NAMES.get(letters)

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout.backends import Address, Backend, backend_names, is_backend_named, requested_backend
-from otel_rollout.counts import Stats, lost_annotations
+from otel_rollout.counts import Stats, lost_annotations, repeated_annotations
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.guard import background_log, log_once
 from otel_rollout.guard.background_log import BackgroundLogger
@@ -25,6 +25,7 @@ from otel_rollout.init_notes import is_disabled, log_off, warn_of_variables
 from otel_rollout.make_pipeline import InitRequest, make_pipeline
 from otel_rollout.pipeline import Pipeline
 from otel_rollout.record import handle, runtime
+from otel_rollout.record.annotate import forget_facts
 from otel_rollout.record.provider import application_provider
 from otel_rollout.record.trajectory import end_open, forget_open
 from otel_rollout.settings import resolve_settings
@@ -61,12 +62,12 @@ def init(
         experiment_name: A tag of every trajectory.
         backend: The destination of the traces: an exporter's name, names separated by commas, a `SpanExporter`, or a
             list of these. If None, `OTEL_TRACES_EXPORTER`; if that is unset too, the exporters of the tracer provider
-            that the application has set; without one, tracing is off, and one log line says so.
+            that the application has set; without one, tracing is off, and one log line reports it.
         token2text: Decode token ids by the op's own `self.tokenizer`, on the delivery thread; False leaves it to
             `OTEL_ROLLOUT_TOKEN2TEXT`.
         max_samples_per_step_per_worker: The number of samples per step that `select_samples` picks; None for all.
         endpoint: The URL for `otlp`, such as `http://localhost:4318`, in place of `OTEL_EXPORTER_OTLP_ENDPOINT`.
-        headers: Sent with each request to it, beside those of `OTEL_EXPORTER_OTLP_HEADERS`.
+        headers: Sent with each request to it, besides the headers of `OTEL_EXPORTER_OTLP_HEADERS`.
         tracer_provider: An existing TracerProvider to create our spans with; if None, the application's global one if
             there is one, else a private one.
         **settings: Any other setting by its name, see docs/reference/configuration.md.
@@ -133,7 +134,7 @@ def _init_locked(
         if _state.request is not None:
             _state.request.require_same(request)
             return
-        # In verl `trace.backend` alone switches tracing on.
+        # In verl only `trace.backend` switches tracing on.
         joined = tracer_provider or (None if is_verls or is_backend_named(backend) else application_provider())
         pipeline = None
         if (asked or joined is not None) and not is_disabled():
@@ -315,7 +316,7 @@ if hasattr(os, "register_at_fork"):
 class RolloutTraceConfig:
     """The configuration under verl's names.
 
-    The interface is that of `verl.utils.rollout_trace.RolloutTraceConfig`: class methods over one instance per process,
+    It has the interface of `verl.utils.rollout_trace.RolloutTraceConfig`: class methods over one instance per process,
     and its attributes.
     """
 
@@ -350,7 +351,7 @@ class RolloutTraceConfig:
             project_name: The project.
             experiment_name: A tag of every trajectory.
             backend: The destination of the traces; if None, `OTEL_TRACES_EXPORTER`, and if that is unset, none.
-            token2text: Decode token ids beside the ids.
+            token2text: Record decoded text next to the token ids.
             max_samples_per_step_per_worker: The number of samples per step that each worker traces; None for all.
         """
         given = {
@@ -382,7 +383,9 @@ class RolloutTraceConfig:
         runtime.is_init_called = False
         log_once.forget()
         handle.forget()
+        forget_facts()
         lost_annotations.clear()
+        repeated_annotations.clear()
 
 
 def _describe(config: RolloutTraceConfig, request: InitRequest, pipeline: Pipeline | None) -> None:

@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["ExporterStats", "SideWorkStats", "Stats", "lost_annotations"]
+__all__ = ["ExporterStats", "SideWorkStats", "Stats", "lost_annotations", "repeated_annotations"]
 
 lost_annotations: Counter[str] = Counter()
 """Calls of `annotate` whose values could not be recorded, by reason."""
+repeated_annotations: Counter[str] = Counter()
+"""Values that `annotate` got twice from this process, by argument."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class ExporterStats:
         payloads_dropped: Spans that arrive without payload, because the queue was full.
         payloads_shrunk: Spans that arrive with their payload cut, because the backend refused them whole.
         last_trouble: The backend's last answer to a batch that it refused.
-        side_work: Requests beside the spans (links, rewards), by kind; not counted among the spans.
+        side_work: Requests besides spans (links, rewards), by kind; not counted among the spans.
     """
 
     recorded: int = 0
@@ -78,6 +80,8 @@ class Stats:
         redacted: Secrets that were replaced.
         internal_errors: Faults of otel-rollout itself, by the work that failed.
         lost_annotations: Values given to `annotate` for a trajectory that couldn't be recorded, by reason.
+        repeated_annotations: Values that this process gave twice to one trajectory after its end, by argument; they are
+            recorded again.
         open_spans: Spans that have started and not ended; among them those that never end, such as the span of a
             coroutine that nobody awaits.
         is_uncounted: True if only the exporters of the application's provider get spans: they count nothing here.
@@ -88,6 +92,7 @@ class Stats:
     redacted: int = 0
     internal_errors: Mapping[str, int] = field(default_factory=dict)
     lost_annotations: Mapping[str, int] = field(default_factory=lambda: dict(lost_annotations))
+    repeated_annotations: Mapping[str, int] = field(default_factory=lambda: dict(repeated_annotations))
     open_spans: int = 0
     is_uncounted: bool = False
 
@@ -108,6 +113,7 @@ class Stats:
             ("{:,} internal errors", sum(self.internal_errors.values())),
         )
         parts += _lost("annotations ", self.lost_annotations)
+        parts += _said(("{:,} annotations given twice", sum(self.repeated_annotations.values())))
         return "; ".join(parts) or "tracing is off"
 
 

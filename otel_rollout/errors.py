@@ -39,7 +39,7 @@ class MissingExtraError(ConfigurationError):
 
 
 class AlreadyInitializedError(ConfigurationError):
-    """`init` was called a second time with other settings; the message says which differ."""
+    """`init` was called a second time with other settings; the message names those that differ."""
 
 
 class NoTracesError(RolloutTraceError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
@@ -22,7 +22,6 @@ from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.redaction import make_redactor
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.pipeline import Pipeline, QueueProcessor, put_into
-from otel_rollout.provider_tracer import ProviderTracer
 from otel_rollout.record import runtime
 from otel_rollout.record.ids import SystemIdGenerator
 from otel_rollout.record.open_spans import OpenSpans, ProviderSpans
@@ -40,6 +39,9 @@ from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.span_bounds import bounds_of, environment_limits
 from otel_rollout.record.tracer import RecordingTracer, RolloutTracer
 from otel_rollout.settings import Settings
+
+if TYPE_CHECKING:
+    from otel_rollout.provider_tracer import ProviderTracer
 
 __all__ = ["InitRequest", "make_pipeline"]
 
@@ -121,7 +123,7 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
         make_redactor(settings.redact_keys, settings.redact_patterns),
         getattr(applied, "max_span_attribute_length", None),
     )
-    # Such a provider has exporters already, from OTEL_TRACES_EXPORTER say; only an argument adds to them.
+    # Such a provider has exporters already, from OTEL_TRACES_EXPORTER for example; only an argument adds to them.
     is_complete = request.tracer_provider is not None or is_auto_instrumented()
     adds_exporters = is_backend_given or not is_complete
     exporters = make_exporters(request.backends, request.address) if adds_exporters else []
@@ -219,6 +221,8 @@ def _processor_of(provider: Any) -> QueueProcessor:
 def _provider_tracer(
     tracer: Tracer, finisher: PayloadFinisher, chat: ChatWriter | None, provider_spans: ProviderSpans | None
 ) -> ProviderTracer:
+    from otel_rollout.provider_tracer import ProviderTracer
+
     if provider_spans is None:
         return ProviderTracer(tracer, finisher, chat=chat)
     return ProviderTracer(tracer, finisher, provider_spans.started, on_end=provider_spans.forget, chat=chat)

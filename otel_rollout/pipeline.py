@@ -47,7 +47,7 @@ class Pipeline:
         provider_spans: Our open spans on that provider, if they are the SDK's and our queues get them.
         reader: Converts recording spans to `ReadableSpan`s.
         open_spans: Counts recording spans.
-        open_trajectories: Knows the running trajectories.
+        open_trajectories: Tracks the running trajectories.
     """
 
     run: str
@@ -176,7 +176,7 @@ class QueueProcessor(SpanProcessor):
         return self.provider_spans
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Queue a finished span; once tracing is off, ours alone."""
+        """Queue a finished span; once tracing is off, only our own."""
         ended = self.provider_spans.ended(span)
         if span.context is None or not span.context.trace_flags.sampled:
             return
@@ -198,8 +198,8 @@ class QueueProcessor(SpanProcessor):
 def put_into(queues: Sequence[ExporterQueue], span: RolloutSpan | ReadableSpan) -> None:
     """Put an ended span into each queue that has not taken it yet.
 
-    An exception of the program, of a signal handler say, may come in the middle of a `put`: the other queues get the
-    span all the same, and then it passes.
+    An exception of the program, of a signal handler for example, may come in the middle of a `put`: the other queues
+    get the span all the same, and then it passes.
 
     Args:
         queues: One per exporter.
@@ -218,7 +218,7 @@ def flush_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
     """Wait until every queue is settled; return True if every backend has every span.
 
     Args:
-        queues: The queues; all send at once, so that a slow one doesn't delay the others.
+        queues: The queues; all send simultaneously, so that a slow one doesn't delay the others.
         timeout: The longest wait for all together, in seconds.
     """
     deadline = monotonic() + timeout

@@ -23,10 +23,10 @@ from otel_rollout.guard.log_once import internal_error
 from otel_rollout.guard.signal_safe_lock import renew_locks
 from otel_rollout.record.context import Frame
 from otel_rollout.record.exception_record import ExceptionRecord
-from otel_rollout.record.snapshot import Snapshot
-from otel_rollout.record.snapshot_json import on_program_thread, to_json, value_to_json
+from otel_rollout.record.snapshot import Snapshot, to_json
 from otel_rollout.record.tracer import RolloutTracer
 from otel_rollout.record.trajectory_state import TrajectoryState
+from otel_rollout.text.plain_json import on_program_thread, value_to_json
 
 __all__ = ["ProviderTracer"]
 
@@ -66,7 +66,7 @@ class ProviderTracer(RolloutTracer):
         self._redactor = finisher.redactor
         self._chat = chat
         self._asked: WeakKeyDictionary[Span, tuple[ChatSide | None, Any]] = WeakKeyDictionary()
-        """The messages and arguments of running LLM ops; those of one that fails go with its span."""
+        """The messages and arguments of running LLM ops; if one fails, they go with its span."""
 
     def start_root(
         self, name: str, trajectory: TrajectoryState, links: Sequence[Link], start_time: int | None = None
@@ -99,11 +99,11 @@ class ProviderTracer(RolloutTracer):
                 span.end(end_time)
         finally:
             if self._on_end is not None:
-                # An exception of the program may have come before the provider told our queues of the end.
+                # An exception of the program may have come before the provider notified our queues of the end.
                 self._on_end(span)
 
     def set_input(self, span: Span, taken: Snapshot) -> None:
-        """Set the input at once: the provider's span can't be changed after its end."""
+        """Set the input immediately: the provider's span can't be changed after its end."""
         value, written = taken.load(), None
         with on_program_thread(), _counting(span):
             if self._chat is not None and _kind_of(span) == "LLM":
@@ -113,7 +113,7 @@ class ProviderTracer(RolloutTracer):
             self._asked[span] = written.side, value
 
     def set_output(self, span: Span, taken: Snapshot) -> None:
-        """Set the output at once."""
+        """Set the output immediately."""
         value, written = taken.load(), None
         with on_program_thread(), _counting(span):
             if self._chat is not None and _kind_of(span) == "LLM":

@@ -261,7 +261,7 @@ ATTRIBUTES: Final = tuple(_attributes)
 ANNOTATIONS: Final = tuple(
     row for row in ATTRIBUTES if row.where in ("root (verl)", "root and turns (verl)") or row.key in (ADVANTAGE, FATE)
 )
-"""Attributes that `annotate` sets on the root if the caller knows them, as verl's plugin does."""
+"""Attributes that `annotate` sets on the root if the caller has them, as verl's plugin does."""
 
 TAGS: Final = (STEP, SAMPLE_INDEX, ROLLOUT_N, VALIDATE, EXPERIMENT_NAME)
 """The five tags, in verl's order."""

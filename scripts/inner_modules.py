@@ -19,7 +19,7 @@ from typing import Final
 ROOT = Path(__file__).resolve().parent.parent
 
 # A lower number is recorded here by the change that lowers it.
-RECORDED: Final = 193
+RECORDED: Final = 160
 
 # What users import: the front, and what docs/how-to/write-an-exporter.md names.
 PUBLIC: Final = frozenset(
@@ -39,9 +39,12 @@ PUBLIC: Final = frozenset(
 # One module of a room that the rest of the source imports too. A package that exports names is a door by itself.
 DOORS: Final = frozenset(
     {
+        "otel_rollout.backends",
         "otel_rollout.cli.main",
-        "otel_rollout.settings",
+        "otel_rollout.counts",
         "otel_rollout.folder.folder_writer",
+        "otel_rollout.installing",
+        "otel_rollout.settings",
     }
 )
 

@@ -1,9 +1,10 @@
-"""Write the tables of docs/ (settings, attributes, layers) from the code that they describe.
+"""Write the tables of docs/ (settings, attributes, facts, layers) and the types of the pages from the code.
 
     python scripts/write_tables.py           # rewrite the tables in place
     python scripts/write_tables.py --check   # exit with 1 where a table differs from the code
 
-Text outside of a pair of `<!-- table: NAME -->` and `<!-- end -->` marks is left alone.
+Text outside of a pair of `<!-- table: NAME -->` and `<!-- end -->` marks, in types.d.ts `// table: NAME` and `// end`,
+is left alone.
 """
 
 from __future__ import annotations
@@ -11,16 +12,27 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+from otel_rollout.catalog.group_summary import GroupSummary, Spread
+from otel_rollout.catalog.step_signals import StepSignals
+from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.facts import FACTS, SUMS, SpanError, ToolCounts, TrajectorySummary
+from otel_rollout.facts.table import Percentiles
 from otel_rollout.look.findings import CHECKS
 from otel_rollout.semconv import ATTRIBUTES
 from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
-_MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+TREE = Path(__file__).resolve().parent.parent
+DOCS = TREE / "docs"
+TYPES = TREE / "otel_rollout" / "look" / "view" / "static" / "data" / "types.d.ts"
+_MARKED = re.compile(r"((?:<!--|//) table: (\w+)(?: -->)?\n).*?((?:<!--|//) end(?: -->)?\n)", re.DOTALL)
+_JSON = {int: "integer", float: "number", str: "string", bool: "boolean", NoneType: "null"}
+_SCRIPT = {int: "number", float: "number", str: "string", bool: "boolean", NoneType: "null"}
 
 
 def settings_table() -> str:
@@ -59,6 +71,34 @@ def checks_table() -> str:
     return _table(("check", "severity", "default", "threshold on", "reason", "try"), rows)
 
 
+def facts_table() -> str:
+    """Return the table of facts that an index's line has."""
+    sums: dict[str, list[str]] = {}
+    for name, fact, how in SUMS:
+        sums.setdefault(fact, []).append(how if name == fact else f"{how} (`{name}`)")
+    hints = get_type_hints(TrajectorySummary, include_extras=True)
+    rows = (
+        (f"`{each.name}`", _json_type(hints[each.name]), each.unit, each.meaning, ", ".join(sums.get(each.name, ())))
+        for each in FACTS
+        if each.of is not None
+    )
+    return _table(("name", "type", "unit", "meaning", "in a step"), rows)
+
+
+def summaries_types() -> str:
+    """Return the TypeScript interfaces of summaries."""
+    facts = {each.name: each for each in FACTS if each.shown != "nowhere"}
+    hints = get_type_hints(TrajectorySummary, include_extras=True)
+    interfaces = [
+        _interface(kind.__name__, get_type_hints(kind, include_extras=True))
+        for kind in (Spread, Percentiles, ToolCounts, StepSignals, StepSummary, GroupSummary, SpanError)
+    ]
+    interfaces.append(_interface("TrajectorySummary", {name: hints[name] for name in facts}))
+    rows = {name: hints[name] for name, fact in facts.items() if fact.shown == "row"}
+    interfaces.append(_interface("RolloutFacts", rows))
+    return "\n".join(interfaces)
+
+
 def layers_table() -> str:
     """Return the layers of the code, the topmost first."""
     toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -72,13 +112,42 @@ TABLES = {
     "standard": standard_table,
     "attributes": attributes_table,
     "checks": checks_table,
+    "facts": facts_table,
     "layers": layers_table,
+    "summaries": summaries_types,
 }
 
 
 def rewritten(text: str) -> str:
     """Return a page with each of its marked tables as the code has it now."""
     return _MARKED.sub(lambda match: f"{match[1]}{TABLES[match[2]]()}{match[3]}", text)
+
+
+def _json_type(hint: Any) -> str:
+    """Return a type hint in the words of JSON."""
+    kinds = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
+    plain = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds]
+    return " or ".join(_JSON.get(kind, "object" if get_origin(kind) is Mapping else "array") for kind in plain)
+
+
+def _script_type(hint: Any) -> str:
+    """Return a type hint in TypeScript."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (UnionType, Union):
+        return " | ".join(map(_script_type, arguments))
+    if origin is Annotated:
+        return _script_type(arguments[0])
+    if origin is Mapping:
+        return f"Record<string, {_script_type(arguments[1])}>"
+    if origin in (tuple, Sequence):
+        item = _script_type(arguments[0])
+        return f"({item})[]" if "|" in item else f"{item}[]"
+    return _SCRIPT.get(hint) or str(hint.__name__)
+
+
+def _interface(name: str, hints: Mapping[str, Any]) -> str:
+    members = "".join(f"  {key}: {_script_type(hint)};\n" for key, hint in hints.items())
+    return f"export interface {name} {{\n{members}}}\n"
 
 
 def _default(value: object) -> str:
@@ -105,7 +174,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 where a table differs")
     is_check = parser.parse_args().check
     differing = []
-    for page in sorted(DOCS.rglob("*.md")):
+    for page in [*sorted(DOCS.rglob("*.md")), TYPES]:
         text = page.read_text(encoding="utf-8")
         new = rewritten(text)
         if new != text:

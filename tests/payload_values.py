@@ -8,8 +8,7 @@ from typing import Any
 import attrs
 import orjson
 
-from otel_rollout.record.snapshot import snapshot
-from otel_rollout.record.snapshot_json import to_json
+from otel_rollout.record.snapshot import snapshot, to_json
 
 
 def read_payload(span: Any, key: str) -> Any:

@@ -15,9 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import otel_rollout
-from otel_rollout.guard import background_log
-from otel_rollout.guard.background_log import BackgroundLogger
-from otel_rollout.guard.log_once import internal_error
+from otel_rollout.guard import BackgroundLogger, background_log, internal_error
 from tests.delivery.queues import until
 
 

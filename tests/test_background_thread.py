@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from otel_rollout.guard.background_thread import BackgroundThread
+from otel_rollout.guard import BackgroundThread
 from tests.delivery.queues import until
 
 

@@ -19,7 +19,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from otel_rollout import annotate, flush, init, rollout_trace_attr, rollout_trace_op, stats
-from otel_rollout.guard.signal_safe_lock import SignalSafeLock
+from otel_rollout.guard import SignalSafeLock
 from otel_rollout.testing import InMemorySpanExporter
 
 

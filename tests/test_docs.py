@@ -12,7 +12,7 @@ import pytest
 
 import otel_rollout
 from otel_rollout import semconv, testing
-from scripts.write_tables import DOCS, rewritten
+from scripts.write_tables import DOCS, TYPES, rewritten
 
 PAGES = sorted(DOCS.rglob("*.md"))
 ROOT = DOCS.parent
@@ -23,9 +23,9 @@ LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 class TestTables:
     """The tables of settings and attributes."""
 
-    @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+    @pytest.mark.parametrize("page", [*PAGES, TYPES], ids=lambda page: str(page.relative_to(ROOT)))
     def test_tables_agree_with_the_code(self, page: Path):
-        """Each generated table of a page is what the code has now (`make docs` writes it anew)."""
+        """Each generated table, and the types of the viewer, are what the code has now (`make docs` writes them)."""
         text = page.read_text(encoding="utf-8")
 
         assert rewritten(text) == text
@@ -34,7 +34,7 @@ class TestTables:
         """The pages hold the tables that the previous test checks."""
         text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
 
-        tables = {"settings", "standard", "attributes", "layers", "checks"}
+        tables = {"settings", "standard", "attributes", "layers", "checks", "facts"}
         assert set(re.findall(r"<!-- table: (\w+) -->", text)) == tables
 
     def test_every_attribute_key_is_documented(self):

@@ -162,6 +162,12 @@ async def stream(n: int) -> Any:
         yield number
 
 
+@rollout_trace_op(follow_result=True)
+def followed(n: int) -> Any:
+    """An op that returns an iterator."""
+    return iter(range(n))
+
+
 @rollout_trace_op
 def disguised(value: Any) -> Any:
     """Return a coroutine."""
@@ -201,6 +207,7 @@ FORMS: dict[str, Callable[[], Any]] = {
     "coroutine": lambda: drive(later(VALUE)),
     "generator": lambda: list(count(2)),
     "async generator": lambda: drive(_consume()),
+    "followed": lambda: list(followed(2)),
     "disguised": lambda: drive(disguised(1)),
     "annotate": lambda: annotate(reward=1.0, output=VALUE, status="truncated", mine=[1, 2]),
     "inject": inject,

@@ -10,7 +10,7 @@ import pytest
 
 from otel_rollout import read
 from otel_rollout.deliver.spool import open_spool
-from otel_rollout.files.file_modes import make_folder, narrow, open_private
+from otel_rollout.files import make_folder, narrow, open_private
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from otel_rollout.guard.garbage_collection import is_collecting
+from otel_rollout.guard import is_collecting
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="it runs between two instructions there")
 

@@ -56,6 +56,16 @@ class TestInnerModules:
         paths = {module: TREE.joinpath(*module.split(".")) for module in named}
         assert {m for m, path in paths.items() if not path.with_suffix(".py").is_file() and not path.is_dir()} == set()
 
+    def test_each_name_of_a_door_is_there(self) -> None:
+        """What a package exports can be imported from it."""
+        doors = [path.parent for path in (TREE / "otel_rollout").rglob("__init__.py") if "lazy" in path.read_text()]
+        assert doors
+        for folder in doors:
+            door = import_module(".".join(folder.relative_to(TREE).parts))
+            assert [name for name in door.__all__ if not hasattr(door, name)] == []
+            with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+                door.nothing  # noqa: B018
+
     def test_each_door_has_users_in_the_source(self) -> None:
         """A module that only tests import is no door."""
         source = "\n".join(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import multiprocessing
 import pickle
 import random
 import subprocess
@@ -46,6 +47,16 @@ class TestHandle:
         assert json.loads(attributes["rollout.reward_parts"]) == {"format": 0.2}
         assert (attributes["rollout.advantage"], attributes["rollout.fate"]) == (-1.0, "stale")
         assert (attributes["judge"], attributes["rollout.step"]) == ("model-a", 1)
+
+    def test_is_a_linked_span(self, rollout_spans: InMemorySpanExporter):
+        """Its span is below the root and linked to it."""
+        with rollout_trace_attr(7, 1, 0) as trajectory:
+            pass
+        trajectory.annotate(reward=0.5)
+        assert otel_rollout.flush()
+        root, late = rollout_spans.as_dicts()
+        assert (late["parent_id"], late["links"]) == (root["span_id"], [root["span_id"]])
+        assert late["end_time"] >= root["end_time"]
 
     @pytest.mark.parametrize("form", ["handle", "pickle"])
     def test_by_what_went_elsewhere(self, rollout_spans: InMemorySpanExporter, form: str):
@@ -179,6 +190,96 @@ class TestLost:
         assert attributes["note"] == "kept"
         assert stats().lost_annotations == {lost: 1}
         assert "1 annotations lost" in str(stats())
+
+
+class TestTwice:
+    """A fact that this process gives a second time, after the end, with the same value."""
+
+    def test_is_counted(self, rollout_spans: InMemorySpanExporter, caplog):
+        """It is a warning and a count for each; it is recorded all the same, since it may undo another's correction."""
+        with rollout_trace_attr(1, 1, 0) as trajectory:
+            annotate(reward=0.5)
+        for _ in range(3):
+            trajectory.annotate(reward=0.5, rewards={"a": 1.0, "b": {"value": 1}}, fate="stale", judge="x")
+        assert stats().repeated_annotations == {"reward": 2, "fate": 2, "rewards": 4, "attributes": 2}
+        assert "10 annotations given twice" in str(stats())
+        assert sum("twice after its end" in entry.getMessage() for entry in caplog.records) == 1
+        assert len(late_attributes(rollout_spans)) == 3
+        assert not stats().lost_annotations
+
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [
+            ({"reward": 0.5}, {"reward": 0.25}),
+            ({"rewards": {"a": 1.0}}, {"rewards": {"a": 2.0, "b": 1.0}}),
+            ({"rewards": {"a": True}}, {"rewards": {"a": 1}}),
+            ({"fate": "stale"}, {"fate": "trained"}),
+            ({"judge": "x"}, {"judge": ["x"]}),
+        ],
+    )
+    def test_a_correction_is_none(self, rollout_spans, caplog, first, second):
+        """Another value or another trajectory is none, and neither is a value that comes back."""
+        with rollout_trace_attr(1, 1, 0) as trajectory, rollout_trace_attr(1, 1, 0) as other:
+            pass
+        for each in (first, second, first):
+            trajectory.annotate(**each)
+        other.annotate(**first)
+        assert not caplog.records
+        assert stats().repeated_annotations == {}
+
+    def test_by_any_way(self, rollout_spans):
+        """The handle and the identity mean the same trajectory."""
+        with rollout_trace_attr(sample_index=7, step=1, rollout_n=0) as trajectory:
+            pass
+        trajectory.annotate(reward=1)
+        annotate(reward=1.0, trajectory=trajectory.handle)
+        find_trajectory(1, 7, 0).annotate(reward=1)
+        assert stats().repeated_annotations == {"reward": 2}
+
+    @pytest.mark.parametrize("is_forked", [True, False])
+    def test_in_another_process(self, tmp_path: Path, monkeypatch, is_forked: bool):
+        """A forked process knows what its parent gave; any other takes it as news, and the folder has one value."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
+        otel_rollout.init("p", "e", backend="file")
+        with rollout_trace_attr(7, 1, 0) as trajectory:
+            pass
+        trajectory.annotate(reward=0.5)
+        assert otel_rollout.flush()
+        program = (
+            "import otel_rollout, sys\n"
+            "otel_rollout.init('p', 'e', backend='file')\n"
+            "otel_rollout.annotate(reward=0.5, trajectory=sys.argv[1])\n"
+            "assert otel_rollout.stats().repeated_annotations == {}\n"
+        )
+        if is_forked:
+            process = multiprocessing.get_context("fork").Process(target=_repeats, args=(trajectory, 0.5))
+            process.start()
+            process.join()
+            assert process.exitcode == 1
+        else:
+            subprocess.run([sys.executable, "-c", program, trajectory.handle], check=True)
+        otel_rollout.shutdown()
+        [found] = otel_rollout.read(tmp_path)
+        assert (found.reward, found.span_count) == (0.5, 3)
+
+    def test_is_bounded(self, rollout_spans, monkeypatch):
+        """The latest facts are remembered, and those before them are forgotten."""
+        monkeypatch.setattr("otel_rollout.record.annotate.MAX_KNOWN_FACTS", 2)
+        trajectories = []
+        for _ in range(7):
+            with rollout_trace_attr(1, 1, 0) as trajectory:
+                trajectories.append(trajectory)
+        for each in (*trajectories, trajectories[0], trajectories[-1]):
+            each.annotate(reward=0.5)
+        assert stats().repeated_annotations == {"reward": 1}
+
+
+def _repeats(trajectory: Trajectory, reward: float) -> None:
+    """Give a reward, and exit with the number of those that came twice."""
+    trajectory.annotate(reward=reward)
+    repeated = stats().repeated_annotations.get("reward", 0)
+    otel_rollout.shutdown()
+    sys.exit(repeated)
 
 
 class TestIdentity:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_rollout.settings import STANDARD_VARIABLES
-from otel_rollout.text.near_miss import closest, did_you_mean, misspelt_variables
+from otel_rollout.text import closest, did_you_mean, misspelt_variables
 
 KNOWN = [*STANDARD_VARIABLES, "MLFLOW_TRACKING_URI", "OTEL_ROLLOUT_SPOOL"]
 

@@ -16,7 +16,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown
-from otel_rollout.guard.log_once import internal_errors
+from otel_rollout.guard import internal_errors
 from otel_rollout.record import open_trajectories, recording_span, runtime
 from otel_rollout.record.open_trajectories import OpenOp, OpenTrajectory
 from otel_rollout.record.trajectory_state import TrajectoryState

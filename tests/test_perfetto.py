@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_rollout.cli.main import main
-from otel_rollout.facts.trajectory_summary import SpanShape, TrajectorySummary
+from otel_rollout.facts import SpanShape, TrajectorySummary
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.lines import seal_of
 from otel_rollout.look.perfetto import trace_events

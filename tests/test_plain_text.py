@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.text.plain_text import counted, duration, printable, shorten
+from otel_rollout.text import counted, duration, printable, shorten
 
 
 class TestCounted:

@@ -222,7 +222,7 @@ LOCKS = {
 """The locks of each file that makes any, by how a traced program gets at them; those of the same lock stand once."""
 
 OUT_OF_REACH = {
-    "otel_rollout/demo/collector.py",
+    "otel_rollout/demo/session.py",
     "otel_rollout/guard/background_thread.py",
     "otel_rollout/guard/signal_safe_lock.py",
     "otel_rollout/look/view/run_state.py",

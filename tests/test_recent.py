@@ -1,6 +1,6 @@
 """A dict that is bounded in number."""
 
-from otel_rollout.export.recent import RecentDict
+from otel_rollout.export import RecentDict
 
 
 class TestRecentDict:

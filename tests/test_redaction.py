@@ -13,7 +13,8 @@ import pytest
 from otel_rollout.finish import known_forms, secret_keys, secret_text
 from otel_rollout.finish.known_forms import looks_random
 from otel_rollout.finish.redaction import BUILT_IN, Redactor, make_redactor
-from otel_rollout.text.pattern_check import compile_pattern, fault_of
+from otel_rollout.text import compile_pattern
+from otel_rollout.text.pattern_check import fault_of
 from tests.secret_shapes import FORMS, ORDINARY_KEYS, ORDINARY_TEXTS, ORDINARY_VALUES, SECRET, SECRET_KEYS, TEXTS
 
 KIBIBYTE = 2**10

@@ -2,7 +2,7 @@
 
 import pytest
 
-from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN, fits_int64, replace_surrogates
+from otel_rollout.text import INT64_MAX, INT64_MIN, fits_int64, replace_surrogates
 
 
 class TestReplaceSurrogates:

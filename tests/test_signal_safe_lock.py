@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from types import FrameType
+from typing import Any
 
 import pytest
 
-from otel_rollout.guard.signal_safe_lock import SignalSafeLock, wait_for
+from otel_rollout.guard import SignalSafeCondition, SignalSafeLock, wait_for
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this platform has no timers by signal")
 
@@ -88,3 +91,50 @@ def test_a_wait(is_done: bool) -> None:
     with lock:
         wait_for(condition, lambda: is_done, 60 if is_done else -1)
     assert time.monotonic() - start < 30
+
+
+@pytest.mark.parametrize("raised", [RuntimeError, ValueError, KeyboardInterrupt])
+def test_a_notification_hides_no_exception(raised: type[BaseException]) -> None:
+    """Whatever a handler raises at any line passes through, and the next notification wakes the thread that waits."""
+    passed = 0
+    for line in range(20):
+        condition = SignalSafeCondition(SignalSafeLock())
+        woken = threading.Event()
+
+        def wait(condition: threading.Condition = condition, woken: threading.Event = woken) -> None:
+            with condition:
+                condition.wait(60)
+            woken.set()
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        while not condition._waiters:  # type: ignore[attr-defined]
+            time.sleep(0.001)
+        left = line
+
+        def trace(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal left
+            if frame.f_code.co_name != "notify":
+                return None
+            if event == "line":
+                left -= 1
+                if left < 0:
+                    raise raised("time is up")
+            return trace
+
+        previous = sys.gettrace()
+        with condition:
+            sys.settrace(trace)
+            try:
+                condition.notify()
+            except raised:
+                passed += 1
+            finally:
+                sys.settrace(previous)
+            condition.notify()
+        waiting.join()
+        assert woken.is_set()
+        if left >= 0:
+            break
+        assert passed == line + 1
+    assert passed >= 4

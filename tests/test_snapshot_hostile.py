@@ -21,9 +21,8 @@ from unittest import mock
 import orjson
 import pytest
 
-from otel_rollout.guard.log_once import internal_errors
-from otel_rollout.record.snapshot import DEFAULT_BUDGET, snapshot
-from otel_rollout.record.snapshot_json import to_json
+from otel_rollout.guard import internal_errors
+from otel_rollout.record.snapshot import DEFAULT_BUDGET, snapshot, to_json
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
 
@@ -449,6 +448,53 @@ class TestBudget:
 
         assert snapshot(messages).left_out > 0
         assert snapshot(messages, budget=64 * 2**20).left_out == 0
+
+
+class TestContainers:
+    """Containers whose form JSON has no place for, and containers that change."""
+
+    @pytest.mark.parametrize("leaf", ["text", "\ud800"])
+    def test_nesting_ends(self, leaf):
+        """Lists and dicts are shown to a depth that JSON libraries read, and a note names what is below it."""
+        value: Any = leaf
+        for number in range(300):
+            value = [value] if number % 2 else {"nested": value}
+        seen = read(value)
+        depth = 0
+        while not isinstance(seen, str):
+            seen = seen[0] if isinstance(seen, list) else seen["nested"]
+            depth += 1
+
+        assert depth < 100
+        assert seen in ("…<list>", "…<dict>")
+
+    def test_keys_with_one_text(self):
+        """Of keys that look alike as text, none is lost: the later ones are numbered."""
+        assert read({1: "a", "1": "b", 2: {"2": [{None: "c", "null": "d"}]}}) == {
+            "1": "a",
+            "1 (2)": "b",
+            "2": {"2": [{"null": "c", "null (2)": "d"}]},
+        }
+        surrogates = {chr(0xD800 + number): number for number in range(3)}
+        assert read(surrogates) == {"?": 0, "? (2)": 1, "? (3)": 2}
+
+    def test_a_dict_that_grows_while_it_is_read(self):
+        """It is read again, and whole; one that grows each time is read as it is at some moment."""
+        once: dict[Any, Any] = {}
+        always: dict[Any, Any] = {}
+
+        class Grows:
+            def __rollout_payload__(self) -> str:
+                if len(once) == 2:
+                    once["new"] = 1
+                always[len(always)] = 1
+                return "seen"
+
+        once.update(first=Grows(), second=2)
+        always.update(first=Grows(), second=2)
+
+        assert read(once) == {"first": "seen", "second": 2, "new": 1}
+        assert read(always).items() >= {"first": "seen", "second": 2}.items()
 
 
 class TestArguments:

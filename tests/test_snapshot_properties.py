@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.redaction import Redactor
-from otel_rollout.record.snapshot import snapshot
-from otel_rollout.record.snapshot_json import to_json
+from otel_rollout.record.snapshot import snapshot, to_json
 from tests.payload_values import Attrs, Slotted
 
 

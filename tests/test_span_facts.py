@@ -4,7 +4,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
-from otel_rollout.facts.span_facts import reward_of, span_id_of, trace_id_of
+from otel_rollout.facts import reward_of, span_id_of, trace_id_of
 
 
 class TestIds:

@@ -13,12 +13,23 @@ from opentelemetry.trace import SpanContext, get_current_span
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
 from otel_rollout.finish.payload_limits import cut_json_characters
-from otel_rollout.record.span_bounds import LIMIT_VARIABLES, environment_limits
+from otel_rollout.record.span_bounds import environment_limits
 from otel_rollout.testing import InMemorySpanExporter
 from tests.payload_values import read_payload
 
 PAYLOAD = (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
 TAGS = {"rollout.step": 2, "rollout.sample_index": 1, "rollout.rollout_n": 3, "rollout.validate": False}
+
+LIMIT_VARIABLES = [
+    "OTEL_ATTRIBUTE_COUNT_LIMIT",
+    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
+    "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+    "OTEL_SPAN_EVENT_COUNT_LIMIT",
+    "OTEL_SPAN_LINK_COUNT_LIMIT",
+    "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT",
+    "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT",
+]
 
 
 def spans_of(provider: TracerProvider | None = None) -> list[ReadableSpan]:

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -17,12 +17,18 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
-from otel_rollout.facts.span_rows import MAX_TOOLS, OTHER_TOOLS
-from otel_rollout.facts.span_shapes import MAX_SHAPES, Shapes
-from otel_rollout.facts.summarise import merge_summaries, summarise_trajectory
-from otel_rollout.facts.trajectory_summary import ToolCounts, TrajectorySummary
+from otel_rollout.facts import (
+    FACTS,
+    SUMS,
+    Shapes,
+    Sum,
+    ToolCounts,
+    TrajectorySummary,
+    merge_summaries,
+    summarise_trajectory,
+)
 from otel_rollout.testing import InMemorySpanExporter
-from otel_rollout.text.sanitize import INT64_MAX
+from otel_rollout.text import INT64_MAX
 
 TRACE = 2**100 + 7
 RESOURCE = Resource({"service.name": "agent", "rollout.project_name": "project", "rollout.run_id": "run"})
@@ -130,6 +136,23 @@ def naive_outermost(spans: list[ReadableSpan], kind: str) -> list[ReadableSpan]:
         return (each.attributes or {}).get("openinference.span.kind") == kind
 
     return [each for each in spans if is_kind(each) and not any(map(is_kind, ancestors(each)))]
+
+
+class TestTable:
+    """The table of facts."""
+
+    @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.name)
+    def test_a_fact_has_a_meaning(self, fact):
+        """A clause, without a full stop: it stands in a table of the docs."""
+        assert len(fact.meaning) > 10
+        assert not fact.meaning.endswith(".")
+
+    def test_a_step_sums_facts(self):
+        """Each sum of a step is of an attribute of trajectories, whose distribution and sum it has."""
+        summary = summarise_trajectory([root(), span(2, "LLM", gen_ai__usage__output_tokens=7)])
+        for name, fact, how in SUMS:
+            assert hasattr(summary, fact), name
+            assert how in get_args(Sum)
 
 
 class TestFigures:
@@ -451,10 +474,10 @@ class TestHostile:
             for number in range(2, 2002)
         ]
         summary = summarise_trajectory(spans)
-        assert (len(summary.shape), len(summary.errors), len(summary.tools)) == (MAX_SHAPES, 8, MAX_TOOLS)
+        assert (len(summary.shape), len(summary.errors), len(summary.tools)) == (512, 8, 64)
         assert (summary.spans, summary.turns, len(summary.turn_hashes)) == (2000, 1000, 256)
         assert sum(counts.calls for counts in summary.tools.values()) == 1000
-        assert OTHER_TOOLS in summary.tools
+        assert "…" in summary.tools
         assert max(len(shape.name) for shape in summary.shape) == 128
 
 

@@ -13,7 +13,7 @@ from benchmarks.tracers.tracer import BenchmarkTracer, Transport
 from benchmarks.workloads import ROLLOUT_N, SAMPLE_INDEX, STEP
 from otel_rollout.export.http import HttpAnswer
 from otel_rollout.export.outcome import Outcome
-from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
+from otel_rollout_otlp import OtlpHttpSpanExporter
 
 
 class NoConnection:

@@ -22,7 +22,6 @@ from otel_rollout.folder.append_file import FileGoneError
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.frames import require_zstandard
 from otel_rollout.folder.op_durations import OpDurations
-from otel_rollout.folder.reader import read
 from otel_rollout.folder.running_file import RunningFile
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.record.open_trajectories import OpenTrajectory
@@ -158,6 +157,8 @@ class FileSpanExporter(OutcomeSpanExporter):
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
         """Count the ones of `spans`, all of one trace, that are in the folder."""
+        from otel_rollout.folder.reader import read
+
         step = (spans[0].attributes or {}).get(semconv.STEP)
         recorded = read(self.settings.folder, step=step if type(step) is int else None)
         trace_id = f"{trace_id_of(spans[0]):032x}"
@@ -174,6 +175,8 @@ class FileSpanExporter(OutcomeSpanExporter):
         Returns:
             The trace id, the root's span id and the run of each.
         """
+        from otel_rollout.folder.reader import read
+
         step, sample, rollout = (tags.get(key) for key in (semconv.STEP, semconv.SAMPLE_INDEX, semconv.ROLLOUT_N))
         try:
             found = [
@@ -246,7 +249,7 @@ class _TrialExporter(FileSpanExporter):
         return str(self._tried.resolve())
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
-        """Count the ones of `spans` that can be read; the folder is removed later."""
+        """Count the spans that can be read; the folder is removed later."""
         return ReadBack(super().read_back(spans).found, f"a temporary folder in {self._tried}")
 
     def shutdown(self) -> None:
@@ -267,7 +270,7 @@ def _write_fault(folder: Path) -> str:
             return f"{nearest} is a file"
         if not os.access(nearest, os.W_OK | os.X_OK):
             return f"no permission to write in {nearest}"
-        # For root permissions say nothing, and some file systems take no folders. Readers skip hidden ones.
+        # For root permissions prove nothing, and some file systems take no folders. Readers skip hidden ones.
         trial = nearest / f".trial-{secrets.token_hex(4)}"
         trial.mkdir()
         trial.rmdir()

@@ -1,6 +1,6 @@
 """Translates stored spans to rows of MLflow's tables: pure functions. It imports MLflow's store, so it's imported late.
 
-The rows are those of MLflow's `log_spans`; the functions of MLflow that decide on their content are called, never
+They are the rows that MLflow's `log_spans` writes; its functions that decide on their content are called, never
 replaced. Most spans of a rollout have no key that MLflow translates; these are written without its dozen translators,
 which take five times as long as everything else.
 """
@@ -85,7 +85,7 @@ _OWN_PREFIX: Final = "rollout."
 
 _MAYBE_DOUBLE_ENCODED: Final = re.compile(r'\s*"\s*["\[{\\]')
 _GEMINI_CLI: Final = '"gemini-cli"'
-"""The agent's name by which MLflow knows the Gemini CLI, whose messages it draws in another way."""
+"""The agent's name by which MLflow recognises the Gemini CLI, whose messages it draws in another way."""
 _MAYBE_MODEL: Final = ('"model"', "\\u00")
 """MLflow takes the model's name from inputs and outputs that are objects with `model`."""
 _UNSETTLED: Final = ("IN_PROGRESS", "TRACE_STATE_UNSPECIFIED", "STATE_UNSPECIFIED")

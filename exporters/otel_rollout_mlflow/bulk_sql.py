@@ -23,10 +23,10 @@ DRIVERS: Final = ("mysqldb", "psycopg", "psycopg2", "pymysql", "pysqlite")
 MAX_PARAMETERS: Final = 900
 """SQLite before 3.32 takes 999 in one statement."""
 MAX_TRANSACTIONS: Final = 6
-"""How often a transaction is tried that lost to another writer."""
+"""The attempts of a transaction that loses to another writer."""
 SECONDS_FOR_LOCK: Final = 20
 BYTES_AROUND: Final = 64 * 1024
-"""More than a statement of one row has besides its payload."""
+"""More than a statement of one row has without its payload."""
 
 _Result = TypeVar("_Result")
 
@@ -46,7 +46,7 @@ def bulk_engine(uri: str) -> Any:
         elif dialect == "mysql":
             # With no locks on the gaps between keys, in which writers of new traces would wait for each other.
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            # Where only the quote is special PyMySQL's escaping, in Python, takes a twentieth of the time.
+            # If only the quote is special, PyMySQL's escaping, in Python, takes a twentieth of the time.
             mode = "CONCAT_WS(',', NULLIF(@@sql_mode, ''), 'NO_BACKSLASH_ESCAPES')"
             cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {SECONDS_FOR_LOCK}, sql_mode = {mode}")
             cursor.execute("SELECT @@max_allowed_packet")
@@ -57,7 +57,7 @@ def bulk_engine(uri: str) -> Any:
         if dialect == "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         elif dialect == "postgresql":
-            # For the transaction only: behind a pooler the next one has another session.
+            # Only for the transaction: with a pooler the next one has another session.
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{SECONDS_FOR_LOCK}s'")
 
     def bound_statement(connection: Any, cursor: Any, *_: Any) -> None:
@@ -84,7 +84,7 @@ def in_transaction(engine: Any, work: Callable[[Any], _Result]) -> _Result:
         except DBAPIError as error:
             cause = error.orig or error
             if attempt == MAX_TRANSACTIONS or fault_of(cause) not in (Fault.DEADLOCK, Fault.CONSTRAINT):
-                # A server that stands by may have become another one: the next connection is a new one.
+                # A standby may have taken a server's place: the next connection is a new one.
                 engine.dispose()
                 raise cause from error
         time.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311 - writers that try again, apart
@@ -129,7 +129,7 @@ def upsert(connection: Any, table: Any, rows: Sequence[dict[str, Any]], *, are_n
         return
     sql = _upsert_sql(dialect, table, columns, are_new)
     if dialect == "postgresql":
-        # One parameter: the driver doesn't parse thousands of placeholders, and the server knows the types.
+        # One parameter: the driver doesn't parse thousands of placeholders, and the server has the types.
         connection.exec_driver_sql(sql, (orjson.dumps(rows).decode(),))
         return
     # The server would close the connection, as if it went away.

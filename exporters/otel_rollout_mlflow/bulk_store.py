@@ -33,9 +33,9 @@ REVISIONS: Final = {
 """The schema revisions whose tables are known, and the MLflow that makes each."""
 
 MAX_TREES: Final = 4096
-"""How many traces' spans are remembered, so that they need not be read again."""
+"""The traces whose spans are remembered, so that they need not be read again."""
 MAX_TRACES_READ: Final = 16
-"""Of how many traces the stored payloads are in memory at once."""
+"""The traces whose stored payloads are in memory simultaneously."""
 
 _TABLES: Final = SqlAssessments.metadata.tables
 _ASSESSMENTS: Final = _TABLES["assessments"]
@@ -171,7 +171,7 @@ def _write(
     new = [trace.info for trace_id, trace in traces.items() if trace_id not in stored]
     upsert(connection, _TABLES["trace_info"], new, are_new=True)
     upsert(connection, _TABLES["trace_info"], [traces[trace_id].info for trace_id in traces if trace_id in stored])
-    # If a batch has a span twice, the later one counts.
+    # If a batch has a span twice, keep the later.
     rows = {(trace_id, row.columns["span_id"]): row for trace_id in traces for row in spans[trace_id]}
     upsert(connection, _TABLES["spans"], [row.columns for row in rows.values()])
     if not bulk_rows.HAS_COLUMNS:

@@ -15,13 +15,13 @@ __all__ = ["connect_without_prepared_statements", "make_engine", "schema_lock", 
 
 SECONDS_TO_CONNECT: Final = 10
 SECONDS_FOR_SCHEMA: Final = 120
-"""How long another process may take to make the tables: MariaDB on a slow disk takes half a minute."""
+"""The seconds that another process may take to make the tables: MariaDB on a slow disk takes half a minute."""
 
 _SCHEMA_LOCK: Final = 0x6F74656C726F6C6C
 """The number of PostgreSQL's advisory lock: "otelroll"."""
 
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    # A pooler like PgBouncer gives each transaction another connection, which doesn't know prepared statements.
+    # A pooler like PgBouncer gives each transaction another connection, without its prepared statements.
     "psycopg": {"connect_timeout": SECONDS_TO_CONNECT, "prepare_threshold": None},
     "psycopg2": {"connect_timeout": SECONDS_TO_CONNECT},
     "pymysql": {"connect_timeout": SECONDS_TO_CONNECT},
@@ -66,7 +66,7 @@ def make_engine(uri: str, *, is_pooled: bool = False) -> Any:
 
     url = sqlalchemy.make_url(uri)
     options = _OPTIONS.get(url.get_dialect().driver, {})
-    # What the URI says goes first.
+    # The URI's options go first.
     given = {name: value for name, value in options.items() if name not in url.query}
     if not is_pooled:
         return sqlalchemy.create_engine(url, poolclass=NullPool, connect_args=given)
@@ -76,7 +76,7 @@ def make_engine(uri: str, *, is_pooled: bool = False) -> Any:
 
 
 def connect_without_prepared_statements() -> None:
-    """Have every connection by psycopg 3 in this process made so that it works behind a pooler."""
+    """Have every connection by psycopg 3 in this process made so that it works with a pooler."""
     from sqlalchemy import Engine, event
 
     def set_options(dialect: Any, _record: Any, _arguments: Any, options: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ def try_connection(engine: Any, uri: str) -> None:
             pass
     except Exception as error:
         cause = getattr(error, "orig", None) or error
-        # The last line says most, but for libpq's question below "Connection refused".
+        # The last line explains most, except libpq's question below "Connection refused".
         lines = [line.strip() for line in str(cause).splitlines() if line.strip() and "Is the server " not in line]
         words = _without_credentials(lines[-1], engine.url)[:300] if lines else ""
         reason = f"{shown_url(uri)}: {words or type(cause).__name__}"
@@ -113,7 +113,7 @@ def try_connection(engine: Any, uri: str) -> None:
 def schema_lock(engine: Any) -> Iterator[None]:
     """Hold the lock under which tables are made; without it, processes that start together damage them.
 
-    It is an advisory lock of the database: of the transaction in PostgreSQL, so that it works behind a pooler; of the
+    It is an advisory lock of the database: of the transaction in PostgreSQL, so that it works with a pooler; of the
     connection in MySQL and MariaDB.
     """
     import sqlalchemy
@@ -143,7 +143,7 @@ def schema_lock(engine: Any) -> Iterator[None]:
 def opened(engine: Any, make: Callable[[], _Result]) -> _Result:
     """Make MLflow's store; under the lock unless the database has all of its tables.
 
-    The revision tells that: MySQL and MariaDB show each table as soon as it is made, and MLflow, which finds that some
+    The revision shows that: MySQL and MariaDB show each table as soon as it is made, and MLflow, which finds that some
     are missing, would make them at the same time.
     """
     is_complete = False

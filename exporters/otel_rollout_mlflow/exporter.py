@@ -88,7 +88,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         is_created = read_flag(CREATE_RUN, is_strict=False) if create_run is None else create_run
         self._runs = RunAssociation(run_id, is_created=is_created)
         self._experiments: dict[str, str] = {}
-        # What side work was noted for each trace, so that it isn't done again.
+        # The side work that was noted for each trace, so that it isn't done again.
         self._announced: RecentDict[str, bool] = RecentDict(MAX_TRACES)
         self._linked: RecentDict[str, RunCandidates] = RecentDict(MAX_TRACES)
         self._rewarded: RecentDict[str, Feedback] = RecentDict(MAX_TRACES)

@@ -45,7 +45,7 @@ TAGS_VERSION: Final = (3, 14)
 """The first version that makes trace tags of resource attributes; older ones need `announce`."""
 
 _CONFLICT: Final = re.compile(r"^\(\S+(IntegrityError|UniqueViolation)\)")
-"""How MLflow's message begins if another request has stored the same row meanwhile: it answers 400, not 409."""
+"""The beginning of MLflow's message if another request has stored the same row meanwhile: it answers 400, not 409."""
 ATTEMPTS_IN_CONFLICT: Final = 4
 
 _CONFIGURATION_HINT: Final = (
@@ -58,7 +58,7 @@ class HttpStore(Store):
 
     Args:
         uri: Its address.
-        credentials: How to authenticate.
+        credentials: The credentials of requests.
         timeout: Seconds for a request.
     """
 

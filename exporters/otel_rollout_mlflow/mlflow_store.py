@@ -10,7 +10,7 @@ from otel_rollout.installing import install_line
 from otel_rollout_mlflow.store import REWARD_SOURCE, AttemptError, Feedback, configuration_error
 
 FIRST_VERSION: Final = (3, 14)
-"""The first version whose store takes several traces at once and makes trace tags of resource attributes."""
+"""The first version whose store takes several traces in one call and makes trace tags of resource attributes."""
 TEXTS_VERSION: Final = (3, 18)
 """The first version whose store keeps a text that looks like JSON as text."""
 
@@ -23,7 +23,7 @@ _OTHER_VERSION: Final = (
 )
 
 _DEADLOCKS: Final = frozenset({"40001", "40P01", 1205, 1213})
-# psycopg's classes for the first three are those of a wrong statement; MySQL and MariaDB have numbers.
+# psycopg's classes for the first three are a wrong statement's too; MySQL and MariaDB have numbers.
 _DENIED: Final = frozenset({"42501", "3F000", 1044, 1142, 1143})
 _READ_ONLY: Final = frozenset({"25006", 1290, 1792, 1836})
 _CONSTRAINTS: Final = ("IntegrityError", "UniqueViolation", "ForeignKeyViolation")
@@ -42,7 +42,7 @@ class Fault:
     CONNECTION: Final = "connection"
     """The database is away or busy: a new connection, later."""
     READ_ONLY: Final = "read-only"
-    """The server takes no writes, as one does that stands by for another: a new connection, later."""
+    """The server takes no writes, as a standby for another server: a new connection, later."""
     DENIED: Final = "denied"
     """The user may not write: nothing helps but other rights."""
     OTHER: Final = "other"
@@ -64,7 +64,7 @@ def fault_of(error: BaseException) -> str:
     names = {kind.__name__ for kind in type(error).__mro__}
     if not names.isdisjoint(_CONSTRAINTS):
         return Fault.CONSTRAINT
-    # A class of SQLSTATE that says that a statement is wrong comes as an OperationalError of some drivers.
+    # A class of SQLSTATE for a wrong statement comes as an OperationalError of some drivers.
     if not names.isdisjoint(_CONNECTION) and str(code)[:2] not in ("0A", "22", "42"):
         return Fault.CONNECTION
     return Fault.OTHER

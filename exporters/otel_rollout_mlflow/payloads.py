@@ -1,7 +1,7 @@
 """A span's inputs and outputs in the shapes that MLflow's pages draw: conversations, and words before token ids.
 
-Measured on the pages of MLflow 3.17: an object with `messages` or `choices` is drawn as a conversation, and the fields
-beside it below; a list of numbers takes a line for each, a long text three lines. The list of traces shows the text of
+Measured on the pages of MLflow 3.17: an object with `messages` or `choices` is drawn as a conversation, and its other
+fields below; a list of numbers takes a line for each, a long text three lines. The list of traces shows the text of
 the last message of such an object, and any other value as JSON.
 """
 
@@ -61,7 +61,7 @@ def payload_of(span: ReadableSpan, side: str, chat: ChatMessages | None) -> Json
 
 
 def _given(span: ReadableSpan, side: str) -> JsonText | None:
-    """Return the payload as it stands on the span, with each long list of token ids as one text."""
+    """Return the payload as the span has it, with each long list of token ids as one text."""
     value_key, mime_key = _PAYLOADS[side]
     attributes = span.attributes or {}
     value = attributes.get(value_key)

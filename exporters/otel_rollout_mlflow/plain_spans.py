@@ -18,7 +18,7 @@ SPANS_OF_A_PIECE: Final = 64
 
 def pack(spans: Sequence[ReadableSpan]) -> list[bytes]:
     """Return the spans as pickled tuples of the plain values that MLflow stores."""
-    # A few at a time: thousands of tuples at once would start Python's garbage collector in the trainer, and one long
+    # A few at a time: thousands of tuples together would start Python's garbage collector in the trainer, and one long
     # pickle would block its threads.
     return [_pickled(spans[first : first + SPANS_OF_A_PIECE]) for first in range(0, len(spans), SPANS_OF_A_PIECE)]
 

@@ -19,11 +19,11 @@ KEY_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
 SECONDS_TO_SETTLE: Final = 5.0
 """After so long, the run of every worker that started when we did is found."""
 SECONDS_BETWEEN_LOOKS: Final = 10.0
-"""How long the answer is cached that a run exists, or that the active run is another server's."""
+"""The seconds for which the answer is cached that a run exists, or that the active run is another server's."""
 
 
 def active_run_id() -> str | None:
-    """Return the run that is active in any thread of this process; else the one that was active last.
+    """Return the run that is active in any thread of this process; else the last active one.
 
     mlflow keeps the active run per thread, and has no public function to read another thread's.
     """
@@ -120,9 +120,9 @@ class RunAssociation:
 class _CreatedRun:
     """One run that all workers of (project, experiment name) share without a message between them.
 
-    Each worker looks for the run and creates one if there is none. If several did so at once, all use the first that a
-    worker has settled on, else the first created; each deletes its own if it is another. If `OTEL_ROLLOUT_RUN_ID` names
-    the training run, each training run has an MLflow run of its own.
+    Each worker looks for the run and creates one if there is none. If several do so simultaneously, all use the first
+    that a worker has settled on, else the first created; each deletes its own if it is another. If
+    `OTEL_ROLLOUT_RUN_ID` names the training run, each training run has an MLflow run of its own.
     """
 
     def __init__(self, experiment_id: str, experiment_name: str) -> None:

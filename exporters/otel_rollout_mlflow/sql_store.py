@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from otel_rollout_mlflow.bulk_store import BulkStore
 
 MAX_TAGS: Final = 20_000
-"""How many written trace tags are remembered."""
+"""The written trace tags that are remembered."""
 SECONDS_FOR_OTHERS: Final = 60.0
-"""How long another program may take to make the database before it counts as broken."""
+"""The seconds that another program may take to make the database before it counts as broken."""
 
 
 _STORE: Final = "SqlAlchemyStore"
@@ -127,7 +127,7 @@ class SqlStore(Store):
         attempt(lambda: self._tracing.log_spans(experiment_id, records))
 
     def _explain_bulk(self, error: Exception) -> None:
-        """Raise if the database is away or busy; else MLflow's store is asked, and says what it thinks of the data."""
+        """Raise if the database is away or busy; else MLflow's store is asked, and reports bad data."""
         if isinstance(error, AttemptError):
             raise error
         fault = fault_of(error)

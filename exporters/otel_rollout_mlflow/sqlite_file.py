@@ -1,4 +1,4 @@
-"""A new SQLite file for MLflow, made safely by many processes that start at once.
+"""A new SQLite file for MLflow, made safely by many processes that start simultaneously.
 
 MLflow checks for tables and then makes them without a lock: of eight processes on one new file, seven fail, and now
 and then the file stays broken. Here the file is made under another name and an exclusive lock, then linked to its own.
@@ -36,7 +36,7 @@ def check_sqlite_file(path: Path) -> None:
     except IsADirectoryError:
         is_database = False
     except OSError:
-        # It doesn't exist, or the opening of the database says why it can't be read.
+        # It doesn't exist, or the opening of the database reports why it can't be read.
         return
     if not is_database:
         raise ConfigurationError(

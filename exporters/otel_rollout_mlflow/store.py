@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 MAX_LINKED_TRACES: Final = 100
-"""How many traces MLflow associates with a run in one request."""
+"""The most traces that MLflow associates with a run in one request."""
 
 MAX_REWARDS: Final = 512
-"""How many rewards are stored at once: a failure among them has all of these tried again."""
+"""The most rewards that are stored together: a failure among them has all of these tried again."""
 
 REWARD_SOURCE: Final = "otel-rollout"
 
@@ -54,7 +54,7 @@ class AttemptError(Exception):
     """An attempt to write to MLflow failed.
 
     Args:
-        outcome: What delivery does next.
+        outcome: The outcome, which decides delivery's next step.
         is_missing: MLflow has no experiment, run or trace of the id in the request.
         is_taken: MLflow has something of that name already.
     """

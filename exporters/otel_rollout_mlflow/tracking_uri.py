@@ -31,7 +31,7 @@ _PACKAGES: Final = {
     "MySQLdb": "mysqlclient",
     "psycopg2": "psycopg2-binary",
 }
-"""Packages whose names differ from those of their modules."""
+"""Packages whose names differ from their modules' names."""
 
 _EXTRAS: Final = {"psycopg": "postgresql", "pymysql": "mysql"}
 
@@ -39,7 +39,7 @@ _INSTEAD: Final = {
     "psycopg": [("psycopg2", "postgresql+psycopg2")],
     "mysqldb": [("pymysql", "mysql+pymysql")],
 }
-"""Drivers that may be installed in place of the one that sqlalchemy takes, and what a URI says for them."""
+"""Drivers that may replace sqlalchemy's default, and the name that a URI has for each."""
 
 
 _USERINFO: Final = re.compile(r"(?:[^:/]*(?::[^@]*)?@)?")
@@ -125,7 +125,7 @@ def check_driver(uri: str) -> None:
         uri: The database; its password must not be in any message.
 
     Raises:
-        ConfigurationError: sqlalchemy can't read the URI, or knows no such dialect.
+        ConfigurationError: sqlalchemy can't read the URI, or has no such dialect.
         MissingExtraError: The driver isn't installed.
     """
     from sqlalchemy import make_url

@@ -95,7 +95,7 @@ def mlflow_trace_id(span: ReadableSpan) -> str:
 
 
 def trace_tags(span: ReadableSpan) -> dict[str, str]:
-    """Return a span's trace tags, with verl's names and texts; the status is the root's alone."""
+    """Return a span's trace tags, with verl's names and texts; only a root's have the status."""
     attributes = span.attributes or {}
     tags = {}
     for key, name in _TAG_NAMES.items():
@@ -253,14 +253,14 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
 
 
 def trace_name(root: ReadableSpan) -> str:
-    """Return the name of a root's trace: what tells the trajectory apart, then the span's name."""
+    """Return the name of a root's trace: the trajectory's distinctive tags, then the span's name."""
     label = rollout_label(root) if is_own(root) else ""
     name = column_text(" · ".join(part for part in (label, root.name) if part))
     return name[:MAX_TRACE_NAME_CHARACTERS] or "trace"
 
 
 def _token_usage(attributes: Mapping[str, Any]) -> JsonText | None:
-    """Return the tokens of a model's call with their total, without which MLflow counts one side alone as none."""
+    """Return the tokens of a model's call with their total, without which MLflow counts a single side as none."""
     counts = {name: attributes.get(key) for name, key in COUNTS.items()}
     known = {name: count for name, count in counts.items() if type(count) is int and fits_int64(count)}
     if "input_tokens" not in known and "output_tokens" not in known:

@@ -1,4 +1,4 @@
-"""How to find trajectories in MLflow, for people."""
+"""Explain to people how to find trajectories in MLflow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DRIVERS: Final = {
     "postgresql+psycopg://": "psycopg[binary]",
     "mysql+pymysql://": "pymysql",
 }
-"""The driver that a server needs beside MLflow, by how its database's address begins."""
+"""The driver that a server needs besides MLflow, by how its database's address begins."""
 
 
 def where_to_look(uri: str, project_name: str, experiment_name: str) -> list[str]:

@@ -50,7 +50,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
 
     Args:
         endpoint: A URL (`http://` is without TLS) or `host:port`; else `OTEL_EXPORTER_OTLP_ENDPOINT`.
-        headers: Sent with each request, beside those of `OTEL_EXPORTER_OTLP_HEADERS`.
+        headers: Sent with each request, besides the headers of `OTEL_EXPORTER_OTLP_HEADERS`.
         timeout: Seconds for a request; else `OTEL_EXPORTER_OTLP_TIMEOUT`.
 
     Raises:
@@ -186,7 +186,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         if code in _PASSING or (code == "RESOURCE_EXHAUSTED" and retry_after is not None):
             return Outcome(Verdict.RETRY, reason, retry_after)
         if code in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"):
-            # An exhausted receiver that can recover says when; else the batch must not be retried.
+            # An exhausted receiver that can recover reports when; else the batch must not be retried.
             return Outcome(Verdict.REFUSED, reason)
         if code in _CONFIGURATION_ERRORS or details == "Invalid metadata":
             return Outcome(Verdict.CONFIGURATION_ERROR, f"{reason}; {self._hint}")

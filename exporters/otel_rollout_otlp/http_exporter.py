@@ -25,7 +25,7 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
     Args:
         endpoint: The base URL, or the whole one with `/v1/traces`; else `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, else
             `OTEL_EXPORTER_OTLP_ENDPOINT` with `/v1/traces` added.
-        headers: Sent with each request, beside those of `OTEL_EXPORTER_OTLP_HEADERS`.
+        headers: Sent with each request, besides the headers of `OTEL_EXPORTER_OTLP_HEADERS`.
         timeout: Seconds for a request; else `OTEL_EXPORTER_OTLP_TIMEOUT`.
 
     Raises:

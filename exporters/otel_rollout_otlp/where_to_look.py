@@ -1,4 +1,4 @@
-"""How to find trajectories in an OTLP backend: OTLP itself only writes."""
+"""Explain how to find trajectories in an OTLP backend: OTLP itself only writes."""
 
 from __future__ import annotations
 

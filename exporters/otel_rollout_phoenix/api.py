@@ -31,7 +31,7 @@ class RequestFailedError(Exception):
     """A request failed.
 
     Args:
-        outcome: What to do next.
+        outcome: The outcome, which decides the next step.
     """
 
     def __init__(self, outcome: Outcome) -> None:
@@ -127,7 +127,7 @@ class PhoenixApi:
         return self._post("span_annotations", [each.span_record() for each in annotations], span_ids=ids)
 
     def _post(self, path: str, records: Sequence[Mapping[str, Any]], *, span_ids: Collection[str] = ()) -> set[str]:
-        """Upsert records, and return those of `span_ids` that don't exist; nothing is stored if there are any."""
+        """Upsert records, and return the ids among `span_ids` that don't exist; nothing is stored if there are any."""
         if not records:
             return set()
         # Without `sync` Phoenix answers before it has looked for the spans.

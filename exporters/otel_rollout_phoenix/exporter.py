@@ -26,7 +26,7 @@ from otel_rollout_phoenix.settings import DEFAULT_PROJECT, default_project, read
 __all__ = ["PhoenixSpanExporter"]
 
 MAX_ANNOTATIONS: Final = 100
-"""How many annotations of spans go in one request."""
+"""The most annotations of spans in one request."""
 MAX_KNOWN: Final = 65_536
 TIMEOUT: Final = 30.0
 MAX_READ_BACK: Final = 1000
@@ -40,7 +40,7 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
     Args:
         endpoint: The base address; else PHOENIX_COLLECTOR_ENDPOINT, else http://localhost:6006.
         api_key: The key; else PHOENIX_API_KEY.
-        headers: Sent with each request, beside those of PHOENIX_CLIENT_HEADERS.
+        headers: Sent with each request, besides the headers of PHOENIX_CLIENT_HEADERS.
         timeout: Seconds for a request.
     """
 
@@ -139,7 +139,7 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
     # --- spans
 
     def _with_projects(self, spans: Sequence[ReadableSpan]) -> Sequence[ReadableSpan]:
-        """Return the spans, those without a project with that of the environment."""
+        """Return the spans, with the environment's project if they have none."""
         project = default_project()
         if project is None or all(semconv.OPENINFERENCE_PROJECT in span.resource.attributes for span in spans):
             return spans

@@ -49,7 +49,7 @@ def read_settings(
     Args:
         endpoint: The base address, with or without `/v1/traces`.
         api_key: The key.
-        headers: Headers beside those of the environment.
+        headers: Headers besides the environment's.
     """
     address = (endpoint or os.environ.get(ENDPOINT) or DEFAULT_ADDRESS).strip().rstrip("/")
     key = (api_key or os.environ.get("PHOENIX_API_KEY") or "").strip()

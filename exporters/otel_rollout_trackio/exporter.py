@@ -42,9 +42,9 @@ MAX_HELD_BYTES: Final = 256 * 2**20
 MAX_HELD_SECONDS: Final = 3600.0
 """A trajectory without a new span for so long is stored without its root."""
 MAX_STORED: Final = 16_384
-"""How many stored trajectories are remembered, so that a late span of one is not held."""
+"""The stored trajectories that are remembered, so that a late span of one is not held."""
 PART_BYTES: Final = 8 * 2**20
-"""About how much is written at once at the shutdown."""
+"""The approximate bytes of one write at the shutdown."""
 
 _AT_FAULT: Final = (Verdict.REFUSED, Verdict.TOO_LARGE)
 

@@ -17,7 +17,7 @@ __all__ = ["conversation_of", "input_of", "output_of"]
 
 
 def conversation_of(spans: Sequence[ReadableSpan], root: ReadableSpan | None) -> list[dict[str, Any]]:
-    """Return the messages of a trajectory: the root's, else those of its last LLM op, else the root's input and output.
+    """Return the messages of a trajectory: the root's, else its last LLM op's, else the root's input and output.
 
     Args:
         spans: Its spans, in the order in which they ended.
@@ -38,14 +38,14 @@ def conversation_of(spans: Sequence[ReadableSpan], root: ReadableSpan | None) ->
 
 
 def input_of(span: ReadableSpan, *, with_messages: bool = True) -> Any:
-    """Return a span's input: its messages beside the other arguments."""
+    """Return a span's input: its messages with the other arguments."""
     found = chat_messages(span) if with_messages else None
     messages = [] if found is None else as_openai(found.input)
     return _with_messages(_payload(span, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE), messages)
 
 
 def output_of(span: ReadableSpan, *, with_messages: bool = True) -> Any:
-    """Return a span's output: the model's answer beside the rest of the result."""
+    """Return a span's output: the model's answer with the rest of the result."""
     found = chat_messages(span) if with_messages else None
     messages = [] if found is None else as_openai(found.output)
     return _with_messages(_payload(span, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE), messages)

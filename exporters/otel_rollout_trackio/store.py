@@ -13,7 +13,7 @@ __all__ = ["Store", "StoreError"]
 
 
 class StoreError(Exception):
-    """A request failed; `outcome` says what delivery does next."""
+    """A request failed; `outcome` decides delivery's next step."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.reason)

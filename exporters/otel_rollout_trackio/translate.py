@@ -60,7 +60,7 @@ _ELSEWHERE: Final = frozenset(
         semconv.OUTPUT_MESSAGES,
     }
 )
-"""Attributes that have a field of their own, or that stand in the metadata already."""
+"""Attributes that have a field of their own, or that the metadata has already."""
 
 
 class Conversation(NamedTuple):
@@ -141,7 +141,7 @@ def _metadata(
     status = plain_text(attributes.get(semconv.STATUS) or (UNFINISHED if root is None else _status(root)))
     known = {**tags, **attributes}
     metadata: dict[str, Any] = {"status": _STATUSES.get(status, status)}
-    # What comes after the root is a row of its own.
+    # A span after the root is a row of its own.
     for part in [part for span in (spans if root is None else [root]) for part in reward_parts(span)]:
         name = part.name if part.name == REWARD else f"{REWARD}.{part.name}"
         metadata[name] = {"value": part.value, "explanation": part.explanation} if part.explanation else part.value

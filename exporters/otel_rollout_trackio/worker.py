@@ -25,7 +25,7 @@ _BROKEN_DATABASE: Final = ("unable to open database file", "readonly database", 
 
 
 def prepare() -> None:
-    """Import trackio; if that fails, the answer to the first request says so."""
+    """Import trackio; if that fails, the answer to the first request reports it."""
     with suppress(Exception):
         _storage()
 

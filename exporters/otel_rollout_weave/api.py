@@ -28,7 +28,7 @@ _VIEWER_QUERY: Final = "query DefaultEntity { viewer { username defaultEntity { 
 
 
 class RequestFailedError(Exception):
-    """A request failed; `outcome` says what delivery does next."""
+    """A request failed; `outcome` decides delivery's next step."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.reason)

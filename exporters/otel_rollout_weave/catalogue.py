@@ -18,7 +18,7 @@ MAX_NAME: Final = 128
 """Weave refuses the whole batch (400) for a longer object id or plain op name."""
 
 MAX_OPS: Final = 1000
-"""How many ops one process registers; span names that hold an id would make objects without end."""
+"""The most ops that one process registers; span names that hold an id would make objects without end."""
 
 _OP_SOURCE: Final = """import weave
 

@@ -31,10 +31,10 @@ from otel_rollout_weave.usage import Below
 __all__ = ["WeaveSpanExporter"]
 
 MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
-"""One call alone may be larger. The server takes 32 MiB, at about a second per MB of numbers."""
+"""A single call may be larger. The server takes 32 MiB, at about a second per MB of numbers."""
 
 MAX_REWARDS: Final = 100
-"""How many rewards are filed in one request."""
+"""The most rewards in one request."""
 
 MAX_SENT_IDS: Final = 65_536
 MAX_TRACES: Final = 10_000
@@ -57,7 +57,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         entity: The team or user if `project` names none; else WANDB_ENTITY, else the key's default.
         api_key: The key; else WANDB_API_KEY, else the netrc entry that `wandb login` writes.
         base_url: The W&B server; else WANDB_BASE_URL, else the host of `wandb login --host`.
-        trace_server_url: The trace server; else WF_TRACE_SERVER_URL, else that of `base_url`.
+        trace_server_url: The trace server; else WF_TRACE_SERVER_URL, else the trace server of `base_url`.
         timeout: Seconds for a request; else WEAVE_HTTP_TIMEOUT, else 90.
         ids_as_text: Send each list of 64 integers or more as one text, which the server stores several times as fast;
             else OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT.
@@ -218,7 +218,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
     def _send_calls(self, catalogue: Catalogue, project_id: str, spans: Sequence[ReadableSpan]) -> None:
         missing = self._missing(catalogue.api, project_id, spans)
         below = self._below_roots(spans)
-        # Encoded request by request: a stock span processor sends 512 spans of any size at once.
+        # Encode request by request: a stock span processor sends 512 spans of any size together.
         calls = self._encoded(catalogue, project_id, missing, below)
         for part in _parts(calls, self._max_request_bytes):
             ids = [one for one, _ in part]

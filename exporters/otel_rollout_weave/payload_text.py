@@ -48,7 +48,7 @@ def as_output(
         text: The output attribute: JSON, or any text of another instrumentation.
         is_trusted: The text is known to be JSON.
         with_ids_as_text: Replace each list of token ids by one text.
-        reward: Added as the key `reward`; an output that is no object becomes the key `output` beside it.
+        reward: Added as the key `reward`; an output that is no object becomes the key `output` next to it.
         messages: The model's answers, which Weave draws as a conversation.
     """
     value = b"null" if text is None else _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)

@@ -50,8 +50,8 @@ class Reward:
     def id(self) -> str:
         """A UUID of version 7 with the reward's time and, as its random bits, the trace's id and the part's name.
 
-        Weave can't update feedback. The id tells a later reward from an earlier one, and both from feedback that is not
-        ours; a reward that is sent twice has one id.
+        Weave can't update feedback. The id distinguishes a later reward from an earlier one, and both from feedback
+        that is not ours; a reward that is sent twice has one id.
         """
         milliseconds, rest = divmod(self.time_ns, 1_000_000)
         time_bits = (milliseconds & ((1 << 48) - 1)) << 80 | (rest * 4096 // 1_000_000) << 64
@@ -61,7 +61,7 @@ class Reward:
         return str(uuid.UUID(int=time_bits | _VERSION_AND_VARIANT | own & _TRACE_BITS))
 
     def is_of_this_trace(self, feedback_id: str) -> bool:
-        """Return True if an id is that of the same reward or part of the same trace, filed by us."""
+        """Return True if an id is of the same reward or part of the same trace, filed by us."""
         try:
             number = uuid.UUID(feedback_id).int
         except ValueError:
@@ -101,7 +101,7 @@ class RewardFeedback:
         Args:
             project_id: `entity/project`.
             name: `reward`, or the name of the part.
-            rewards: Those of this name, at most one of each trajectory.
+            rewards: The rewards of this name, at most one of each trajectory.
 
         Raises:
             RequestFailedError: The server did not answer, or refused.

@@ -89,7 +89,7 @@ def read_settings(
 def run_of_process(project_id: str, environment: Mapping[str, str] | None = None) -> str | None:
     """Return `entity/project/run` of the active run; None if there is none in this project.
 
-    A run of another project is left out: Weave shows calls beside a run only if both are in one project.
+    A run of another project is left out: Weave shows calls with a run only if both are in one project.
     """
     given = os.environ if environment is None else environment
     # A trainer that logs to W&B has imported wandb; importing it here would take seconds.

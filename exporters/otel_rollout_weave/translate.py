@@ -78,7 +78,7 @@ def call_of_span(
         project_id: `entity/project`.
         op_name: The reference of the op, or a plain name of at most 128 characters.
         run_id: `entity/project/run` of the call's W&B run.
-        below: What is known of the calls below this one.
+        below: The facts of the calls below this one.
         ids_as_text: Send each list of token ids as one text.
     """
     attributes: Mapping[str, Any] = span.attributes or {}

@@ -1,4 +1,4 @@
-"""The tokens of calls by model, as Weave sums them: on a model's call its own, on a root those of the calls below."""
+"""The tokens of calls by model, as Weave sums them: on a model's call its own, on a root the sum of the calls below."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MODEL: Final = (
     "embedding.model_name",
     "reranker.model_name",
 )
-"""OpenTelemetry's names, OpenInference's, and those of older versions of traceloop."""
+"""OpenTelemetry's names, OpenInference's, and older versions of traceloop's."""
 UNKNOWN_MODEL: Final = "usage"
 """Weave's own OTLP ingest calls an unknown model so."""
 
@@ -66,8 +66,8 @@ class Below:
     """The calls below a root: how many succeeded and failed, and their tokens.
 
     Args:
-        success: How many succeeded.
-        error: How many failed.
+        success: The number that succeeded.
+        error: The number that failed.
     """
 
     def __init__(self, success: int = 0, error: int = 0) -> None:
@@ -92,7 +92,7 @@ class Below:
             self._usages[span_id_of(span)] = usage
 
     def usage(self) -> dict[str, dict[str, int]]:
-        """Return the tokens by model; those of a client's span inside a model's op count once."""
+        """Return the tokens by model; a client's span inside a model's op counts once."""
         return summed(usage for usage in self._usages.values() if usage.parent_id not in self._usages)
 
 

@@ -5,7 +5,7 @@ from otel_rollout.catalog.live import BETWEEN_OPS, LiveRun, RunningTrajectory, S
 from otel_rollout.catalog.rollout_run import Run
 from otel_rollout.catalog.search import Search, SearchHit, SearchQuery
 from otel_rollout.catalog.step_making import summarise_runs
-from otel_rollout.catalog.summary_json import to_json
+from otel_rollout.facts.json_types import to_json
 
 __all__ = [
     "BETWEEN_OPS",

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from otel_rollout.facts.amounts import is_same_reward
-from otel_rollout.facts.span_rows import ERROR, MAX_DEPTH
-from otel_rollout.facts.span_shapes import Place, places_of
-from otel_rollout.facts.trajectory_summary import SpanError, TrajectorySummary
+from otel_rollout.facts.figures import ERROR, MAX_DEPTH
+from otel_rollout.facts.shapes import Place, places_of
+from otel_rollout.facts.table import SpanError, TrajectorySummary
 
 __all__ = ["FAILURE_CLASSES", "failure_class"]
 

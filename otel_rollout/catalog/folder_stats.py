@@ -66,7 +66,7 @@ def count_folder(
     Args:
         folder: The folder, or a single file.
         on_problem: Called for everything that can't be read, which is counted in any case.
-        experiment: Count the steps of this experiment alone; files are those of the folder.
+        experiment: Count only the steps of this experiment, and all files of the folder.
         run: Count the steps of the run whose id begins so.
 
     Raises:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from otel_rollout.catalog.grouping import RunStep, split_prompts, split_steps
 from otel_rollout.facts.amounts import is_same_reward, sum_of
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 
 __all__ = ["GroupSummary", "RewardRange", "Spread", "groups_of", "summarise_groups"]
 
@@ -52,7 +52,7 @@ class GroupSummary:
         tokens: The output tokens.
         turns: The turns.
         seconds: The durations.
-        duplicates: The number of rollouts that say in each turn what an earlier one says.
+        duplicates: The number of rollouts with the same text in each turn as an earlier rollout.
         first_divergence: The first turn, from 1, that not all rollouts have alike; None if all are alike.
         tool_calls: The sum of tool calls.
         tool_errors: The sum of failed tool calls.
@@ -83,7 +83,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class RewardRange:
-    """The rewards of a step, which those of its groups are compared with.
+    """The rewards of a step, to compare the rewards of its groups with.
 
     Args:
         lowest: The lowest.
@@ -149,7 +149,7 @@ def _summarise(
         zero_variance=rewards.variance_of(known) if rewards and is_group else None,
         tokens=_spread(each.output_tokens for each in rollouts),
         turns=_spread(each.turns for each in rollouts),
-        seconds=_spread((each.end_time - each.start_time) / 1e9 for each in rollouts),
+        seconds=_spread(each.seconds for each in rollouts),
         duplicates=len(said) - len(set(said)),
         first_divergence=_first_divergence(hashes),
         tool_calls=sum_of(tool.calls for each in rollouts for tool in each.tools.values()),

@@ -83,7 +83,7 @@ def split_runs(trajectories: Sequence[Each]) -> list[tuple[str | None, Sequence[
     two of them have a rollout of the same number of the same prompt.
 
     Args:
-        trajectories: Those of one experiment in one step, or in its validation.
+        trajectories: The trajectories of one experiment in one step, or in its validation.
     """
     runs: dict[str | None, list[Each]] = {}
     for each in trajectories:

@@ -1,4 +1,4 @@
-"""Running trajectories, and those of processes that died, from the files that the processes write."""
+"""Trajectories that run, or were left by processes that died, from the files that the processes write."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class RunningTrajectory:
         experiment_name: The experiment.
         run_id: The run of its process.
         start_time: Nanoseconds since the epoch, by the clock of its host.
-        seconds: How long it runs; of a dead process, how long it ran.
+        seconds: The seconds that it has run; of a dead process, that it ran.
         op: The op that it is in; None between ops.
         op_kind: The op's OpenInference kind.
-        op_seconds: How long the op runs.
+        op_seconds: The seconds that the op has run.
         op_p99: The seconds that 99% of the ended ops of this name took at most; None if there is none.
         ops: The number of its open ops.
         worker: Its process: `<host>-<pid>-<4 hexadecimal digits>`.
@@ -114,11 +114,11 @@ class LiveRun:
     """The running trajectories of trace folders.
 
     Args:
-        trajectories: Those of living processes first, then the longest-running.
+        trajectories: The trajectories, of living processes first, then the longest-running.
         open: The number of running trajectories, with those beyond the bound of a file.
         waits: The steps that wait for a living process, the latest first.
-        silent_workers: Processes that write traces and don't say what runs: they receive ended spans alone, run nothing
-            for longer than a few seconds, or have a version before this.
+        silent_workers: Processes that write traces and report no running trajectory: they only receive ended spans, or
+            run nothing for longer than a few seconds.
     """
 
     trajectories: Sequence[RunningTrajectory]
@@ -128,7 +128,7 @@ class LiveRun:
 
     @property
     def why_none(self) -> str:
-        """The reason why nothing is told."""
+        """The reason why no trajectory is shown."""
         if self.silent_workers:
             return (
                 f"{counted(len(self.silent_workers), 'process')} here told of ended spans alone: trainers tell of "
@@ -145,7 +145,7 @@ def read_live(
     Args:
         folders: The trace folders; those that don't exist are left out.
         experiment: Only trajectories of this experiment.
-        run: Only those of the run whose id begins so.
+        run: Only trajectories of the run whose id begins so.
     """
     durations = OpDurations()
     files: list[tuple[str, Mapping[str, Any], float]] = []

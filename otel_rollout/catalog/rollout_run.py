@@ -20,8 +20,9 @@ from otel_rollout.catalog.step_places import Places, StepPlace, find_places
 from otel_rollout.catalog.step_reading import LooseTraces, OnProblem, parts_of, read_loose, read_step
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
-from otel_rollout.folder.index_entry import place_of
+from otel_rollout.facts.json_types import to_json
+from otel_rollout.facts.table import TrajectorySummary
+from otel_rollout.folder.index import place_of
 from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory
 from otel_rollout.folder.stored_file import Part
 from otel_rollout.folder.summaries import summaries_of
@@ -30,7 +31,7 @@ from otel_rollout.folder.trace_files import StepKey
 __all__ = ["Run"]
 
 MAX_TRAJECTORIES: Final = 2**15
-"""The most trajectories of the steps that are kept, beside the step that was asked for last."""
+"""The most trajectories of the steps that are kept, without the step that was asked for last."""
 
 _TRACE_ID: Final = place_of("trace_id")
 
@@ -55,7 +56,7 @@ class Run:
     """The trajectories of trace folders, with the summaries of steps and groups; thread-safe.
 
     A folder that is being written is looked at anew at each call. What was read is kept until its files change; of the
-    trajectories those of the last steps that were asked for.
+    trajectories only the last steps that were asked for.
 
     Args:
         folders: The trace folders: several hold parts of one run, or runs to compare.
@@ -142,8 +143,8 @@ class Run:
         Args:
             step: The step; None for trajectories without one.
             validate: The step's validation.
-            experiment: Only those of this experiment.
-            run_id: Only those of this run, as step summaries name it; those of steps that don't name any.
+            experiment: Only trajectories of this experiment.
+            run_id: Only trajectories of this run, as step summaries name it, and of steps that don't name any.
         """
         runs = self._runs(step, validate, experiment, run_id)
         return [each for run in runs for each in run.step.trajectories]
@@ -151,7 +152,7 @@ class Run:
     def groups(
         self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
     ) -> list[GroupSummary]:
-        """Return a step's groups in the order of prompts; the arguments are those of `summaries`."""
+        """Return a step's groups in the order of prompts; the arguments are the same as for `summaries`."""
         return [group for run in self._runs(step, validate, experiment, run_id) for group in run.groups]
 
     def group(
@@ -162,7 +163,7 @@ class Run:
         experiment: str | None = None,
         run_id: str | None = None,
     ) -> tuple[GroupSummary, list[TrajectorySummary]]:
-        """Return a group and its trajectories in the order of rollouts; the arguments are those of `summaries`.
+        """Return a group and its trajectories in the order of rollouts; the arguments are the same as for `summaries`.
 
         Raises:
             KeyError: There is no such group.
@@ -181,8 +182,8 @@ class Run:
 
         Args:
             sample_index: The prompt.
-            validate: Those of validation, not of training.
-            experiment: Only those of this experiment.
+            validate: Groups of validation, not of training.
+            experiment: Only groups of this experiment.
         """
         places, loose = self._look()
         found: list[GroupSummary] = []
@@ -275,7 +276,7 @@ class Run:
         self._made[place.folder] = place.sizes, StepFile(content.steps)
 
     def _step(self, key: StepKey, places: Places, loose: LooseTraces) -> list[StepSummary]:
-        """Return a step's summaries: those of its folders, if no other file or folder has some of its trajectories."""
+        """Return a step's summaries, as its folders have them if no other file or folder has some of its traces."""
         sizes = _sizes(key, places, loose)
         known = self._steps.get(key)
         if known is not None and known[0] == sizes:
@@ -297,7 +298,7 @@ class Run:
         places, loose = self._look()
         for run in self._load(StepKey.of(step, validate=validate), places, loose).runs:
             found = run.summary
-            # The folder of trajectories without a step has those of validation too.
+            # The folder of trajectories without a step has validation's too.
             is_of_run = found.run_id is None or run_id in (None, found.run_id)
             is_asked_for = is_of_run and experiment in (None, found.experiment_name) and self._takes(found)
             if is_asked_for and found.validate == validate:
@@ -341,7 +342,7 @@ class Run:
             step = self._loaded.get(key)
             if step is None or step.sizes != sizes:
                 recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
-                summaries = {each.trace_id: each for each in summaries_of(recorded, on_progress=self._on_progress)}
+                summaries = {each.trace_id: each for each in summaries_of(recorded)}
                 runs = summarise_runs(summaries.values())
                 step = _LoadedStep(sizes, runs, {each.trace_id: each for each in recorded}, summaries)
             with self._lock:
@@ -395,8 +396,6 @@ def _is_in(trajectory: RecordedTrajectory, query: SearchQuery) -> bool:
 
 def _as_json(sample: str) -> Iterator[bytes]:
     """Yield the JSON of the values that are this text: the text, and the number."""
-    from otel_rollout.catalog.summary_json import to_json
-
     yield to_json(sample)
     if sample.lstrip("-").isdecimal():
         yield sample.encode()

@@ -17,7 +17,7 @@ from otel_rollout.folder.reader import RecordedTrajectory
 __all__ = ["Search", "SearchHit", "SearchQuery"]
 
 BATCH: Final = 32
-"""The trajectories that a thread looks through at once."""
+"""The trajectories that a thread searches in one go."""
 MAX_THREADS: Final = 8
 
 
@@ -27,13 +27,13 @@ class SearchQuery:
 
     Args:
         text: The text, as a reader sees it.
-        within: `text` is everything that was said, given and returned; `tool` the names of tools; `failed` those of
+        within: `text` is every message, argument and result; `tool` the names of tools; `failed` the names in
             calls that failed; `error` the messages, types and tracebacks of spans that failed.
         step: One step, or `none` for trajectories without one; None for all.
         validate: True for validation only, False for training only; None for both.
         experiment: Only trajectories of this experiment.
         run_id: Only trajectories of this run.
-        match_case: Tell upper from lower case.
+        match_case: Distinguish upper from lower case.
         limit: Stop after this number of hits.
     """
 

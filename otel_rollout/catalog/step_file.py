@@ -1,8 +1,8 @@
 """A step's summary file: the summaries of the step, of its groups, and of trajectories without one in an index.
 
 A line is a JSON object, sealed with a checksum as the lines of an index are: the first has the sizes of the files that
-the summary was made of, the next ones the step's summaries, one for each run, then one for each group, then those of
-trajectories whose index entry has none.
+the summary was made of, the next ones the step's summaries, one for each run, then one for each group, then the
+summaries of trajectories whose index entry has none.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from zlib import crc32
 
 import orjson
 
-from otel_rollout.catalog.group_summary import GroupSummary
+from otel_rollout.catalog.group_summary import GroupSummary, Spread
 from otel_rollout.catalog.step_places import StepPlace
+from otel_rollout.catalog.step_signals import StepSignals
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.catalog.summary_json import FIELDS, group_from, step_from, to_json
+from otel_rollout.facts.json_types import from_json, readers_of, to_json
+from otel_rollout.facts.table import Percentiles, ToolCounts
 from otel_rollout.files.file_lock import open_to_read, try_lock
 from otel_rollout.files.file_modes import open_private
 from otel_rollout.folder.layout import NEW_STEP_SUMMARY, STEP_SUMMARY
@@ -31,7 +33,8 @@ from otel_rollout.version import __version__
 
 __all__ = ["StepFile", "find_groups", "read_step_file", "write_step_file"]
 
-FORMAT: Final = f"{__version__} {crc32(repr(FIELDS).encode()):08x}"
+_KINDS: Final = (StepSummary, StepSignals, Percentiles, GroupSummary, Spread, ToolCounts)
+FORMAT: Final = f"{__version__} {crc32(repr([(each.__name__, *readers_of(each)) for each in _KINDS]).encode()):08x}"
 """Another version may compute a figure in another way."""
 MAX_LINE_BYTES: Final = 2**24
 """A group of a hundred thousand trajectories is a longer line, and not kept."""
@@ -68,7 +71,7 @@ def read_step_file(place: StepPlace, *, with_groups: bool = False) -> StepFile |
         content, groups = found
         lines = file.read(MAX_BYTES).split(b"\n")[:-1]
         if len(lines) == groups:
-            return replace(content, groups=[group_from(_unsealed(line)) for line in lines])
+            return replace(content, groups=[from_json(GroupSummary, _unsealed(line)) for line in lines])
     return None
 
 
@@ -83,7 +86,7 @@ def find_groups(place: StepPlace, text: bytes) -> list[GroupSummary] | None:
         at = data.find(text)
         while at >= 0:
             begin, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
-            found.append(group_from(_unsealed(data[begin:end])))
+            found.append(from_json(GroupSummary, _unsealed(data[begin:end])))
             at = data.find(text, end)
         return found
     return None
@@ -150,7 +153,7 @@ def _read_start(place: StepPlace, file: BinaryIO) -> tuple[StepFile, int] | None
     header = _next(file)
     if header["format"] != FORMAT or tuple(map(tuple, header["files"])) != place.sizes:
         return None
-    steps = [step_from(_next(file)) for _ in range(header["steps"])]
+    steps = [from_json(StepSummary, _next(file)) for _ in range(header["steps"])]
     folder = Path(place.folder)
     problems = [ReadProblem(what, folder / name, offset) for what, name, offset in header["problems"]]
     return StepFile(steps, (), problems), header["groups"]

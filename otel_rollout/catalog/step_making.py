@@ -11,7 +11,7 @@ from otel_rollout.catalog.step_file import StepFile, write_step_file
 from otel_rollout.catalog.step_places import StepPlace, with_indexes
 from otel_rollout.catalog.step_reading import read_step
 from otel_rollout.catalog.step_summary import StepSummary, summarise_step
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.reader import ReadProblem
 from otel_rollout.folder.summaries import summaries_of
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from otel_rollout.catalog.step_places import FileSizes, Places, StepPlace
-from otel_rollout.folder.index_entry import IndexEntry
+from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, join_parts, main_row, parts_by_trace
 from otel_rollout.folder.stored_file import LineCache, Part, StoredFile
 from otel_rollout.folder.trace_files import StepKey, TraceFile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Final
 from otel_rollout.catalog.failure_class import MODEL, TOOL, UNKNOWN, failure_class
 from otel_rollout.catalog.grouping import rollout_of
 from otel_rollout.facts.amounts import is_same_reward, mean_of
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 
 __all__ = ["REPEATED", "StepSignals", "rolled_out_again", "step_signals"]
 
@@ -19,6 +20,7 @@ REPEATED: Final = 3
 
 _LAST_PART: Final = 20
 """The last of this many trajectories are the last 5 percent."""
+_INTEGER: Final = re.compile("-?[0-9]{1,19}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class StepSignals:
 
     Args:
         failures: The trajectories that failed, by class of failure.
-        punished: Those of them that the model isn't to blame for, and that have the step's worst reward all the same;
+        punished: Failures that the model isn't to blame for, and that have the step's worst reward all the same;
             without those that it may be to blame for: a tool fails for its arguments too.
         truncated_reward_mean: The mean reward of the truncated trajectories; None if none of them has a reward.
         whole_reward_mean: The mean reward of the others.
@@ -52,6 +54,11 @@ class StepSignals:
     staleness: Mapping[str, int] = field(default_factory=dict)
     lossy: int = 0
     rolled_out_again: int = 0
+
+    def __post_init__(self) -> None:
+        """Check what a file that another program wrote may have."""
+        if not all(map(_INTEGER, self.staleness)):
+            raise ValueError("a staleness is no integer")
 
 
 def step_signals(summaries: Sequence[TrajectorySummary]) -> StepSignals:

@@ -10,7 +10,8 @@ import orjson
 from otel_rollout.catalog.step_file import StepFile
 from otel_rollout.catalog.step_making import make_step
 from otel_rollout.catalog.step_places import StepPlace
-from otel_rollout.catalog.summary_json import step_from, to_json
+from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.facts.json_types import from_json, to_json
 from otel_rollout.folder.stored_file import ReadProblem
 from otel_rollout.folder.trace_files import StepKey, TraceFile
 from otel_rollout.guard.garbage_collection import collect_rarely
@@ -46,7 +47,7 @@ def content_of(answered: bytes) -> StepFile:
     """
     message: dict[str, Any] = orjson.loads(answered)
     problems = [ReadProblem(what, Path(path), offset) for what, path, offset in message["problems"]]
-    return StepFile(list(map(step_from, message["steps"])), (), problems)
+    return StepFile([from_json(StepSummary, step) for step in message["steps"]], (), problems)
 
 
 def _file_of(fields: tuple[str, str | None, tuple[bool, int, bool] | None]) -> TraceFile:

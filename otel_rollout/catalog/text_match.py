@@ -15,7 +15,7 @@ __all__ = ["Match", "TextMatcher", "fragments_of"]
 EXCERPT_BEFORE: Final = 60
 EXCERPT_AFTER: Final = 140
 MAX_DEPTH: Final = 4
-"""JSON stands in JSON: a call's arguments in a message, messages in an attribute."""
+"""The depth of JSON in JSON: a call's arguments in a message, messages in an attribute."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 _.,;:!?()*+=#$%@^|~`{}\[\]-]+")
 """Characters that no encoder escapes; some do with `/`, `<`, `>`, `&` and `'`."""
@@ -32,7 +32,7 @@ _SKIPPED: Final = frozenset(
         semconv.OUTPUT_MIME_TYPE,
         semconv.CONVERSATION_ID,
         semconv.METADATA,
-        semconv.ERROR_TYPE,  # It stands before the error's message.
+        semconv.ERROR_TYPE,  # It precedes the error's message.
     }
 )
 
@@ -61,7 +61,7 @@ class TextMatcher:
     Args:
         text: The text.
         within: `text`, `tool` or `error`.
-        match_case: Tell upper from lower case.
+        match_case: Distinguish upper from lower case.
 
     Raises:
         ValueError: The text is empty, or `within` has another value.
@@ -103,7 +103,7 @@ class TextMatcher:
                 for scope_spans in resource_spans.get("scopeSpans", ()):
                     yield from scope_spans.get("spans", ())
             return
-        # Our lines have a tab before each span, and behind the last.
+        # Our lines have a tab before each span, and after the last.
         begin = compared.rfind(b"\t", 0, start) + 1
         while begin < len(line):
             end = compared.find(b"\t", begin)
@@ -151,7 +151,7 @@ def fragments_of(text: str, *, match_case: bool = False) -> tuple[bytes, ...]:
 
     Args:
         text: The text.
-        match_case: Tell upper from lower case.
+        match_case: Distinguish upper from lower case.
     """
     plain = max(_PLAIN.findall(text), key=len, default="")
     if plain:

@@ -12,6 +12,7 @@ import orjson
 
 from otel_rollout.catalog import Run
 from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.cli.options import READ, add_folder, add_run, add_steps, exit_codes, threshold
 from otel_rollout.cli.reading import ProblemLog, named_steps, nothing_matches, print_json, require_reader
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.folder.trace_files import find_trace_files
@@ -19,7 +20,31 @@ from otel_rollout.guard.garbage_collection import collect_rarely
 from otel_rollout.look.findings import CHECKS, Diagnosis, default_thresholds, diagnose_run, running_steps
 from otel_rollout.text.near_miss import did_you_mean
 
-__all__ = ["run"]
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the description and the options of the command."""
+    parser.description = """\
+Check a trace folder: groups without signal, truncation, tools that fail,
+failures that the model isn't to blame for, duplicates, prefix breaks, parts of
+the reward that are hacked, stragglers, stale weights, lost spans. Each finding
+has its threshold, what it means, what to try, and trajectories that prove it.
+"""
+    parser.epilog = exit_codes("nothing is above its threshold", failed="something is")
+    add_folder(parser, READ)
+    add_steps(parser)
+    add_run(parser)
+    parser.add_argument(
+        "--against", metavar="STEP|DIR", help="compare with a step of this folder, or with another folder"
+    )
+    parser.add_argument(
+        "--threshold",
+        action="append",
+        default=[],
+        type=threshold,
+        metavar="NAME=VALUE",
+        help="another threshold of a check, such as truncated=0.05; may be given more than once",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise NoTracesError(_none_matches(arguments.folder, "--step", known))
     against = _baseline(arguments, known, problems) if arguments.against is not None else None
     if against is not None:
-        # By identity: a step of another folder may be equal, as that of a copy is.
+        # Compare by identity: a copied folder has equal steps.
         own = {id(step) for step in against}
         steps = [step for step in steps if id(step) not in own]
         if not steps:
@@ -97,7 +122,7 @@ def _selected(steps: Sequence[StepSummary], asked: int | range | set[int] | set[
 def _baseline(
     arguments: argparse.Namespace, known: Sequence[StepSummary], problems: ProblemLog
 ) -> Sequence[StepSummary]:
-    """Return the steps to compare with: one of this folder, or those of another, the same numbers if it has them."""
+    """Return the steps to compare with: a step of this folder, or steps of another, the same numbers if it has them."""
     with suppress(ValueError):
         step = int(arguments.against)
         if not (found := _selected(known, step)):

@@ -11,18 +11,37 @@ from typing import Final
 
 import orjson
 
+from otel_rollout.cli.options import add_seconds, exit_codes
 from otel_rollout.doctor.examination import examine
 from otel_rollout.doctor.report_text import describe
 from otel_rollout.text.plain_text import printable
 
-__all__ = ["run"]
-
 _STYLES: Final = {"heading": "\x1b[1m", "dim": "\x1b[2m", "good": "\x1b[32m", "bad": "\x1b[31m"}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the description and the options of the command."""
+    parser.description = """\
+Show what the tracer reads in this environment: each setting with its value and
+its origin, variables that nothing reads, the exporters that are installed. Then
+send one small trajectory to each backend, and read it back if the backend
+allows.
+"""
+    parser.epilog = exit_codes("all is well", failed="a backend failed")
+    parser.add_argument(
+        "--backend", metavar="NAME[,NAME]", help="mlflow, weave, otlp, … (default: OTEL_TRACES_EXPORTER)"
+    )
+    parser.add_argument(
+        "--project", default="otel-rollout-doctor", help="the trajectory's project (default: otel-rollout-doctor)"
+    )
+    add_seconds(parser, "--timeout", "for a backend to take the trajectory, and to give it back (default: 60)")
+    parser.add_argument("--offline", action="store_true", help="leave the backends alone")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    # The console exporter's tree must not stand in the middle of the JSON.
+    # Keep the console exporter's tree out of the JSON.
     with contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext():
         examination = examine(
             arguments.backend,

@@ -7,19 +7,42 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from otel_rollout.cli.messages import complain
+from otel_rollout.cli.options import default_folder, exit_codes
 from otel_rollout.files.file_lock import size_of
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.receive.importing import ImportReport, find_files, import_files
 from otel_rollout.text.plain_text import counted
 
-__all__ = ["run"]
-
 SECONDS_BETWEEN_LINES: Final = 5.0
 MAX_PROBLEMS: Final = 20
 MAX_NAMES: Final = 3
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the description and the options of the command."""
+    parser.description = """\
+Add the spans of files that the Collector's `file` exporter has written to a
+trace folder: OTLP JSON and protobuf, compressed or not, rotated or not. Spans
+that the folder has are left out: importing a file again, or once it has grown,
+adds what is new.
+"""
+    parser.epilog = exit_codes(
+        "all spans of the files are in the folder",
+        failed="some could not be read; what and why is on standard error",
+        interrupted="interrupted; run it again to go on",
+    )
+    parser.add_argument("files", metavar="FILE|DIR", nargs="+", type=Path, help="files, or folders of files")
+    parser.add_argument(
+        "--into",
+        metavar="DIR",
+        type=Path,
+        default=default_folder(),
+        help="the trace folder (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

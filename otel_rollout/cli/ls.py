@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
-from typing import Any
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import orjson
 
 from otel_rollout.catalog import Run, summarise_runs, to_json
+from otel_rollout.catalog.grouping import sortable
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.messages import complain
+from otel_rollout.cli.options import READ, add_filters, add_folder, exit_codes
 from otel_rollout.cli.reading import (
     ProblemLog,
     filters_of,
@@ -21,17 +26,73 @@ from otel_rollout.cli.reading import (
     require_reader,
     selected,
 )
-from otel_rollout.cli.sorting import STEP_COLUMNS, TRAJECTORY_COLUMNS, sort_rows
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary, shown_of
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.folder.summaries import listed_summaries_of, summaries_of
 from otel_rollout.guard.garbage_collection import collect_rarely
+from otel_rollout.look.perfetto import trace_events
+from otel_rollout.text.near_miss import did_you_mean
+from otel_rollout.text.plain_text import counted
 
-__all__ = ["run"]
+_Row = TypeVar("_Row")
 
-_LEFT_OUT = ("shape", "provenance")
-"""The fields of a summary that only pages draw."""
+_STEP_COLUMNS: Final[Mapping[str, Callable[[StepSummary], Any]]] = {
+    "step": lambda step: step.step,
+    "trajectories": lambda step: step.trajectories,
+    "prompts": lambda step: step.groups,
+    "reward": lambda step: step.reward_mean,
+    "errors": lambda step: step.errors,
+    "truncated": lambda step: step.truncated,
+    "cancelled": lambda step: step.cancelled,
+    "no-root": lambda step: step.rootless,
+    "no-signal": lambda step: (
+        sum(step.zero_variance.values()) / step.comparable_groups if step.comparable_groups else None
+    ),
+    "p99": lambda step: step.seconds and step.seconds.p99,
+    "spans": lambda step: step.spans,
+    "redacted": lambda step: step.redacted,
+    "size": lambda step: step.bytes,
+}
+"""The columns of the steps, by the names of the table with `-` for a space."""
+
+_TRAJECTORY_COLUMNS: Final[Mapping[str, Callable[[TrajectorySummary], Any]]] = {
+    "step": lambda each: each.step,
+    "sample": lambda each: each.sample_index,
+    "rollout": lambda each: each.rollout_n,
+    "status": lambda each: each.status,
+    "reward": lambda each: each.reward,
+    "turns": lambda each: each.turns,
+    "tokens": lambda each: each.output_tokens,
+    "duration": lambda each: each.end_time - each.start_time,
+    "spans": lambda each: each.spans,
+    "redacted": lambda each: each.redacted,
+    "size": lambda each: each.bytes,
+    "start": lambda each: each.start_time,
+}
+"""The columns of the trajectories, and when each started; tokens are those that were generated."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the description and the options of the command."""
+    parser.description = """\
+List a trace folder by experiment and training step; with --step, the
+trajectories of that step; with --sample, the rollouts of a prompt side by side,
+with their answers, rewards and advantages.
+"""
+    parser.epilog = exit_codes("shown, also if nothing matches")
+    add_folder(parser, READ)
+    add_filters(parser)
+    parser.add_argument("--sort", metavar="COLUMN", help="sort the rows by a column, such as reward or duration")
+    parser.add_argument("--reverse", action="store_true", help="with --sort: the highest first")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="a JSON object on a line of its own for each row")
+    forms.add_argument(
+        "--perfetto",
+        metavar="FILE",
+        type=Path,
+        help="write when each span ran into FILE, for ui.perfetto.dev and chrome://tracing",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,9 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     collect_rarely()
     problems = ProblemLog()
     if arguments.perfetto is not None:
-        from otel_rollout.cli.timeline_file import write_timeline
-
-        if not write_timeline(selected(arguments, problems), arguments.perfetto):
+        if not _write_timeline(selected(arguments, problems), arguments.perfetto):
             complain(nothing_matches(arguments))
         problems.print()
         return 0
@@ -64,8 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_step: bool) -> None:
     require_reader()
-    from otel_rollout.cli.groups import print_groups
-    from otel_rollout.cli.tables import step_table, trajectory_table
+    from otel_rollout.cli.tables import print_groups, step_table, trajectory_table
     from otel_rollout.look.terminal.screen import open_screen
     from otel_rollout.look.terminal.table import print_lines
 
@@ -94,8 +152,8 @@ def _sorted(
     """Return trajectories with their summaries in the order of `--sort`."""
     if arguments.sort is None:
         return pairs
-    columns = {name: _of_summary(value_of) for name, value_of in TRAJECTORY_COLUMNS.items()}
-    return sort_rows(pairs, columns, arguments.sort, is_descending=arguments.reverse)
+    columns = {name: _of_summary(value_of) for name, value_of in _TRAJECTORY_COLUMNS.items()}
+    return _sort_rows(pairs, columns, arguments.sort, is_descending=arguments.reverse)
 
 
 def _of_summary(
@@ -105,11 +163,11 @@ def _of_summary(
 
 
 def _steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterable[StepSummary]:
-    """Return the steps in the order of `--sort`; with filters, those of what they let through."""
+    """Return the steps in the order of `--sort`; with filters, steps of the trajectories that pass them."""
     steps = _known_steps(arguments, problems)
     if arguments.sort is None:
         return steps
-    return sort_rows(steps, STEP_COLUMNS, arguments.sort, is_descending=arguments.reverse)
+    return _sort_rows(steps, _STEP_COLUMNS, arguments.sort, is_descending=arguments.reverse)
 
 
 def _known_steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[StepSummary]:
@@ -122,5 +180,56 @@ def _known_steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterato
 
 
 def _as_dict(trajectory: RecordedTrajectory, summary: TrajectorySummary) -> dict[str, Any]:
-    row = {each.name: getattr(summary, each.name) for each in fields(summary) if each.name not in _LEFT_OUT}
-    return {**row, "attributes": dict(trajectory.attributes)}
+    return {**shown_of(summary), "attributes": dict(trajectory.attributes)}
+
+
+def _sort_rows(
+    rows: Iterable[_Row], columns: Mapping[str, Callable[[_Row], Any]], name: str, *, is_descending: bool
+) -> list[_Row]:
+    """Return rows in the order of a column; rows that have no value there come last.
+
+    Args:
+        rows: The rows; those with the same value keep their order.
+        columns: The value of a row by the name of a column.
+        name: The column.
+        is_descending: The highest value comes first.
+
+    Raises:
+        ConfigurationError: There is no such column; the message lists them.
+    """
+    value_of = columns.get(name.lower().replace(" ", "-"))
+    if value_of is None:
+        hint = did_you_mean(name, columns) or f"; there are {', '.join(columns)}"
+        raise ConfigurationError(f"--sort {name}: there is no such column{hint}")
+    known, unknown = list[_Row](), list[_Row]()
+    for row in rows:
+        (unknown if value_of(row) is None else known).append(row)
+    return sorted(known, key=lambda row: sortable(value_of(row)), reverse=is_descending) + unknown
+
+
+def _write_timeline(trajectories: Iterable[RecordedTrajectory], path: Path) -> int:
+    """Write the file, and return the number of trajectories in it.
+
+    Args:
+        trajectories: The trajectories; one that can't be read has no spans there.
+        path: The file, which is replaced.
+
+    Raises:
+        ConfigurationError: It can't be written.
+    """
+    summaries = list(summaries_of(trajectories))
+    if not summaries:
+        return 0
+    try:
+        with path.open("wb") as file:
+            file.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
+            for position, event in enumerate(trace_events(summaries)):
+                file.write((b",\n" if position else b"") + orjson.dumps(event))
+            file.write(b"\n]}\n")
+    except OSError as error:
+        raise ConfigurationError(f"--perfetto {path}: the file can't be written: {error.strerror or error}") from error
+    print(
+        f"{path}: {counted(len(summaries), 'trajectory')}; open it in https://ui.perfetto.dev or chrome://tracing",
+        file=sys.stderr,
+    )
+    return len(summaries)

@@ -7,22 +7,42 @@ import importlib
 import io
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Final
 
 from otel_rollout.cli.messages import complain
-from otel_rollout.cli.parser import build_parser, parse
+from otel_rollout.cli.options import exit_codes
 from otel_rollout.errors import RolloutTraceError
 from otel_rollout.text.plain_text import printable
+from otel_rollout.version import __version__
 
-__all__ = ["main"]
+COMMANDS: Final = {
+    "demo": "run a small agentic rollout and trace it",
+    "ls": "list a trace folder by step, the trajectories of a step, or the rollouts of a prompt",
+    "show": "show one trajectory of a trace folder: as a tree, or as a conversation",
+    "stats": "count what a trace folder holds",
+    "diagnose": "find what is wrong with a run, with the trajectories that prove it",
+    "view": "open a run in a browser: steps, groups, trajectories, timelines, search",
+    "top": "show the trajectories that run now, and what a step waits for",
+    "replay": "send recorded trajectories to a backend",
+    "receive": "take spans over OTLP, and write them into a trace folder",
+    "import": "add the OpenTelemetry Collector's files to a trace folder",
+    "doctor": "check the settings, and try each backend",
+}
+"""The commands; each is a module of this package, which is imported if the command is on the command line."""
+_MODULES: Final = {"import": "import_files"}
+"""Modules that can't have the name of their command, which is a keyword of Python."""
+_BELOW_ZERO: Final = re.compile(r"-[\d.]")
 
 
 def main(arguments: Sequence[str] | None = None, at_start: Callable[[], object] | None = None) -> int:
     """Run the command line.
 
     Args:
-        arguments: The arguments after the program's name; those of the process if None.
+        arguments: The arguments after the program's name; the process's if None.
         at_start: Called once an interrupt is handled here.
 
     Returns:
@@ -32,11 +52,12 @@ def main(arguments: Sequence[str] | None = None, at_start: Callable[[], object] 
     try:
         if at_start is not None:
             at_start()
-        parsed = _parse(sys.argv[1:] if arguments is None else arguments)
-        if parsed is None:
+        _prepare_output()
+        parsed = parse(sys.argv[1:] if arguments is None else arguments)
+        if parsed.command is None:
             return 0
         command = f" {parsed.command}"
-        code: int = importlib.import_module(f"otel_rollout.cli.{getattr(parsed, 'module', parsed.command)}").run(parsed)
+        code: int = _module(parsed.command).run(parsed)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
@@ -50,20 +71,62 @@ def main(arguments: Sequence[str] | None = None, at_start: Callable[[], object] 
     return code
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace | None:
-    """Return the parsed command line; None if there is no command, which prints the help."""
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed command line; without a command print the help; if it is wrong, exit with 2 and the usage.
+
+    Args:
+        arguments: The arguments after the program's name.
+    """
+    parser = argparse.ArgumentParser(
+        prog="otel-rollout",
+        description="Trace agentic RL rollouts: one OpenTelemetry trace per trajectory.",
+        epilog=exit_codes(
+            "what was asked for is done: shown, checked, or delivered as a whole",
+            failed="spans were lost, a backend was not reached, or diagnose has findings",
+            interrupted="interrupted; what was traced until then was delivered",
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"otel-rollout {__version__}")
+    choices = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    parsers = {
+        name: choices.add_parser(name, help=short, formatter_class=argparse.RawDescriptionHelpFormatter)
+        for name, short in COMMANDS.items()
+    }
+    # The options before a command have no values.
+    command = next((argument for argument in arguments if not argument.startswith("-")), "")
+    if command in parsers:
+        _module(command).add_options(parsers[command])
+    parsed, unknown = parser.parse_known_args(_joined(arguments))
+    if unknown:
+        parsers.get(parsed.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
+    if parsed.command is None:
+        parser.print_help()
+    return parsed
+
+
+def _module(command: str) -> ModuleType:
+    return importlib.import_module(f"otel_rollout.cli.{_MODULES.get(command, command)}")
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """Join `--reward` with a range that begins with a minus, which argparse takes for an option."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and joined[-1] == "--reward" and _BELOW_ZERO.match(argument):
+            joined[-1] = f"--reward={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def _prepare_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         # Without UTF-8, a character that the encoding lacks becomes a mark, not an error.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_PlainText())
-    parser = build_parser()
-    parsed = parse(parser, arguments)
-    if parsed.command is None:
-        parser.print_help()
-        return None
-    return parsed
 
 
 class _PlainText(logging.Formatter):

@@ -8,8 +8,6 @@ import sys
 from otel_rollout.look.terminal.hints import sentence_lines
 from otel_rollout.text.plain_text import printable
 
-__all__ = ["complain"]
-
 
 def complain(message: str) -> None:
     """Print a line on standard error; on a terminal broken between words."""

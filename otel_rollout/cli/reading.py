@@ -20,17 +20,6 @@ from otel_rollout.folder.selection import Filters
 from otel_rollout.installing import install_line
 from otel_rollout.text.plain_text import counted
 
-__all__ = [
-    "ProblemLog",
-    "filters_of",
-    "in_order_of_prompts",
-    "named_steps",
-    "nothing_matches",
-    "print_json",
-    "require_reader",
-    "selected",
-]
-
 UNESCAPED: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control and format characters that JSON leaves unescaped, though a terminal acts on them."""
 

@@ -5,13 +5,48 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from pathlib import Path
 
+from otel_rollout.cli.options import add_folder, add_seconds, byte_count, exit_codes, host, positive
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.installing import install_line
 from otel_rollout.receive.access import read_token
 from otel_rollout.text.plain_text import printable
 
-__all__ = ["run"]
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the description and the options of the command."""
+    parser.description = """\
+Take spans over OTLP/HTTP (POST /v1/traces, protobuf or JSON) from any number
+of senders, and write them into a trace folder. Spans come in any order; a span
+that comes twice is stored once. A trajectory is written 10 seconds after the
+last span that follows its root.
+
+Beyond this machine (--host 0.0.0.0) senders need a token: it stands in
+OTEL_ROLLOUT_RECEIVE_TOKEN or in the file of --token-file.
+"""
+    parser.epilog = exit_codes(
+        "ended by SIGTERM, with all that was received written", interrupted="the same, ended by Ctrl-C"
+    )
+    add_folder(parser, "the trace folder to write into")
+    parser.add_argument(
+        "--host", type=host, default="127.0.0.1", metavar="ADDRESS", help="listen on it (default: 127.0.0.1)"
+    )
+    parser.add_argument("--port", type=int, default=4318, metavar="N", help="the port (default: 4318; 0 is a free one)")
+    add_seconds(parser, "--idle", "write a trajectory that has had no new span for so long (default: 900)", 900.0)
+    parser.add_argument(
+        "--max-open",
+        type=positive,
+        default=100_000,
+        metavar="N",
+        help="write the idlest trajectory if more are open (default: 100000)",
+    )
+    parser.add_argument(
+        "--max-bytes", type=byte_count, metavar="SIZE", help="remove the folder's oldest files above it, such as 500GiB"
+    )
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="the file with the token that senders show")
+    parser.add_argument("--certificate", type=Path, metavar="FILE", help="serve TLS with this certificate (PEM)")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="the certificate's key (PEM)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,13 +6,40 @@ import argparse
 import sys
 
 from otel_rollout.backends import requested_backend
+from otel_rollout.cli.options import add_filters, add_folder, add_seconds, exit_codes
 from otel_rollout.cli.reading import filters_of
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.replay import describe, replay, show_progress
 from otel_rollout.settings import resolve_settings
 from otel_rollout.text.plain_text import printable
 
-__all__ = ["run"]
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the description and the options of the command."""
+    parser.description = """\
+Send the trajectories of a trace folder, or of a spool, to a backend: with the
+ids, times and tags that they were recorded with. Nothing is redacted on the
+way: that is done where spans are recorded.
+
+DIR/.replay notes what the backend has confirmed, so that an interrupted replay
+goes on where it was, and a second one sends nothing. Sending once more
+(--again) adds nothing either, on MLflow, Weave, Phoenix and trackio.
+"""
+    parser.epilog = exit_codes(
+        "the backend has everything that was to be replayed",
+        failed="it does not; the counts say why",
+        interrupted="interrupted; run it again to go on",
+    )
+    add_folder(parser)
+    parser.add_argument(
+        "--backend",
+        metavar="NAME[,NAME]",
+        help="mlflow, weave, phoenix, otlp, file, or another exporter (default: OTEL_TRACES_EXPORTER)",
+    )
+    add_filters(parser)
+    parser.add_argument("--again", action="store_true", help="send also what was delivered before")
+    parser.add_argument("--remove", action="store_true", help="remove each file of a spool once all in it is delivered")
+    add_seconds(parser, "--patience", "give up a backend that takes nothing for so long (default: 60)")
 
 
 def run(arguments: argparse.Namespace) -> int:

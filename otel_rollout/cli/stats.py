@@ -5,10 +5,21 @@ from __future__ import annotations
 import argparse
 
 from otel_rollout.catalog import count_folder, to_json
+from otel_rollout.cli.options import READ, add_folder, add_run, exit_codes
 from otel_rollout.cli.reading import ProblemLog, nothing_matches, print_json, require_reader
 from otel_rollout.errors import NoTracesError
 
-__all__ = ["run"]
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the description and the options of the command."""
+    parser.description = """\
+Count what a trace folder holds: trajectories, spans, and bytes as OTLP JSON and
+on disk, in each step and altogether; who wrote it, what is open, what is torn.
+"""
+    parser.epilog = exit_codes("shown")
+    add_folder(parser, READ)
+    add_run(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:

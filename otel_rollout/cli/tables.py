@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from rich.console import Console
+from rich.text import Text
+
 from otel_rollout import semconv
 from otel_rollout.catalog import FolderStats
+from otel_rollout.catalog.grouping import split_runs
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.cli.reading import ProblemLog
+from otel_rollout.errors import UnreadableTraceError
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.reader import RecordedTrajectory
-from otel_rollout.look.terminal.group_table import COLUMNS, group_cells, status_cell, token_counts
-from otel_rollout.look.terminal.table import Cell, Column, Table
-from otel_rollout.text.plain_text import duration, plural, printable, shorten, size, step_name
-
-__all__ = ["all_groups_table", "step_table", "telling_digits", "totals_table", "trajectory_table"]
+from otel_rollout.folder.summaries import summaries_of
+from otel_rollout.look.rollouts import answer_of, prompt_of
+from otel_rollout.look.terminal.group_table import COLUMNS, group_cells, group_table, status_cell, token_counts
+from otel_rollout.look.terminal.table import Cell, Column, Table, print_lines
+from otel_rollout.text.plain_text import counted, duration, plural, printable, shorten, size, step_name
 
 FULL_ID: Final = 32
 SHORT_ID: Final = 8
@@ -24,6 +30,8 @@ EXPERIMENT: Final = Column("experiment", is_text=True, rank=2, narrowest=12, kee
 RUN: Final = Column("run", is_text=True, rank=1)
 NARROW_TEXT: Final = 12
 MAX_STEP: Final = 20
+
+_Pairs = Iterable[tuple[RecordedTrajectory, TrajectorySummary]]
 
 
 def step_table(steps: Iterable[StepSummary], *, is_terminal: bool, is_by_experiment: bool = True) -> Table:
@@ -106,8 +114,8 @@ def trajectory_table(
         is_terminal: Leave out what repeats the row above or is the same in each row, and cut trace ids as short as they
             stay unique; programs get the same columns always, and whole trace ids.
     """
-    digits = telling_digits([each.trace_id for each, _ in trajectories]) if is_terminal else FULL_ID
-    # Traces of programs that know nothing of rollouts.
+    digits = distinct_digits([each.trace_id for each, _ in trajectories]) if is_terminal else FULL_ID
+    # Traces of programs without rollouts.
     are_foreign = all(each.sample_index is None for each, _ in trajectories)
     table = Table(
         [
@@ -169,7 +177,7 @@ def trajectory_table(
     return table
 
 
-def all_groups_table(
+def _all_groups_table(
     groups: Iterable[tuple[Sequence[RecordedTrajectory], Sequence[TrajectorySummary], Sequence[str]]],
 ) -> Table:
     """Return a table for programs, with one row a rollout and whole answers.
@@ -218,8 +226,8 @@ def totals_table(stats: FolderStats, *, has_files: bool = True) -> Table:
     return table
 
 
-def telling_digits(trace_ids: Sequence[str]) -> int:
-    """Return the number of leading digits that tell these ids apart."""
+def distinct_digits(trace_ids: Sequence[str]) -> int:
+    """Return the number of leading digits in which all these ids differ."""
     digits = SHORT_ID
     while len({trace_id[:digits] for trace_id in trace_ids}) < len(set(trace_ids)):
         digits += 1
@@ -245,3 +253,91 @@ def _share(count: int, total: int) -> str:
 
 def _text(value: Any) -> str:
     return "-" if value is None else printable(str(value))
+
+
+def print_groups(
+    screen: Console,
+    trajectories: Sequence[RecordedTrajectory],
+    problems: ProblemLog,
+    in_order: Callable[[_Pairs], _Pairs],
+) -> bool:
+    """Print each group: on a terminal below its prompt, elsewhere as rows of one table.
+
+    Args:
+        screen: The console.
+        trajectories: In the order of `in_order_of_prompts`.
+        problems: Notes the trajectories that can't be read; they are listed by their index entries.
+        in_order: Puts the rollouts of a group, with their summaries, in the order of their rows.
+
+    Returns:
+        True if there is any group.
+    """
+    groups = [_rows(group, in_order) for group in _groups(trajectories)]
+    if not screen.is_terminal:
+        if groups:
+            rows = ((group, summaries, _answers(group, problems)) for group, summaries in groups)
+            print_lines(screen, _all_groups_table(rows))
+        return bool(groups)
+    has_experiments = len({each.experiment_name for each in trajectories}) > 1
+    has_runs = len(groups) > len({_key(group[0]) for group, _ in groups})
+    for position, (group, summaries) in enumerate(groups):
+        if position:
+            screen.print()
+        first = group[0]
+        named = [f"step {step_name(first.step, validate=first.validate)}", f"sample {first.sample_index}"]
+        named += [str(first.experiment_name)] if has_experiments else []
+        named += [f"run {str(first.run_id)[:8]}"] if has_runs else []
+        rest = f"  {counted(len(group), 'rollout')} of one prompt"
+        screen.print(Text.assemble((printable("  ".join(named)), "bold"), (rest, "dim")), soft_wrap=True)
+        answers = _answers(group, problems)
+        if prompt := _prompt(group):
+            line = printable(shorten(prompt, 3 * screen.width))
+            screen.print(Text(line, style="italic"))
+        digits = distinct_digits([each.trace_id for each in group])
+        print_lines(screen, group_table(summaries, answers, id_digits=digits))
+    return bool(groups)
+
+
+def _groups(trajectories: Sequence[RecordedTrajectory]) -> Iterator[Sequence[RecordedTrajectory]]:
+    for _, group in groupby(trajectories, _key):
+        yield from (run for _, run in split_runs(list(group)))
+
+
+def _key(trajectory: RecordedTrajectory) -> tuple[Any, ...]:
+    return (
+        trajectory.step,
+        trajectory.validate,
+        str(trajectory.experiment_name),
+        str(trajectory.sample_index),
+    )
+
+
+def _rows(
+    group: Sequence[RecordedTrajectory], in_order: Callable[[_Pairs], _Pairs]
+) -> tuple[list[RecordedTrajectory], list[TrajectorySummary]]:
+    """Return the rollouts of a group and their summaries, in the order of the rows."""
+    pairs = list(in_order(zip(group, summaries_of(group), strict=True)))
+    return [each for each, _ in pairs], [summary for _, summary in pairs]
+
+
+def _answers(group: Sequence[RecordedTrajectory], problems: ProblemLog) -> list[str]:
+    return [_answer(each, problems) for each in group]
+
+
+def _answer(trajectory: RecordedTrajectory, problems: ProblemLog) -> str:
+    try:
+        return answer_of(trajectory.spans)
+    except UnreadableTraceError as error:
+        problems.complain(str(error))
+        return ""
+
+
+def _prompt(group: Sequence[RecordedTrajectory]) -> str:
+    for each in group:
+        try:
+            spans = each.spans
+        except UnreadableTraceError:
+            continue
+        if prompt := prompt_of(spans):
+            return prompt
+    return ""

@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from otel_rollout.catalog import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
 from otel_rollout.cli.messages import complain
+from otel_rollout.cli.options import add_run, default_folder, exit_codes
 from otel_rollout.errors import MissingExtraError, NoTracesError
 from otel_rollout.text.plain_text import counted, printable, shorten, step_name
 
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 
     from otel_rollout.look.terminal.table import Table
 
-__all__ = ["draw", "run"]
-
 SECONDS_BETWEEN: Final = 2.0
 ROWS_IN_A_PIPE: Final = 1000
 FEWEST_ROWS: Final = 5
@@ -31,6 +31,28 @@ LINES_BESIDE_ROWS: Final = 4
 """An empty line, the table's head, the number of those left out, and the cursor's line."""
 MAX_EXPERIMENT: Final = 40
 HOME_AND_CLEAR: Final = "\x1b[H\x1b[J"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the description and the options of the command."""
+    parser.description = """\
+Show the trajectories that run for longer than 3 s, the longest first: in which
+op each is, for how long, and how long 99% of such ops took. After a crash, show
+what was open. The exporter `file` writes that into the trace folder every two
+seconds; no other exporter does. On a terminal it goes on until Ctrl-C.
+"""
+    parser.epilog = exit_codes("shown")
+    parser.add_argument(
+        "folders",
+        metavar="DIR",
+        nargs="*",
+        type=Path,
+        default=[default_folder()],
+        help="trace folders (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
+    )
+    add_run(parser)
+    parser.add_argument("--once", action="store_true", help="print it once, as in a pipe")
+    parser.add_argument("--json", action="store_true", help="once, a JSON object on a line for each trajectory")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -81,9 +103,9 @@ def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
     """
     from rich.text import Text
 
-    from otel_rollout.cli.tables import telling_digits
+    from otel_rollout.cli.tables import distinct_digits
+    from otel_rollout.look.terminal.screen import wrapped
     from otel_rollout.look.terminal.table import print_lines
-    from otel_rollout.look.terminal.wrapping import wrapped
 
     width = screen.width if screen.is_terminal else None
     lines: list[Text] = []
@@ -104,7 +126,7 @@ def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
     if live.trajectories:
         screen.print()
         shown = live.trajectories[:most]
-        digits = telling_digits([each.trace_id for each in shown]) if screen.is_terminal else None
+        digits = distinct_digits([each.trace_id for each in shown]) if screen.is_terminal else None
         print_lines(screen, _table(shown, digits, has_dead=bool(dead), has_experiment=has_several))
         if live.open > most:
             screen.print(f"and {counted(live.open - most, 'trajectory')} more", style="dim")

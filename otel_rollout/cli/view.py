@@ -6,9 +6,11 @@ import argparse
 import importlib.util
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from otel_rollout.cli.messages import complain
+from otel_rollout.cli.options import add_run, add_steps, default_folder, exit_codes, host, port
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.guard.garbage_collection import collect_rarely
 from otel_rollout.installing import install_line
@@ -17,9 +19,47 @@ from otel_rollout.text.plain_text import counted, size
 if TYPE_CHECKING:
     from otel_rollout.look.view.run_state import RunState
 
-__all__ = ["require_server", "run"]
-
 PAGE: Final = "index.html"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the description and the options of the command."""
+    parser.description = """\
+Serve the pages of one or more trace folders on this machine, and open them in
+a browser: the steps of the run, the groups of a step with the rollouts of a
+prompt side by side, each trajectory with its spans, timelines, search. They
+change while training writes; a folder that does not exist yet is waited for.
+A file of OTLP JSON, such as one of show --json, has the same pages.
+
+The address has a random token, without which nothing is shown.
+"""
+    parser.epilog = exit_codes("the pages are exported", interrupted="interrupted: the end of serving")
+    parser.add_argument(
+        "folders",
+        metavar="DIR",
+        nargs="*",
+        type=Path,
+        default=[default_folder()],
+        help="trace folders, spools, or files of OTLP JSON (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
+    )
+    add_run(parser)
+    parser.add_argument("--port", type=port, metavar="N", help="the port (default: 8642, or the next free one)")
+    parser.add_argument(
+        "--host", type=host, default="127.0.0.1", metavar="NAME", help="the interface (default: 127.0.0.1)"
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name that the pages are opened by, behind a proxy: hub.example.com",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    export = parser.add_argument_group("export")
+    export.add_argument(
+        "--export", type=Path, metavar="OUT", help="write the same pages into a folder, to be opened from the disk"
+    )
+    add_steps(export)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         _serve(arguments)
     except KeyboardInterrupt:
         sys.stdout.flush()
-        # At once: threads may be in the middle of a large folder.
+        # Don't wait for threads, which may be in the middle of a large folder.
         os._exit(130)
     return 0
 

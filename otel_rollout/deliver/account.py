@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 
 from otel_rollout.counts import ExporterStats, SideWorkStats
 from otel_rollout.guard.clock import monotonic
-from otel_rollout.guard.signal_safe_lock import SignalSafeLock, wait_for
+from otel_rollout.guard.signal_safe_lock import SignalSafeCondition, SignalSafeLock, wait_for
 
 __all__ = ["Account"]
 
@@ -19,9 +18,9 @@ class Account:
     def __init__(self) -> None:
         # Reentrant: inside `put`, the garbage collector may end an abandoned span, or a signal handler ask for stats.
         self.lock = SignalSafeLock()
-        self.work = threading.Condition(self.lock)
+        self.work = SignalSafeCondition(self.lock)
         """Notified when the delivery thread has something to do."""
-        self.progress = threading.Condition(self.lock)
+        self.progress = SignalSafeCondition(self.lock)
         """Notified when spans were settled, and when a thread has ended."""
         self.recorded = 0
         self.accepted = 0
@@ -71,7 +70,7 @@ class Account:
         self.lost = +self.lost
 
     def stats(self, side_work: Mapping[str, SideWorkStats]) -> ExporterStats:
-        """Return the counts so far, with those of side work."""
+        """Return the counts so far, with the counts of side work."""
         with self.lock:
             return ExporterStats(
                 recorded=self.recorded,

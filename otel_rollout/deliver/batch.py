@@ -79,7 +79,7 @@ class Batch:
 
 
 class MemoryStore:
-    """The spans of one exporter that wait in memory; `SpooledStore` has the same methods, and a disk behind it.
+    """The spans of one exporter that wait in memory; `SpooledStore` has the same methods, and a disk.
 
     Args:
         exporter: The exporter's name.
@@ -156,7 +156,7 @@ class MemoryStore:
         """Move all spans to disk, if there is one, as far as time and room allow; called by the delivery thread."""
 
     def await_spill(self) -> None:
-        """Wait until all spans are on disk, also those of an attempt that hangs; called by the joining thread."""
+        """Wait until all spans are on disk, a hanging attempt's too; called by the joining thread."""
 
     def close(self, deadline: float) -> None:
         """Close the files, at most until `deadline`."""

@@ -1,4 +1,4 @@
-"""The times at which a queue's attempts and its thread must have ended, once its shutdown has begun."""
+"""The deadlines of a queue's attempts and its thread, once its shutdown has begun."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from otel_rollout.text.plain_text import counted
 __all__ = ["SECONDS_OF_A_WAIT", "EndTimes"]
 
 SECONDS_WITH_A_SPOOL: Final = 2.0
-"""How long attempts go on after the first that fails during a shutdown, if the spool can keep the rest."""
+"""The seconds that attempts go on after the first that fails during a shutdown, if the spool can keep the rest."""
 SECONDS_OF_A_WAIT: Final = 1.0
 """A wait at the end that may be longer than this is logged."""
 
@@ -48,7 +48,7 @@ class EndTimes:
         self.attempts = self.last_attempts = min(self.last_attempts, monotonic())
 
     def shorten(self, queued: int, *, keeps_unsent: bool) -> str:
-        """Leave the rest to the disk soon, or return the line that says what the end waits for.
+        """Leave the rest to the disk soon, or return a line on the spans that the end waits for.
 
         Args:
             queued: The number of spans in memory.

@@ -18,7 +18,6 @@ from otel_rollout.deliver.batch import Batch, MemoryStore
 from otel_rollout.deliver.end_times import SECONDS_OF_A_WAIT, EndTimes
 from otel_rollout.deliver.open_notes import OpenNotes
 from otel_rollout.deliver.queue_limits import QueueLimits
-from otel_rollout.deliver.spooled_store import SpooledStore
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import BatchReport, send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
@@ -38,6 +37,7 @@ from otel_rollout.text.plain_text import counted
 
 if TYPE_CHECKING:
     from otel_rollout.deliver.spool import Spool
+    from otel_rollout.deliver.spooled_store import SpooledStore
     from otel_rollout.record.open_trajectories import OpenTrajectories
 
 __all__ = ["ExporterQueue"]
@@ -51,7 +51,7 @@ CHILD_SHARE: Final = 0.97
 MIN_SECONDS_LEFT: Final = 0.05
 """With less than this left to the deadline of a shutdown, no further attempt begins."""
 SECONDS_AFTER_AN_ERROR: Final = 1.0
-"""The pause of delivery after an internal error, which may come again at once."""
+"""The pause of delivery after an internal error, which may come again immediately."""
 
 
 class ExporterQueue:
@@ -59,12 +59,12 @@ class ExporterQueue:
 
     Args:
         name: The exporter's name, for logs and statistics.
-        exporter: Any `SpanExporter`; an `OutcomeSpanExporter` can say why it failed.
+        exporter: Any `SpanExporter`; an `OutcomeSpanExporter` can report why it failed.
         reader: Converts recording spans to standard ones.
         limits: The bounds.
-        policy: How failed attempts are repeated.
-        spool: Where spans wait on disk that memory can't hold.
-        open_trajectories: Knows the running trajectories, for an exporter that is told of them.
+        policy: The retry policy.
+        spool: Keeps spans on disk that memory can't hold.
+        open_trajectories: Tracks the running trajectories, for an exporter that is notified of them.
     """
 
     def __init__(
@@ -108,6 +108,8 @@ class ExporterQueue:
         memory = MemoryStore(self.name, self._reader, self._batch_bytes, self._batch_spans)
         self._store: MemoryStore | SpooledStore = memory
         if self._spool is not None:
+            from otel_rollout.deliver.spooled_store import SpooledStore
+
             self._store = SpooledStore(memory, self._spool, self._limits.max_bytes, account, self._log)
         self._thread = BackgroundThread(f"otel-rollout-{self.name}", self._run)
         self._is_idle = self._is_closed = self._has_ended = False
@@ -269,7 +271,7 @@ class ExporterQueue:
         self._note_end(line)
         if must_drain_here:
             # No thread could be started: the interpreter is exiting. No attempt begins after the deadline, but one
-            # that hangs can't be left behind here.
+            # that hangs can't be abandoned here.
             self._thread.run_here()
 
     def join(self) -> bool:

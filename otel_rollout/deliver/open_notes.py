@@ -1,4 +1,4 @@
-"""Tells an exporter which trajectories are running, so that people see what a step waits for."""
+"""Notifies an exporter of the running trajectories, so that people see what a step waits for."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["OpenNotes"]
 
 SECONDS_BETWEEN: Final = 2.0
 LONGEST_BETWEEN: Final = 8.0
-"""`otel-rollout top` takes a process that tells nothing for 15 s for dead."""
+"""`otel-rollout top` considers a process dead after 15 s without a report."""
 MAX_SHARE: Final = 0.02
 """The part of the delivery thread's time that notes may take, unless `LONGEST_BETWEEN` asks for more."""
 SECONDS_RUNNING: Final = 3.0
-"""Trajectories that run for less are not told of."""
+"""Trajectories that have run for less are not reported."""
 
 
 class OpenNotes:
@@ -30,7 +30,7 @@ class OpenNotes:
 
     Args:
         exporter: The exporter.
-        open_trajectories: Knows the running trajectories.
+        open_trajectories: Tracks the running trajectories.
         redactor: Replaces secrets in names and tags; None if nothing is redacted.
     """
 
@@ -50,7 +50,7 @@ class OpenNotes:
         return max(0.0, self._next - monotonic())
 
     def note(self) -> None:
-        """Tell of the running trajectories, unless that was done a moment ago."""
+        """Report the running trajectories, unless that was done a moment ago."""
         if self._note is None or self._open is None or self.seconds_left():
             return
         start = monotonic()

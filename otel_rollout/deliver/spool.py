@@ -78,7 +78,7 @@ class Spool:
         self._files: deque[_SpoolFile] = deque()
 
     def append(self, spans: Sequence[ReadableSpan], *, is_forced: bool = False) -> bool:
-        """Append a batch; False if that failed, and `trouble` says why.
+        """Append a batch; False if that failed, and `trouble` has the reason.
 
         Args:
             spans: The batch.

@@ -12,6 +12,7 @@ from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.background_thread import BackgroundThread
 from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.signal_safe_lock import SignalSafeCondition
 
 if TYPE_CHECKING:
     from otel_rollout.deliver.spool import Spool
@@ -55,7 +56,7 @@ class SpooledStore:
         self._log = log
         # Held while spans leave memory, and until they are on disk: younger ones have to wait.
         self._taking = threading.Lock()
-        self._room = threading.Condition(account.lock)
+        self._room = SignalSafeCondition(account.lock)
         self._thread = BackgroundThread(f"otel-rollout-{memory.exporter}-spool", self._run)
         self._has_spilled = False
         self._must_spill_all = False

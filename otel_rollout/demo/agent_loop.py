@@ -14,14 +14,11 @@ from otel_rollout.demo.chat import (
     Message,
     find_answer,
     find_tool_calls,
-    without_thought,
     write_message,
 )
 from otel_rollout.demo.policy import Policy, SamplingParams
 from otel_rollout.demo.problems import ToolCall
 from otel_rollout.demo.tools import Calculator, Lookup, ToolError
-
-__all__ = ["AgentLoop", "AgentLoopOutput"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,7 @@ class AgentLoopOutput:
     Args:
         answer: The policy's answer; None if it gave none.
         prompt_ids: The tokens of the prompt.
-        response_ids: All tokens after it, those of tool messages included.
+        response_ids: All tokens after it, tool messages included.
         turns: The number of generations.
         tool_errors: The number of failed tool calls.
         truncated: True if the turns ran out before an answer.
@@ -52,22 +49,13 @@ class AgentLoop:
         policy: Generates the messages.
         tools: The tools that the policy may call.
         max_turns: The most generations of a trajectory.
-        leaves_out_thoughts: Leave the thoughts of earlier turns out of a prompt, which then doesn't extend them.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        tools: Iterable[Calculator | Lookup],
-        max_turns: int = 6,
-        *,
-        leaves_out_thoughts: bool = False,
-    ) -> None:
+    def __init__(self, policy: Policy, tools: Iterable[Calculator | Lookup], max_turns: int = 6) -> None:
         self.tokenizer = policy.tokenizer
         self._policy = policy
         self._tools = {tool.name: tool for tool in tools}
         self._max_turns = max_turns
-        self._leaves_out_thoughts = leaves_out_thoughts
 
     @rollout_trace_op(kind="CHAIN")
     async def run(self, question: str, request_id: str, sampling_params: SamplingParams) -> AgentLoopOutput:
@@ -91,10 +79,7 @@ class AgentLoop:
             tool_errors += sum(result.startswith("error") for result in results)
             answer = find_answer(text)
             if answer is None:
-                told = "".join(write_message(Message("tool", result)) for result in results)
-                if self._leaves_out_thoughts:
-                    token_ids = token_ids[: -len(output.token_ids)] + self.tokenizer.encode(without_thought(text))
-                token_ids = token_ids + self.tokenizer.encode(END + told + ASSISTANT)
+                token_ids = self.next_prompt(token_ids, len(output.token_ids), results)
         return AgentLoopOutput(
             answer=answer,
             prompt_ids=prompt_ids,
@@ -103,6 +88,17 @@ class AgentLoop:
             tool_errors=tool_errors,
             truncated=answer is None,
         )
+
+    def next_prompt(self, token_ids: list[int], generated: int, results: Iterable[str]) -> list[int]:
+        """Return the prompt of the next turn.
+
+        Args:
+            token_ids: The conversation so far.
+            generated: The number of tokens at its end that the policy generated last.
+            results: The results of the tools that it called.
+        """
+        messages = "".join(write_message(Message("tool", result)) for result in results)
+        return token_ids + self.tokenizer.encode(END + messages + ASSISTANT)
 
     async def _call(self, call: ToolCall) -> str:
         tool = self._tools.get(call.tool)

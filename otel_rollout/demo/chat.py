@@ -9,21 +9,6 @@ from typing import Final, NamedTuple
 
 from otel_rollout.demo.problems import ToolCall
 
-__all__ = [
-    "ASSISTANT",
-    "END",
-    "SPECIAL_TOKENS",
-    "SYSTEM_PROMPT",
-    "Message",
-    "find_answer",
-    "find_tool_calls",
-    "read_messages",
-    "without_thought",
-    "write_answer",
-    "write_message",
-    "write_tool_call",
-]
-
 ASSISTANT = "<|assistant|>"
 """Asks the policy to generate."""
 END = "<|end|>"
@@ -81,11 +66,6 @@ def find_tool_calls(text: str) -> list[ToolCall]:
             (argument,) = dict(fields["arguments"]).values()
             calls.append(ToolCall(str(fields["name"]), str(argument)))
     return calls
-
-
-def without_thought(text: str) -> str:
-    """Return a generated text from its first tool call on."""
-    return text[max(0, text.find("<tool_call>")) :]
 
 
 def find_answer(text: str) -> str | None:

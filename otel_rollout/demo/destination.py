@@ -1,4 +1,4 @@
-"""The demo's backends, and where to look for its trajectories: each exporter says it of itself."""
+"""The demo's backends, and where to look for its trajectories, which each exporter reports."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from otel_rollout.backends import make_exporters, requested_backend
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, destination_of
-
-__all__ = ["ON_SCREEN", "choose_backends", "describe", "where_next", "with_folder"]
 
 FOLDER: Final = "file"
 """The backend that the viewer reads."""
@@ -86,7 +84,7 @@ def where_next(
     default: str,
     unreached: Sequence[str] = (),
 ) -> list[str]:
-    """Return the lines that say where the trajectories are and how to find them.
+    """Return lines on where the trajectories are and how to find them.
 
     Args:
         backends: The names of the backends.

@@ -1,4 +1,4 @@
-"""A stand-in for the model: deterministic by its seeds, with the weaknesses of models."""
+"""A substitute for the model: deterministic by its seeds, with the weaknesses of models."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from opentelemetry.trace import get_current_span
-
-from otel_rollout import rollout_trace_op, semconv
+from otel_rollout import rollout_trace_op
 from otel_rollout.demo.chat import Message, read_messages, write_answer, write_tool_call
 from otel_rollout.demo.problems import PROBLEMS, Problem, ToolCall
 from otel_rollout.demo.tokenizer import BpeTokenizer
-
-__all__ = ["VARIETY", "Behaviour", "EngineError", "Policy", "SamplingParams", "TokenOutput", "choose_behaviour"]
 
 SECONDS_PER_CALL = 0.02
 SECONDS_PER_TOKEN = 0.001
@@ -101,22 +97,11 @@ class Policy:
     Args:
         tokenizer: Its tokenizer.
         steps_trained: The number of training steps.
-        variety: The number of ways in which it words an answer.
-        always: The way in which it goes about every problem; None if that is drawn.
     """
 
-    def __init__(
-        self,
-        tokenizer: BpeTokenizer,
-        steps_trained: int = 0,
-        variety: int = VARIETY,
-        always: Behaviour | None = None,
-    ) -> None:
+    def __init__(self, tokenizer: BpeTokenizer, steps_trained: int = 0) -> None:
         self.tokenizer = tokenizer
         self._steps_trained = steps_trained
-        self._variety = variety
-        self._always = always
-        self._contexts: dict[str, list[int]] = {}
 
     @rollout_trace_op(kind="LLM")
     async def generate(
@@ -132,22 +117,27 @@ class Policy:
         Raises:
             EngineError: The engine gave up on the request.
         """
-        before = self._contexts.get(request_id, [])
-        if list(prompt_ids[: len(before)]) != before:
-            get_current_span().set_attribute(semconv.PREFIX_BROKEN, True)
         messages = read_messages(self.tokenizer.decode(prompt_ids))
         problem = _PROBLEM_OF_QUESTION[next(message.text for message in messages if message.role == "user")]
-        behaviour = self._always or choose_behaviour(sampling_params, self._steps_trained)
+        behaviour = self.behaviour(sampling_params)
         in_second_turn = any(message.role == "tool" for message in messages)
         if in_second_turn and behaviour is Behaviour.STALL:
             await asyncio.sleep(SECONDS_STALLED)
-        text = _next_text(problem, messages, behaviour, _wording(sampling_params, self._variety))
+        text = _next_text(problem, messages, behaviour, self.wording(sampling_params))
         token_ids = self.tokenizer.encode(text)
-        self._contexts[request_id] = [*prompt_ids, *token_ids]
         await asyncio.sleep(SECONDS_PER_CALL + SECONDS_PER_TOKEN * len(token_ids))
         if in_second_turn and behaviour is Behaviour.CRASH:
             raise EngineError(f"out of KV cache blocks after {len(prompt_ids)} prompt tokens, request {request_id}")
         return TokenOutput(token_ids, "stop")
+
+    def behaviour(self, sampling_params: SamplingParams) -> Behaviour:
+        """Return its way with a problem."""
+        return choose_behaviour(sampling_params, self._steps_trained)
+
+    def wording(self, sampling_params: SamplingParams) -> str:
+        """Return the sentence before an answer; at temperature 0 it is always the same."""
+        drawn = sampling_params.seed // 7 % VARIETY if sampling_params.temperature > 0 else 0
+        return _OPENINGS[drawn % len(_OPENINGS)] + _CLOSINGS[drawn // len(_OPENINGS)]
 
 
 def choose_behaviour(sampling_params: SamplingParams, steps_trained: int) -> Behaviour:
@@ -162,12 +152,6 @@ def choose_behaviour(sampling_params: SamplingParams, steps_trained: int) -> Beh
             return behaviour
         drawn -= chance
     return Behaviour.SOLVE
-
-
-def _wording(sampling_params: SamplingParams, variety: int) -> str:
-    """Return the sentence before an answer; at temperature 0 it is always the same."""
-    drawn = sampling_params.seed // 7 % variety if sampling_params.temperature > 0 else 0
-    return _OPENINGS[drawn % len(_OPENINGS)] + _CLOSINGS[drawn // len(_OPENINGS)]
 
 
 def _next_text(problem: Problem, messages: Sequence[Message], behaviour: Behaviour, wording: str) -> str:

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-__all__ = ["LOOKUP_TABLE", "PROBLEMS", "Problem", "ToolCall", "Turn", "problem_at"]
-
 
 class ToolCall(NamedTuple):
     """A call of a tool: an expression for the `calculator`, an entry's name for the `lookup`."""

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from otel_rollout import ExporterStats
 from otel_rollout.demo.rollout import Trajectory
-from otel_rollout.facts.summarise import summarise_trajectory
-from otel_rollout.facts.trajectory_summary import ToolCounts, TrajectorySummary
+from otel_rollout.facts.summaries import summarise_trajectory
+from otel_rollout.facts.table import ToolCounts, TrajectorySummary
 from otel_rollout.look.rollouts import answer_of
 from otel_rollout.look.terminal.group_table import group_table
 from otel_rollout.look.terminal.hints import command_lines, sentence_lines
@@ -22,24 +22,13 @@ from otel_rollout.look.terminal.table import Cell, Column, Table, print_lines
 from otel_rollout.look.terminal.trace_drawing import draw_spans
 from otel_rollout.text.plain_text import counted
 
-__all__ = [
-    "delivery_table",
-    "most_telling_group",
-    "most_telling_trajectory",
-    "print_delivery",
-    "print_group",
-    "print_trajectory",
-    "print_where_next",
-    "rollout_row",
-]
-
 INDENT: Final = 2
 NARROW: Final = 80
 SHUTDOWN: Final = "shutdown"
 """The reason of spans that waited when the time was up."""
 
 
-def most_telling_group(trajectories: Sequence[Trajectory], step: int = 1) -> list[Trajectory]:
+def clearest_group(trajectories: Sequence[Trajectory], step: int = 1) -> list[Trajectory]:
     """Return the group of a step that shows most: a tool error that was overcome, and mixed outcomes."""
     groups: dict[int, list[Trajectory]] = defaultdict(list)
     for trajectory in trajectories:
@@ -48,7 +37,7 @@ def most_telling_group(trajectories: Sequence[Trajectory], step: int = 1) -> lis
     return max(groups.values(), key=_variety, default=[])
 
 
-def most_telling_trajectory(group: Sequence[Trajectory]) -> Trajectory:
+def clearest_trajectory(group: Sequence[Trajectory]) -> Trajectory:
     """Return the trajectory that came furthest against most trouble."""
     return max(group, key=lambda trajectory: (_overcame(trajectory), trajectory.reward or 0.0, trajectory.turns))
 
@@ -98,7 +87,7 @@ class RolloutRow(NamedTuple):
 
 
 def rollout_row(trajectory: Trajectory, spans: Sequence[ReadableSpan]) -> RolloutRow:
-    """Return a trajectory's row: what its spans tell, or if it wasn't traced, the demo."""
+    """Return a trajectory's row, made of its spans, or of the demo's own record if it wasn't traced."""
     if any(span.parent is None for span in spans):
         return RolloutRow(summarise_trajectory(spans), answer_of(spans))
     summary = TrajectorySummary(

@@ -11,7 +11,6 @@ from otel_rollout.demo.problems import LOOKUP_TABLE, PROBLEMS
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["BpeTokenizer", "train_tokenizer"]
 
 VOCABULARY_SIZE = 1200
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 
 from otel_rollout import rollout_trace_op
 
-__all__ = ["Calculator", "Lookup", "ToolError", "calculate", "format_number"]
-
 MAX_EXPRESSION_LENGTH = 200
 MAX_EXPONENT = 64
 MAX_MAGNITUDE = 1e15

@@ -24,16 +24,6 @@ from otel_rollout.settings import (
 )
 from otel_rollout.text.near_miss import closest, misspelt_variables
 
-__all__ = [
-    "DEFAULT",
-    "UNSET",
-    "EnvironmentReport",
-    "SettingReport",
-    "VariableReport",
-    "read_environment",
-    "shown_value",
-]
-
 DEFAULT: Final = "default"
 UNSET: Final = "unset"
 

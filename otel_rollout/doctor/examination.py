@@ -15,8 +15,6 @@ from otel_rollout.doctor.installation import InstallationReport, read_installati
 from otel_rollout.doctor.probe import BackendReport, probe_backend
 from otel_rollout.errors import ConfigurationError
 
-__all__ = ["Examination", "examine"]
-
 
 @dataclass(frozen=True)
 class Examination:
@@ -99,7 +97,7 @@ def _spool_fault(folder: str, asked: list[str]) -> str:
     except (ConfigurationError, OSError) as error:
         return str(error)
     finally:
-        # Only making folders tells if they can be made; none is left behind.
+        # Only making folders shows if they can be made; they are removed again.
         for one in missing:
             with suppress(OSError):
                 one.rmdir()

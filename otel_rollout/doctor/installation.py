@@ -12,8 +12,6 @@ from typing import Any, Final
 from otel_rollout.backends import DISTRIBUTION, GROUP
 from otel_rollout.version import __version__
 
-__all__ = ["ExporterReport", "ExtraReport", "InstallationReport", "read_installation"]
-
 # `all` is the others together; `dev` is for contributors.
 _NOT_FOR_USERS: Final = ("all", "dev")
 # Known without an entry point; another package's exporter of that name is ignored.
@@ -91,7 +89,7 @@ def _report_exporter(point: metadata.EntryPoint) -> ExporterReport:
 
 def _read_extras() -> list[ExtraReport]:
     if not _is_installed(DISTRIBUTION):
-        # Package folders alone have no metadata, which names the extras.
+        # Package folders without metadata don't name the extras.
         return []
     wanted: dict[str, set[str]] = {
         name: set() for name in metadata.metadata(DISTRIBUTION).get_all("Provides-Extra", [])

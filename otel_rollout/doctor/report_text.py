@@ -13,8 +13,6 @@ from otel_rollout.doctor.probe import BackendReport
 from otel_rollout.installing import install_line
 from otel_rollout.text.plain_text import printable
 
-__all__ = ["Line", "describe"]
-
 _WIDEST_COLUMN: Final = 44
 _CONTINUED: Final = "    "
 _MARKS: Final = {"ok": ("✓", "good"), "untried": ("-", "plain")}

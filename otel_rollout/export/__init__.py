@@ -1,1 +1,27 @@
 """The parts of an exporter: base class, outcome, retries, HTTP client, OTLP."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from otel_rollout.export.backoff import RetryPolicy
+    from otel_rollout.export.batch_sender import BatchReport, send_batch
+    from otel_rollout.export.connection_errors import describe_grpc_error
+    from otel_rollout.export.held_spans import HeldSpans
+    from otel_rollout.export.recent import RecentDict
+    from otel_rollout.export.trouble_log import TroubleLog
+else:
+    from otel_rollout.lazy import lazy_names
+
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "backoff": ("RetryPolicy",),
+            "batch_sender": ("BatchReport", "send_batch"),
+            "connection_errors": ("describe_grpc_error",),
+            "held_spans": ("HeldSpans",),
+            "recent": ("RecentDict",),
+            "trouble_log": ("TroubleLog",),
+        },
+    )
+
+__all__ = ["BatchReport", "HeldSpans", "RecentDict", "RetryPolicy", "TroubleLog", "describe_grpc_error", "send_batch"]

@@ -38,5 +38,5 @@ class RetryPolicy:
         else:
             delay = self.initial_delay * 2.0 ** min(attempt - 1, 16) * _jitter.uniform(0.75, 1.25)
             delay = min(self.max_delay, delay)
-        # Backends ask for 0 seconds, or for a date in our clock's past: alone that would be a busy loop.
+        # Backends ask for 0 seconds, or for a date in our clock's past: without a minimum that would be a busy loop.
         return max(delay, min(outcome.retry_after or 0.0, MAX_RETRY_AFTER))

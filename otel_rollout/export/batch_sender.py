@@ -22,17 +22,17 @@ Wait = Callable[[float, Outcome], bool]
 
 
 UNEXPLAINED_ATTEMPTS: Final = 5
-"""How often in a row a batch may fail whole, for an unknown or a passing reason, before it is halved."""
+"""The failures in a row of a whole batch, for an unknown or a passing reason, after which it is halved."""
 FAILURES_IN_A_ROW: Final = 24
-"""How many parts in a row may fail before the search for a bad span pauses: the backend takes nothing at all.
+"""The parts that fail in a row before the search for a bad span pauses: the backend takes nothing at all.
 
 One bad span among 512 makes 11 at most: its halvings and itself, shrunk."""
 MAX_PAUSES: Final = 10
-"""How many such pauses there are, nothing being delivered between them, before the rest of the batch is given up. It is
+"""The pauses without a delivery between them after which the rest of the batch is given up. It is
 kept instead if the backend took nothing of it at all and gives no reason."""
 FEW_SPANS: Final = 4
-"""A batch of so few is given up in that case too: all of it may be at fault, and would hold up what comes after it for
-ever, while an outage costs no more than these few every few minutes."""
+"""Drop batches this small too: if every span is bad, keeping them would block the queue, while an outage costs no more
+than these few every few minutes."""
 
 
 @dataclass
@@ -40,11 +40,11 @@ class BatchReport:
     """The outcome of a batch, span by span.
 
     Args:
-        delivered: How many the backend has.
-        lost: How many are gone, by reason.
-        shrunk: How many arrived with their payload cut, because the backend refused them whole.
-        unsent: What there was no time left for, in order, where the caller keeps that.
-        unsent_reason: Why it would count as lost.
+        delivered: The number of spans that the backend has.
+        lost: The number of lost spans, by reason.
+        shrunk: The number of spans that arrived with their payload cut, because the backend refused them whole.
+        unsent: The spans that there was no time left for, in order, if the caller keeps them.
+        unsent_reason: The reason to count them as lost for.
     """
 
     delivered: int = 0
@@ -59,7 +59,7 @@ class _Part(NamedTuple):
 
     Args:
         spans: Its spans.
-        original: Where the part is a shrunk span: the span as it was.
+        original: The span as it was, if the part is a shrunk span.
         is_last_chance: True if the span failed before, and another of its batch was delivered.
     """
 
@@ -91,7 +91,7 @@ def send_batch(
         wait: Waits between attempts.
         on_trouble: Called with the outcome of each attempt that did not deliver everything.
         on_lost: Called with the spans that are lost, before the next attempt.
-        policy: How failed attempts are repeated.
+        policy: The retry policy.
         keeps_unsent: True if the caller keeps the spans that there was no time left for, instead of losing them.
 
     Returns:
@@ -117,12 +117,12 @@ def send_batch(
 
 
 class _Sending:
-    """Which parts of a batch are still to be sent, and what became of the others.
+    """The parts of a batch that are still to be sent, and the outcome of the others.
 
     Args:
         spans: The batch.
         on_lost: Called with the spans that are lost.
-        policy: How failed attempts are repeated.
+        policy: The retry policy.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class _Sending:
     def _pause(self, outcome: Outcome) -> float:
         self._pauses += 1
         self._failures_in_a_row = 0
-        # What the backend takes after the pause it may take whole: a payload is not cut for an outage.
+        # Send whole spans again after the pause: a payload is not cut for an outage.
         self.pending = [
             part if part.original is None else part._replace(spans=part.original, original=None)
             for part in self.pending

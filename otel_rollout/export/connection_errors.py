@@ -1,4 +1,4 @@
-"""Say in one line why a request got no answer, with the usual remedy."""
+"""Explain in one line why a request got no answer, with the usual remedy."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         return
 
     def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
-        """Return the URL of a trajectory's page; None if there is none, or if only a request could tell it.
+        """Return the URL of a trajectory's page; None if there is none, or if finding it takes a request.
 
         It is called on the caller's thread: never make a request here.
 

@@ -1,4 +1,4 @@
-"""What OTLP backends that know OpenTelemetry's GenAI conventions alone need beside a span's own attributes and events.
+"""Attributes and events for OTLP backends that only read OpenTelemetry's GenAI conventions, besides a span's own.
 
 Source: https://github.com/open-telemetry/semantic-conventions-genai, `gen_ai.evaluation.result` and `execute_tool`.
 """

@@ -11,7 +11,7 @@ import orjson
 from otel_rollout.finish.chat_payload import PREVIEW_CHARACTERS
 from otel_rollout.finish.token_text import PROMPT_TEXT, RESPONSE_TEXT
 from otel_rollout.messages.chat_messages import ChatMessage, as_openai, text_of
-from otel_rollout.record.snapshot import cut_text
+from otel_rollout.text.plain_text import cut_text
 
 __all__ = ["answer_json", "request_json"]
 
@@ -21,7 +21,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def request_json(messages: Sequence[ChatMessage], rest: str | None) -> str:
-    """Return an object with `messages`, and behind them what the input has beside them, as JSON.
+    """Return `messages` followed by the input's other fields, as a JSON object.
 
     Args:
         messages: The messages.
@@ -31,7 +31,7 @@ def request_json(messages: Sequence[ChatMessage], rest: str | None) -> str:
 
 
 def answer_json(messages: Sequence[ChatMessage], rest: str | None) -> str:
-    """Return an object with `choices` and the finish reason, and behind them what the output has beside them, as JSON.
+    """Return `choices` with the finish reason, followed by the output's other fields, as a JSON object.
 
     Args:
         messages: The model's answers.

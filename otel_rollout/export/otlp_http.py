@@ -33,7 +33,7 @@ OTLP_HEADERS: Final = {"content-type": "application/x-protobuf", "user-agent": U
 GZIP_LEVEL: Final = 1
 _UNSUPPORTED: Final = 415
 _OF_STATUS: Final = (b"\x08", b"\x12")
-"""The first byte of a status: that of its code, or of its message."""
+"""The first byte of a status: of its code, or of its message."""
 
 
 class OtlpHttpSender:
@@ -44,7 +44,7 @@ class OtlpHttpSender:
         endpoint: The full URL.
         configuration_hint: The settings to check after an auth or configuration error.
         compression: `none`, `gzip` or `deflate`.
-        additions: Returns attributes and events of a span beside its own.
+        additions: Returns attributes and events for a span besides its own.
     """
 
     def __init__(

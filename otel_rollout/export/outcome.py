@@ -22,7 +22,7 @@ class Verdict(Enum):
     CONFIGURATION_ERROR = "configuration_error"
     """Credentials, address or project are wrong: nothing is delivered until that is fixed."""
     UNEXPLAINED = "unexplained"
-    """It failed, and nothing says whether trying again would help."""
+    """It failed, without a sign whether a retry would help."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Outcome:
     """The result of one attempt.
 
     Args:
-        verdict: What to do next.
-        reason: What the backend said, in one line for the log.
+        verdict: The next step.
+        reason: The backend's answer, in one line for the log.
         retry_after: Seconds that the backend asked to wait, if it did.
-        rejected: How many spans of a delivered batch the backend says it did not keep.
+        rejected: The number of spans of a delivered batch that the backend reports as not kept.
     """
 
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""A dict that is bounded in number, for what is remembered of ids."""
+"""A dict that is bounded in number, for values by id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class RecentDict(OrderedDict[_Key, _Value]):
     """A dict that drops the key set longest ago once it holds more than `capacity` keys.
 
     Args:
-        capacity: How many keys it holds at most.
+        capacity: The most keys that it holds.
     """
 
     def __init__(self, capacity: int) -> None:

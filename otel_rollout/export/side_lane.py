@@ -19,10 +19,10 @@ class Entry:
 
     Args:
         value: The argument for `Kind.do`.
-        order: Of two entries with one key the one with the greater order counts.
+        order: If two entries have one key, the greater order counts.
         number: Its number in the order of all entries.
         size: Its bytes.
-        failures: How often it failed alone and without a reason.
+        failures: The number of its failures by itself and without a reason.
         done_before: The number of entries of its kind that were done before the first such failure.
         is_configuration_error: True if the last attempt failed by an auth or configuration error.
         is_in_flight: True during an attempt.
@@ -54,7 +54,7 @@ class Lane:
         newest_done: The greatest number of an entry that was done.
         due: The time of the next attempt, of `time.monotonic`.
         not_before: The earliest time that the backend allows.
-        is_flush_requested: True if a flush began during an attempt: another one follows at once.
+        is_flush_requested: True if a flush began during an attempt: another one follows immediately.
     """
 
     kind: str

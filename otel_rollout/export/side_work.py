@@ -19,21 +19,21 @@ from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.guard.background_thread import BackgroundThread
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
-from otel_rollout.guard.signal_safe_lock import SignalSafeLock, wait_for
+from otel_rollout.guard.signal_safe_lock import SignalSafeCondition, SignalSafeLock, wait_for
 from otel_rollout.record.context import UNTRACED
 
 __all__ = ["Kind", "NotYet", "SideWork"]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Some 120,000 entries: the rewards of a step of 8,192 rollouts, with their parts, come at once."""
+"""Some 120,000 entries: the rewards of a step of 8,192 rollouts, with their parts, come together."""
 ITEM_BYTES: Final = 550
-"""The size of an entry beside its key and payload: 480 to 580 with a key of 35 characters, by tracemalloc."""
+"""The size of an entry without its key and payload: 480 to 580 with a key of 35 characters, by tracemalloc."""
 MIN_SECONDS_LEFT: Final = 0.05
 """No attempt begins with less time than this to the deadline of a shutdown."""
 SECONDS_BEHIND: Final = 120.0
 """A span that isn't stored this long, though a later one is, is not waited for any longer."""
 ATTEMPTS_ALONE: Final = 5
-"""An entry that fails so often alone and without a reason, while others of its kind are done, is dropped."""
+"""An entry that fails so often by itself and without a reason, while others of its kind are done, is dropped."""
 
 _CONSEQUENCES: Final = {
     Verdict.RETRY: "are not stored yet, trying again",
@@ -50,7 +50,7 @@ class NotYet:
 
     Args:
         positions: The positions in the attempt of the entries that wait; the others are done.
-        reason: What the backend said, in one line for the log.
+        reason: The backend's answer, in one line for the log.
     """
 
     positions: Collection[int]
@@ -101,8 +101,8 @@ class SideWork:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = SignalSafeLock()
-        self._work = threading.Condition(self._lock)
-        self._progress = threading.Condition(self._lock)
+        self._work = SignalSafeCondition(self._lock)
+        self._progress = SignalSafeCondition(self._lock)
         self._lanes: dict[tuple[str, Hashable], Lane] = {}
         self._thread = BackgroundThread(f"otel-rollout-{self._name}-side", self._run)
         self._has_ended = False
@@ -128,7 +128,7 @@ class SideWork:
             group: Entries of one group may share an attempt.
             key: The entry's key in its group; it replaces a waiting entry with this key.
             value: The argument for `Kind.do`.
-            order: Of two entries with one key the greater `order` counts, of equals the later one.
+            order: If two entries have one key, the greater `order` counts; if equal, the later one.
             payload_bytes: The size of the value beyond a few numbers and short texts.
         """
         self._reset_if_forked()
@@ -324,7 +324,7 @@ class SideWork:
             self._progress.notify_all()
 
     def _settle_partly(self, lane: Lane, entries: dict[str, Entry], result: NotYet) -> None:
-        """Keep the entries that wait behind the others; one whose span was dropped is lost once later ones are done."""
+        """Keep the entries that wait after the others; one whose span was dropped is lost once later ones are done."""
         now = monotonic()
         with self._lock:
             settled = lane.end_attempt(entries)
@@ -344,7 +344,7 @@ class SideWork:
                 if is_late and lane.newest_done > entry.number:
                     self._lose(lane, key, "span_missing")
                 else:
-                    # Behind later ones, or a full attempt of spans that never come would keep those from any.
+                    # Move it after later ones: a full attempt of spans that never come would block them.
                     lane.entries[key] = lane.entries.pop(key)
             lane.wait_for_spans(now, self._deadline)
             self._progress.notify_all()
@@ -362,7 +362,7 @@ class SideWork:
         is_alone = attempted == 1
         lane.limit = max(1, attempted // 2)
         if verdict in (Verdict.REFUSED, Verdict.TOO_LARGE):
-            # Halved at once, until the entry at fault is alone.
+            # Halve it immediately, until the entry at fault is alone.
             if is_alone:
                 for key in entries:
                     self._lose(lane, key, verdict.value)

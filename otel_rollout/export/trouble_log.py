@@ -41,7 +41,7 @@ class TroubleLog:
 
         Args:
             outcome: The outcome of the attempt.
-            waiting: What waits for the next one.
+            waiting: The work that waits for the next one, in words.
         """
         if outcome.verdict is Verdict.CONFIGURATION_ERROR:
             # It lasts until someone fixes a setting: a repeated line helps nobody.
@@ -56,7 +56,7 @@ class TroubleLog:
 
         Args:
             kind: The kind of trouble.
-            text: What to say of it.
+            text: The text of the warning.
         """
         now = monotonic()
         last = self._last.get(kind)

@@ -26,7 +26,7 @@ SECONDS_TO_START: Final = 60.0
 SECONDS_TO_END: Final = 5.0
 SECONDS_TO_ANSWER: Final = 300.0
 SECONDS_BETWEEN_LOOKS: Final = 5.0
-"""How soon the end of the parent is seen if a forked child of it keeps the pipe open."""
+"""The seconds after which the end of the parent is seen if a forked child of it keeps the pipe open."""
 SECONDS_FOR_THE_REST: Final = 30.0
 NICENESS: Final = 10
 

@@ -1,1 +1,74 @@
 """Facts of a trajectory, and how they follow from its spans; without I/O."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from otel_rollout.facts.builder import Collected, SummaryBuilder
+    from otel_rollout.facts.json_types import from_json
+    from otel_rollout.facts.reward_parts import RewardPart
+    from otel_rollout.facts.shapes import Shapes
+    from otel_rollout.facts.span_facts import reward_of, span_id_of, trace_id_of
+    from otel_rollout.facts.summaries import merge_summaries, summarise_trajectory
+    from otel_rollout.facts.table import (
+        FACTS,
+        FIRST_COLUMN,
+        SUMS,
+        SpanError,
+        SpanShape,
+        Sum,
+        ToolCounts,
+        TrajectorySummary,
+        columns_of,
+    )
+    from otel_rollout.facts.trace_tree import error_of, time_bar, walk_tree
+else:
+    from otel_rollout.lazy import lazy_names
+
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "builder": ("Collected", "SummaryBuilder"),
+            "json_types": ("from_json",),
+            "reward_parts": ("RewardPart",),
+            "shapes": ("Shapes",),
+            "span_facts": ("reward_of", "span_id_of", "trace_id_of"),
+            "summaries": ("merge_summaries", "summarise_trajectory"),
+            "table": (
+                "FACTS",
+                "FIRST_COLUMN",
+                "SUMS",
+                "SpanError",
+                "SpanShape",
+                "Sum",
+                "ToolCounts",
+                "TrajectorySummary",
+                "columns_of",
+            ),
+            "trace_tree": ("error_of", "time_bar", "walk_tree"),
+        },
+    )
+
+__all__ = [
+    "FACTS",
+    "FIRST_COLUMN",
+    "SUMS",
+    "Collected",
+    "RewardPart",
+    "Shapes",
+    "SpanError",
+    "SpanShape",
+    "Sum",
+    "SummaryBuilder",
+    "ToolCounts",
+    "TrajectorySummary",
+    "columns_of",
+    "error_of",
+    "from_json",
+    "merge_summaries",
+    "reward_of",
+    "span_id_of",
+    "summarise_trajectory",
+    "time_bar",
+    "trace_id_of",
+    "walk_tree",
+]

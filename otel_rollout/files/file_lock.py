@@ -105,7 +105,7 @@ def open_to_read(path: str | os.PathLike[str]) -> int:
 
 
 def size_of(path: str | os.PathLike[str]) -> int:
-    """Return the size of a regular file, or of the one that a link leads to.
+    """Return the size of a regular file, or of a link's target.
 
     Raises:
         OSError: It is gone, or is a folder, a pipe, a device.

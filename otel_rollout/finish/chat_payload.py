@@ -23,8 +23,8 @@ from otel_rollout.messages.message_reading import (
 )
 from otel_rollout.messages.message_text import described_text
 from otel_rollout.messages.template_text import answer_message, prompt_messages
-from otel_rollout.record.snapshot import cut_text
-from otel_rollout.record.snapshot_json import value_to_json
+from otel_rollout.text.plain_json import value_to_json
+from otel_rollout.text.plain_text import cut_text
 
 __all__ = ["PREVIEW_CHARACTERS", "ChatSide", "preview", "split_input", "split_output"]
 

@@ -10,7 +10,7 @@ from otel_rollout.finish.conversation import Conversation, Conversations, encode
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.token_text import PROMPT_TEXT, RESPONSE_TEXT
 from otel_rollout.messages.message_reading import text_message
-from otel_rollout.record.snapshot_json import value_to_json
+from otel_rollout.text.plain_json import value_to_json
 
 __all__ = ["ChatWriter", "WrittenSide"]
 

@@ -10,7 +10,7 @@ from otel_rollout.finish.payload_limits import cut_json
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 from otel_rollout.messages.message_reading import text_message
 from otel_rollout.messages.message_text import described_text
-from otel_rollout.record.snapshot_json import dumps, loads, value_to_json
+from otel_rollout.text.plain_json import dumps, loads, value_to_json
 
 __all__ = ["Conversation", "Conversations", "cut_messages", "encode_messages"]
 

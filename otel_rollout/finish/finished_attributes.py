@@ -13,9 +13,9 @@ from otel_rollout.finish.payload_limits import cut_json_characters, narrow_integ
 from otel_rollout.finish.redaction import Redactor
 from otel_rollout.record.exception_record import ExceptionRecord
 from otel_rollout.record.recording_span import RecordedEvent, RecordedLink
-from otel_rollout.record.snapshot import Snapshot, cut_text
-from otel_rollout.record.snapshot_json import to_json
+from otel_rollout.record.snapshot import Snapshot, to_json
 from otel_rollout.record.span_bounds import SpanBounds
+from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN, replace_surrogates
 
 __all__ = ["MAX_NAME_CHARACTERS", "MAX_TEXT_CHARACTERS", "AttributeFinisher", "plain_size"]

@@ -13,7 +13,7 @@ from otel_rollout.finish.payload_limits import (
 )
 from otel_rollout.finish.redaction import Redactor
 from otel_rollout.guard.log_once import internal_error
-from otel_rollout.record.snapshot_json import dumps, loads
+from otel_rollout.text.plain_json import dumps, loads
 
 __all__ = ["PayloadFinisher", "plain_text"]
 

@@ -11,8 +11,8 @@ from itertools import accumulate, islice
 from typing import Any, Final
 
 from otel_rollout.guard.signal_handlers import is_from_signal_handler
-from otel_rollout.record.snapshot import cut_text
-from otel_rollout.record.snapshot_json import dumps, loads
+from otel_rollout.text.plain_json import dumps, loads
+from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import fits_int64
 
 __all__ = ["cut_json", "cut_json_characters", "cut_media", "may_need_cleaning", "narrow_integers"]

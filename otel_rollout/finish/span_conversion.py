@@ -22,8 +22,8 @@ from otel_rollout.finish.token_text import add_token_text, numbers_last
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.record.finished_span import FinishedSpan, readable_span
 from otel_rollout.record.recording_span import RolloutSpan
-from otel_rollout.record.snapshot_json import value_to_json
 from otel_rollout.record.trajectory_state import TrajectoryState
+from otel_rollout.text.plain_json import value_to_json
 
 __all__ = ["SpanReader"]
 

@@ -16,7 +16,8 @@ from otel_rollout.finish.redaction import Redactor
 from otel_rollout.record.attribute_values import read_name
 from otel_rollout.record.finished_span import CountedSpan
 from otel_rollout.record.recording_span import RolloutSpan
-from otel_rollout.record.snapshot import Snapshot, cut_text
+from otel_rollout.record.snapshot import Snapshot
+from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import INT64_MAX, replace_surrogates
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from otel_rollout import semconv
 from otel_rollout.finish.payload_limits import cut_json
-from otel_rollout.record.snapshot import cut_text
+from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import replace_surrogates
 
 __all__ = ["tool_call_attributes"]

@@ -13,7 +13,7 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.facts.summary_builder import SummaryBuilder
+from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import frames, layout
 from otel_rollout.folder.frames import require_zstandard
 from otel_rollout.folder.journal import Journal, JournalPart

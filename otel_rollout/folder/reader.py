@@ -15,15 +15,17 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
-from otel_rollout.facts.span_shapes import NO_COLUMNS, Shapes
-from otel_rollout.facts.summarise import (
+from otel_rollout.facts.figures import NO_COLUMNS
+from otel_rollout.facts.shapes import Shapes
+from otel_rollout.facts.summaries import (
     is_disjoint,
     merge_summaries,
     summarise_trajectory,
     without_copies,
 )
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
-from otel_rollout.folder.index_entry import IndexEntry, Row, attributes_of, place_of, summary_of_row
+from otel_rollout.facts.table import TrajectorySummary
+from otel_rollout.folder.index import IndexEntry, Row, place_of
+from otel_rollout.folder.index_reading import attributes_of, summary_of_row
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import StepKey, TraceFile, find_trace_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Final, TypedDict
 
-from otel_rollout.folder.index_entry import Row, place_of
+from otel_rollout.folder.index import Row, place_of
 
 __all__ = ["Filters", "Selection"]
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from otel_rollout.facts.summary_builder import SummaryBuilder
+from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import layout
 from otel_rollout.folder.append_file import AppendFile, FileGoneError
 from otel_rollout.folder.frames import FrameFile

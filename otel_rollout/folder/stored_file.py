@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, groupby, islice
+from itertools import accumulate, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -15,7 +15,6 @@ from typing import Final, TypeAlias
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.files.file_lock import size_of
-from otel_rollout.folder import layout
 from otel_rollout.folder.collector_file import FOR_IMPORT, Framing, framing_of, is_length
 from otel_rollout.folder.frames import (
     DamagedFrameError,
@@ -25,8 +24,8 @@ from otel_rollout.folder.frames import (
     read_range,
     scan_frames,
 )
-from otel_rollout.folder.index import entries_of, read_rows, write_index
-from otel_rollout.folder.index_entry import IndexEntry, Row, place_of
+from otel_rollout.folder.index import IndexEntry, Row, place_of, write_index
+from otel_rollout.folder.index_reading import entries_of, read_rows
 from otel_rollout.folder.lines import checksum_of, scan_lines, unseal
 from otel_rollout.folder.trace_files import TraceFile
 from otel_rollout.otlp.json_reading import decode_line, lazy_spans
@@ -43,7 +42,6 @@ MAX_CACHED_BYTES: Final = 32 * 2**20
 _OFFSET: Final = place_of("offset")
 _LENGTH: Final = place_of("length")
 _CHECKSUM: Final = place_of("checksum")
-_SUMMARY: Final = place_of("summary")
 _MAX_BLANK_BYTES: Final = 4096
 
 
@@ -160,34 +158,6 @@ class StoredFile:
             self._report("unreadable file", 0)
             return []
         return [(self, row) for row in rows]
-
-    def make_summaries(self, on_line: Callable[[], None]) -> list[Row]:
-        """Return all rows, with their summaries made where the index lacks them, and write the index with them.
-
-        Args:
-            on_line: Called for each line that was read.
-        """
-        rows = [row for _, row in self.parts()]
-        made: list[Row] = []
-        is_new = False
-        for offset, group in groupby(rows, itemgetter(_OFFSET)):
-            known = list(group)
-            if not all(row[_SUMMARY] for row in known):
-                try:
-                    entries = entries_of(self.read_line(known[0]), offset, known[0][_LENGTH], known[0][_CHECKSUM])
-                except (OSError, ValueError):
-                    self._report("unreadable line", offset)
-                else:
-                    known, is_new = [*entries], True
-                on_line()
-            made += known
-        path = self._file.path
-        is_ours = layout.is_frame_file(path.name) and layout.is_step_folder(path.parent.name) and not path.is_symlink()
-        if is_new and (self._file.is_journal or is_ours):
-            with suppress(OSError):
-                if _covered(_first_rows(made)) == size_of(self._place):
-                    write_index(path, made)
-        return made
 
     def read_spans(self, row: Row) -> list[ReadableSpan]:
         """Return the spans of a row.
@@ -333,11 +303,6 @@ class StoredFile:
 
 Part: TypeAlias = tuple[StoredFile, Row]
 """The spans of one trace in one line: the file and the row."""
-
-
-def _first_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return the first row of each line."""
-    return [next(group) for _, group in groupby(rows, itemgetter(_OFFSET))]
 
 
 def _covered(rows: Sequence[Row]) -> int | None:

@@ -2,62 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.facts.span_figures import count_of, text_of
-from otel_rollout.facts.summary_columns import tag_of
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
-from otel_rollout.folder.index_entry import Row, place_of
+from otel_rollout.facts.span_values import count_of, text_of
+from otel_rollout.facts.table import TrajectorySummary, tag_of
+from otel_rollout.folder.index import place_of
 from otel_rollout.folder.reader import RecordedTrajectory
-from otel_rollout.folder.stored_file import StoredFile
 from otel_rollout.semconv import INPUT_TOKENS, OUTPUT_TOKENS, TURNS
 
 __all__ = ["listed_summaries_of", "summaries_of"]
 
-_OFFSET: Final = place_of("offset")
-_TRACE_ID: Final = place_of("trace_id")
 _SPANS: Final = place_of("spans")
 _ATTRIBUTES: Final = place_of("attributes")
-_SUMMARY: Final = place_of("summary")
 
 
-def summaries_of(
-    trajectories: Iterable[RecordedTrajectory], *, on_progress: Callable[[int, int], None] | None = None
-) -> Iterator[TrajectorySummary]:
+def summaries_of(trajectories: Iterable[RecordedTrajectory]) -> Iterator[TrajectorySummary]:
     """Yield the summary of each trajectory, in order; of one that can't be read, what its index entry says.
 
-    Those that an index of an earlier version lacks are made from the spans, and kept in the index if the folder can be
-    written and no process writes the file.
-
     Args:
-        trajectories: Trajectories that `read` gave, whose `on_problem` is called for those that can't be read.
-        on_progress: Called with the number of lines that are read and of all, while summaries are made.
+        trajectories: Trajectories that `read` gave.
     """
-    trajectories = list(trajectories)
-    lacking: dict[StoredFile, int] = {}
-    for trajectory in trajectories:
-        for file, row in trajectory.parts:
-            if not row[_SUMMARY]:
-                lacking[file] = lacking.get(file, 0) + 1
-    made: dict[tuple[StoredFile, Any, Any], Row] = {}
-    done, total = 0, sum(lacking.values())
-
-    def count() -> None:
-        nonlocal done
-        done += 1
-        if on_progress is not None:
-            on_progress(min(done, total), total)
-
-    for file in lacking:
-        made |= {(file, row[_OFFSET], row[_TRACE_ID]): row for row in file.make_summaries(count)}
-    for trajectory in trajectories:
-        if made:
-            trajectory.parts = [
-                (file, made.get((file, row[_OFFSET], row[_TRACE_ID]), row)) for file, row in trajectory.parts
-            ]
-        yield _summary_of(trajectory)
+    yield from map(_summary_of, trajectories)
 
 
 def listed_summaries_of(trajectories: Iterable[RecordedTrajectory]) -> Iterator[TrajectorySummary]:
@@ -68,11 +35,11 @@ def listed_summaries_of(trajectories: Iterable[RecordedTrajectory]) -> Iterator[
     Args:
         trajectories: Trajectories that `read` gave.
     """
-    trajectories = list(trajectories)
-    listed = [_listed(each) for each in trajectories]
-    others = summaries_of(each for each, known in zip(trajectories, listed, strict=True) if known is None)
-    for known in listed:
-        yield next(others) if known is None else known
+    for trajectory in trajectories:
+        listed = _listed(trajectory)
+        if listed is None:
+            listed = _summary_of(trajectory)
+        yield listed
 
 
 def _listed(trajectory: RecordedTrajectory) -> TrajectorySummary | None:

@@ -1,1 +1,37 @@
 """Keeps tracing out of the traced program: whose exception it is, locks, threads, signal handlers, logging."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from otel_rollout.guard.background_log import BackgroundLogger
+    from otel_rollout.guard.background_thread import BackgroundThread
+    from otel_rollout.guard.clock import monotonic
+    from otel_rollout.guard.garbage_collection import is_collecting
+    from otel_rollout.guard.log_once import internal_error, internal_errors
+    from otel_rollout.guard.signal_safe_lock import SignalSafeCondition, SignalSafeLock, wait_for
+else:
+    from otel_rollout.lazy import lazy_names
+
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "background_log": ("BackgroundLogger",),
+            "background_thread": ("BackgroundThread",),
+            "clock": ("monotonic",),
+            "garbage_collection": ("is_collecting",),
+            "log_once": ("internal_error", "internal_errors"),
+            "signal_safe_lock": ("SignalSafeCondition", "SignalSafeLock", "wait_for"),
+        },
+    )
+
+__all__ = [
+    "BackgroundLogger",
+    "BackgroundThread",
+    "SignalSafeCondition",
+    "SignalSafeLock",
+    "internal_error",
+    "internal_errors",
+    "is_collecting",
+    "monotonic",
+    "wait_for",
+]

@@ -56,7 +56,7 @@ class _Log:
         """Wait until the messages put before are logged, at most this many seconds."""
         if self.thread.is_current:
             return
-        # A lock of its own for each wait: a signal handler that raises during one leaves nothing behind.
+        # Use a new lock for each wait: a signal handler that raises during one affects no other.
         written = _thread.allocate_lock()
         written.acquire()
         self.waiting.put(written.release)

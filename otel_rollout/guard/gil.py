@@ -13,10 +13,10 @@ SECONDS: Final = 50e-6
 
 
 class GilYielder:
-    """Gives up the GIL for a moment after every 256 KiB of large pieces, so that an event loop stands still for less.
+    """Gives up the GIL for a moment after every 256 KiB of large pieces, so that an event loop is blocked for less.
 
     A waiting thread requests the GIL after 5 ms (`sys.getswitchinterval`) and gets it after the current piece; a sleep
-    releases it at once. Small pieces end soon enough, and cost less than a release.
+    releases it immediately. Small pieces end soon enough, and cost less than a release.
     """
 
     def __init__(self) -> None:

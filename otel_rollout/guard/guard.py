@@ -1,4 +1,4 @@
-"""Whose exception it is, by exact means: the class, and the frames that it went through."""
+"""Decide if an exception is our own fault, by its exact class and the frames that it went through."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
 def is_our_fault(error: BaseException) -> bool:
     """Return True if our own code has raised `error`, or C code that it called.
 
-    It has exactly a class of `FAULTS` and went through frames of this package alone. A handler of a signal and a trace
+    It has exactly a class of `FAULTS` and went only through frames of this package. A handler of a signal and a trace
     function have frames of their own; an exception that another thread raises here comes without arguments.
 
     Args:

@@ -37,7 +37,7 @@ def is_from_signal_handler(error: BaseException) -> bool:
 
 
 def _takes_a_frame(frame: FrameType) -> bool:
-    """Return True if the frame's arguments are those of a handler: a number and a frame."""
+    """Return True if the frame's arguments are a handler's: a number and a frame."""
     code = frame.f_code
     names = code.co_varnames[: code.co_argcount + bool(code.co_flags & 0x04)]
     values: list[Any] = []

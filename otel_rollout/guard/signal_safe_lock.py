@@ -1,4 +1,4 @@
-"""A lock that an exception of a signal handler never leaves held."""
+"""A lock that an exception of a signal handler never leaves held, and a condition that hides no such exception."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["SignalSafeLock", "renew_locks", "wait_for"]
+__all__ = ["SignalSafeCondition", "SignalSafeLock", "renew_locks", "wait_for"]
 
 if TYPE_CHECKING:
     from _thread import RLock
@@ -41,12 +41,28 @@ class SignalSafeLock(RLock):  # type: ignore[misc]
             return True
 
 
+class SignalSafeCondition(threading.Condition):
+    """A condition that the traced program's threads notify.
+
+    threading's own `notify` takes a RuntimeError or ValueError that a handler raises meanwhile for one of its own.
+    """
+
+    def notify(self, n: int = 1) -> None:
+        """Wake all threads that wait, however few are asked for; called with the lock held."""
+        waiters = self._waiters  # type: ignore[attr-defined]
+        while waiters:
+            # The first was woken before, if a handler raised between these two lines then.
+            if waiters[0].locked():
+                waiters[0].release()
+            waiters.popleft()
+
+
 def wait_for(condition: threading.Condition, is_done: Callable[[], bool], timeout: float) -> None:
     """Wait until `is_done`, or until the time is up; called with the condition's lock held once.
 
     Args:
         condition: A condition of a `SignalSafeLock`.
-        is_done: What is waited for.
+        is_done: Returns True once the wait is over.
         timeout: Seconds to wait at most.
     """
     try:

@@ -22,7 +22,7 @@ DRIFT: Final = (*FAULTS, AssertionError, ImportError, ModuleNotFoundError, NotIm
 """The exceptions of code that meets another version of a library; not their subclasses."""
 
 _PANIC: Final = "pyo3_runtime"
-"""PyO3 makes a panic in Rust (in a tokenizer, say) a BaseException of this module."""
+"""PyO3 makes a panic in Rust (in a tokenizer, for example) a BaseException of this module."""
 
 
 def guarded(hook: Hook | Patch, step: Callable[..., Any], *arguments: Any) -> Any:
@@ -37,7 +37,7 @@ def guarded(hook: Hook | Patch, step: Callable[..., Any], *arguments: Any) -> An
 
 
 def call_library(key: str, message: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function of a library returns, such as a copy of a tokenizer; log and return None if it fails.
+    """Return the result of a library's function, such as a copy of a tokenizer; log and return None if it fails.
 
     Args:
         key: The subject of the warning.

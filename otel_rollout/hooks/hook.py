@@ -28,7 +28,7 @@ class Call:
         args: The positional arguments as given, `self` included.
         kwargs: The keyword arguments as given.
         signature: The function's signature.
-        is_known: Whether the function's source is recorded, so that arguments may be added.
+        is_known: True if the function's source is recorded, so that arguments may be added.
     """
 
     receiver: Any
@@ -63,7 +63,7 @@ class Observer:
     Args:
         variable: A context variable that is set to `value` during the call.
         value: The variable's value; None for the observer itself.
-        opens_span: Whether the call is a span, of the hook's kind.
+        opens_span: True if the call is a span, of the hook's kind.
     """
 
     variable: ContextVar[Any] | None = None
@@ -79,7 +79,7 @@ class Observer:
         """Return arguments to call the function with; None for those given."""
 
     def enter(self) -> None:
-        """Run before the function's code, and before that of a coroutine that it returned."""
+        """Run before the function's code, and before the code of a coroutine that it returned."""
 
     def started(self) -> None:
         """Run when the span has started and is current."""
@@ -126,8 +126,8 @@ class Hook:
         needs: Required parameters; a function without one of them isn't hooked.
         kind: The span's kind, if the observer opens one.
         name: The span's name; None for the function's.
-        captures: Whether arguments and result are recorded.
-        while_off: Whether calls are observed while tracing is off in this process, as where it is started.
+        captures: True if arguments and result are recorded.
+        while_off: True if calls are observed while tracing is off in this process, as where it is started.
         lost_unknown: A phrase for the log on what isn't traced if the function's source isn't recorded in this package;
             empty if the hook adds no arguments.
     """

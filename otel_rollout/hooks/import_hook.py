@@ -21,9 +21,9 @@ _waiting: Final[dict[str, list[Hook | Patch]]] = {}
 
 
 def install_hooks(hooks: Iterable[Hook | Patch]) -> None:
-    """Install hooks, each as soon as its module is imported; at once if it is already.
+    """Install hooks, each as soon as its module is imported; immediately if it is already.
 
-    Each hook stands on its own: if one doesn't fit, one warning says what isn't traced, and the function stays as it
+    Hooks are independent: if one doesn't fit, one warning names what isn't traced, and the function stays as it
     is. A function takes one hook; another one is ignored, so that the call may be repeated.
 
     Args:
@@ -79,5 +79,5 @@ def _extend(loader: Any, name: str) -> None:
         for hook in _waiting.pop(name, ()) if module.__name__ == name else ():
             patching.install(hook, module)
 
-    # On the instance: its type tells others how to read the source.
+    # Set it on the instance: others learn from its type how to read the source.
     loader.exec_module = exec_module

@@ -48,7 +48,7 @@ def observe(function: Callable[..., Any], hook: Hook, *, is_method: bool = True)
     Args:
         function: A function or a coroutine function.
         hook: Its observers.
-        is_method: Whether the first argument is `self` or `cls`.
+        is_method: True if the first argument is `self` or `cls`.
 
     Raises:
         TypeError: The function is a generator, or lacks a parameter that the hook needs.
@@ -63,7 +63,7 @@ def observe(function: Callable[..., Any], hook: Hook, *, is_method: bool = True)
 
 
 def is_replaced(function: Any) -> bool:
-    """Return whether a function is a wrapper that `install` or `observe` made."""
+    """Return True if a function is a wrapper that `install` or `observe` made."""
     return hasattr(function, _MARK)
 
 
@@ -105,7 +105,7 @@ class _Observed:
         self._rest = next((name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD), None)
 
     def is_off(self) -> bool:
-        """Return whether calls are not observed."""
+        """Return True if calls are not observed."""
         return runtime.pipeline is None and not self.hook.while_off
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

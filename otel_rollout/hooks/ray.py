@@ -101,7 +101,7 @@ class _Extracted(AbstractContextManager[None]):
         try:
             self._leave()
         except BaseException:
-            # Interrupted, by a signal handler say: it may be repeated.
+            # Interrupted, by a signal handler for example: it may be repeated.
             self._leave()
             raise
 

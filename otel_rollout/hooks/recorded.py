@@ -23,7 +23,7 @@ __all__ = ["digest", "is_known", "key_of", "path_of", "read"]
 
 def path_of(library: str) -> Path:
     """Return the path of a library's recorded file."""
-    return Path(__file__).parents[1] / library / "recorded.json"
+    return Path(__file__).parent / library / "recorded.json"
 
 
 def read(library: str) -> dict[str, dict[str, dict[str, str]]]:
@@ -33,7 +33,7 @@ def read(library: str) -> dict[str, dict[str, dict[str, str]]]:
 
 
 def is_known(hook: Hook, function: Callable[..., Any]) -> bool:
-    """Return whether the source of a hook's function is recorded."""
+    """Return True if the source of a hook's function is recorded."""
     found = digest(function, hook.module)
     return bool(found) and found in _digests(hook.module.partition(".")[0]).get(key_of(hook), ())
 

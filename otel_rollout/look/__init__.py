@@ -1,1 +1,1 @@
-"""What people look with: pages, findings, trees and tables."""
+"""Pages, findings, trees and tables for people to look at."""

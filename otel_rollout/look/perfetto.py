@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.facts.trajectory_summary import SpanShape, TrajectorySummary
+from otel_rollout.facts.table import SpanShape, TrajectorySummary
 
 __all__ = ["trace_events"]
 

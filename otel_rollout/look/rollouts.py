@@ -62,7 +62,7 @@ def _question(span: ReadableSpan) -> str:
 
 
 def _text(span: ReadableSpan, key: str) -> str:
-    """Return a payload as text: messages by what they say, a JSON string without its quotes, nothing for null."""
+    """Return a payload as text: messages by their text, a JSON string without its quotes, nothing for null."""
     payload = (span.attributes or {}).get(key)
     parsed = parse_json(payload)
     if isinstance(parsed, str):

@@ -18,7 +18,7 @@ from otel_rollout.messages.message_aliases import (
     REASONING_KEYS,
     ROLES,
 )
-from otel_rollout.record.snapshot_json import loads, value_to_json
+from otel_rollout.text.plain_json import loads, value_to_json
 
 __all__ = [
     "convert_messages",

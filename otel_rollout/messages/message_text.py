@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from otel_rollout.guard.signal_handlers import is_from_signal_handler
-from otel_rollout.record.snapshot_json import value_to_json
+from otel_rollout.text.plain_json import value_to_json
 
 __all__ = ["described_part", "described_text", "json_text", "media_note"]
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from otel_rollout.files.file_lock import exclusive_lock
 from otel_rollout.folder import layout
-from otel_rollout.folder.index_entry import IndexEntry
+from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.lines import scan_lines, unseal
 from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files

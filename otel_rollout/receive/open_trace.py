@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from otel_rollout.facts.summary_builder import SummaryBuilder
+from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder.journal import JournalPart
 from otel_rollout.guard.clock import monotonic
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.facts.summary_builder import SummaryBuilder
+from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import layout
 from otel_rollout.folder.folder_writer import MAX_LINE_BYTES
 from otel_rollout.folder.frames import require_zstandard

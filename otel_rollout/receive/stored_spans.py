@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from otel_rollout.errors import NoTracesError
-from otel_rollout.folder.index_entry import IndexEntry
+from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.otlp.json_writing import EncodedSpan

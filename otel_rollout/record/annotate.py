@@ -12,7 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext, set_span_in_context
 
 from otel_rollout import semconv
-from otel_rollout.counts import lost_annotations
+from otel_rollout.counts import lost_annotations, repeated_annotations
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.array_types import is_compiling
@@ -21,16 +21,16 @@ from otel_rollout.record.handle import HasHandle, ended, place_of
 from otel_rollout.record.object_reading import class_name, is_subclass
 from otel_rollout.record.scalars import read_attribute, read_number, read_scalar
 from otel_rollout.record.snapshot import plain_value, snapshot
-from otel_rollout.record.stream import with_text_keys
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.text.near_miss import misspelt_argument
+from otel_rollout.text.plain_json import with_text_keys
 from otel_rollout.text.sanitize import replace_surrogates
 
 if TYPE_CHECKING:
     from otel_rollout.record.runtime import RunningPipeline
     from otel_rollout.record.trajectory import Trajectory
 
-__all__ = ["LATE_NAME", "PREFIX", "TOTALS", "annotate"]
+__all__ = ["LATE_NAME", "PREFIX", "TOTALS", "annotate", "forget_facts"]
 
 CURRENT: Final[Any] = object()
 """No trajectory is given. None is one that nobody found: its values must not become the current one's."""
@@ -60,6 +60,11 @@ _free_names: Final[set[str]] = set()
 """Names that passed the check before; trajectories repeat them."""
 
 MAX_REWARD_PARTS: Final = 1000
+
+MAX_KNOWN_FACTS: Final = 32_768
+_known_facts: Final[list[dict[int, int]]] = [{}, {}]
+"""By trajectory and name, a hash of the value that came last after the end: the newer facts, and as many older ones,
+in some 8 MB together."""
 _ARGUMENTS: Final = ("reward", "rewards", "advantage", "fate", "status", "input", "output", "trajectory")
 """The arguments of `annotate`, which a misspelt one may stand for."""
 
@@ -191,11 +196,15 @@ def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str,
         if getattr(facts, name) is not None:
             _leave_out(name, "it comes after the trajectory's end, or from another process")
     own = _read_numbers(facts)
-    if facts.rewards is not None and (parts := _read_rewards({}, facts.rewards)):
-        own[semconv.REWARD_PARTS] = snapshot(parts)
     others = _read_attributes(facts.attributes)
-    if not own and not others:
+    parts = {} if facts.rewards is None else _read_rewards({}, facts.rewards)
+    given = [(key.removeprefix(PREFIX), key, value) for key, value in own.items()]
+    given += [("rewards", f"{semconv.REWARD_PARTS}.{name}", value) for name, value in parts.items()]
+    given += [("attributes", key, value) for key, value in others.items()]
+    if not given:
         return
+    if parts:
+        own[semconv.REWARD_PARTS] = snapshot(parts)
     tracer, state = pipeline.tracer, TrajectoryState(tags)
     parent = ended(root)
     context = set_span_in_context(parent, Context())
@@ -206,9 +215,41 @@ def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str,
         return
     try:
         tracer.started(span, state)
+        # For backends that join by links: a trace that its backend has closed may not take the parent.
+        span.add_link(parent.get_span_context())
         tracer.set_annotations(span, own, others)
     finally:
         tracer.end(span)
+    _count_repeats(root.trace_id, given)
+
+
+def _count_repeats(trace_id: int, given: list[tuple[str, str, Any]]) -> None:
+    """Count the facts that have come before with the same value, and log the first.
+
+    They are recorded once more all the same: another process may have corrected them meanwhile.
+
+    Args:
+        trace_id: The trajectory.
+        given: The argument, the name and the value of each fact.
+    """
+    newer, older = _known_facts
+    for argument, name, value in given:
+        fact, digest = hash((trace_id, name)), hash(repr(value))
+        if newer.get(fact, older.get(fact)) == digest:
+            repeated_annotations[argument] += 1
+            warn_once(
+                "annotate twice",
+                "annotate(): this process gave a trajectory the same %s twice after its end; it is recorded again",
+                name.removeprefix(PREFIX),
+            )
+        newer[fact] = digest
+    if len(newer) > MAX_KNOWN_FACTS:
+        _known_facts[:] = [{}, newer]
+
+
+def forget_facts() -> None:
+    """Forget what came late."""
+    _known_facts[:] = [{}, {}]
 
 
 def _read_numbers(facts: Facts) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
 from otel_rollout.record.object_reading import class_name
-from otel_rollout.record.snapshot import Snapshot, cut_text, snapshot
+from otel_rollout.record.snapshot import Snapshot, snapshot
+from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import fits_int64
 
 __all__ = [
@@ -156,6 +157,10 @@ def read_context(context: Any) -> SpanContext | None:
     if not issubclass(type(context), SpanContext) or tuple.__len__(context) < FIELDS_OF_CONTEXT:
         return None
     trace_id, span_id, is_remote, flags, state, *_ = tuple.__iter__(context)
+    is_plain = type(context) is SpanContext and type(flags) is TraceFlags and type(state) is TraceState
+    if is_plain and type(trace_id) is type(span_id) is int and 0 <= trace_id < 2**128 and 0 <= span_id < 2**64:
+        # Immutable, and of plain values already.
+        return context  # type: ignore[no-any-return]  # as was just checked
     if not all(issubclass(type(number), int) for number in (trace_id, span_id, flags)):
         return None
     trace_id, span_id = int.__int__(trace_id), int.__int__(span_id)

@@ -43,9 +43,19 @@ class Operation:
         kind: Its OpenInference span kind.
         capture_inputs: As `rollout_trace_op` takes it.
         capture_output: As `rollout_trace_op` takes it.
+        follow_result: As `rollout_trace_op` takes it.
     """
 
-    __slots__ = ("attributes", "binder", "capture_inputs", "capture_output", "has_receiver", "is_llm", "name")
+    __slots__ = (
+        "attributes",
+        "binder",
+        "capture_inputs",
+        "capture_output",
+        "follow_result",
+        "has_receiver",
+        "is_llm",
+        "name",
+    )
 
     def __init__(
         self,
@@ -55,11 +65,13 @@ class Operation:
         *,
         capture_inputs: Capture,
         capture_output: Capture,
+        follow_result: bool = False,
     ) -> None:
         self.name = name or _name(function)
         self.is_llm = kind == "LLM"
         self.capture_inputs = capture_inputs
         self.capture_output = capture_output
+        self.follow_result = follow_result
         self.binder = compile_binder(function)
         self.has_receiver = begins_with_receiver(function)
         self.attributes = attributes_of(kind, self.name)
@@ -101,6 +113,7 @@ class Call:
     """
 
     __slots__ = (
+        "answered",
         "context",
         "frame",
         "is_open",
@@ -254,8 +267,14 @@ class Call:
         if not self.yields:
             self.yielded: list[Snapshot] = []
             self.yielded_bytes = 0
+            self.answered: dict[str, Any] = {}
         self.yields += 1
-        if self.span is None or not self.operation.capture_output:
+        if self.span is None:
+            return
+        if self.operation.is_llm and type(item) is not str:
+            # The pieces of a stream: model, usage and finish reason come in one of them.
+            self.answered.update(describe_response({}, item))
+        if not self.operation.capture_output:
             return
         if len(self.yielded) >= MAX_YIELDED_ITEMS or self.yielded_bytes >= MAX_YIELDED_BYTES:
             return
@@ -289,6 +308,8 @@ class Call:
 
     def _describe(self, span: Span, answer: Any) -> None:
         attributes = describe_response(self.request, answer)
+        if self.yields:
+            attributes.update(self.answered)
         if semconv.PROVIDER_NAME in (getattr(span, "attributes", None) or ()):
             # Set by the program or another instrumentation.
             attributes.pop(semconv.PROVIDER_NAME, None)

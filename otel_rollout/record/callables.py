@@ -18,7 +18,15 @@ from types import (
 )
 from typing import Any, Final, cast
 
-__all__ = ["Unawaited", "is_kind", "is_undecorated_yet", "is_untouched", "like", "require_function"]
+__all__ = [
+    "Unawaited",
+    "is_kind",
+    "is_undecorated_yet",
+    "is_untouched",
+    "like",
+    "require_function",
+    "special_methods",
+]
 
 _RUNNING: Final = (AsyncGeneratorType, CoroutineType, GeneratorType)
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
@@ -175,13 +183,19 @@ def _stand_in(target: Any, traced: Callable[..., Any], decorate: Callable[[Any],
         namespace["__get__"] = lambda stand_in, instance, owner=None: (
             stand_in if instance is None else MethodType(stand_in, instance)
         )
-    # Operators look for special methods in the class.
-    for name in {name for ancestor in kind.__mro__ for name in vars(ancestor)}:
-        if name[:2] == name[-2:] == "__" and name not in _OWN and callable(getattr(kind, name, None)):
-            namespace[name] = _forward(target, name)
+    for name in special_methods(kind):
+        namespace[name] = _forward(target, name)
     if kind.__hash__ is None:
         namespace["__hash__"] = None
     return type(kind.__name__, (), namespace)()
+
+
+def special_methods(kind: type) -> list[str]:
+    """Return the special methods that a stand-in for an object forwards: operators look for them in the class."""
+    names = {name for ancestor in kind.__mro__ for name in vars(ancestor)}
+    return [
+        name for name in sorted(names - _OWN) if name[:2] == name[-2:] == "__" and callable(getattr(kind, name, None))
+    ]
 
 
 def _forward(target: Any, name: str) -> Callable[..., Any]:

@@ -12,7 +12,9 @@ from typing import Any, Final, cast
 
 from otel_rollout.record.object_reading import class_name
 from otel_rollout.record.object_walk import BYTES_OF_AN_ITEM, SCALARS, ObjectWalk, first_items, first_pairs, stream_of
-from otel_rollout.record.stream import FullError, load_stream, with_text_keys, write_stream
+from otel_rollout.record.stream import FullError, load_stream, write_stream
+from otel_rollout.text.plain_json import with_text_keys
+from otel_rollout.text.plain_text import cut_text
 
 __all__ = [
     "DENSE_BYTES",
@@ -22,7 +24,6 @@ __all__ = [
     "Cut",
     "Cutter",
     "containers_in",
-    "cut_text",
     "is_long",
     "streams_in",
 ]
@@ -320,10 +321,3 @@ def _is_sparse(value: Any) -> bool:
         return False
     size = kind.__sizeof__(value)
     return size > MAX_BYTES_OF_A_TABLE and size > MAX_BYTES_OF_A_PLACE * len(value)
-
-
-def cut_text(text: str, characters: int) -> str:
-    """Return `text` with a note in place of its middle, about `characters` long."""
-    head = max(1, characters * 3 // 4)
-    tail = max(0, characters - head)
-    return f"{text[:head]}…[{len(text) - head - tail:,} characters cut]…{text[len(text) - tail :] if tail else ''}"

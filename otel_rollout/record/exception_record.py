@@ -14,8 +14,8 @@ from types import CodeType, TracebackType
 from typing import Any, Final, NamedTuple
 
 from otel_rollout import semconv
-from otel_rollout.record.object_reading import class_name, fields_of, integer_text, is_one_of, is_subclass, module_of
-from otel_rollout.text.sanitize import replace_surrogates
+from otel_rollout.record.object_reading import class_name, fields_of, is_one_of, is_subclass, module_of
+from otel_rollout.text.sanitize import integer_text, replace_surrogates
 
 __all__ = ["ExceptionRecord", "exception_message", "exception_text", "exception_type_name"]
 

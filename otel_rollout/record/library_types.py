@@ -31,7 +31,6 @@ from otel_rollout.record.object_reading import (
     class_name,
     fields_of,
     find_static,
-    integer_text,
     is_one_of,
     is_subclass,
     module_of,
@@ -39,6 +38,7 @@ from otel_rollout.record.object_reading import (
     per_class,
 )
 from otel_rollout.record.table_types import read_pandas
+from otel_rollout.text.sanitize import integer_text
 
 __all__ = ["key_of", "reader_of"]
 

@@ -25,7 +25,6 @@ __all__ = [
     "class_name",
     "fields_of",
     "find_static",
-    "integer_text",
     "is_one_of",
     "is_subclass",
     "module_of",
@@ -45,7 +44,6 @@ MAX_CLASSES: Final = 4096
 MAX_FIELDS: Final = 64
 _SECRET_NAMES: Final = ("Password", "Credential", "Credentials")
 _DESCRIPTORS: Final = (MemberDescriptorType, GetSetDescriptorType)
-MAX_DECIMAL_BITS: Final = 2_000
 _HEAP_TYPE: Final = 1 << 9
 """The flag of a class that is created at run time, by a class statement or an extension."""
 _MISSING: Final = object()
@@ -114,12 +112,6 @@ def class_name(kind: type) -> str:
     module = _module(kind)
     name = f"{module}.{_qualname(kind)}" if type(module) is str else _qualname(kind)
     return replace_surrogates(name)
-
-
-def integer_text(value: int) -> str:
-    """Return an integer of any length as text."""
-    # Python may refuse to convert integers over 640 digits to decimal, and takes quadratic time for it.
-    return str(value) if value.bit_length() < MAX_DECIMAL_BITS else hex(value)
 
 
 def module_of(kind: type) -> str:

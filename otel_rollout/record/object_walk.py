@@ -13,7 +13,8 @@ from otel_rollout.guard.guard import FAULTS, is_our_fault
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.record.library_types import key_of, reader_of
 from otel_rollout.record.object_reading import Part, Reader, Standin, class_name
-from otel_rollout.record.stream import FullError, with_text_keys, write_stream
+from otel_rollout.record.stream import FullError, write_stream
+from otel_rollout.text.plain_json import with_text_keys
 
 __all__ = [
     "BYTES_OF_AN_ITEM",

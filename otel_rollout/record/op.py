@@ -16,6 +16,7 @@ from otel_rollout.record import runtime
 from otel_rollout.record.array_types import is_compiling
 from otel_rollout.record.call import Call, Capture, Operation
 from otel_rollout.record.callables import Unawaited, is_kind, is_untouched, like, require_function
+from otel_rollout.record.followed_result import follow_iterator
 
 __all__ = ["rollout_trace_op"]
 
@@ -33,7 +34,12 @@ def rollout_trace_op(function: Function, /) -> Function: ...
 
 @overload
 def rollout_trace_op(
-    *, name: str | None = None, kind: str = "CHAIN", capture_inputs: Capture = True, capture_output: Capture = True
+    *,
+    name: str | None = None,
+    kind: str = "CHAIN",
+    capture_inputs: Capture = True,
+    capture_output: Capture = True,
+    follow_result: bool = False,
 ) -> Callable[[Function], Function]: ...
 
 
@@ -45,6 +51,7 @@ def rollout_trace_op(
     kind: str = "CHAIN",
     capture_inputs: Capture = True,
     capture_output: Capture = True,
+    follow_result: bool = False,
 ) -> Any:
     """Trace each call of a function as a span under the current one, with its arguments, result and error.
 
@@ -63,6 +70,9 @@ def rollout_trace_op(
             warning is logged.
         capture_output: Record the result; or a function that takes the result, or each yielded item, and returns the
             value to record.
+        follow_result: If the function returns an iterator, such as a client's stream, the span lasts until that has
+            ended, is closed or is freed, and its output is the list of items. The caller gets a proxy that passes
+            everything on to the iterator; without it, the iterator itself, and the span ends at the return.
 
     Raises:
         ValueError: The kind is none of these.
@@ -76,13 +86,26 @@ def rollout_trace_op(
     if kind not in semconv.SPAN_KINDS:
         raise ValueError(f"rollout_trace_op(kind={kind!r}): the kinds are {', '.join(semconv.SPAN_KINDS)}")
 
-    options = {"name": name, "kind": kind, "capture_inputs": capture_inputs, "capture_output": capture_output}
+    options = {
+        "name": name,
+        "kind": kind,
+        "capture_inputs": capture_inputs,
+        "capture_output": capture_output,
+        "follow_result": follow_result,
+    }
 
     def decorate(target: Any) -> Any:
         if isinstance(target, (classmethod, staticmethod)):
             return type(target)(decorate(target.__func__))
         require_function(target, "rollout_trace_op")
-        operation = Operation(target, name, kind, capture_inputs=capture_inputs, capture_output=capture_output)
+        operation = Operation(
+            target,
+            name,
+            kind,
+            capture_inputs=capture_inputs,
+            capture_output=capture_output,
+            follow_result=follow_result,
+        )
         return like(target, _wrap(target, operation), functools.partial(_decorate_again, options))
 
     return decorate if function is None else decorate(function)
@@ -111,7 +134,7 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
             held: list[Any] = [kwargs, args]
             del args, kwargs
             result = function(*held.pop(), **held.pop())
-            if id(type(result)) in _LATER and call.is_open:
+            if (operation.follow_result or id(type(result)) in _LATER) and call.is_open:
                 references = sys.getrefcount(result)
                 later = _follow(call, result, references)
                 if later is not None:
@@ -140,15 +163,18 @@ def _follow(call: Call, result: Any, references: int) -> Any:
 
     Args:
         call: The call.
-        result: Its result, of a type in `_LATER`.
+        result: Its result, of a type in `_LATER`; any, if the operation asks for it.
         references: The references to the result, as `is_untouched` takes them.
     """
     kind = type(result)
     if kind is Task or kind is Future or kind is _Gathering:
         return result if call.wait_for(result) else None
-    if not is_untouched(result, references):
-        return None
     later: Any
+    if not is_untouched(result, references):
+        later = follow_iterator(call, result) if call.operation.follow_result else None
+        if later is not None:
+            call.set_aside()
+        return later
     if kind is CoroutineType:
         later = _finish(call, Unawaited(result))
     elif kind is GeneratorType:
@@ -186,7 +212,7 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
             held: list[Any] = [kwargs, args]
             del args, kwargs
             result = await function(*held.pop(), **held.pop())
-            if id(type(result)) in _LATER and call.is_open:
+            if (operation.follow_result or id(type(result)) in _LATER) and call.is_open:
                 references = sys.getrefcount(result)
                 later = _follow(call, result, references)
                 if later is not None:

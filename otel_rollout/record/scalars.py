@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from otel_rollout.guard.guard import is_plain
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout.record.object_reading import find_static, integer_text, is_one_of, is_subclass
-from otel_rollout.record.snapshot import plain_value
-from otel_rollout.record.snapshot_json import json_text
-from otel_rollout.text.sanitize import fits_int64, replace_surrogates
+from otel_rollout.record.object_reading import find_static, is_one_of, is_subclass
+from otel_rollout.record.snapshot import json_text, plain_value
+from otel_rollout.text.sanitize import fits_int64, integer_text, replace_surrogates
 
 __all__ = ["PLAIN", "read_attribute", "read_number", "read_sample_index", "read_scalar", "read_tag", "read_whole_tag"]
 

@@ -17,14 +17,14 @@ from otel_rollout.record.cutting import (
     Cut,
     Cutter,
     containers_in,
-    cut_text,
     is_long,
     streams_in,
 )
 from otel_rollout.record.object_walk import is_of_pickler, stream_of
 from otel_rollout.record.stream import FullError, OtherError, load_stream, write_stream
+from otel_rollout.text.plain_json import on_program_thread, value_to_json
 
-__all__ = ["DEFAULT_BUDGET", "Snapshot", "cut_text", "plain_value", "snapshot"]
+__all__ = ["DEFAULT_BUDGET", "Snapshot", "json_text", "plain_value", "snapshot", "to_json"]
 
 DEFAULT_BUDGET: Final = 1024 * 1024
 """The most bytes of a value, which bound its cost to the caller."""
@@ -131,6 +131,17 @@ def snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:
 def plain_value(value: Any) -> Any:
     """Return a private copy of a small value, as plain data."""
     return snapshot(value).load()
+
+
+def to_json(taken: Snapshot) -> bytes:
+    """Return a snapshot as JSON in UTF-8."""
+    return value_to_json(taken.load())
+
+
+def json_text(value: Any) -> str:
+    """Return any value as JSON text, on the program's thread."""
+    with on_program_thread():
+        return to_json(snapshot(value)).decode()
 
 
 def _is_giant(value: Any, budget: int) -> bool:

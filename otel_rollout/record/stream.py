@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Iterable
 from io import BytesIO
 from struct import Struct
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
-from otel_rollout.record.object_reading import integer_text
+from otel_rollout.text.plain_json import describe_bytes, key_text
 
-__all__ = ["FullError", "ObjectReader", "OtherError", "load_stream", "read_bytes", "with_text_keys", "write_stream"]
+__all__ = ["FullError", "ObjectReader", "OtherError", "load_stream", "write_stream"]
 
 PROTOCOL: Final = 5
-HEAD_BYTES: Final = 8
-"""First bytes of a `bytes` value that are shown."""
 PART_BYTES: Final = 32 * 1024
 _FRAME: Final = 0x95
 _LONG: Final = Struct("<Q").unpack_from
@@ -96,7 +93,7 @@ class _Sink:
         if announced is not None:
             self.announced = None
             # Of a bytearray it is the program's own.
-            return part if announced == "str" else _opcodes_of(_describe(announced, part, size))
+            return part if announced == "str" else _opcodes_of(describe_bytes(announced, part, size))
         at = 0 if self.parts else _PROTOCOL_BYTES
         if part[at] == _FRAME:
             at += _FRAME_BYTES + _LONG(part, at + 1)[0]
@@ -199,6 +196,10 @@ class _Key:
     def __init__(self, value: Any) -> None:
         self.value = value
 
+    def __repr__(self) -> str:
+        """Return the text of the key in JSON."""
+        return key_text(self.value)
+
 
 def _array_key(*parts: Any) -> _Key:
     return _Key(_array(*parts))
@@ -238,53 +239,6 @@ def _without_hashes(value: Any) -> Any:
     if kind is dict:
         return {key: _without_hashes(item) for key, item in value.items()}
     return [_without_hashes(item) for item in value] if kind in (list, tuple, set, frozenset) else value
-
-
-def with_text_keys(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
-    """Return a dict with a text for each key; of two keys with one text, the later gets a number."""
-    result: dict[str, Any] = {}
-    for key, item in pairs:
-        text = name = key if type(key) is str else _key_text(key)
-        number = 1
-        while name in result:
-            number += 1
-            name = f"{text} ({number})"
-        result[name] = item
-    return result
-
-
-def _key_text(key: Any) -> str:
-    kind = type(key)
-    if kind is str:
-        return cast("str", key)
-    if kind is int:
-        return integer_text(key)
-    if key is None or kind is bool:
-        return "null" if key is None else "true" if key else "false"
-    if kind is tuple:
-        return f"({', '.join(map(_key_text, key))})"
-    if kind is frozenset:
-        return f"{{{', '.join(sorted(map(_key_text, key)))}}}"
-    if kind is list:
-        return f"[{', '.join(map(_key_text, key))}]"
-    if kind is dict:
-        name = key.get("type")
-        return f"<{name if type(name) is str else ', '.join(map(_key_text, key))}>"
-    if kind is not _Key:
-        return repr(key)
-    return _key_text(key.value)
-
-
-def read_bytes(value: bytes | bytearray) -> dict[str, Any]:
-    """Return the description of `bytes` in a stream: type, length and first bytes."""
-    return _describe(type(value).__name__, value, len(value))
-
-
-def _describe(kind: str, value: Any, length: int) -> dict[str, Any]:
-    described: dict[str, Any] = {"type": kind, "length": length}
-    if length:
-        described["head"] = bytes(value[:HEAD_BYTES]).hex()
-    return described
 
 
 def _opcodes_of(value: Any) -> bytes:

@@ -10,7 +10,8 @@ import sys
 from typing import Any, Final
 
 from otel_rollout.record.array_types import read_elements
-from otel_rollout.record.object_reading import class_name, fields_of, find_static, integer_text, is_one_of, is_subclass
+from otel_rollout.record.object_reading import class_name, fields_of, find_static, is_one_of, is_subclass
+from otel_rollout.text.sanitize import integer_text
 
 __all__ = ["read_pandas"]
 

@@ -49,7 +49,7 @@ class DeliveredLog:
         return _hash(token.encode()) in self._delivered
 
     def add(self, tokens: Iterable[str]) -> None:
-        """Note delivered units at once: the process may be killed next."""
+        """Note delivered units immediately: the process may be killed next."""
         text = "".join(f"{token}\n" for token in tokens)
         if not text or self._path is None:
             return
@@ -67,7 +67,7 @@ class DeliveredLog:
     def try_hold(self) -> bool:
         """Take the exclusive lock on the file until `close`; False if another replay has it.
 
-        Two at once would both send units that the other has not noted yet, which some backends show twice.
+        Two processes would both send units that the other has not noted yet, which some backends show twice.
         """
         if self._path is None:
             return True

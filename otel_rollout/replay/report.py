@@ -31,7 +31,7 @@ class ReplayReport:
         undelivered: Units that the backend has not, or not whole.
         untried: Units that were not sent any more.
         spans: Spans that the backend has taken.
-        shrunk: Those of them whose payload was cut, because the backend refused them whole.
+        shrunk: Delivered spans whose payload was cut, because the backend refused them whole.
         lost: Spans that it has not taken, by reason.
         unreadable: Units that could not be read.
         reason: The last fault, in the backend's or the reader's words.

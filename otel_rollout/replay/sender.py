@@ -41,7 +41,7 @@ class Sender:
         limits: The bounds of a batch.
         patience: Seconds without anything delivered after which a backend that can't be reached is given up.
         policy: The policy of retries.
-        side_work: The exporter's requests beside the spans: a unit is delivered once these are done too.
+        side_work: The exporter's requests besides spans: a unit is delivered once these are done too.
         store_held: Stores the spans that the exporter holds until their root comes: of a unit, no more will.
         on_progress: Called with the counts and the unit's bytes, each time one is settled.
     """
@@ -135,7 +135,7 @@ class Sender:
         return False
 
     def _do_side_work(self) -> bool:
-        """Wait for the requests beside the spans as long as some are done; return if all are."""
+        """Wait for the requests besides spans as long as some are done; return if all are."""
         if self._side_work is None:
             return True
         done_before = -1
@@ -182,7 +182,7 @@ class Sender:
             )
             self.report.lost[self._given_up_for] += len(report.unsent)
             missing.update(map(_key, report.unsent))
-        # The backend does not say which of them it rejected.
+        # The backend doesn't report which spans it rejected.
         return set(map(_key, spans)) if report.lost["rejected"] else missing
 
     def _parts(self, spans: Sequence[ReadableSpan]) -> Iterator[list[ReadableSpan]]:

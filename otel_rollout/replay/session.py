@@ -54,7 +54,7 @@ def replay(
         folder: A trace folder, or a spool.
         backend: The exporter's name.
         settings: The bounds of a batch.
-        filters: Which trajectories; all where none is given.
+        filters: The filters of trajectories; without one, all.
         is_again: Send also what was delivered before.
         is_removing: Remove each file of a spool once all in it is delivered.
         patience: Seconds without anything delivered after which a backend that can't be reached is given up.

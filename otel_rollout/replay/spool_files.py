@@ -164,7 +164,7 @@ class SpoolSource:
                 yield Unit(f"{name} {frame.offset} {frame.length}{batch.part}", frame.length, batch.read)
             is_damaged = batch.is_damaged
             if is_damaged:
-                # Its length may be wrong, so that other frames stand within it.
+                # Its length may be wrong, so that it covers other frames.
                 start = frame.offset + 1
         self._counts["torn frame"] += torn is not None
         if self._is_removing and not self._undelivered:
@@ -216,7 +216,7 @@ class _Batch:
         self._spans: list[ReadableSpan] | None = None
 
     def is_wanted(self) -> bool:
-        """Return if there are spans to send, or damage to report; `part` then tells a part from the whole."""
+        """Return if there are spans to send, or damage to report; `part` then distinguishes a part from the whole."""
         if self._traces is None:
             return True
         if not self._traces:

@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.folder.frames import FrameExtent, scan_frames
-from otel_rollout.folder.index import read_index
-from otel_rollout.folder.index_entry import IndexEntry
+from otel_rollout.folder.index import IndexEntry
+from otel_rollout.folder.index_reading import read_index
 from otel_rollout.folder.layout import index_path
 from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, read
 from otel_rollout.folder.selection import Filters

@@ -1,1 +1,37 @@
 """Texts: lone surrogates and int64, control characters, near misses of names, patterns that take too long."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from otel_rollout.text.near_miss import closest, did_you_mean, misspelt_variables
+    from otel_rollout.text.pattern_check import compile_pattern
+    from otel_rollout.text.plain_text import counted, cut_text, duration, printable, shorten
+    from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN, fits_int64, replace_surrogates
+else:
+    from otel_rollout.lazy import lazy_names
+
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "near_miss": ("closest", "did_you_mean", "misspelt_variables"),
+            "pattern_check": ("compile_pattern",),
+            "plain_text": ("counted", "cut_text", "duration", "printable", "shorten"),
+            "sanitize": ("INT64_MAX", "INT64_MIN", "fits_int64", "replace_surrogates"),
+        },
+    )
+
+__all__ = [
+    "INT64_MAX",
+    "INT64_MIN",
+    "closest",
+    "compile_pattern",
+    "counted",
+    "cut_text",
+    "did_you_mean",
+    "duration",
+    "fits_int64",
+    "misspelt_variables",
+    "printable",
+    "replace_surrogates",
+    "shorten",
+]

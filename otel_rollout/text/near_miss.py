@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
 
-__all__ = ["closest", "did_you_mean", "misspelt_argument", "misspelt_variables"]
-
 MAX_EDITS: Final = 2
-"""Insertions, deletions, replacements and swaps of neighbours between a variable and the one that was meant."""
+"""Insertions, deletions, replacements and swaps of neighbours between a variable and the intended one."""
 MIN_LENGTH: Final = 8
 _PREFIXES: Final = ("OTE", "OTL", "OETL", "TOEL", "MLF", "MFL", "WAN", "WNA", "WF_", "WEA", "PHO")
 _OTELS_MODULES: Final = ("opentelemetry.environment_variables", "opentelemetry.sdk.environment_variables")
@@ -44,7 +42,7 @@ def misspelt_argument(name: str, known: Iterable[str]) -> str | None:
 
 
 def misspelt_variables(environ: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Return the variables that nothing reads and that are nearly one of `known`, each with the one that is meant.
+    """Return the variables that nothing reads and that are nearly one of `known`, each with the intended one.
 
     Args:
         environ: The environment.
@@ -73,7 +71,7 @@ def _variables_of_opentelemetry() -> frozenset[str]:
 
 
 def _edits(one: str, other: str) -> int:
-    """Return the edits between two names; more than `MAX_EDITS` if their lengths tell that already."""
+    """Return the edits between two names; more than `MAX_EDITS` if their lengths differ by more."""
     if abs(len(one) - len(other)) > MAX_EDITS:
         return MAX_EDITS + 1
     before, last = list[int](), list(range(len(other) + 1))

@@ -14,7 +14,6 @@ try:
 except ImportError:  # before Python 3.11
     constants, parser = import_module("sre_constants"), import_module("sre_parse")
 
-__all__ = ["compile_pattern", "fault_of"]
 
 MAX_WAYS: Final = 1000
 """At most this many ways of matching are tried at one place of a text."""

@@ -1,11 +1,9 @@
-"""Numbers, durations and sizes for people, and text without control characters."""
+"""Numbers, durations and sizes for people, and text without control characters or without its middle."""
 
 from __future__ import annotations
 
 import unicodedata
 from typing import Final
-
-__all__ = ["counted", "duration", "plural", "printable", "shorten", "size", "status_name", "step_name"]
 
 JOINERS: Final = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 
@@ -31,6 +29,13 @@ def shorten(text: str, limit: int) -> str:
     """
     line = " ".join(text[: 10 * limit].split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def cut_text(text: str, characters: int) -> str:
+    """Return `text` with a note in place of its middle, about `characters` long."""
+    head = max(1, characters * 3 // 4)
+    tail = max(0, characters - head)
+    return f"{text[:head]}…[{len(text) - head - tail:,} characters cut]…{text[len(text) - tail :] if tail else ''}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["INT64_MAX", "INT64_MIN", "fits_int64", "replace_surrogates"]
-
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
+MAX_DECIMAL_BITS: Final = 2_000
 
 
 def fits_int64(number: int) -> bool:
     """Return True if `number` fits into a signed 64-bit integer."""
     return INT64_MIN <= number <= INT64_MAX
+
+
+def integer_text(value: int) -> str:
+    """Return an integer of any length as text."""
+    # Python may refuse to convert integers over 640 digits to decimal, and takes quadratic time for it.
+    return str(value) if value.bit_length() < MAX_DECIMAL_BITS else hex(value)
 
 
 def replace_surrogates(text: str) -> str:

@@ -135,6 +135,18 @@ class TestMain:
         done = subprocess.run([sys.executable, "-c", probe], check=False, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
 
+    @pytest.mark.parametrize("command", [command for command in COMMANDS if command])
+    def test_a_commands_help_needs_no_extra(self, command):
+        """The help of each command comes without the packages of extras."""
+        probe = (
+            "import sys; from otel_rollout.cli.main import main\n"
+            "extras = ('rich', 'tokenizers', 'mlflow', 'grpc', 'uvicorn', 'starlette', 'zstandard', 'pandas')\n"
+            "sys.modules.update(dict.fromkeys(extras))\n"
+            f"main(['{command}', '--help'])\n"
+        )
+        done = subprocess.run([sys.executable, "-c", probe], check=False, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+
     def test_a_wrong_option_shows_the_usage_of_its_command(self, capsys):
         """What the command takes is said, not what commands there are."""
         with pytest.raises(SystemExit):

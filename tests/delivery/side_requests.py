@@ -6,7 +6,7 @@ import threading
 
 from opentelemetry import context as context_api
 
-from otel_rollout.export.backoff import RetryPolicy
+from otel_rollout.export import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import NotYet
 

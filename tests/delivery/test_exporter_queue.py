@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from otel_rollout import semconv
-from otel_rollout.export.backoff import RetryPolicy
+from otel_rollout.export import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.guard import background_log
 from otel_rollout.record.trajectory_state import TrajectoryState

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from otel_rollout.export.backoff import RetryPolicy
+from otel_rollout.export import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from tests.delivery.queues import RETRY, block, is_balanced, until
 

@@ -16,15 +16,13 @@ from opentelemetry.trace import SpanContext, StatusCode, TraceFlags
 
 from otel_rollout import semconv
 from otel_rollout.finish import payload_finisher
-from otel_rollout.finish.finished_attributes import MAX_TEXT_CHARACTERS
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.redaction import Redactor
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.finish.span_size import encoded_size, readable_size
 from otel_rollout.otlp.encoding import encode_spans
 from otel_rollout.record.recording_span import RolloutSpan
-from otel_rollout.record.snapshot import snapshot
-from otel_rollout.record.snapshot_json import to_json
+from otel_rollout.record.snapshot import snapshot, to_json
 from otel_rollout.record.trajectory_state import TrajectoryState
 from tests.sdk import COPIES
 
@@ -257,7 +255,7 @@ class TestAttributes:
         """A text attribute other than the payload is cut with a note."""
         seen = attribute("x" * 10**6)
 
-        assert len(seen) < MAX_TEXT_CHARACTERS + 100
+        assert len(seen) < 64 * 1024 + 100
         assert "characters cut]" in seen
 
     def test_everything_hostile_can_be_encoded(self):
@@ -297,7 +295,7 @@ class TestException:
 
         (event,) = read(span).events
 
-        assert all(len(value) < MAX_TEXT_CHARACTERS + 100 for value in event.attributes.values())
+        assert all(len(value) < 64 * 1024 + 100 for value in event.attributes.values())
 
 
 class TestSize:

@@ -18,7 +18,7 @@ from otel_rollout.deliver.exporter_queue import ExporterQueue
 from otel_rollout.deliver.queue_limits import QueueLimits
 from otel_rollout.deliver.spool import Spool
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.files.file_lock import is_being_written
+from otel_rollout.files import is_being_written
 from otel_rollout.folder.frames import FrameFile
 from tests.delivery.queues import QUICK, RETRY, is_balanced, until
 

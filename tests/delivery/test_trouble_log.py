@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from otel_rollout.export import TroubleLog
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.export.trouble_log import TroubleLog
 
 
 class TestTroubleLog:

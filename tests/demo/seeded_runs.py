@@ -14,22 +14,21 @@ from unittest import mock
 import otel_rollout
 from otel_rollout.catalog.group_summary import summarise_groups
 from otel_rollout.catalog.step_summary import StepSummary, summarise_step
-from otel_rollout.demo.faults import Fault, Faults
-from otel_rollout.demo.rollout import Pass, Trajectory, passes, run_pass
+from otel_rollout.demo.rollout import Pass, passes, run_pass
 from otel_rollout.demo.tokenizer import train_tokenizer
-from otel_rollout.facts.summarise import summarise_trajectory
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts import TrajectorySummary, summarise_trajectory
 from otel_rollout.look.findings import Diagnosis, diagnose
 from otel_rollout.testing import InMemorySpanExporter
 from tests.demo import idle_time
+from tests.demo.faults import Fault, Faults, FaultyTrajectory, run_faulty_pass
 
 STEPS, SAMPLES, ROLLOUTS = 4, 16, 8
 
 
 class SeededRun(NamedTuple):
-    """A run of the demo: what really happened, and what was found."""
+    """A run of the demo: the training trajectories with their faults, and what was found."""
 
-    trajectories: list[Trajectory]
+    trajectories: list[FaultyTrajectory]
     summaries: dict[tuple[int | None, bool], list[TrajectorySummary]]
     steps: list[StepSummary]
     diagnosis: Diagnosis
@@ -61,12 +60,13 @@ def run_demo(
     return SeededRun(trajectories, dict(summaries), summed, diagnosis)
 
 
-async def _run(all_passes: list[Pass], faults: Faults, seed: int) -> list[Trajectory]:
-    done = []
+async def _run(all_passes: list[Pass], faults: Faults, seed: int) -> list[FaultyTrajectory]:
+    done: list[FaultyTrajectory] = []
     for of in all_passes:
-        done += await run_pass(
-            of, tokenizer=_tokenizer(), seed=seed, concurrency=64, on_done=lambda _: None, faults=faults
-        )
+        if faults.faults and not of.validate:
+            done += await run_faulty_pass(of, tokenizer=_tokenizer(), seed=seed, faults=faults)
+        else:
+            await run_pass(of, tokenizer=_tokenizer(), seed=seed, concurrency=64, on_done=lambda _: None)
     return done
 
 

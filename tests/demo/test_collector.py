@@ -3,7 +3,7 @@
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from otel_rollout import semconv
-from otel_rollout.demo.collector import StepCollector
+from otel_rollout.demo.session import StepCollector
 
 from .spans import make_span, make_trajectory
 

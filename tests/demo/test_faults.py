@@ -6,8 +6,7 @@ from functools import cache
 
 import pytest
 
-from otel_rollout.demo.faults import Fault, Faults, read_faults
-from otel_rollout.errors import ConfigurationError
+from tests.demo.faults import Fault, Faults
 
 TOGETHER = (
     (Fault.DEAD_GROUPS, Fault.PREFIX_BREAKS, Fault.STRAGGLERS, Fault.STALE_WEIGHTS, Fault.LOST_SPANS),
@@ -36,22 +35,6 @@ def expected():
     from benchmarks.diagnose import EXPECTED
 
     return EXPECTED
-
-
-class TestReadFaults:
-    """The faults of a command line."""
-
-    def test_are_names_with_commas(self):
-        """Spaces and empty names don't count."""
-        assert read_faults(" truncation ,timeouts,", 0).faults == {Fault.TRUNCATION, Fault.TIMEOUTS}
-        assert read_faults("", 0).faults == frozenset()
-
-    def test_an_unknown_name_lists_them_all(self):
-        """The message has the name that was meant, and all that there are."""
-        with pytest.raises(ConfigurationError) as raised:
-            read_faults("truncations", 0)
-        assert "did you mean 'truncation'" in str(raised.value)
-        assert all(fault.value in str(raised.value) for fault in Fault)
 
 
 class TestHitting:
@@ -115,4 +98,4 @@ class TestTruth:
             if each.staleness is not None and not each.dropped_spans
         }
         assert hit == stale
-        assert not any(each.hit_by for each in run.trajectories if each.validate)
+        assert not any(each.validate for each in run.trajectories)

@@ -1,6 +1,6 @@
 """Which group is shown, and how."""
 
-from otel_rollout.demo.report import most_telling_group, most_telling_trajectory, rollout_row
+from otel_rollout.demo.report import clearest_group, clearest_trajectory, rollout_row
 from otel_rollout.demo.rollout import Trajectory
 
 from .spans import make_trajectory
@@ -23,12 +23,12 @@ class TestMostTellingGroup:
 
     def test_has_an_overcome_tool_error_and_mixed_outcomes(self):
         """Where all rollouts came to the same there is little to see."""
-        assert most_telling_group([*DULL, OVERCAME, WRONG, FAILED]) == [OVERCAME, WRONG, FAILED]
+        assert clearest_group([*DULL, OVERCAME, WRONG, FAILED]) == [OVERCAME, WRONG, FAILED]
 
     def test_is_of_the_asked_training_step(self):
         """Other steps and the validation pass do not count."""
         others = [trajectory(1, 0, step=2), trajectory(1, 0, validate=True)]
-        assert most_telling_group([*others, *DULL], step=1) == DULL
+        assert clearest_group([*others, *DULL], step=1) == DULL
 
 
 class TestMostTellingTrajectory:
@@ -37,7 +37,7 @@ class TestMostTellingTrajectory:
     def test_is_the_one_that_came_through_trouble(self):
         """A tool error that was overcome says more than a smooth run or a failure."""
         smooth = trajectory(1, 3, reward=1.0, turns=9)
-        assert most_telling_trajectory([FAILED, smooth, OVERCAME, WRONG]) is OVERCAME
+        assert clearest_trajectory([FAILED, smooth, OVERCAME, WRONG]) is OVERCAME
 
 
 class TestRolloutRow:

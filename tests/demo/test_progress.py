@@ -5,8 +5,8 @@ import re
 
 from rich.console import Console
 
-from otel_rollout.demo.progress import describe_outcomes, progress_on
 from otel_rollout.demo.rollout import Pass, Trajectory
+from otel_rollout.demo.session import describe_outcomes, progress_on
 
 DONE = [
     Trajectory(1, 0, 0, False, "completed", 0.5, reward=1.0),

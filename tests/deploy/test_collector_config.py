@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from otel_rollout.settings import SETTINGS
-from otel_rollout_otlp.grpc_exporter import MAX_MESSAGE_BYTES
+from otel_rollout_otlp import OtlpGrpcSpanExporter
 from tests.deploy.collector_config import expand, load, merged, problems
 from tests.deploy.stack import exporters_in_use
 
@@ -137,7 +137,7 @@ class TestLimits:
         grpc, http = receiving(path)
 
         assert min(grpc, http) > 2 * max(DEFAULTS["max_batch_bytes"], 2 * DEFAULTS["max_payload_bytes"])
-        assert grpc > MAX_MESSAGE_BYTES
+        assert grpc > OtlpGrpcSpanExporter.max_batch_bytes
 
     @pytest.mark.parametrize("queue", queues().values(), ids=queues())
     def test_queues_drop_no_span_for_its_size(self, queue):
@@ -148,7 +148,7 @@ class TestLimits:
         """The gateway takes what an agent sends, and Jaeger what the gateway sends."""
         # A batch is `min_size` and one request at most.
         sent = {name: queue["batch"]["min_size"] for name, queue in queues().items()}
-        from_agent = sent["agent otlp_grpc"] + MAX_MESSAGE_BYTES
+        from_agent = sent["agent otlp_grpc"] + OtlpGrpcSpanExporter.max_batch_bytes
         from_gateway = sent["gateway otlp_http/jaeger"] + from_agent
 
         assert min(receiving(COLLECTOR / "gateway.yaml")) > 2 * from_agent

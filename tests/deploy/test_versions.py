@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from otel_rollout import __version__
-from otel_rollout.cli.parser import build_parser, parse
+from otel_rollout.cli.main import parse
 from tests.deploy.collector_config import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,4 +134,4 @@ class TestKubernetes:
             FOLDER_PARTS[2]["spec"]["template"]["spec"]["containers"][1]["args"],
             compose["services"]["receiver"]["command"],
         ):
-            assert parse(build_parser(), arguments).command == "receive"
+            assert parse(arguments).command == "receive"

@@ -12,8 +12,7 @@ import requests
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_rollout.doctor import probe
-from otel_rollout.doctor.probe import probe_backend
-from otel_rollout.doctor.trajectory import make_trajectory
+from otel_rollout.doctor.probe import make_trajectory, probe_backend
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.testing import InMemorySpanExporter

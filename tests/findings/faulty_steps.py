@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from otel_rollout.facts.trajectory_summary import ToolCounts
+from otel_rollout.facts import ToolCounts
 from tests.findings.made_up_steps import SECOND, START, failed_tool, make_steps
 
 FAULTS = {

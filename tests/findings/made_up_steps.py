@@ -8,7 +8,7 @@ from typing import Any
 
 from otel_rollout.catalog.group_summary import summarise_groups
 from otel_rollout.catalog.step_summary import StepSummary, summarise_step
-from otel_rollout.facts.trajectory_summary import SpanError, SpanShape, ToolCounts, TrajectorySummary
+from otel_rollout.facts import SpanError, SpanShape, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import Diagnosis, diagnose
 
 SECOND = 1_000_000_000

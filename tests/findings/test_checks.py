@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.facts.trajectory_summary import ToolCounts
+from otel_rollout.facts import ToolCounts
 from otel_rollout.look.findings import CHECKS
 from tests.findings.faulty_steps import FAULTS, HEALTHY
 from tests.findings.made_up_steps import diagnosed, make_steps

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.trajectory_summary import ToolCounts
+from otel_rollout.facts import ToolCounts
 from otel_rollout.look.findings import CHECKS
 from otel_rollout.look.findings.finding import evidence_of
 from tests.findings.faulty_steps import FAULTS

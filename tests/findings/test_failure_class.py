@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_rollout.catalog.failure_class import FAILURE_CLASSES, failure_class
-from otel_rollout.facts.trajectory_summary import SpanError, SpanShape, ToolCounts
+from otel_rollout.facts import SpanError, SpanShape, ToolCounts
 from tests.findings.made_up_steps import failed_tool, make_trajectory
 
 

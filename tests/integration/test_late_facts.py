@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr
+from tests.receive.receiving import ReceiverProcess
+from tests.servers.otelcol_server import Otelcol
 
 pytestmark = pytest.mark.integration
 
@@ -89,3 +94,55 @@ class TestBackends:
             row["name"]: row["result"]["label"] if row["name"] == "fate" else row["result"]["score"] for row in rows
         }
         assert found == {**EXPECTED, "correct": 1.0}
+
+
+class TestPlainOtlp:
+    """Backends that get spans alone: each call is a span of its own, below the root and linked to it."""
+
+    def test_the_collector_and_a_folder(
+        self, monkeypatch, collector_program: Path, tmp_path: Path, traced: Callable[[str], str]
+    ) -> None:
+        """Through a Collector the links and events arrive; the folder has one trajectory with the latest value."""
+        folder = tmp_path / "traces"
+        with closing(ReceiverProcess(folder, "--idle", "1")) as receiver, ExitStack() as stack:
+            backends = {"folder": receiver.url.removesuffix("/v1/traces")}
+            gateway = stack.enter_context(Otelcol.gateway(collector_program, backends, tmp_path / "collector"))
+            monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", gateway.address)
+            trace_id = traced("otlp")
+            deadline = time.monotonic() + SECONDS
+            while not ((found := _stored(folder)) and found[0].span_count == 3):
+                assert time.monotonic() < deadline, found
+                time.sleep(0.1)
+        [trajectory] = found
+        assert (trajectory.trace_id, trajectory.reward, trajectory.summary.fate) == (trace_id, 0.75, "trained")
+        [root] = [span for span in trajectory.spans if span.parent is None]
+        assert root.context is not None
+        late = [span for span in trajectory.spans if span.name == "annotate"]
+        for span in late:
+            assert span.parent is not None
+            [link] = span.links
+            ids = (root.context.trace_id, root.context.span_id)
+            assert (link.context.trace_id, link.context.span_id) == ids
+            assert (span.parent.trace_id, span.parent.span_id) == ids
+        names = [[(event.attributes or {})["gen_ai.evaluation.name"] for event in span.events] for span in late]
+        assert names == [["reward", "fate", "format"], ["reward", "advantage", "fate", "format", "correct"]]
+
+    def test_phoenix_by_otlp(
+        self, monkeypatch, collector: Any, phoenix: Any, project: str, traced: Callable[[str], str]
+    ) -> None:
+        """A backend that knows nothing of ours has one trace with one root, and the calls below it."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address)
+        trace_id = traced("otlp")
+        spans = phoenix.api.wait_for_spans(project, 3)
+        assert {span["context"]["trace_id"] for span in spans} == {trace_id}
+        [root] = [span for span in spans if span["parent_id"] is None]
+        late = [span for span in spans if span["name"] == "annotate"]
+        assert {span["parent_id"] for span in late} == {root["context"]["span_id"]}
+        assert len(phoenix.api.traces(project)) == 1
+
+
+def _stored(folder: Path) -> list[otel_rollout.RecordedTrajectory]:
+    try:
+        return list(otel_rollout.read(folder))
+    except otel_rollout.NoTracesError:
+        return []

@@ -8,6 +8,7 @@ and `outcomes.tsv` the output of a run of it.
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 from tests.mutants.mutator import Mutant, choose
@@ -24,16 +26,36 @@ _ROOT = Path(__file__).resolve().parents[2]
 _LIST = Path(__file__).with_name("list.tsv")
 _AREAS = {
     "capture": ["otel_rollout/record/*.py"],
-    "folder": ["otel_rollout/folder/*.py", "exporters/otel_rollout_file/*.py"],
+    "folder": ["otel_rollout/folder/*.py", "otel_rollout/otlp/*.py", "exporters/otel_rollout_file/*.py"],
     "redaction": ["otel_rollout/finish/redaction.py", "otel_rollout/finish/secret_*.py"],
 }
 # The tests of what an area is for; those of the module itself come before them.
 _TESTS = {
-    "capture": ["tests/test_op.py", "tests/test_op_*.py", "tests/test_snapshot.py", "tests/test_nesting.py"],
-    "folder": ["tests/exporters/file/test_*.py", "tests/trace_folder/test_*.py"],
+    "capture": [
+        "tests/test_op.py",
+        "tests/test_op_errors.py",
+        "tests/test_op_generators.py",
+        "tests/test_op_identity.py",
+        "tests/test_snapshot*.py",
+        "tests/test_trajectory.py",
+        "tests/test_span.py",
+        "tests/test_payload_limits.py",
+    ],
+    "folder": [
+        "tests/exporters/file/test_*.py",
+        "tests/trace_folder/test_otlp_json.py",
+        "tests/trace_folder/test_folder_writer.py",
+        "tests/trace_folder/test_reader.py",
+        "tests/trace_folder/test_collector_file.py",
+        "tests/receive/test_requests.py",
+        "tests/receive/test_hostile.py",
+        "tests/trace_folder/test_retention.py",
+        "tests/trace_folder/test_reader_damage.py",
+        "tests/trace_folder/test_summaries.py",
+    ],
     "redaction": ["tests/test_redaction*.py"],
 }
-_MOST_TEST_FILES = 8
+_MOST_TEST_FILES = 12
 
 
 def main() -> int:
@@ -42,7 +64,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=29, help="seed of the choice (default: %(default)s)")
     parser.add_argument("--each", type=int, default=20, help="mutants in each area (default: %(default)s)")
     parser.add_argument("--area", choices=sorted(_AREAS), help="only this area")
-    parser.add_argument("--limit", type=float, default=60, help="seconds for one mutant (default: %(default)s)")
+    parser.add_argument("--limit", type=float, default=180, help="seconds for one mutant (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help=f"only write the list to {_LIST.name}")
     options = parser.parse_args()
     areas = {area: files for area, files in _AREAS.items() if options.area in (None, area)}
@@ -108,23 +130,30 @@ def _outcome(copy: Path, mutant: Mutant, limit: float) -> tuple[str, str]:
 
 
 def _concerned(mutant: Mutant) -> list[str]:
-    """Choose the test files of a mutant: named after its module, importing it or its room, then those of its area."""
+    """Choose the test files of a mutant: named after its module, importing it, of its area, importing its room."""
     module = mutant.path.removeprefix("exporters/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    stem = module.rpartition(".")[2]
-    own = [path for path in sorted(_ROOT.glob("tests/**/test_*.py")) if _imports(path, module)]
-    own.sort(key=lambda path: (stem not in path.stem, path.stat().st_size))
-    area = [path for pattern in _TESTS[mutant.area] for path in sorted(_ROOT.glob(pattern))]
-    return [str(path.relative_to(_ROOT)) for path in dict.fromkeys(own + area)][:_MOST_TEST_FILES]
+    room, _, stem = module.rpartition(".")
+    every = sorted(_ROOT.glob("tests/**/test_*.py"), key=lambda path: (path.stat().st_size, path))
+    chosen = [path for path in every if re.search(rf"_{stem}(_|$)", path.stem)]
+    chosen += [path for path in every if _imports(path, room, stem)]
+    chosen += [path for pattern in _TESTS[mutant.area] for path in sorted(_ROOT.glob(pattern))]
+    chosen += [path for path in every if _imports(path, room)]
+    return [str(path.relative_to(_ROOT)) for path in dict.fromkeys(chosen)][:_MOST_TEST_FILES]
 
 
-def _imports(path: Path, module: str) -> bool:
-    text = path.read_text(encoding="utf-8")
-    room = module.rpartition(".")[0]
-    return (
-        re.search(
-            rf"^\s*(from ({re.escape(module)}|{re.escape(room)}) import|import {re.escape(module)}\b)", text, re.M
-        )
-        is not None
+def _imports(path: Path, room: str, module: str | None = None) -> bool:
+    """Tell whether a file imports a package, or a module of it."""
+    return (f"{room}.{module}" if module else room) in _imported(path)
+
+
+@cache
+def _imported(path: Path) -> frozenset[str]:
+    imports = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.ImportFrom)]
+    return frozenset(
+        name
+        for node in imports
+        if node.module
+        for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
     )
 
 

@@ -12,8 +12,8 @@ import pytest
 from google.rpc.status_pb2 import Status
 from starlette.testclient import TestClient
 
-from otel_rollout.cli.argument_types import host
 from otel_rollout.cli.main import main
+from otel_rollout.cli.options import host
 from otel_rollout.receive.access import is_authorized, read_token
 from otel_rollout.receive.app import make_app
 from otel_rollout.receive.received_folder import ReceivedFolder

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import otel_rollout
 from otel_rollout_file import FileSpanExporter
-from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
+from otel_rollout_otlp import OtlpHttpSpanExporter
 
 ENGINE = Path(__file__).parent / "programs" / "engine.py"
 

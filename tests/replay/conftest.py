@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.sdk.trace.export import SpanExporter
 
 import otel_rollout
-from otel_rollout.export.backoff import RetryPolicy
+from otel_rollout.export import RetryPolicy
 from otel_rollout.folder.frames import FrameFile
 from otel_rollout.otlp.json_writing import encode_line
 from otel_rollout.replay import replay, session

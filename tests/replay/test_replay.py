@@ -14,13 +14,14 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 import otel_rollout
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.export.backoff import RetryPolicy
+from otel_rollout.export import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import Kind, SideWork
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.frames import FrameFile, read_frame, scan_frames
-from otel_rollout.folder.index import index_line, read_index
+from otel_rollout.folder.index import index_line
+from otel_rollout.folder.index_reading import read_index
 from otel_rollout.folder.layout import index_path
 from otel_rollout.settings import resolve_settings
 from otel_rollout.testing import InMemorySpanExporter

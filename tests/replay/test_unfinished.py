@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import otel_rollout
+from otel_rollout.export import HeldSpans
 from otel_rollout.export.exporter import OutcomeSpanExporter
-from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.testing import InMemorySpanExporter

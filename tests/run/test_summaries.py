@@ -14,12 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from otel_rollout.catalog import Run, to_json
-from otel_rollout.catalog.group_summary import GroupSummary, RewardRange, summarise_groups
-from otel_rollout.catalog.step_summary import Percentiles, StepSummary, summarise_step
-from otel_rollout.catalog.summary_json import group_from, step_from
-from otel_rollout.facts.trajectory_summary import SpanError, ToolCounts, TrajectorySummary
+from otel_rollout.catalog.group_summary import GroupSummary, summarise_groups
+from otel_rollout.catalog.step_summary import StepSummary, summarise_step
+from otel_rollout.facts import SpanError, ToolCounts, TrajectorySummary, from_json
 from otel_rollout.look.rollouts import advantages
-from otel_rollout.text.sanitize import INT64_MAX
+from otel_rollout.text import INT64_MAX
 from tests.run.made_folders import TRAJECTORIES, Made, naive_group, naive_step, write
 
 SECOND = 1_000_000_000
@@ -115,8 +114,8 @@ class TestGroups:
 
     def test_any_two_rewards_have_a_middle(self):
         """Rewards near the largest float don't overflow."""
-        assert RewardRange(-1.7e308, 1.7e308).is_solved(1.0)
-        assert RewardRange(1.6e308, 1.7e308).is_solved(1.69e308)
+        assert group_of(*(rollout(n, reward) for n, reward in enumerate((-1.7e308, 1.0, 1.7e308)))).solved == 2 / 3
+        assert group_of(*(rollout(n, reward) for n, reward in enumerate((1.6e308, 1.69e308, 1.7e308)))).solved == 2 / 3
 
     def test_rollouts_are_in_order(self):
         """Numbers by value, then text, whatever the order in which they ended; 7 and "7" are one prompt."""
@@ -159,7 +158,7 @@ class TestSteps:
     def test_percentiles_are_interpolated(self):
         """As numpy and pandas do by default."""
         step = step_of([rollout(n, turns=n + 1) for n in range(4)])
-        assert step.turns == Percentiles(2.5, 2.5, pytest.approx(3.97), 4)
+        assert step.turns == (2.5, 2.5, pytest.approx(3.97), 4)
 
     def test_the_wait_for_the_last_ones(self):
         """The share of the wall time after 19 of 20 had ended; unknown for fewer than 20 trajectories."""
@@ -191,8 +190,8 @@ class TestSteps:
         assert step.reward_std == pytest.approx(large * (math.sqrt(8) / 3))
         assert step.reward_parts == {"a": pytest.approx(most)}
         assert (step.dropped_spans, step.bytes, step.tools) == (INT64_MAX, INT64_MAX, calls)
-        assert step_from(orjson.loads(to_json(step))) == step
-        assert group_from(orjson.loads(to_json(group))) == group
+        assert from_json(StepSummary, orjson.loads(to_json(step))) == step
+        assert from_json(GroupSummary, orjson.loads(to_json(group))) == group
         assert all(map(math.isfinite, advantages([each.reward for each in summaries])))
 
     def test_means_of_reward_parts(self):

@@ -8,12 +8,10 @@ import pytest
 
 from otel_rollout import read
 from otel_rollout.export.outcome import DELIVERED
-from otel_rollout.facts.summarise import summarise_trajectory
-from otel_rollout.facts.summary_builder import SummaryBuilder
-from otel_rollout.folder import folder_writer, summaries
+from otel_rollout.facts import SummaryBuilder, summarise_trajectory
+from otel_rollout.folder import folder_writer
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.stored_file import StoredFile
-from otel_rollout.guard.log_once import internal_errors
+from otel_rollout.guard import internal_errors
 from otel_rollout.otlp.json_writing import encode_spans
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout_file import FileSpanExporter
@@ -22,7 +20,7 @@ from .recordings import make_span, make_trajectory, trace_id_of
 from .test_summaries import fields_of
 from .writing import ids, trajectory
 
-BUILDER = "otel_rollout.facts.summary_builder"
+BUILDER = "otel_rollout.facts.builder"
 INDEX = "otel_rollout.folder.index"
 STEP_FILES = "otel_rollout.folder.step_files"
 
@@ -57,7 +55,7 @@ class TestFault:
             f"{BUILDER}.shape_columns",
             f"{BUILDER}.SummaryBuilder._add",
             f"{BUILDER}.SummaryBuilder._add_facts",
-            f"{BUILDER}.SummaryBuilder.columns",
+            f"{INDEX}.columns_of",
             f"{INDEX}.clean",
             f"{STEP_FILES}.entry_of",
             f"{STEP_FILES}.index_line",
@@ -79,7 +77,7 @@ class TestFault:
         assert fields_of(found.summary) == fields_of(summarise_trajectory(spans))
 
     def test_what_the_index_has(self, tmp_path, writer):
-        """The entry has everything but the summary, in the folder of its step; the summary is made once, and kept."""
+        """The entry has everything but the summary, in the folder of its step."""
         spans = make_trajectory(7)
         with mock.patch(f"{BUILDER}.call_hash", side_effect=RecursionError):
             tool = make_span("tool", 77, trace_id_of(7, 0, 0), attributes={"openinference.span.kind": "TOOL"})
@@ -89,9 +87,7 @@ class TestFault:
         assert [path.name for path in tmp_path.glob("step=*")] == ["step=000007"]
         [found] = read(tmp_path)
         assert (found.step, found.reward, found.status) == (7, spans[-1].attributes.get("rollout.reward"), "completed")
-        [made] = summaries.summaries_of(read(tmp_path))
-        with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
-            assert list(summaries.summaries_of(read(tmp_path))) == [made]
+        assert fields_of(found.summary) == fields_of(summarise_trajectory([tool, *spans]))
 
     def test_the_exporter_stores_all(self, tmp_path):
         """A fault in counting durations, for `top`, costs no span either."""
@@ -103,7 +99,7 @@ class TestFault:
         [found] = read(tmp_path)
         assert ids(found.spans) == ids(spans)
 
-    @pytest.mark.parametrize("place", [f"{BUILDER}.SummaryBuilder.columns", f"{STEP_FILES}.entry_of"])
+    @pytest.mark.parametrize("place", [f"{INDEX}.columns_of", f"{STEP_FILES}.entry_of"])
     def test_a_receiver_writes_each_trace_once(self, tmp_path, place):
         """A trace is written once and closed, and those behind it are written too."""
         folder = ReceivedFolder(tmp_path, idle_seconds=0)

@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from writing import contents, count_spans, ids, lines_of, place, spans_of_line, trajectory
 
-from otel_rollout.files.file_lock import is_being_written
+from otel_rollout.files import is_being_written
 from otel_rollout.folder import journal
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.frames import TornFrame, read_frame, scan_frames
-from otel_rollout.folder.index import read_index
+from otel_rollout.folder.index_reading import read_index
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.files import file_lock
-from otel_rollout.files.file_lock import exclusive_lock, is_being_written
+from otel_rollout.files import exclusive_lock, file_lock, is_being_written
 from otel_rollout.folder import frames
 from otel_rollout.folder.append_file import AppendFile, FileGoneError
 from otel_rollout.folder.frames import (

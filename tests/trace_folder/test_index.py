@@ -14,10 +14,11 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from otel_rollout.facts.summary_builder import SummaryBuilder
+from otel_rollout.facts import Collected, SummaryBuilder, columns_of
+from otel_rollout.facts.table import COLUMNS
 from otel_rollout.folder import layout
-from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, entries_of, entry_of, index_line, read_index
-from otel_rollout.folder.index_entry import IndexEntry, attributes_of
+from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, IndexEntry, entry_of, index_line
+from otel_rollout.folder.index_reading import attributes_of, entries_of, read_index
 from otel_rollout.folder.lines import seal_of
 from otel_rollout.otlp.json_writing import encode_line
 
@@ -100,7 +101,7 @@ class TestSummary:
             project_name="project",
             run_id="run",
             attributes={"x": 1},
-            summary=orjson.dumps(summary.columns())[1:-1],
+            summary=orjson.dumps(columns_of(Collected(summary)), default=tuple)[1:-1],
         )
         attributes = {**TAGS, "rollout.status": "error", "rollout.reward": 0.5, "x": 1}
         assert attributes_of(entry) == attributes
@@ -205,7 +206,7 @@ class TestDamagedLine:
         """Any reader has the fields by name; the checksum is that of what stands before it."""
         entry = json.loads(lines[1])
         assert (entry["step"], entry["validate"], entry["offset"], entry["attributes"]) == (7, True, 1, {})
-        assert list(entry) == [*IndexEntry._fields[:-1], *summarise(make_span(1, TAGS)).columns(), "crc32"]
+        assert list(entry) == [*IndexEntry._fields[:-1], *(name for name, _ in COLUMNS), "crc32"]
         start, _, checksum = lines[1].rpartition(b',"crc32":"')
         assert int(checksum[:8], 16) == zlib.crc32(start)
 

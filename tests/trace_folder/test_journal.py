@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from otel_rollout.files.file_lock import is_being_written
+from otel_rollout.files import is_being_written
 from otel_rollout.folder import journal as journal_module
 from otel_rollout.folder.journal import Journal
 from otel_rollout.folder.lines import seal_of

@@ -15,7 +15,7 @@ import zstandard
 from otel_rollout import read
 from otel_rollout.folder import stored_file
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.index import read_index
+from otel_rollout.folder.index_reading import read_index
 from otel_rollout.otlp.json_writing import encode_line
 
 from .read_folders import data_file, index_file, names, record, tags
@@ -270,6 +270,19 @@ class TestDamage:
         [journal] = folder.glob("open/*.jsonl")
         journal.write_bytes(journal.read_bytes().replace(b"hello", b"hallo", 1))
         assert tags(read(folder, on_problem=problems.append)) == [(2, 0, 0)]
+        assert [problem.what for problem in problems] == ["unreadable line"]
+        writer.close()
+
+    def test_a_copy_of_a_journal_whose_bytes_have_changed(self, folder, problems, tmp_path):
+        """Its lines are checked under any name, beside lines without a checksum."""
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(1, payload='"hello"')[:1])
+        writer.write(make_trajectory(2)[:1])
+        [journal] = folder.glob("open/*.jsonl")
+        copy = tmp_path / "copy" / "spans.jsonl"
+        write_lines(copy, make_trajectory(3))
+        copy.write_bytes(copy.read_bytes() + journal.read_bytes().replace(b"hello", b"hallo", 1))
+        assert sorted(tags(read(copy.parent, on_problem=problems.append))) == [(2, 0, 0), (3, 0, 0)]
         assert [problem.what for problem in problems] == ["unreadable line"]
         writer.close()
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 from writing import contents, ids, trajectory
 
-from otel_rollout.files.file_lock import exclusive_lock
+from otel_rollout.files import exclusive_lock
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.frames import FrameFile
 from otel_rollout.folder.retention import enforce_bound

@@ -1,12 +1,8 @@
-"""Summaries in a trace folder: of the index, of lines, of folders of the version before."""
+"""Summaries in a trace folder: of the index, of lines."""
 
 from __future__ import annotations
 
-import fcntl
-import shutil
-import stat
 from itertools import product
-from pathlib import Path
 from unittest import mock
 
 import orjson
@@ -16,10 +12,8 @@ from otel_rollout import read, semconv
 from otel_rollout.catalog import to_json
 from otel_rollout.catalog.failure_class import failure_class
 from otel_rollout.catalog.group_summary import summarise_groups
-from otel_rollout.catalog.step_summary import summarise_step
-from otel_rollout.catalog.summary_json import step_from
-from otel_rollout.facts.summarise import summarise_trajectory
-from otel_rollout.facts.summary_columns import FIRST_COLUMN
+from otel_rollout.catalog.step_summary import StepSummary, summarise_step
+from otel_rollout.facts import FIRST_COLUMN, from_json, summarise_trajectory
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.lines import seal_of
 from otel_rollout.folder.stored_file import StoredFile
@@ -28,8 +22,6 @@ from otel_rollout.look.perfetto import trace_events
 
 from .recordings import make_span, make_trajectory, trace_id_of, write_frames
 
-BEFORE = Path(__file__).parent / "before_summaries"
-"""A folder that the demo wrote with the version before summaries."""
 LISTED = (
     *("trace_id", "step", "sample_index", "rollout_n", "validate", "experiment_name", "run_id", "name"),
     *("has_root", "status", "reward", "turns", "input_tokens", "output_tokens"),
@@ -143,7 +135,9 @@ class TestRecordedTrajectory:
             [found] = read(tmp_path)
             shown = fields_of(found.summary)
             assert {name for name in sound if shown[name] != sound[name]} <= {column}
-            assert step_from(orjson.loads(to_json(summarise_step([found.summary], summarise_groups([found.summary])))))
+            assert from_json(
+                StepSummary, orjson.loads(to_json(summarise_step([found.summary], summarise_groups([found.summary]))))
+            )
             failure_class(found.summary, 0.0)
             assert list(trace_events([found.summary]))
 
@@ -202,61 +196,3 @@ class TestListedSummaries:
         with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
             [listed] = listed_summaries_of(read(tmp_path))
         assert listed.turns == 3
-
-
-class TestFolderOfTheVersionBefore:
-    """Its index has no summaries."""
-
-    @pytest.fixture
-    def folder(self, tmp_path):
-        """A copy that can be written."""
-        shutil.copytree(BEFORE, tmp_path / "traces")
-        return tmp_path / "traces"
-
-    def test_summaries_are_made_once_and_kept(self, folder):
-        """With progress; the index has them afterwards, private, and every old column as it was."""
-        [index] = folder.rglob("*.index.jsonl")
-        before = [orjson.loads(line) for line in index.read_bytes().splitlines()]
-        expected = [fields_of(summarise_trajectory(each.spans)) for each in read(folder)]
-        progress = []
-        made = list(summaries_of(read(folder), on_progress=lambda *counts: progress.append(counts)))
-        assert [fields_of(each) for each in made] == expected
-        assert progress == [(1, 4), (2, 4), (3, 4), (4, 4)]
-        with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
-            again = list(summaries_of(read(folder), on_progress=lambda *counts: progress.append(counts)))
-        assert (again, len(progress)) == (made, 4)
-        after = [orjson.loads(line) for line in index.read_bytes().splitlines()]
-        for old, new in zip(before, after, strict=True):
-            payload = {key: value for key, value in old.pop("attributes").items() if key.endswith(".messages")}
-            assert all(new[name] == value for name, value in old.items() if name != "crc32")
-            assert not payload.keys() & new["attributes"].keys()
-        assert stat.S_IMODE(index.stat().st_mode) & 0o077 == stat.S_IMODE(folder.stat().st_mode) & 0o066
-        assert sorted(path.name for path in index.parent.iterdir()) == sorted(
-            [index.name, index.name.replace(".index.jsonl", ".jsonl.zst")]
-        )
-
-    def test_one_summary_reads_one_trajectory(self, folder):
-        """The index stays as it is."""
-        [index] = folder.rglob("*.index.jsonl")
-        before = index.read_bytes()
-        first = next(read(folder))
-        assert fields_of(first.summary) == fields_of(summarise_trajectory(first.spans))
-        assert index.read_bytes() == before
-
-    def test_a_folder_that_cannot_be_written(self, folder):
-        """They are made again each time."""
-        [index] = folder.rglob("*.index.jsonl")
-        before = index.read_bytes()
-        with mock.patch("otel_rollout.folder.index.open_private", side_effect=PermissionError):
-            made = list(summaries_of(read(folder)))
-        assert len(made) == 4
-        assert index.read_bytes() == before
-
-    def test_a_file_that_is_being_written_keeps_its_index(self, folder):
-        """Its process appends to it."""
-        [index] = folder.rglob("*.index.jsonl")
-        before = index.read_bytes()
-        with index.with_name(index.name.replace(".index.jsonl", ".jsonl.zst")).open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)
-            assert len(list(summaries_of(read(folder)))) == 4
-        assert index.read_bytes() == before

@@ -28,7 +28,7 @@ plain("text")  # type: ignore[arg-type]
 plain(1, factor=2.0)  # type: ignore[call-arg]
 
 
-@rollout_trace_op(name="generate", kind="LLM", capture_inputs=False)
+@rollout_trace_op(name="generate", kind="LLM", capture_inputs=False, follow_result=True)
 async def generate(prompt: str) -> list[int]:
     return [len(prompt)]
 

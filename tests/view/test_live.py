@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.index_entry import IndexEntry
+from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.lines import seal_of
 from otel_rollout.look.view.run_state import RunState
 from tests.trace_folder.recordings import make_trajectory, write_frames, write_lines

@@ -41,13 +41,13 @@ _SECONDS_TO_TELL_WORKERS: Final = 5.0
 def _copy_tokenizer(call: Call, result: Any) -> None:
     """Note a new worker's model, and copy its tokenizer for delivery.
 
-    Tokenizers in Rust fail when two threads use one at once, and the agent loops use theirs in threads.
+    Tokenizers in Rust fail when two threads use one simultaneously, and the agent loops use theirs in threads.
     """
     worker = call.receiver
     pipeline, tokenizer = runtime.pipeline, getattr(worker, "tokenizer", None)
     path = getattr(tokenizer, "name_or_path", None)
     if isinstance(path, str) and path:
-        # A hub's name stays; a folder's path says more than the model.
+        # A hub's name stays; a folder's path has more than the model's name.
         setattr(worker, _MODEL, path.rstrip("/").rpartition("/")[2] if path.startswith("/") else path)
     if pipeline is not None and tokenizer is not None:
         message = "verl: token ids are not decoded: the tokenizer can't be copied (%s)"
@@ -105,7 +105,7 @@ def _observe_whole_batch(call: Call) -> Observer | None:
     if not call.is_known or columns is None or meta is None or "uid" not in columns or not _is_traced(manager):
         return None
     if "priority" in columns and [read_scalar(value) for value in columns["priority"]] != list(range(len(prompts))):
-        # verl numbers the rows in this column; with other content, a worker can't tell which rows it has.
+        # verl numbers the rows in this column; with other content, a worker can't identify its rows.
         return None
     validate = bool(meta.get("validate", False))
     uids, rows = _number(manager, meta.get("global_steps", -1), validate, columns["uid"], columns.get("index"))
@@ -113,7 +113,7 @@ def _observe_whole_batch(call: Call) -> Observer | None:
 
 
 def _tell_workers(call: Call) -> None:
-    """Before `AgentLoopManagerTQ.generate_sequences`, tell the workers which dataset indices are unique."""
+    """Before `AgentLoopManagerTQ.generate_sequences`, send the workers the dataset indices that are unique."""
     manager, prompts = call.receiver, call.arguments["prompts"]
     if not _is_traced(manager) or "index" not in prompts or "uid" not in prompts:
         return
@@ -147,7 +147,7 @@ def _rollout(worker: Any, trajectory: dict[str, Any], columns: dict[str, Any]) -
         identity = identify(trajectory, columns, is_index_trusted=uid_of(columns) in state.get(_TRUSTED, ()))
         is_traced = columns.get("trace", True)
         if session is not None:
-            # The v1 trainer says trace=False to all and doesn't sample.
+            # The v1 trainer passes trace=False to all and doesn't sample.
             selection = state.setdefault(_SELECTION, PromptSelection())
             prompt = identity.sample_index if identity.uid is None else identity.uid
             is_traced = selection.is_traced(identity.step, bool(trajectory.get("validate")), prompt, max_samples())
@@ -173,7 +173,7 @@ def _number(manager: Any, step: Any, validate: bool, uids: Any, indices: Any) ->
 
 
 def _is_traced(manager: Any) -> bool:
-    """Return whether the workers trace; the manager's own process doesn't."""
+    """Return True if the workers trace; the manager's own process doesn't."""
     try:
         return bool(manager.rollout_config.trace.get("backend"))
     except (AttributeError, KeyError, TypeError):

@@ -19,7 +19,7 @@ _RUN_ID_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
 _MAX_SAMPLES: Final = "max_samples_per_step_per_worker"
 
 MAX_BATCH_SPANS: Final = 2048
-"""Hundreds of trajectories run at once, and each has spans in every batch: MLflow's database takes as long for a
+"""Hundreds of trajectories run simultaneously, and each has spans in every batch: MLflow's database takes as long for a
 trajectory of a batch as for several spans. Bytes bound a batch as elsewhere."""
 
 
@@ -77,7 +77,7 @@ def start_from(trace: Any) -> None:
 
 
 def max_samples() -> int | None:
-    """Return how many samples of a step each worker traces; None for all."""
+    """Return the number of samples of a step that each worker traces; None for all."""
     pipeline = runtime.pipeline
     return None if pipeline is None else pipeline.settings.max_samples_per_step_per_worker
 

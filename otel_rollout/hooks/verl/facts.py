@@ -66,7 +66,7 @@ def describe_output(
 
 
 def _last_turn(final: Any) -> list[int]:
-    """Return the ids of the model's last turn, without those of tools."""
+    """Return the ids of the model's last turn, without the tools' ids."""
     ids, backwards = list(final.response_ids), list(final.response_mask)[::-1]
     if 1 not in backwards or len(backwards) != len(ids):
         return ids

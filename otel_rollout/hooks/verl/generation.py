@@ -98,7 +98,7 @@ class _Generation(Observer):
             shown.append((len(self._prompt_ids) + len(token_ids), hash(new)))
 
     def _known_prefix(self) -> int | None:
-        """Return how many of the prompt's ids earlier turns have recorded; None if the prompt doesn't continue them."""
+        """Return the number of ids of the prompt that earlier turns recorded; None if it doesn't continue them."""
         rollout = current_rollout()
         known = rollout.sequences.get(self._request_id) if rollout is not None else None
         if not known or type(self._prompt_ids) is not list:

@@ -1,6 +1,6 @@
 """Identify trajectories by step, sample and rollout number, unique in a run; and sample prompts by them.
 
-verl's own numbers don't always tell trajectories apart (verl 0.9.1):
+verl's own numbers don't always distinguish trajectories (verl 0.9.1):
 
 - `rollout_n` counts neighbours with the same `index` in one worker's part of the batch: it restarts if a group is split
   over workers, and is 0 for all n sessions of a prompt in the v1 trainer.
@@ -8,7 +8,7 @@ verl's own numbers don't always tell trajectories apart (verl 0.9.1):
 - The step is -1 in fully async training.
 
 `uid` is one prompt of one step in all of them. If verl gives nothing better, `rollout.sample_index_from` and
-`rollout.rollout_n_from` say so.
+`rollout.rollout_n_from` report it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ META_KEY: Final = "otel_rollout_rows"
 _T = TypeVar("_T")
 
 _MAX_STEPS: Final = 16
-"""How many steps are remembered: asynchronous trainers have several in flight."""
+"""The number of steps that are remembered: asynchronous trainers have several in flight."""
 
 
 class Identity(NamedTuple):
@@ -57,7 +57,7 @@ class Identity(NamedTuple):
     dataset_index: Any = None
 
     def attributes(self) -> dict[str, Any]:
-        """Return the root span's attributes beside the tags."""
+        """Return the root span's attributes besides the tags."""
         attributes = {
             semconv.SAMPLE_INDEX_FROM: self.sample_index_from,
             semconv.ROLLOUT_N_FROM: self.rollout_n_from,
@@ -96,7 +96,7 @@ class BatchLedger:
 
         Args:
             step: The training step.
-            validate: Whether this is a validation pass.
+            validate: True for a validation pass.
             uids: Each row's uid; rows of a group share one.
             indices: Each row's dataset index, if the batch has it.
         """
@@ -129,8 +129,8 @@ def identify(
         trajectory: verl's own numbers: `step`, `sample_index`, `rollout_n`, `validate`.
         columns: The sample's columns: `uid`, `index`, `session_id`.
         row: The row's facts from the whole batch, if a ledger has seen it.
-        is_index_trusted: Whether no other prompt of the step has this index.
-        nth_of_group: How many of its group came before it in this worker's part of the batch.
+        is_index_trusted: True if no other prompt of the step has this index.
+        nth_of_group: The number of earlier rows of its group in this worker's part of the batch.
     """
     step = read_scalar(trajectory.get("step"))
     index = _tag(columns.get("index"))
@@ -165,7 +165,7 @@ class Batch:
             keys = columns.get("index")
         if max_samples is not None:
             if keys is None:
-                # Nothing tells the samples apart: the first rows are traced.
+                # Without anything that distinguishes the samples, the first rows are traced.
                 self._left = max_samples
             else:
                 names = [read_tag(key) for key in keys]
@@ -184,7 +184,7 @@ class Batch:
         return identify(trajectory, columns, row=row, nth_of_group=nth)
 
     def is_traced(self, columns: dict[str, Any]) -> bool:
-        """Return whether a sample is traced; called once per row, in order."""
+        """Return True if a sample is traced; called once per row, in order."""
         if self._left is not None:
             self._left -= 1
             return self._left >= 0
@@ -201,7 +201,7 @@ class PromptSelection:
         self._picked: OrderedDict[tuple[Any, bool], set[Any]] = OrderedDict()
 
     def is_traced(self, step: Any, validate: bool, prompt: Any, max_samples: int | None) -> bool:
-        """Return whether a prompt is traced; all are if `max_samples` is None."""
+        """Return True if a prompt is traced; all are if `max_samples` is None."""
         if max_samples is None:
             return True
         picked = _of_step(self._picked, step, validate, set)

@@ -2,8 +2,8 @@
 
 A worker remembers a carrier for each of its trajectories. When the trainer's process has rows scored, it asks the
 workers for the rows' carriers and hands them to the reward workers in a column. In the old trainer, which reorders the
-rows, a column of keys says which trajectory a row is; the v1 trainer's rows have keys already. The column is taken out
-before the reward model sees the batch.
+rows, a column of keys identifies each row's trajectory; the v1 trainer's rows have keys already. The column is taken
+out before the reward model sees the batch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _keys: Final[ContextVar[Sequence[str | None] | None]] = ContextVar("otel-rollout
 
 
 def is_late(owner: Any) -> bool:
-    """Return whether a colocated reward model computes the rewards, by a worker's or manager's configuration."""
+    """Return True if a colocated reward model computes the rewards, by a worker's or manager's configuration."""
     known: bool | None = vars(owner).get(_IS_LATE)
     if known is None:
         # OmegaConf takes a fifth of a millisecond for this.
@@ -114,7 +114,7 @@ def _observe_trainer(call: Call) -> Observer | None:
     last: dict[str, int] = {}
     for session, _, number in parts:
         last[session] = max(last.get(session, 0), int(number))
-    # The reward is that of an agent loop's last output.
+    # An agent loop's last output has the reward.
     keys = [f"{batch.partition_id}_{session}" if int(number) == last[session] else None for session, _, number in parts]
     return Observer(variable=_keys, value=keys)
 

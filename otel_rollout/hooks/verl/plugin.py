@@ -1,7 +1,7 @@
 """The entry point for verl's plugin group: importing this module installs all hooks.
 
 verl imports it in its own `__init__`, in the driver and in each Ray actor that unpickles an object of verl, before any
-of the modules that trace. Each hook stands on its own: if one doesn't fit the installed verl, one warning says what
+of the modules that trace. Hooks are independent: if one doesn't fit the installed verl, one warning names what
 isn't traced.
 """
 
@@ -28,7 +28,7 @@ HOOKS: Final[tuple[Hook | Patch, ...]] = (
     *late_rewards.HOOKS,
     *exits.HOOKS,
 )
-"""All changes to verl and Ray, beside the functions that verl decorates itself (`rollout_trace.OPS`)."""
+"""All changes to verl and Ray, besides the functions that verl decorates itself (`rollout_trace.OPS`)."""
 
 
 if os.environ.get(VARIABLE, "").strip().lower() not in ("off", "0", "false", "no"):

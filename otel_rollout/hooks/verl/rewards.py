@@ -18,7 +18,7 @@ from otel_rollout.record import runtime
 from otel_rollout.record.annotate import annotate
 from otel_rollout.record.context import current_frame
 from otel_rollout.record.recording_span import RolloutSpan
-from otel_rollout.record.snapshot_json import json_text
+from otel_rollout.record.snapshot import json_text
 
 __all__ = ["HOOKS"]
 

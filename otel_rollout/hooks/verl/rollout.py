@@ -17,7 +17,7 @@ class Rollout:
 
     Args:
         identity: Its identity.
-        is_traced: Whether it is sampled.
+        is_traced: True if it is sampled.
         attributes: The root span's first attributes.
         messages: The raw prompt.
         tokenizer: A tokenizer that only the delivery thread uses, if there is one.
@@ -37,8 +37,8 @@ class Rollout:
     stop_reason: str | None = None
     last_action: str = ""
     sequences: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """By request id, for each turn: how many ids there were after it, and a hash of the turn's own. Ids that the engine
-    has seen aren't recorded again; keeping those of all running trajectories would take gigabytes."""
+    """By request id, for each turn: the number of ids after it, and a hash of the turn's own. Ids that the engine
+    has seen aren't recorded again; keeping the ids of all running trajectories would take gigabytes."""
 
 
 rollout_variable: Final[ContextVar[Rollout | None]] = ContextVar("otel-rollout-verl-rollout", default=None)

@@ -1,4 +1,4 @@
-"""Put our trajectories and ops behind verl's `rollout_trace_attr` and `rollout_trace_op`."""
+"""Make our trajectories and ops of verl's `rollout_trace_attr` and `rollout_trace_op`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class _Traced:
         try:
             guarded(ATTRIBUTES, step, *arguments)
         except BaseException:
-            # Ctrl-C, say: our trajectory and verl's context manager are left too.
+            # Ctrl-C, for example: our trajectory and verl's context manager are left too.
             exception = sys.exc_info()
             try:
                 self._leave(*exception)
@@ -154,7 +154,7 @@ def _is_function(value: Any) -> bool:
 
 
 def _is_ours() -> bool:
-    """Return whether `RolloutTraceConfig.init` is hooked: otherwise verl traces, and its own decorator stays."""
+    """Return True if `RolloutTraceConfig.init` is hooked: otherwise verl traces, and its own decorator stays."""
     config = getattr(sys.modules.get(_MODULE), "RolloutTraceConfig", None)
     return is_replaced(getattr(config, "init", None))
 

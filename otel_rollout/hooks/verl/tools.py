@@ -29,7 +29,7 @@ __all__ = ["EXECUTE", "EXTRACT", "HOOKS", "UNKNOWN_TOOL", "trace_execute"]
 
 MAX_MESSAGE_CHARACTERS: Final = 2000
 MAX_NAME_CHARACTERS: Final = 200
-"""Of a tool's name that the model has made up."""
+"""The most characters of a tool's name that the model has made up."""
 MAX_PARSED_CHARACTERS: Final = 65_536
 """Longer arguments are recorded as text: parsing them would block the event loop."""
 
@@ -113,7 +113,7 @@ class _ToolCall(Observer):
         pipeline.tracer.set_output(span, snapshot(shown))
 
     def _says_error(self, text: Any) -> bool:
-        """Return whether the text is verl's own for an exception around the tool, not the tool's."""
+        """Return True if the text is verl's own for an exception around the tool, not the tool's."""
         if not isinstance(text, str) or not text.startswith(f"Error executing tool '{self._asked.name}': "):
             return False
         raw = self.raw[0] if isinstance(self.raw, tuple) and self.raw else self.raw

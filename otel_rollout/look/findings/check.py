@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from otel_rollout.catalog.group_summary import GroupSummary, summarise_groups
 from otel_rollout.catalog.step_signals import worst_reward
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.text.plain_text import shorten
 
@@ -24,8 +24,8 @@ class Measure(NamedTuple):
 
     Args:
         number: The trajectories, groups, calls or spans that it is found in.
-        total: Those that were looked at.
-        value: What the threshold is compared with.
+        total: The number of all that were checked.
+        value: The value that is compared with the threshold.
         subject: The tool, class of failure or reward part; empty if the check has none.
         detail: More facts for the sentence; of the step with the highest value, if there are several.
         rival: The reward part that falls while the subject rises; empty if the check has none.
@@ -106,15 +106,15 @@ class StepContents:
 
 @dataclass(frozen=True)
 class Check:
-    """A check; it is a function of step summaries, and reads trajectories for evidence alone.
+    """A check; it is a function of step summaries, and reads trajectories only for evidence.
 
     Args:
         name: Its name, which is its threshold's too.
         severity: The weight of its findings.
         threshold: Its threshold.
-        least: The least total: a share of fewer says nothing.
-        sentence: Returns what a measurement means.
-        advice: What to try.
+        least: The least total: a share of fewer is no evidence.
+        sentence: Returns the meaning of a measurement.
+        advice: The remedy to try.
         evidence: Returns trajectories of a step that prove it, the clearest first.
         in_step: Measures a step.
         over_steps: Measures the training steps of a run; for a check that compares steps.

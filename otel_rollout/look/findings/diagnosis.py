@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from otel_rollout.catalog.failure_class import FAILURE_CLASSES
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents
 from otel_rollout.look.findings.finding import Evidence, Finding, TooFew, evidence_of
 from otel_rollout.look.findings.losses import ROOTLESS
@@ -50,7 +50,7 @@ class Diagnosis:
 
     @property
     def unknown_share(self) -> float | None:
-        """The share of failures that nothing tells the cause of; None without failures."""
+        """The share of failures without a known cause; None without failures."""
         total = sum(self.failures.values())
         return self.failures.get("unknown", 0) / total if total else None
 
@@ -80,7 +80,7 @@ def diagnose(
     """Run all checks.
 
     Args:
-        steps: The steps; those of several experiments and runs are checked apart.
+        steps: The steps; each experiment and run is checked separately.
         load: Returns the trajectories of a step; called for the steps that evidence is taken from.
         thresholds: Thresholds other than the defaults.
         against: The steps to compare with.
@@ -265,7 +265,7 @@ def _can_tell(steps: Sequence[StepSummary], check: Check, other: Sequence[StepSu
 def _value_before(
     before: Mapping[tuple[str, str, bool], float], check: Check, subject: str, *, validate: bool
 ) -> float | None:
-    """Return a check's value in the steps to compare with; None if they can't tell: one step has no change."""
+    """Return a check's value in the steps to compare with; None if they have none: one step has no change."""
     if check.in_step is None or not any(key[2] == validate for key in before):
         return before.get((check.name, subject, validate))
     # A tool that was not called there had no errors.

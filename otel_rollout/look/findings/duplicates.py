@@ -1,4 +1,4 @@
-"""Rollouts of a prompt that say the same: in a step, and more and more of them over steps."""
+"""Rollouts of a prompt with the same text: in a step, and more and more of them over steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, percent
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.look.findings.over_steps import change_of
@@ -21,7 +21,7 @@ def _share(step: StepSummary) -> float:
 
 
 def _in_step(step: StepSummary) -> Iterable[Measure]:
-    # A label or a number has few forms: many rollouts say the same by chance.
+    # A label or a number has few forms: many rollouts coincide by chance.
     if step.tokens is None or step.tokens.p50 >= LEAST_TOKENS:
         yield Measure.share(step.duplicates, step.trajectories)
 

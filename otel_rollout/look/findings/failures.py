@@ -8,7 +8,7 @@ from typing import Final
 from otel_rollout.catalog.failure_class import FAILURE_CLASSES, MODEL, UNKNOWN, failure_class
 from otel_rollout.catalog.step_signals import is_punished
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold
 from otel_rollout.look.findings.finding import Severity
 

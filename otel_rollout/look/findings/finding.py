@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import quote, urlencode
 
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 
 __all__ = ["Evidence", "Finding", "Severity", "TooFew", "evidence_of"]
 
@@ -61,12 +61,12 @@ class Finding:
         number: The trajectories, groups, calls or spans that it is found in, in all of these steps.
         total: Those that were looked at.
         share: The number by the total.
-        value: What the threshold is compared with; the highest one of the steps.
+        value: The value that is compared with the threshold, the highest of the steps.
         threshold: The threshold.
         before: The same value in the step or folder that this is compared with; None without one.
         measured: Value, threshold and the value before, in words.
-        meaning: A sentence that says what it means.
-        advice: A sentence that says what to try.
+        meaning: A sentence on its meaning.
+        advice: A sentence with the remedy to try.
         evidence: Trajectories that prove it, the clearest first.
     """
 

@@ -14,7 +14,7 @@ LEAST_STEPS: Final = 4
 """The fewest steps that are compared."""
 _PARTS: Final = 3
 _LEAST_SHARE: Final = 0.5
-"""The trajectories of a step that is compared, by those of the usual one."""
+"""The least trajectories of a step that is compared, by the number of a usual step."""
 
 
 class Change(NamedTuple):
@@ -42,7 +42,7 @@ class Change(NamedTuple):
 
 
 def comparable_steps(steps: Sequence[StepSummary]) -> list[StepSummary]:
-    """Return the training steps of a run but for those that have begun, or were cut off: a few trajectories say little.
+    """Return a run's training steps, without those that have begun or were cut off: few trajectories prove little.
 
     Args:
         steps: The steps, in order.

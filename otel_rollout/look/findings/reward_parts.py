@@ -8,7 +8,7 @@ from typing import Final
 
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.amounts import deviation_of, mean_of
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, percent, ranked
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.look.findings.over_steps import Change, change_of
@@ -70,7 +70,7 @@ def _are_paid(step: StepContents, found: Measure) -> bool:
         return True
     both, of_riser, of_loser = _likeness(rises, falls), _likeness(rises, rewards), _likeness(falls, rewards)
     rest = 1 - both * both
-    # Parts that always go together can't be told apart.
+    # Parts that always go together can't be distinguished.
     return rest < _LEAST_WEIGHT or all(
         deviation_of(part) == 0 or (own - other * both) / rest > _LEAST_WEIGHT
         for part, own, other in ((rises, of_riser, of_loser), (falls, of_loser, of_riser))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from otel_rollout.catalog.rollout_run import Run
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.diagnosis import Diagnosis, diagnose, last_steps
 
 __all__ = ["diagnose_run", "running_steps"]
@@ -33,7 +33,7 @@ def diagnose_run(
     folder: str | None = None,
     running: Sequence[StepSummary] = (),
 ) -> Diagnosis:
-    """Run all checks over steps of a run; the arguments are those of `diagnose`."""
+    """Run all checks over steps of a run; the arguments are the same as for `diagnose`."""
 
     def load(step: StepSummary) -> list[TrajectorySummary]:
         found = run.summaries(step.step, step.validate, step.experiment_name, step.run_id)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from otel_rollout.catalog.step_signals import REPEATED, StepSignals
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
 

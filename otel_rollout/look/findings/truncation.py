@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
 

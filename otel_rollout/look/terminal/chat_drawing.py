@@ -13,7 +13,7 @@ from rich.text import Text
 from otel_rollout import semconv
 from otel_rollout.facts.reward_parts import REWARD, reward_parts
 from otel_rollout.facts.trace_tree import STATUS_STYLES, error_of
-from otel_rollout.look.terminal.wrapping import wrapped
+from otel_rollout.look.terminal.screen import wrapped
 from otel_rollout.messages.conversation import Utterance, conversation_of
 from otel_rollout.messages.messages import Message
 from otel_rollout.text.plain_text import duration, printable
@@ -21,7 +21,6 @@ from otel_rollout.text.plain_text import duration, printable
 if TYPE_CHECKING:
     from otel_rollout.folder.reader import RecordedTrajectory
 
-__all__ = ["draw_chat", "draw_message"]
 
 ROLE_STYLES: Final = {"system": "blue", "user": "magenta", "assistant": "cyan", "tool": "yellow"}
 MARGIN: Final = "  "

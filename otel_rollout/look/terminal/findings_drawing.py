@@ -11,10 +11,8 @@ from rich.text import Text
 
 from otel_rollout.look.findings import Diagnosis, Finding, Severity, TooFew
 from otel_rollout.look.terminal.hints import command_lines
-from otel_rollout.look.terminal.wrapping import wrapped
+from otel_rollout.look.terminal.screen import wrapped
 from otel_rollout.text.plain_text import counted, printable, shorten
-
-__all__ = ["print_diagnosis"]
 
 MARGIN: Final = "  "
 MAX_SUBJECT: Final = 80

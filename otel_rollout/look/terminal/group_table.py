@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.facts.trace_tree import STATUS_STYLES
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
 from otel_rollout.look.rollouts import advantages
 from otel_rollout.look.terminal.table import Cell, Column, Table
 from otel_rollout.text.plain_text import duration, printable, shorten, status_name
-
-__all__ = ["COLUMNS", "group_cells", "group_table", "status_cell", "token_counts"]
 
 MAX_ANSWER: Final = 60
 COLUMNS: Final = (
@@ -73,7 +71,7 @@ def status_cell(status: object, *, has_root: bool) -> Cell:
 
 
 def token_counts(given: Any, generated: Any) -> str:
-    """Return the tokens of a trajectory: those of its prompts, and those that were generated."""
+    """Return the tokens of a trajectory: in its prompts, and generated."""
     return "-" if given is None and generated is None else f"{_text(given)}→{_text(generated)}"
 
 

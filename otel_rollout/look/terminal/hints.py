@@ -7,8 +7,6 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["command_lines", "sentence_lines"]
-
 _WORDS: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
 CONTINUED: Final = "    "
 """The margin of a command's further lines."""
@@ -20,7 +18,7 @@ def sentence_lines(text: str, width: int | None, margin: str = "") -> Iterator[s
     Args:
         text: The sentence.
         width: The screen's columns; None for programs.
-        margin: Stands before each line.
+        margin: Precedes each line.
     """
     if width is None or len(margin + text) <= width:
         yield margin + text
@@ -36,7 +34,7 @@ def command_lines(command: str, width: int | None, margin: str = "") -> Iterator
     Args:
         command: The command, as it is typed.
         width: The screen's columns; None for programs.
-        margin: Stands before each line.
+        margin: Precedes each line.
     """
     if width is None or len(margin + command) <= width:
         yield margin + command

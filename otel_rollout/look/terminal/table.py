@@ -14,11 +14,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["Cell", "Column", "Table", "print_lines"]
-
 GAP: Final = "  "
 _is_narrow: Final = re.compile("[ -~→µ…]*").fullmatch
-"""Finds that a text has only characters of one cell: those of ASCII, and those that numbers are drawn with."""
+"""Finds that a text has only characters of one cell: ASCII, and the characters that numbers are drawn with."""
 
 
 class Cell(NamedTuple):
@@ -34,9 +32,9 @@ class Column(NamedTuple):
     Args:
         name: Its heading.
         is_text: Aligned left, as text is; numbers are aligned right.
-        rank: Of the columns that there is no room for, the highest rank is left out first; 0 always stays.
+        rank: If there is no room, the column with the highest rank is left out first; 0 always stays.
         narrowest: The cells that a text may be cut to; 0 if it must stay whole.
-        keeps_end: Cut in the middle: the end of such names tells them apart.
+        keeps_end: Cut in the middle: such names differ in their ends.
     """
 
     name: str

@@ -57,9 +57,9 @@ class Access:
     address with `?token=` sets the cookie, and leads to the address without it.
 
     Args:
-        app: The application behind it.
+        app: The protected application.
         token: The token.
-        hosts: The hosts that a request may name, beside those of the loopback interface.
+        hosts: The hosts that a request may name, besides the loopback interface's.
     """
 
     def __init__(self, app: ASGIApp, token: str, hosts: Iterable[str] = ()) -> None:
@@ -113,7 +113,7 @@ class Access:
             self._once.discard(given)
         elif not self._is_token(given):
             return error_answer(401, "the token is another one: open the address that `otel-rollout view` printed last")
-        # Relative, without a path: the browser may know this place by another path, as behind a proxy.
+        # Relative, without a path: the browser may use another path for this place, as behind a proxy.
         answer = Response(status_code=303, headers={"Location": "./"})
         answer.set_cookie(self._cookie, self._token, path=None, httponly=True, samesite="strict")
         return answer

@@ -15,11 +15,11 @@ __all__ = ["AskedWrongError", "error_answer", "json_answer", "json_bytes"]
 
 
 class AskedWrongError(Exception):
-    """A request that can't be answered, with the status that says why.
+    """A request that can't be answered, with the status for the reason.
 
     Args:
         status: 400 or 404.
-        message: A sentence that says what is wrong and what to do.
+        message: A sentence with the fault and the remedy.
     """
 
     def __init__(self, status: int, message: str) -> None:

@@ -32,7 +32,7 @@ THREADS: Final = 16
 SECONDS_TO_KEEP_ALIVE: Final = 15.0
 """A proxy ends a connection that is silent for a minute."""
 
-# The system's own table may say otherwise, and a browser runs no module of another type.
+# The system's own table may differ, and a browser runs no module of another type.
 mimetypes.add_type("text/javascript", ".js")
 mimetypes.add_type("text/css", ".css")
 
@@ -60,7 +60,7 @@ def make_application(state: RunState, token: str, hosts: Iterable[str] = ()) -> 
         Route("/api/findings", answering(endpoints.findings)),
         Route("/api/live", answering(endpoints.live)),
         Route("/api/open", answering(endpoints.open)),
-        # Of its own, or requests that wait for a large folder would stop it.
+        # An executor of its own: requests that wait for a large folder would stop it.
         Route("/api/changes", _changes(state, ThreadPoolExecutor(1, "otel-rollout-changes"))),
         Route("/api/{rest:path}", _nothing),
         Mount("/", StaticFiles(directory=STATIC, html=True, check_dir=False)),
@@ -95,12 +95,12 @@ def _answering(
 
 
 def _changes(state: RunState, threads: Executor) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint that tells a page of changes, at most once a second."""
+    """Return the endpoint that notifies a page of changes, at most once a second."""
 
     async def tell(known: str) -> AsyncIterator[bytes]:
         told: Any = (known, None)
         silent = 0.0
-        # Headers go out at once, so that the browser knows that it is connected.
+        # Send headers immediately, so that the browser counts as connected.
         yield b": connected\n\n"
         while True:
             version = await asyncio.get_running_loop().run_in_executor(threads, state.version)

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.table import FACTS, TrajectorySummary, shown_of
 from otel_rollout.look.findings import Finding, diagnose_run, running_steps
 from otel_rollout.look.view.answers import AskedWrongError
 from otel_rollout.look.view.cut import Cutter
@@ -34,21 +34,15 @@ FIRST_PATIENCE: Final = 0.4
 """The seconds that the page of the run waits for steps before it shows how far their reading is."""
 PATIENCE: Final = 120.0
 MAX_COLUMNS: Final = 64
-"""The most rollouts of a group whose conversations are sent at once."""
+"""The most rollouts of a group whose conversations are sent in one answer."""
 
 MAX_DIAGNOSES: Final = 256
 """The most diagnoses that are kept until the folder changes."""
 _SELECTION: Final = ("step", "validate", "experiment", "run")
 
-_TRAJECTORY_FIELDS: Final = [each.name for each in fields(TrajectorySummary) if each.name != "shape"]
-_PLAIN_COLUMNS: Final = (
-    *("trace_id", "sample_index", "rollout_n", "status", "finish_reason", "reward", "advantage", "fate", "turns"),
-    *("input_tokens", "output_tokens"),
-)
-_LAST_COLUMNS: Final = ("error_type", "prefix_breaks", "prompt", "answer", "has_root", "start_time")
-COLUMNS: Final = (*_PLAIN_COLUMNS, "seconds", "tool_calls", "tool_errors", *_LAST_COLUMNS, "service", "name")
-_plain_of: Final = attrgetter(*_PLAIN_COLUMNS)
-_last_of: Final = attrgetter(*_LAST_COLUMNS)
+_ROW_FACTS: Final = tuple(each.name for each in FACTS if each.shown == "row")
+COLUMNS: Final = (*_ROW_FACTS, "seconds", "tool_calls", "tool_errors", "service", "name")
+_row_facts_of: Final = attrgetter(*_ROW_FACTS)
 
 
 class Endpoints:
@@ -121,7 +115,7 @@ class Endpoints:
         rollouts = []
         for each in own[:MAX_COLUMNS]:
             told, left_out = utterances(self._spans(each.trace_id), cutter, has_token_ids=False)
-            rollouts.append({"summary": _without_shape(each), "conversation": told, "left_out": left_out})
+            rollouts.append({"summary": shown_of(each), "conversation": told, "left_out": left_out})
         sample = summary.sample_index
         others = [] if sample is None else self._run.same_prompt(sample, asked.validate, asked.experiment)
         return {
@@ -152,7 +146,7 @@ class Endpoints:
         records, spans_left_out = span_records(spans, Cutter())
         return {
             "version": version,
-            "summary": summary,
+            "summary": shown_of(summary),
             "conversation": told,
             "left_out": left_out,
             "spans": records,
@@ -177,7 +171,7 @@ class Endpoints:
         return span_record(found[-1], Cutter(each=None), turn_numbers(spans), prefix_breaks(spans))
 
     def findings(self, path: Parameters, query: Parameters) -> dict[str, Any]:
-        """Answer `api/findings`: those of a step, or of the steps of an experiment."""
+        """Answer `api/findings`: the findings of a step, or of the steps of an experiment."""
         known = self._state.steps(PATIENCE)
         steps = [self._asked(query, query).summary] if "step" in query else _of_experiment(known, query)
         is_live = self._state.is_live()
@@ -251,25 +245,20 @@ class Endpoints:
 
 
 def name_in_address(value: int | str | None) -> str:
-    """Return a step or a prompt as it stands in an address."""
+    """Return a step or a prompt as an address has it."""
     return "none" if value is None else str(value)
 
 
 def _row(each: TrajectorySummary) -> Sequence[Any]:
-    seconds = (each.end_time - each.start_time) / 1e9
     calls = sum(count.calls for count in each.tools.values())
     errors = sum(count.errors for count in each.tools.values())
-    # What has no prompt is known by them; for thousands of rollouts they would only be sent.
+    # A trajectory without a prompt is named by them; for thousands of rollouts they would only be sent.
     origin = (each.service_name, each.name) if each.sample_index is None else (None, None)
-    return *_plain_of(each), seconds, calls, errors, *_last_of(each), *origin
+    return *_row_facts_of(each), each.seconds, calls, errors, *origin
 
 
 def _fields(value: Any) -> dict[str, Any]:
     return {each.name: getattr(value, each.name) for each in fields(value)}
-
-
-def _without_shape(each: TrajectorySummary) -> dict[str, Any]:
-    return {name: getattr(each, name) for name in _TRAJECTORY_FIELDS}
 
 
 def _of_experiment(steps: Sequence[StepSummary], query: Parameters) -> list[StepSummary]:

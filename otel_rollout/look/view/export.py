@@ -24,9 +24,9 @@ MARK: Final = "otel-rollout-export.json"
 """The marker file of an export; only a folder that has it is replaced."""
 DATA: Final = "data"
 MAX_NAME: Final = 120
-"""A file's name has at most 255 bytes; longer ones are cut, and told apart by a hash."""
+"""A file's name has at most 255 bytes; longer ones are cut, and a hash distinguishes them."""
 KEPT_OF_NAME: Final = 80
-# Capitals too: some file systems don't tell them from small letters.
+# Capitals too: some file systems ignore case.
 _OTHERS: Final = re.compile(rb"[^a-z0-9_.-]")
 
 

@@ -10,7 +10,7 @@ __all__ = ["open_counts"]
 
 
 def open_counts(live: LiveRun) -> dict[str, Any]:
-    """Return how many trajectories are open, and how many of them were left by a process that ended or is silent.
+    """Return the number of open trajectories, and of those left by a process that ended or is silent.
 
     Args:
         live: The open trajectories; of very many in one process, those that run longest are counted by step.

@@ -23,7 +23,7 @@ __all__ = ["Progress", "RunState"]
 
 SECONDS_BETWEEN_LOOKS: Final = 1.0
 MAX_SHARE: Final = 0.2
-"""The most of a processor that pages take which follow a run: of a large step they are told less often."""
+"""The most of a processor that pages take which follow a run: they are notified of a large step less often."""
 SECONDS_BETWEEN_LOCK_CHECKS: Final = 5.0
 MAX_LOCK_CHECKS: Final = 64
 """The most files whose lock is tried to find a writer, the latest ones first."""
@@ -153,7 +153,7 @@ class RunState:
         return self._names.folders()
 
     def waits_for(self) -> str | None:
-        """Return a sentence that says what is missing while there is nothing to read; else None."""
+        """Return a sentence that names the missing folders while there is nothing to read; else None."""
         missing = list(map(_missing, self.folders))
         if not all(missing):
             return None
@@ -165,7 +165,7 @@ class RunState:
         except NoTracesError:
             version = "empty"
         except OSError as error:
-            # The pages that ask for something say it.
+            # Answers to requests for data report it.
             version = f"unreadable {error.errno}"
         if version != self._seen:
             self._seen, self._cost = version, self._cost / 2

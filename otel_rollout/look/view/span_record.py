@@ -17,7 +17,7 @@ from otel_rollout.look.view.turns import turn_numbers
 __all__ = ["span_id_of", "span_record", "span_records"]
 
 MAX_SPANS: Final = 10_000
-"""Of more spans the first and the last are listed."""
+"""If there are more, the first and the last spans are listed."""
 STATUSES: Final = {StatusCode.UNSET: "unset", StatusCode.OK: "ok", StatusCode.ERROR: "error"}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from otel_rollout.facts.span_shapes import places_of
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts.shapes import places_of
+from otel_rollout.facts.table import TrajectorySummary
 
 __all__ = ["timeline"]
 
@@ -47,11 +47,11 @@ def _segments(summary: TrajectorySummary, start: int, names: dict[str, int]) -> 
     parents = {parent for _, _, _, _, _, parent in places}
     segments: list[int] = []
     for at, (name, kind, offset, duration, status, parent) in enumerate(places):
-        # What comes after the root is not the trajectory's time.
+        # Leave out spans after the root, which aren't the trajectory's time.
         if offset > lasted:
             continue
         number = KINDS.get(kind, OTHER)
-        # What holds other spans shows by them; the time between them is waiting.
+        # A span with children shows by them; the time between them is waiting.
         if number == OTHER:
             if at in parents or parent < 0:
                 continue

@@ -18,7 +18,7 @@ from otel_rollout.messages.messages import ToolCall
 __all__ = ["utterances"]
 
 MAX_UTTERANCES: Final = 10_000
-"""Of a longer conversation the beginning and the end are shown."""
+"""If a conversation is longer, its beginning and its end are shown."""
 MAX_TOKEN_IDS: Final = 20_000
 
 

@@ -8,8 +8,7 @@ from otel_rollout.export.exporter import destination_of
 from otel_rollout_console import ConsoleSpanExporter
 from otel_rollout_file import FileSpanExporter
 from otel_rollout_mlflow import MlflowSpanExporter
-from otel_rollout_otlp.grpc_exporter import OtlpGrpcSpanExporter
-from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
+from otel_rollout_otlp import OtlpGrpcSpanExporter, OtlpHttpSpanExporter
 from otel_rollout_phoenix import PhoenixSpanExporter
 from otel_rollout_trackio import TrackioSpanExporter
 from otel_rollout_weave import WeaveSpanExporter

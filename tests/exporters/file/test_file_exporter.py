@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import zstandard
@@ -21,6 +22,7 @@ from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown, s
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.outcome import DELIVERED, Verdict
 from otel_rollout.folder.frames import read_frame, scan_frames
+from otel_rollout.guard import internal_errors
 from otel_rollout.installing import install_line
 from otel_rollout.otlp.json_writing import decode_line
 from otel_rollout_file import FileSpanExporter
@@ -291,6 +293,17 @@ class TestFaults:
         assert exporter.send(spans[2:]) == DELIVERED
         exporter.shutdown()
         assert ids(spans_of(tmp_path)) == ids(spans)
+
+    def test_a_fault_in_counting_costs_no_span(self, monkeypatch, tmp_path, make_trajectory):
+        """If the durations for `top` can't be counted, the spans are delivered, and our fault is counted."""
+        monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
+        exporter = FileSpanExporter(folder=tmp_path)
+        spans = make_trajectory(1)
+        with mock.patch("otel_rollout.folder.op_durations.OpDurations.add", side_effect=ZeroDivisionError):
+            assert exporter.send(spans) == DELIVERED
+        exporter.shutdown()
+        assert ids(spans_of(tmp_path)) == ids(spans)
+        assert internal_errors == {"counting the durations of ops": 1}
 
     def test_after_the_shutdown_nothing_is_written(self, tmp_path, make_trajectory):
         """It says so, instead of opening files that nobody closes."""

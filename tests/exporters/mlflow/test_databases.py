@@ -13,7 +13,7 @@ import pytest
 
 import otel_rollout
 from otel_rollout import annotate, flush, rollout_trace_attr, rollout_trace_op, stats
-from otel_rollout.export.batch_sender import send_batch
+from otel_rollout.export import send_batch
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter, database
 from otel_rollout_mlflow.store import AttemptError

@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Status, StatusCode
 
-from otel_rollout.export.batch_sender import send_batch
+from otel_rollout.export import send_batch
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
 

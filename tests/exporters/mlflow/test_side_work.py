@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import SideWorkStats
-from otel_rollout.export.batch_sender import send_batch
+from otel_rollout.export import send_batch
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
 from tests.faults.faulty_receiver import Fault, FaultyReceiver

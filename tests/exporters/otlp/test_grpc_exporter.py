@@ -13,7 +13,7 @@ import otel_rollout
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.installing import install_line
-from otel_rollout_otlp.grpc_exporter import OtlpGrpcSpanExporter
+from otel_rollout_otlp import OtlpGrpcSpanExporter
 
 grpc = pytest.importorskip("grpc")
 

@@ -7,7 +7,7 @@ from google.rpc.status_pb2 import Status
 
 import otel_rollout
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
+from otel_rollout_otlp import OtlpHttpSpanExporter
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from opentelemetry.trace import get_current_span
 import otel_rollout
 from otel_rollout import SideWorkStats, annotate, rollout_trace_attr, rollout_trace_op
 from otel_rollout.export.outcome import DELIVERED
-from otel_rollout.facts.reward_parts import RewardPart
+from otel_rollout.facts import RewardPart
 from otel_rollout.hooks.ray import extract, inject
 from otel_rollout_phoenix import PhoenixSpanExporter
 from otel_rollout_phoenix.annotations import Annotation

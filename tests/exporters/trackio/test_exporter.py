@@ -10,7 +10,7 @@ from opentelemetry.sdk.resources import Resource
 
 from otel_rollout.deliver.exporter_queue import ExporterQueue
 from otel_rollout.errors import ConfigurationError, MissingExtraError
-from otel_rollout.export.batch_sender import send_batch
+from otel_rollout.export import send_batch
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.span_conversion import SpanReader

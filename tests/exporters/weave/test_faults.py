@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import SpanContext
 
-from otel_rollout.export.batch_sender import BatchReport, send_batch
+from otel_rollout.export import BatchReport, send_batch
 from otel_rollout.export.outcome import DELIVERED, Verdict
 from otel_rollout_weave import WeaveSpanExporter
 

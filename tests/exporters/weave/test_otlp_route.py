@@ -8,7 +8,7 @@ import pytest
 
 import otel_rollout
 from otel_rollout.export.outcome import DELIVERED, Verdict
-from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
+from otel_rollout_otlp import OtlpHttpSpanExporter
 
 pytestmark = pytest.mark.integration
 

@@ -18,7 +18,7 @@ from opentelemetry import trace
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
-from otel_rollout_otlp.http_exporter import OtlpHttpSpanExporter
+from otel_rollout_otlp import OtlpHttpSpanExporter
 
 GIVEN: dict[str, Any] = json.loads(sys.argv[1])
 TASKS = 8

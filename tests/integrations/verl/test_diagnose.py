@@ -12,8 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout.catalog.failure_class import failure_class
-from otel_rollout.facts.summarise import summarise_trajectory
-from otel_rollout.facts.trajectory_summary import TrajectorySummary
+from otel_rollout.facts import TrajectorySummary, summarise_trajectory
 from otel_rollout.look.findings import Finding, diagnose
 from tests.findings.made_up_steps import summarise
 from tests.integrations.verl.conftest import PROGRAMS, Run, RunProgram, traced

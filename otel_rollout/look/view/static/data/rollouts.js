@@ -1,32 +1,6 @@
 /** @import { GroupSummary, StepAnswer, StepSummary } from "./types.d.ts" */
 
-/**
- * A trajectory as a row of its step.
- *
- * @typedef {object} Rollout
- * @property {string} trace_id
- * @property {number | string | null} sample_index
- * @property {number | string | null} rollout_n
- * @property {string | null} status
- * @property {string | null} finish_reason
- * @property {number | null} reward
- * @property {number | null} advantage
- * @property {string | null} fate
- * @property {number | null} turns
- * @property {number | null} input_tokens
- * @property {number | null} output_tokens
- * @property {number} seconds
- * @property {number} tool_calls
- * @property {number} tool_errors
- * @property {string | null} error_type
- * @property {number} prefix_breaks
- * @property {string} prompt
- * @property {string} answer
- * @property {boolean} has_root
- * @property {number} start_time
- * @property {string | null} service of one without a sample, as other programs' traces are; else null
- * @property {string | null} name of one without a sample
- */
+/** @typedef {import("./types.d.ts").Rollout} Rollout */
 
 /**
  * Return the trajectories of a step; the server sends their values without names.

@@ -1,5 +1,6 @@
-/** The server's JSON. The fields of summaries are those of otel_rollout/analysis; null is unknown. */
+/** The server's JSON; null is unknown. `make docs` writes the types of summaries. */
 
+// table: summaries
 export interface Spread {
   lowest: number;
   mean: number;
@@ -18,6 +19,20 @@ export interface ToolCounts {
   errors: number;
 }
 
+export interface StepSignals {
+  failures: Record<string, number>;
+  punished: Record<string, number>;
+  truncated_reward_mean: number | null;
+  whole_reward_mean: number | null;
+  repeated_calls: number;
+  unknown_tools: number;
+  unparsed_calls: number;
+  straggler_share: number | null;
+  staleness: Record<string, number>;
+  lossy: number;
+  rolled_out_again: number;
+}
+
 export interface StepSummary {
   step: number | null;
   validate: boolean;
@@ -28,28 +43,12 @@ export interface StepSummary {
   groups: number;
   start_time: number;
   end_time: number;
-  rewarded: number;
   reward_mean: number | null;
-  reward_std: number | null;
-  reward_lowest: number | null;
-  reward_highest: number | null;
-  group_std: number | null;
-  solved: number | null;
-  comparable_groups: number;
-  zero_variance: Record<string, number>;
   reward_parts: Record<string, number>;
-  errors: number;
-  truncated: number;
-  cancelled: number;
-  rootless: number;
-  truncated_with_worst_reward: number;
-  error_types: Record<string, number>;
   tools: Record<string, ToolCounts>;
   turns: Percentiles | null;
   tokens: Percentiles | null;
   seconds: Percentiles | null;
-  last_5_percent_share: number | null;
-  duplicates: number;
   prefix_breaks: number;
   staleness: Percentiles | null;
   fates: Record<string, number>;
@@ -59,6 +58,23 @@ export interface StepSummary {
   spans: number;
   bytes: number;
   stored_bytes: number;
+  rewarded: number;
+  reward_std: number | null;
+  reward_lowest: number | null;
+  reward_highest: number | null;
+  group_std: number | null;
+  solved: number | null;
+  comparable_groups: number;
+  zero_variance: Record<string, number>;
+  errors: number;
+  truncated: number;
+  cancelled: number;
+  rootless: number;
+  truncated_with_worst_reward: number;
+  error_types: Record<string, number>;
+  last_5_percent_share: number | null;
+  duplicates: number;
+  signals: StepSignals;
 }
 
 export interface GroupSummary {
@@ -101,17 +117,19 @@ export interface TrajectorySummary {
   project_name: string | null;
   run_id: string | null;
   worker: string;
-  service_name: string | null;
   name: string;
   start_time: number;
   end_time: number;
   has_root: boolean;
   status: string | null;
-  finish_reason: string | null;
   reward: number | null;
+  spans: number;
+  service_name: string | null;
+  finish_reason: string | null;
   reward_parts: Record<string, number>;
   advantage: number | null;
   fate: string | null;
+  late: Record<string, number>;
   turns: number | null;
   input_tokens: number | null;
   output_tokens: number | null;
@@ -135,9 +153,39 @@ export interface TrajectorySummary {
   prompt: string;
   answer: string;
   turn_hashes: string[];
-  spans: number;
   bytes: number;
   stored_bytes: number;
+}
+
+export interface RolloutFacts {
+  trace_id: string;
+  sample_index: number | string | null;
+  rollout_n: number | string | null;
+  start_time: number;
+  has_root: boolean;
+  status: string | null;
+  reward: number | null;
+  finish_reason: string | null;
+  advantage: number | null;
+  fate: string | null;
+  turns: number | null;
+  input_tokens: number | null;
+  output_tokens: number | null;
+  error_type: string | null;
+  prefix_breaks: number;
+  prompt: string;
+  answer: string;
+}
+// end
+
+/** A trajectory as a row of its step. */
+export interface Rollout extends RolloutFacts {
+  seconds: number;
+  tool_calls: number;
+  tool_errors: number;
+  /** The service and the name of one without a sample, as other programs' traces are; else null. */
+  service: string | null;
+  name: string | null;
 }
 
 export interface ToolCall {

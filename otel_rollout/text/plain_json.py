@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import orjson
 
-from otel_rollout.record.object_reading import integer_text
-from otel_rollout.record.snapshot import Snapshot, snapshot
-from otel_rollout.record.stream import read_bytes, with_text_keys
-from otel_rollout.text.sanitize import fits_int64, replace_surrogates
-
-__all__ = ["dumps", "json_text", "loads", "on_program_thread", "to_json", "value_to_json"]
+from otel_rollout.text.sanitize import fits_int64, integer_text, replace_surrogates
 
 MAX_DEPTH: Final = 64
 """Containers below it become a note: orjson writes 254 levels, backends read fewer."""
+HEAD_BYTES: Final = 8
+"""First bytes of a `bytes` value that are shown."""
 _OPTIONS: Final = orjson.OPT_SERIALIZE_NUMPY
 
 
@@ -64,26 +61,63 @@ def loads(text: bytes | str) -> Any:
     return json.loads(text) if _thread.is_program else orjson.loads(text)
 
 
-def to_json(taken: Snapshot) -> bytes:
-    """Return a snapshot as JSON in UTF-8."""
-    return value_to_json(taken.load())
-
-
-def json_text(value: Any) -> str:
-    """Return any value as JSON text, on the program's thread."""
-    with on_program_thread():
-        return to_json(snapshot(value)).decode()
-
-
 def value_to_json(value: Any) -> bytes:
     """Return a snapshot's value, or a part of it, as JSON in UTF-8."""
     if not _thread.is_program:
         try:
             return orjson.dumps(value, default=_default, option=_OPTIONS)
         except (TypeError, ValueError):
-            # An integer over 64 bits, a lone surrogate, a key that is no text, or an array that orjson doesn't know.
+            # An integer over 64 bits, a lone surrogate, a key that is no text, or an array that orjson can't write.
             return orjson.dumps(_plain(value, 0), option=_OPTIONS)
     return dumps(_plain(value, 0))
+
+
+def with_text_keys(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
+    """Return a dict with a text for each key; of two keys with one text, the later gets a number."""
+    result: dict[str, Any] = {}
+    numbers: dict[str, int] = {}
+    for key, item in pairs:
+        text = name = key_text(key)
+        while name in result:
+            numbers[text] = number = numbers.get(text, 1) + 1
+            name = f"{text} ({number})"
+        result[name] = item
+    return result
+
+
+def key_text(key: Any) -> str:
+    """Return the text that stands for a key in JSON."""
+    kind = type(key)
+    if kind is str:
+        return replace_surrogates(key)
+    if kind is int:
+        return integer_text(key)
+    if key is None or kind is bool:
+        return "null" if key is None else "true" if key else "false"
+    if kind is tuple:
+        return f"({', '.join(map(key_text, key))})"
+    if kind is frozenset:
+        return f"{{{', '.join(sorted(map(key_text, key)))}}}"
+    if kind is list:
+        return f"[{', '.join(map(key_text, key))}]"
+    if kind is dict:
+        name = key.get("type")
+        return f"<{name if type(name) is str else ', '.join(map(key_text, key))}>"
+    return repr(key)
+
+
+def describe_bytes(kind: str, value: Any, length: int) -> dict[str, Any]:
+    """Return a description of bytes: type, length and first bytes.
+
+    Args:
+        kind: The name of their type.
+        value: The bytes, or their beginning.
+        length: The number of all.
+    """
+    described: dict[str, Any] = {"type": kind, "length": length}
+    if length:
+        described["head"] = bytes(value[:HEAD_BYTES]).hex()
+    return described
 
 
 def _default(value: Any) -> Any:
@@ -91,7 +125,7 @@ def _default(value: Any) -> Any:
     if kind is set or kind is frozenset:
         return list(value)
     if kind is bytes or kind is bytearray:
-        return read_bytes(value)
+        return describe_bytes(kind.__name__, value, len(value))
     raise TypeError
 
 
@@ -110,10 +144,10 @@ def _plain(value: Any, depth: int) -> Any:
         return f"…<{kind.__name__}>"
     if kind is dict:
         pairs = with_text_keys(value.items()).items()
-        return {replace_surrogates(key): _plain(item, depth + 1) for key, item in pairs}
+        return {key: _plain(item, depth + 1) for key, item in pairs}
     if kind is list or kind is tuple or kind is set or kind is frozenset:
         return [_plain(item, depth + 1) for item in value]
     if kind is bytes or kind is bytearray:
-        return read_bytes(value)
+        return describe_bytes(kind.__name__, value, len(value))
     # An array of numpy.
     return _plain(value.tolist(), depth) if hasattr(value, "tolist") else str(value)

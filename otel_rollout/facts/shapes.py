@@ -1,70 +1,23 @@
-"""The shape of a trajectory in an index: flat lists, made without an object for each span, and read on first use."""
+"""The shape of a trajectory, read on first use from the flat lists of an index."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from operator import sub
-from struct import pack
 from typing import Any, Final, TypeAlias, overload
 
 import orjson
 
-from otel_rollout.facts.span_rows import KINDS, SpanRow
-from otel_rollout.facts.trajectory_summary import SpanShape
+from otel_rollout.facts.figures import COLUMNS, KINDS, MAX_SHAPES, NO_COLUMNS, SpanRow
+from otel_rollout.facts.table import SpanShape
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = ["MAX_SHAPES", "NO_COLUMNS", "Place", "Shapes", "places_of", "shape_columns"]
+__all__ = ["Place", "Shapes", "places_of"]
 
-MAX_SHAPES: Final = 512
 Place: TypeAlias = tuple[str, str, int, int, int, int]
-_COLUMNS: Final = 10
 _ID_DIGITS: Final = 16
 _UINT32_MAX: Final = 2**32 - 1
 _MAX_CACHED: Final = 64
-NO_COLUMNS: Final[Mapping[str, Any]] = {"names": [], "ids": "", "spans": [[]] * _COLUMNS}
-
-
-def shape_columns(rows: Sequence[SpanRow], names: Sequence[str], start: int) -> dict[str, Any]:
-    """Return the first rows as the index has them; docs/reference/trace-folder.md describes them.
-
-    Args:
-        rows: The rows, sorted.
-        names: The names that they refer to.
-        start: The trajectory's start in microseconds.
-    """
-    rows = rows[:MAX_SHAPES]
-    if not rows:
-        return {**NO_COLUMNS}
-    # By column: a loop over rows in Python would take four times as long.
-    starts, ends, ids, parents, contents, calls, asked, answered, named, kinds, statuses = zip(*rows, strict=True)
-    positions = dict(zip(ids, range(len(ids)), strict=True))
-    places = [positions.get(parent, -1) for parent in parents]
-    used = {name: position for position, name in enumerate(dict.fromkeys(named))}
-    columns: dict[str, Any] = {
-        "names": [names[name] for name in used],
-        "ids": pack(f">{len(ids)}Q", *ids).hex(),
-        "spans": [
-            [used[name] for name in named],
-            kinds,
-            [row_start - start for row_start in starts],
-            list(map(sub, ends, starts)),
-            statuses,
-            places,
-            contents,
-            calls,
-            asked,
-            answered,
-        ],
-    }
-    if places.count(-1) > parents.count(0):
-        columns["parents"] = [
-            each
-            for own, parent in enumerate(parents)
-            if parent and parent not in positions
-            for each in (own, f"{parent:016x}")
-        ]
-    return columns
 
 
 class Shapes(Sequence[SpanShape]):
@@ -203,7 +156,7 @@ def _check(columns: Any) -> None:
         elsewhere = columns.get("parents", [])
         if type(names) is not list or type(spans) is not list or type(elsewhere) is not list or type(ids) is not str:
             raise ValueError("a field has another type")
-        if len(spans) != _COLUMNS or not set(map(type, spans)) <= {list, tuple}:
+        if len(spans) != COLUMNS or not set(map(type, spans)) <= {list, tuple}:
             raise ValueError("a column is missing")
         count = len(spans[0])
         if count > MAX_SHAPES or set(map(len, spans)) != {count} or len(ids) != _ID_DIGITS * count:

@@ -1,9 +1,10 @@
-"""A span's kind and names, its error, and the tool calls that went wrong in it."""
+"""Values of spans: bounded, and None if they have another type; kinds, names, errors, tool calls that went wrong."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -12,21 +13,40 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.facts.span_facts import exception_attributes
-from otel_rollout.text.sanitize import INT64_MAX, replace_surrogates
+from otel_rollout.text.sanitize import INT64_MAX, fits_int64, replace_surrogates
 
 __all__ = [
     "MAX_NAME_CHARACTERS",
     "count_of",
     "error_type_of",
+    "integer_of",
     "is_unknown_tool",
     "kind_of",
+    "last_text",
+    "scalars_of",
     "short_name",
     "text_of",
+    "times_of",
     "unparsed_calls_of",
 ]
 
 MAX_NAME_CHARACTERS: Final = 128
 MAX_TEXT_CHARACTERS: Final = 1024
+"""Longer strings of the root are left out of its scalar attributes."""
+_PAYLOAD: Final = frozenset(
+    {
+        semconv.INPUT_VALUE,
+        semconv.OUTPUT_VALUE,
+        semconv.INPUT_MIME_TYPE,
+        semconv.OUTPUT_MIME_TYPE,
+        semconv.INPUT_MESSAGES,
+        semconv.OUTPUT_MESSAGES,
+        semconv.TOOL_DEFINITIONS,
+        semconv.METADATA,
+        semconv.SPAN_KIND,
+        semconv.OPERATION_NAME,
+    }
+)
 _OPERATIONS: Final = {
     "chat": "LLM",
     "create_agent": "AGENT",
@@ -142,3 +162,39 @@ def _texts_of(value: Any) -> list[str]:
 def text_of(value: Any) -> str | None:
     """Return a text that is not empty, cut if it is long; None if the value is none."""
     return replace_surrogates(value[:MAX_TEXT_CHARACTERS]) if isinstance(value, str) and value else None
+
+
+def scalars_of(attributes: Mapping[str, Any], trace_id: str) -> dict[str, Any]:
+    """Return the attributes that fit into an index: strings other than the trace id, booleans and numbers."""
+    scalars: dict[str, Any] = {}
+    for key, value in attributes.items():
+        if key in _PAYLOAD:
+            continue
+        if isinstance(value, str):
+            if len(value) <= MAX_TEXT_CHARACTERS and value != trace_id:
+                scalars[key] = value
+        elif isinstance(value, float):
+            if math.isfinite(value):
+                scalars[key] = float(value)
+        elif isinstance(value, int) and fits_int64(value):
+            scalars[key] = value
+    return scalars
+
+
+def last_text(reasons: Any) -> str | None:
+    """Return the last of the finish reasons."""
+    if isinstance(reasons, Sequence) and not isinstance(reasons, str):
+        reasons = reasons[-1] if reasons else None
+    return text_of(reasons)
+
+
+def times_of(span: ReadableSpan) -> tuple[int, int]:
+    """Return a span's start and end, within 64 bits."""
+    end = span.end_time or 0
+    start = span.start_time or end
+    return (start, end) if end <= INT64_MAX and start <= INT64_MAX else (min(start, INT64_MAX), min(end, INT64_MAX))
+
+
+def integer_of(value: Any) -> int | None:
+    """Return an integer of 64 bits; None if the value is none."""
+    return value if type(value) is int and fits_int64(value) else None

@@ -5,31 +5,43 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
-from typing import Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
+from otel_rollout.facts.figures import (
+    ERROR,
+    KINDS,
+    LLM,
+    PACKED,
+    TOOL,
+    Totals,
+    figures_of,
+    shape_columns,
+    unpack,
+)
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
 from otel_rollout.facts.reward_parts import MAX_PARTS, OF_TRAINING, REWARD, reward_parts
-from otel_rollout.facts.span_figures import (
+from otel_rollout.facts.span_values import (
     count_of,
     error_type_of,
+    integer_of,
     is_unknown_tool,
     kind_of,
+    last_text,
+    scalars_of,
     short_name,
     text_of,
+    times_of,
     unparsed_calls_of,
 )
-from otel_rollout.facts.span_rows import ERROR, KINDS, LLM, PACKED, TOOL, figures_of, unpack
-from otel_rollout.facts.span_shapes import shape_columns
-from otel_rollout.facts.summary_values import integer_of, last_text, scalars_of, times_of
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = ["MAX_ERRORS", "SummaryBuilder"]
+__all__ = ["MAX_ERRORS", "Collected", "Provenance", "SpanError", "SummaryBuilder"]
 
 MAX_ERRORS: Final = 8
 MAX_NAMES: Final = 1024
@@ -44,11 +56,7 @@ _ASKED, _ANSWERED = semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS
 _FINISH_REASONS, _PREFIX_BROKEN = semconv.FINISH_REASONS, semconv.PREFIX_BROKEN
 _MIN_WEIGHTS, _MAX_WEIGHTS = semconv.MIN_WEIGHTS_VERSION, semconv.MAX_WEIGHTS_VERSION
 _TOOL_NAME, _REQUESTED_TOOL = semconv.TOOL_NAME, semconv.REQUESTED_TOOL
-_TOTALS: Final = (
-    ("turns", semconv.TURNS),
-    ("input_tokens", semconv.INPUT_TOKENS),
-    ("output_tokens", semconv.OUTPUT_TOKENS),
-)
+_TOTALS: Final = (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)
 UINT64_MAX: Final = 2**64 - 1
 _UNSET, _ERROR = StatusCode.UNSET, StatusCode.ERROR
 """An enum's members take ten times as long to look up."""
@@ -80,20 +88,21 @@ class SummaryBuilder:
         self.run_id: str | None = None
         self.attributes: dict[str, Any] = {}
         """The root's scalar attributes without payload; without a root, the tags."""
-        self._facts: dict[str, tuple[tuple[int, int], float | str]] = {}
+        self.late_facts: dict[str, tuple[tuple[int, int], float | str]] = {}
         """The latest reward, advantage and fate, and the parts of the reward, with a dot before their names."""
-        self._service_name: str | None = None
-        self._rows = bytearray()
-        self._names: dict[str, int] = {}
-        self._errors: list[tuple[int, int, str, str, str]] = []
-        self._error_type: str | None = None
-        self._root_prompt = self._root_answer = ""
-        self._prompt, self._prompt_at = "", INT64_MAX
-        self._answer, self._answer_at = "", -1
-        self._finish_reason: str | None = None
-        self._finish_at = -1
-        self._unknown_tool_calls = self._unparsed_tool_calls = self._prefix_breaks = 0
-        self._weights: tuple[int | None, int | None] = (None, None)
+        self.service_name: str | None = None
+        self.rows = bytearray()
+        self.names: dict[str, int] = {}
+        self.errors: list[tuple[int, int, str, str, str]] = []
+        self.error_type: str | None = None
+        self.root_prompt = self.root_answer = ""
+        """Raw, as those of the generations are."""
+        self.prompt = Said("", INT64_MAX)
+        self.answer = Said("", -1)
+        self.finish = Said(None, -1)
+        self.unknown_tool_calls = self.unparsed_tool_calls = self.prefix_breaks = 0
+        self.min_weights_version: int | None = None
+        self.max_weights_version: int | None = None
 
     def copy(self) -> SummaryBuilder:
         """Return a copy, to which spans can be added without changing this one."""
@@ -116,12 +125,29 @@ class SummaryBuilder:
     @property
     def reward(self) -> float | None:
         """The reward; a late one counts."""
-        reward = self._fact(REWARD)
+        reward = self.fact(REWARD)
         return reward if isinstance(reward, float) else None
 
-    def _fact(self, name: str) -> float | str | None:
-        found = self._facts.get(name)
+    def fact(self, name: str) -> float | str | None:
+        """Return the latest `reward`, `advantage` or `fate`."""
+        found = self.late_facts.get(name)
         return None if found is None else found[1]
+
+    @property
+    def reward_parts(self) -> dict[str, Any]:
+        """The parts of the reward."""
+        return {name[1:]: value for name, (_, value) in sorted(self.late_facts.items()) if name[0] == "."}
+
+    @property
+    def late(self) -> dict[str, int]:
+        """The times of the facts that came after the root."""
+        return {name: at for name, ((at, _), _) in sorted(self.late_facts.items()) if at > 0}
+
+    @property
+    def status(self) -> str | None:
+        """The root's status; `error` if it only failed."""
+        status = text_of(self.attributes.get(semconv.STATUS)) if self.has_root else None
+        return status or ("error" if self.status_code == ERROR else None)
 
     @property
     def step(self) -> int | None:
@@ -165,14 +191,14 @@ class SummaryBuilder:
     def give_up(self) -> None:
         """Keep the place alone."""
         self.is_complete = False
-        self._rows.clear()
-        self._names.clear()
-        self._errors.clear()
+        self.rows.clear()
+        self.names.clear()
+        self.errors.clear()
 
     @property
     def size(self) -> int:
         """The bytes that it takes in memory, roughly."""
-        return _BASE_BYTES + len(self._rows) + _NAME_BYTES * len(self._names)
+        return _BASE_BYTES + len(self.rows) + _NAME_BYTES * len(self.names)
 
     def _add_places(self, spans: Iterator[ReadableSpan]) -> None:
         for span in spans:
@@ -188,7 +214,7 @@ class SummaryBuilder:
                 self._add_facts(span, (0 if span.parent is None else end, span.context.span_id))
 
     def _add(self, spans: Iterator[ReadableSpan]) -> None:  # noqa: PLR0915 - a call for each part would cost as much
-        rows, names, pack = self._rows, self._names, PACKED.pack
+        rows, names, pack = self.rows, self.names, PACKED.pack
         last: list[tuple[int, Mapping[str, Any]]] = []
         for span in spans:
             self.spans += 1
@@ -222,21 +248,21 @@ class SummaryBuilder:
                 tokens = get(_ANSWERED)
                 if type(tokens) is int and 0 <= tokens <= INT64_MAX:
                     answered = tokens
-                if start <= self._prompt_at:
+                if start <= self.prompt[1]:
                     prompt = find_prompt(attributes, is_root=False)
-                    if prompt and (start < self._prompt_at or line_of(prompt) < line_of(self._prompt)):
-                        self._prompt, self._prompt_at = prompt, start
+                    if prompt and (start < self.prompt[1] or line_of(prompt) < line_of(self.prompt[0])):
+                        self.prompt = Said(prompt, start)
                 last.append((start, attributes))
                 reasons = get(_FINISH_REASONS)
-                if reasons and start >= self._finish_at:
+                if reasons and start >= self.finish[1]:
                     reason = last_text(reasons)
-                    if start > self._finish_at or (reason or "") < (self._finish_reason or ""):
-                        self._finish_reason, self._finish_at = reason, start
+                    if start > self.finish[1] or (reason or "") < (self.finish[0] or ""):
+                        self.finish = Said(reason, start)
                 payload = messages or value
                 if payload and type(payload) is str and "<" in payload:
-                    self._unparsed_tool_calls += unparsed_calls_of(attributes)
+                    self.unparsed_tool_calls += unparsed_calls_of(attributes)
                 if get(_PREFIX_BROKEN) is True:
-                    self._prefix_breaks += 1
+                    self.prefix_breaks += 1
                 if _MIN_WEIGHTS in attributes or _MAX_WEIGHTS in attributes:
                     self._add_weights(attributes)
             elif kind == TOOL:
@@ -246,7 +272,7 @@ class SummaryBuilder:
                 content = result_hash(get(_OUTPUT_VALUE))
                 call = call_hash(name, get(_INPUT_VALUE))
                 if status == ERROR or _REQUESTED_TOOL in attributes:
-                    self._unknown_tool_calls += is_unknown_tool(span)
+                    self.unknown_tool_calls += is_unknown_tool(span)
             if status == ERROR:
                 self._add_error(span, start, short_name(name), KINDS[kind])
             if _REWARD in attributes or _REWARD_PARTS in attributes or _FATE in attributes or _ADVANTAGE in attributes:
@@ -265,7 +291,7 @@ class SummaryBuilder:
                 kind,
                 status,
             )
-        if last and not self._root_answer:
+        if last and not self.root_answer:
             self._add_answer(last)
 
     def _add_answer(self, generations: list[tuple[int, Mapping[str, Any]]]) -> None:
@@ -275,66 +301,11 @@ class SummaryBuilder:
         """
         generations.sort(key=itemgetter(0), reverse=True)
         for start, attributes in generations:
-            if start < self._answer_at:
+            if start < self.answer.at:
                 return
             answer = find_answer(attributes, is_root=False)
-            if answer and (start > self._answer_at or line_of(answer) < line_of(self._answer)):
-                self._answer, self._answer_at = answer, start
-
-    def columns(self) -> dict[str, Any]:
-        """Return the summary as the index has it, without what `IndexEntry` has; the numbers are those of JSON."""
-        rows, names = unpack(self._rows), list(self._names)
-        root_id = self.main[3] if self.has_root else 0
-        figures = figures_of(rows, names, root_id)
-        attributes = self.attributes if self.has_root else {}
-        totals = [count_of(attributes.get(key)) for _, key in _TOTALS]
-        has_totals = totals != [None, None, None]
-        llm, tool, reward, waiting = figures.seconds
-        prompt, prompt_at = (self._root_prompt, 0) if self._root_prompt else (self._prompt, self._prompt_at)
-        answer, answer_at = (self._root_answer, 0) if self._root_answer else (self._answer, self._answer_at)
-        finish_reason, finish_at = text_of(attributes.get(semconv.FINISH_REASON)), 0
-        if finish_reason is None:
-            finish_reason, finish_at = self._finish_reason, self._finish_at
-        shape = shape_columns(rows, names, self.start_time // 1000)
-        return {
-            "service_name": self._service_name,
-            "finish_reason": finish_reason,
-            "reward_parts": {name[1:]: value for name, (_, value) in sorted(self._facts.items()) if name[0] == "."},
-            "advantage": self._fact("advantage"),
-            "fate": self._fact("fate"),
-            "late": {name: at for name, ((at, _), _) in sorted(self._facts.items()) if at > 0},
-            **dict(
-                zip(("turns", "input_tokens", "output_tokens"), totals if has_totals else figures.totals, strict=True)
-            ),
-            "llm_seconds": llm,
-            "tool_seconds": tool,
-            "reward_seconds": reward,
-            "waiting_seconds": waiting,
-            "tools": {tool: tuple(counts) for tool, counts in figures.tools.items()},
-            "repeated_calls": figures.repeated_calls,
-            "unknown_tool_calls": self._unknown_tool_calls,
-            "unparsed_tool_calls": self._unparsed_tool_calls,
-            "errors": self._listed_errors(shape["ids"]) if self._errors else [],
-            "error_type": self._error_type if self.has_root else None,
-            "prefix_breaks": self._prefix_breaks,
-            "min_weights_version": self._weights[0],
-            "max_weights_version": self._weights[1],
-            "staleness": integer_of(attributes.get(semconv.STALENESS)),
-            "dropped_spans": count_of(attributes.get(semconv.DROPPED_SPANS)) or 0,
-            "truncated_bytes": count_of(attributes.get(semconv.TRUNCATED_BYTES)) or 0,
-            "redacted": count_of(attributes.get(semconv.REDACTED)) or 0,
-            "prompt": line_of(prompt),
-            "answer": line_of(answer),
-            "turn_hashes": figures.turn_hashes,
-            "shape": shape,
-            "provenance": [
-                *self.main,
-                prompt_at if prompt else 0,
-                answer_at if answer else 0,
-                finish_at if finish_reason else 0,
-                int(has_totals),
-            ],
-        }
+            if answer and (start > self.answer.at or line_of(answer) < line_of(self.answer.text)):
+                self.answer = Said(answer, start)
 
     def _add_identity(self, span: ReadableSpan, attributes: Mapping[str, Any], start: int, status: int) -> None:
         context, parent = span.context, span.parent
@@ -349,14 +320,14 @@ class SummaryBuilder:
         resource = span.resource.attributes
         self.project_name = text_of(resource.get(semconv.PROJECT_NAME))
         self.run_id = text_of(resource.get(semconv.RUN_ID))
-        self._service_name = text_of(resource.get(semconv.SERVICE_NAME))
+        self.service_name = text_of(resource.get(semconv.SERVICE_NAME))
         if not is_root:
             self.attributes = scalars_of({key: attributes[key] for key in semconv.TAGS if key in attributes}, "")
             return
         self.attributes = scalars_of(attributes, f"{context.trace_id:032x}" if context else "")
-        self._error_type = (error_type_of(span) or None) if status == ERROR else None
-        self._root_prompt = find_prompt(attributes, is_root=True)
-        self._root_answer = find_answer(attributes, is_root=True)
+        self.error_type = (error_type_of(span) or None) if status == ERROR else None
+        self.root_prompt = find_prompt(attributes, is_root=True)
+        self.root_answer = find_answer(attributes, is_root=True)
         self._add_weights(attributes)
 
     def _add_facts(self, span: ReadableSpan, at: tuple[int, int]) -> None:
@@ -364,33 +335,122 @@ class SummaryBuilder:
             name = part.name if part.name in _NAMED else f".{part.name}"
             if isinstance(part.value, str) is not (name == "fate"):
                 continue
-            known = self._facts.get(name)
-            if (known is None and len(self._facts) < MAX_PARTS + len(_NAMED)) or (known is not None and at > known[0]):
-                self._facts[name] = (at, part.value if isinstance(part.value, str) else float(part.value))
+            known = self.late_facts.get(name)
+            has_room = len(self.late_facts) < MAX_PARTS + len(_NAMED)
+            if (known is None and has_room) or (known is not None and at > known[0]):
+                self.late_facts[name] = (at, part.value if isinstance(part.value, str) else float(part.value))
 
     def _add_error(self, span: ReadableSpan, start: int, name: str, kind: str) -> None:
         span_id = span.context.span_id if span.context else 0
-        self._errors.append((start // 1000, span_id, name, kind, error_type_of(span)))
-        if len(self._errors) > 8 * MAX_ERRORS:
-            self._errors = sorted(self._errors)[:MAX_ERRORS]
-
-    def _listed_errors(self, ids: str) -> list[tuple[str, str, str, int]]:
-        positions = {ids[at : at + 16]: at // 16 for at in range(0, len(ids), 16)}
-        first = sorted(self._errors)[:MAX_ERRORS]
-        return [(name, kind, type_, positions.get(f"{span_id:016x}", -1)) for _, span_id, name, kind, type_ in first]
+        self.errors.append((start // 1000, span_id, name, kind, error_type_of(span)))
+        if len(self.errors) > 8 * MAX_ERRORS:
+            self.errors = sorted(self.errors)[:MAX_ERRORS]
 
     def _add_weights(self, attributes: Mapping[str, Any]) -> None:
-        oldest, newest = self._weights
+        oldest, newest = self.min_weights_version, self.max_weights_version
         low = integer_of(attributes.get(semconv.MIN_WEIGHTS_VERSION))
         high = integer_of(attributes.get(semconv.MAX_WEIGHTS_VERSION))
         if low is not None:
-            oldest = low if oldest is None else min(oldest, low)
+            self.min_weights_version = low if oldest is None else min(oldest, low)
         if high is not None:
-            newest = high if newest is None else max(newest, high)
-        self._weights = (oldest, newest)
+            self.max_weights_version = high if newest is None else max(newest, high)
 
     def _position_of(self, name: Any) -> int:
         short = short_name(name)
-        if short not in self._names and len(self._names) >= MAX_NAMES:
+        if short not in self.names and len(self.names) >= MAX_NAMES:
             short = "…"
-        return self._names.setdefault(short, len(self._names))
+        return self.names.setdefault(short, len(self.names))
+
+
+class Said(NamedTuple):
+    """A text with the start of the generation that it came from; 0 if that is the root, or there is none."""
+
+    text: Any
+    at: int
+
+
+class Provenance(NamedTuple):
+    """The spans that a summary's values came from; merging the summaries of a trajectory's lines needs them.
+
+    Times are in nanoseconds since 1970, or 0.
+
+    Args:
+        main: The sort key of the span that has the identity, which the lowest one has: 0 if it is a root, 0 if it has
+            a step, its start, its id.
+        start_of_prompt: The start of the generation that the prompt came from; 0 if that is the root.
+        start_of_answer: The start of the generation that the answer came from; 0 if that is the root.
+        start_of_finish: The start of the generation that the finish reason came from; 0 if that is the root.
+        has_totals: True if the turns and tokens are those that the root has, not sums over spans.
+    """
+
+    main: tuple[int, int, int, Annotated[int, (0, UINT64_MAX)]] = (2, 1, 0, 0)
+    start_of_prompt: int = 0
+    start_of_answer: int = 0
+    start_of_finish: int = 0
+    has_totals: bool = False
+
+
+class SpanError(NamedTuple):
+    """A span that failed.
+
+    Args:
+        name: Its name; of a tool call, the tool's.
+        kind: Its OpenInference kind; empty if it has none.
+        type: The exception's class or `error.type`; empty if it is unknown.
+        shape: Its position among the trajectory's shapes; -1 beyond the bound on them.
+    """
+
+    name: str
+    kind: str
+    type: str
+    shape: int
+
+
+class Collected:
+    """The facts of a builder's spans, which the table's functions read.
+
+    Args:
+        trace: The builder, to which nothing is added meanwhile.
+    """
+
+    __slots__ = ("answer", "figures", "finish", "own_totals", "prompt", "root", "shape", "totals", "trace")
+
+    def __init__(self, trace: SummaryBuilder) -> None:
+        self.trace = trace
+        self.root: Mapping[str, Any] = trace.attributes if trace.has_root else {}
+        """The root's scalar attributes; empty without a root."""
+        rows, names = unpack(trace.rows), list(trace.names)
+        self.figures = figures_of(rows, names, trace.main[3] if trace.has_root else 0)
+        self.shape = shape_columns(rows, names, trace.start_time // 1000)
+        own = Totals(*[count_of(self.root.get(key)) for key in _TOTALS])
+        self.own_totals = None if own == (None, None, None) else own
+        """The turns and tokens that the root has; None if it has none of them."""
+        self.totals = self.own_totals or self.figures.totals
+        self.prompt = _line(trace.root_prompt, trace.prompt)
+        self.answer = _line(trace.root_answer, trace.answer)
+        reason = text_of(self.root.get(semconv.FINISH_REASON))
+        self.finish = trace.finish if reason is None else Said(reason, 0)
+
+    @property
+    def errors(self) -> tuple[SpanError, ...]:
+        """The first spans that failed, with their positions in the shape."""
+        if not self.trace.errors:
+            return ()
+        ids = self.shape["ids"]
+        positions = {ids[at : at + 16]: at // 16 for at in range(0, len(ids), 16)}
+        return tuple(
+            SpanError(name, kind, type_, positions.get(f"{span_id:016x}", -1))
+            for _, span_id, name, kind, type_ in sorted(self.trace.errors)[:MAX_ERRORS]
+        )
+
+    @property
+    def provenance(self) -> Provenance:
+        """The spans that the values came from."""
+        finish_at = self.finish.at if self.finish.text else 0
+        return Provenance(self.trace.main, self.prompt.at, self.answer.at, finish_at, self.own_totals is not None)
+
+
+def _line(of_root: str, of_generation: Said) -> Said:
+    """Return the first line of the root's text, else that of a generation's."""
+    text, at = (of_root, 0) if of_root else of_generation
+    return Said(line_of(text), at if text else 0)

@@ -1,0 +1,442 @@
+"""The table of facts: what is said of a trajectory without its payload, each fact in one row.
+
+From the rows follow the columns of an index and their validation, the merging of a trajectory's lines, the types of the
+viewer's pages, and the table in docs/reference/trace-folder.md.
+"""
+
+# ruff: noqa: RUF009 - each default is a row of the table
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+
+from otel_rollout import semconv
+from otel_rollout.facts.builder import Collected, Provenance, SpanError
+from otel_rollout.facts.figures import ToolCounts
+from otel_rollout.facts.span_values import count_of, integer_of, text_of
+from otel_rollout.text.sanitize import INT64_MAX
+
+__all__ = [
+    "COLUMNS",
+    "FACTS",
+    "FIRST_COLUMN",
+    "LISTED",
+    "SUMS",
+    "Count",
+    "Fact",
+    "Percentiles",
+    "Provenance",
+    "SpanError",
+    "SpanShape",
+    "StepSums",
+    "Sum",
+    "ToolCounts",
+    "TrajectorySummary",
+    "columns_of",
+    "identity_of",
+    "shown_of",
+    "tag_of",
+]
+
+Count: TypeAlias = Annotated[int, (0, INT64_MAX)]
+Seconds: TypeAlias = Annotated[float, (0, sys.float_info.max)]
+"""Numbers with their bounds, which `json_types` checks."""
+Merge: TypeAlias = Literal["main", "sum", "least", "most", "rows", "own"]
+Shown: TypeAlias = Literal["row", "trajectory", "nowhere"]
+Sum: TypeAlias = Literal["mean", "percentiles", "sum", "above 0", "by value", "mean by name", "sum by name"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A row of the table.
+
+    Args:
+        name: The attribute of `TrajectorySummary`, which is the column's name too.
+        meaning: A clause for the docs.
+        unit: The unit of a number.
+        of: Computes it from what is `Collected` of the spans; None if only the reader of a folder knows it.
+        is_listed: True if it stands among the first fields of an index's line, which lists need.
+        shown: `row` if each row of a step's page has it, `trajectory` if a trajectory's page and `ls --json` have it,
+            `nowhere` if it is for our readers alone.
+        merge: How the lines of one trajectory are joined: by the value of the line with the identity (`main`), by
+            `sum`, `least` or `most`, by `of` from the `rows` of all spans, or by a rule of its `own` in `summaries.py`.
+    """
+
+    name: str
+    meaning: str
+    unit: str
+    of: Callable[[Any], Any] | None
+    is_listed: bool
+    shown: Shown
+    merge: Merge
+
+
+def _fact(
+    meaning: str,
+    default: Any,
+    of: Callable[[Collected], Any] | None = None,
+    *,
+    unit: str = "",
+    merge: Merge = "main",
+    is_listed: bool = False,
+    shown: Shown = "trajectory",
+) -> Any:
+    """Return the dataclass field of a fact; a default that is a type is called for each summary."""
+    metadata = {"fact": Fact("", meaning, unit, of, is_listed, shown, merge)}
+    if isinstance(default, type):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def _listed(
+    meaning: str,
+    default: Any,
+    of: Callable[[Collected], Any],
+    *,
+    unit: str = "",
+    merge: Merge = "main",
+    shown: Shown = "trajectory",
+) -> Any:
+    return _fact(meaning, default, of, unit=unit, merge=merge, is_listed=True, shown=shown)
+
+
+class SpanShape(NamedTuple):
+    """A span's place on a timeline.
+
+    Args:
+        name: Its name; of a tool call, the tool's.
+        kind: Its OpenInference kind: AGENT, CHAIN, EVALUATOR, LLM or TOOL; empty if it has none.
+        offset: Microseconds from the trajectory's start to its own.
+        duration: Its microseconds.
+        status: 0 unset, 1 ok, 2 error.
+        parent: The position of its parent among the trajectory's shapes; -1 if it has none there.
+        span_id: Its id, 16 hexadecimal digits.
+        parent_id: Its parent's id; empty if it is a root.
+        content: A hash of what a generation said or a tool returned; empty if that is not recorded.
+        call: A hash of a tool's name and arguments; empty if it is no tool call or they are not recorded.
+        input_tokens: A generation's input tokens; None if they are unknown.
+        output_tokens: Its output tokens.
+    """
+
+    name: str
+    kind: str
+    offset: int
+    duration: int
+    status: int
+    parent: int
+    span_id: str = ""
+    parent_id: str = ""
+    content: str = ""
+    call: str = ""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+# Not frozen, which would triple the time of making one: there are thousands in a step.
+@dataclass(slots=True)
+class TrajectorySummary:
+    """A trajectory's identity, outcome, amounts and shape; None is unknown."""
+
+    trace_id: str = _listed("32 hexadecimal digits", "", lambda it: f"{it.trace.trace_id:032x}", shown="row")
+    step: int | None = _listed("the training step, if it is an integer", None, lambda it: it.trace.step)
+    sample_index: int | str | None = _listed(
+        "the prompt in the dataset", None, lambda it: tag_of(it.trace.attributes.get(semconv.SAMPLE_INDEX)), shown="row"
+    )
+    rollout_n: int | str | None = _listed(
+        "the number of the rollout of the prompt",
+        None,
+        lambda it: tag_of(it.trace.attributes.get(semconv.ROLLOUT_N)),
+        shown="row",
+    )
+    validate: bool = _listed("true in a validation pass", False, lambda it: it.trace.validate)
+    experiment_name: str | None = _listed(
+        "the experiment given to `init`", None, lambda it: text_of(it.trace.attributes.get(semconv.EXPERIMENT_NAME))
+    )
+    project_name: str | None = _listed("the project given to `init`", None, lambda it: it.trace.project_name)
+    run_id: str | None = _listed("the run of its process", None, lambda it: it.trace.run_id)
+    worker: str = _fact("the process that wrote it: `<host>-<pid>-<4 hexadecimal digits>`", "")
+    name: str = _listed("the root's name; without a root, that of one of its spans", "", lambda it: it.trace.name)
+    start_time: int = _listed(
+        "the start of its first span, since 1970",
+        0,
+        lambda it: it.trace.start_time,
+        unit="ns",
+        merge="least",
+        shown="row",
+    )
+    end_time: int = _listed(
+        "the end of its root, since 1970; without a root, that of its last span",
+        0,
+        lambda it: it.trace.end_time,
+        unit="ns",
+        merge="own",
+    )
+    has_root: bool = _listed(
+        "false while it is running, and if its process ended before it did",
+        False,
+        lambda it: it.trace.has_root,
+        shown="row",
+    )
+    status: str | None = _listed(
+        "`completed`, `error`, `cancelled` or `truncated`; null without a root",
+        None,
+        lambda it: it.trace.status,
+        shown="row",
+    )
+    reward: float | None = _listed(
+        "the reward; a late one counts", None, lambda it: it.trace.reward, merge="own", shown="row"
+    )
+    spans: Count = _listed("the number of its spans", 0, lambda it: it.trace.spans, unit="spans", merge="sum")
+    service_name: str | None = _fact(
+        "`service.name` of the resource: what spans of other programs are known by",
+        None,
+        lambda it: it.trace.service_name,
+    )
+    finish_reason: str | None = _fact(
+        "`rollout.finish_reason`, else that of the last generation",
+        None,
+        lambda it: it.finish.text,
+        merge="own",
+        shown="row",
+    )
+    reward_parts: Mapping[str, float] = _fact(
+        "the named parts of the reward that are numbers or booleans (as 0 and 1)",
+        dict,
+        lambda it: it.trace.reward_parts,
+        merge="own",
+    )
+    advantage: float | None = _fact(
+        "the advantage in training", None, lambda it: it.trace.fact("advantage"), merge="own", shown="row"
+    )
+    fate: str | None = _fact(
+        "what training did with it", None, lambda it: it.trace.fact("fate"), merge="own", shown="row"
+    )
+    late: Mapping[str, Count] = _fact(
+        "when a reward, an advantage, a fate and parts of the reward (with a dot before the name) were known that came "
+        "after the root, since 1970; of several lines', the latest counts",
+        dict,
+        lambda it: it.trace.late,
+        unit="ns",
+        merge="own",
+    )
+    turns: Count | None = _fact(
+        "the root's `rollout.turns`, else the number of generations that are in no other one",
+        None,
+        lambda it: it.totals.turns,
+        merge="rows",
+        shown="row",
+    )
+    input_tokens: Count | None = _fact(
+        "the root's, else the sum over these generations",
+        None,
+        lambda it: it.totals.input_tokens,
+        unit="tokens",
+        merge="rows",
+        shown="row",
+    )
+    output_tokens: Count | None = _fact(
+        "the root's, else the sum over these generations",
+        None,
+        lambda it: it.totals.output_tokens,
+        unit="tokens",
+        merge="rows",
+        shown="row",
+    )
+    llm_seconds: Seconds = _fact(
+        "the time in generations; spans that overlap count once, and what begins after the root's end doesn't count",
+        0.0,
+        lambda it: it.figures.llm_seconds,
+        unit="s",
+        merge="rows",
+    )
+    tool_seconds: Seconds = _fact("the time in tools", 0.0, lambda it: it.figures.tool_seconds, unit="s", merge="rows")
+    reward_seconds: Seconds = _fact(
+        "the time in evaluators", 0.0, lambda it: it.figures.reward_seconds, unit="s", merge="rows"
+    )
+    waiting_seconds: Seconds = _fact(
+        "the time of the root in none of them", 0.0, lambda it: it.figures.waiting_seconds, unit="s", merge="rows"
+    )
+    tools: Mapping[str, ToolCounts] = _fact(
+        'calls and failed calls by tool: `{"search":[3,1]}`; beyond 64 tools, the others as `…`',
+        dict,
+        lambda it: it.figures.tools,
+        unit="calls",
+        merge="rows",
+    )
+    repeated_calls: Count = _fact(
+        "the most calls of one tool with the same arguments",
+        0,
+        lambda it: it.figures.repeated_calls,
+        unit="calls",
+        merge="rows",
+    )
+    unknown_tool_calls: Count = _fact(
+        "the calls of tools that there are not", 0, lambda it: it.trace.unknown_tool_calls, unit="calls", merge="sum"
+    )
+    unparsed_tool_calls: Count = _fact(
+        "the tool calls in the model's text that are neither JSON nor the tags of Qwen3-Coder or GLM",
+        0,
+        lambda it: it.trace.unparsed_tool_calls,
+        unit="calls",
+        merge="sum",
+    )
+    errors: tuple[SpanError, ...] = _fact(
+        "the first 8 spans that failed: `[name, kind, exception's class, position in shape or -1]`",
+        (),
+        lambda it: it.errors,
+        merge="own",
+    )
+    error_type: str | None = _fact(
+        "the exception's class that the root ended with",
+        None,
+        lambda it: it.trace.error_type if it.trace.has_root else None,
+        shown="row",
+    )
+    prefix_breaks: Count = _fact(
+        "the turns whose prompt doesn't extend the turn before",
+        0,
+        lambda it: it.trace.prefix_breaks,
+        unit="turns",
+        merge="sum",
+        shown="row",
+    )
+    min_weights_version: int | None = _fact(
+        "the oldest weights that generated it", None, lambda it: it.trace.min_weights_version, merge="least"
+    )
+    max_weights_version: int | None = _fact(
+        "the newest weights that generated it", None, lambda it: it.trace.max_weights_version, merge="most"
+    )
+    staleness: int | None = _fact(
+        "the steps between the newest weights and the trainer's",
+        None,
+        lambda it: integer_of(it.root.get(semconv.STALENESS)),
+        unit="steps",
+    )
+    dropped_spans: Count = _fact(
+        "the spans that tracing dropped", 0, lambda it: count_of(it.root.get(semconv.DROPPED_SPANS)) or 0, unit="spans"
+    )
+    truncated_bytes: Count = _fact(
+        "the payload that tracing cut", 0, lambda it: count_of(it.root.get(semconv.TRUNCATED_BYTES)) or 0, unit="bytes"
+    )
+    redacted: Count = _fact(
+        "the secrets that redaction replaced",
+        0,
+        lambda it: count_of(it.root.get(semconv.REDACTED)) or 0,
+        unit="secrets",
+    )
+    prompt: str = _fact(
+        "the first line of what the user asked; longer than 200 characters, it is cut and ends in `…`",
+        "",
+        lambda it: it.prompt.text,
+        merge="own",
+        shown="row",
+    )
+    answer: str = _fact(
+        "the first line of the last answer, cut the same way", "", lambda it: it.answer.text, merge="own", shown="row"
+    )
+    turn_hashes: tuple[str, ...] = _fact(
+        "for each of the first 256 turns, 8 hexadecimal digits of what was said and what tools returned, equal for "
+        "equal content whatever ids and times it has; empty if the turn's output isn't recorded",
+        (),
+        lambda it: it.figures.turn_hashes,
+        merge="rows",
+    )
+    shape: Sequence[SpanShape] = _fact(
+        "the first 512 spans by start, see below", (), lambda it: it.shape, shown="nowhere", merge="rows"
+    )
+    provenance: Provenance = _fact(
+        "the spans that values came from, so that the lines of a trajectory can be joined",
+        Provenance(),
+        lambda it: it.provenance,
+        shown="nowhere",
+        merge="own",
+    )
+    bytes: Count = _fact("its size as OTLP JSON; 0 if it is unknown", 0, unit="bytes", merge="sum")
+    stored_bytes: Count = _fact("its size on disk; 0 if it is unknown", 0, unit="bytes", merge="sum")
+
+    @property
+    def seconds(self) -> float:
+        """The seconds from its start to its end."""
+        return (self.end_time - self.start_time) / 1e9
+
+    def shape_of(self, error: SpanError) -> SpanShape | None:
+        """Return the shape of a span that failed; None if it is beyond the bound, or the index is damaged."""
+        return self.shape[error.shape] if 0 <= error.shape < len(self.shape) else None
+
+
+FACTS: Final = tuple(replace(each.metadata["fact"], name=each.name) for each in fields(TrajectorySummary))
+"""The table."""
+COLUMNS: Final = tuple((each.name, each.of) for each in FACTS if each.of is not None and not each.is_listed)
+"""The columns of an index's line, after the fields that lists need."""
+FIRST_COLUMN: Final = COLUMNS[0][0]
+_LISTED: Final = tuple((each.name, each.of) for each in FACTS if each.of is not None and each.is_listed)
+LISTED: Final = tuple(name for name, _ in _LISTED)
+_SHOWN: Final = tuple(each.name for each in FACTS if each.shown != "nowhere")
+
+
+def identity_of(collected: Collected) -> dict[str, Any]:
+    """Return the facts that lists need."""
+    return {name: of(collected) for name, of in _LISTED}
+
+
+def columns_of(collected: Collected) -> dict[str, Any]:
+    """Return the other facts of spans; as JSON they are the columns of an index."""
+    return {name: of(collected) for name, of in COLUMNS}
+
+
+def shown_of(summary: TrajectorySummary) -> dict[str, Any]:
+    """Return the facts of a summary that pages and `ls --json` show."""
+    return {name: getattr(summary, name) for name in _SHOWN}
+
+
+def tag_of(value: Any) -> int | str | None:
+    """Return a tag: an integer or a text; None if the value is neither."""
+    return value if type(value) is int else text_of(value)
+
+
+class Percentiles(NamedTuple):
+    """The distribution of an amount over trajectories; percentiles are interpolated as in numpy.
+
+    Args:
+        mean: The mean.
+        p50: The median.
+        p99: The 99th percentile.
+        highest: The highest.
+    """
+
+    mean: float
+    p50: float
+    p99: float
+    highest: float
+
+
+def _sum(fact: str, how: Sum) -> Any:
+    return field(metadata={"fact": fact, "sum": how})
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSums:
+    """The sums of facts over the trajectories of a step; None is unknown."""
+
+    reward_mean: float | None = _sum("reward", "mean")
+    reward_parts: Mapping[str, float] = _sum("reward_parts", "mean by name")
+    tools: Mapping[str, ToolCounts] = _sum("tools", "sum by name")
+    turns: Percentiles | None = _sum("turns", "percentiles")
+    tokens: Percentiles | None = _sum("output_tokens", "percentiles")
+    seconds: Percentiles | None = _sum("seconds", "percentiles")
+    prefix_breaks: Count = _sum("prefix_breaks", "above 0")
+    staleness: Percentiles | None = _sum("staleness", "percentiles")
+    fates: Mapping[str, Count] = _sum("fate", "by value")
+    dropped_spans: Count = _sum("dropped_spans", "sum")
+    truncated_bytes: Count = _sum("truncated_bytes", "sum")
+    redacted: Count = _sum("redacted", "sum")
+    spans: Count = _sum("spans", "sum")
+    bytes: Count = _sum("bytes", "sum")
+    stored_bytes: Count = _sum("stored_bytes", "sum")
+
+
+SUMS: Final = tuple((each.name, each.metadata["fact"], each.metadata["sum"]) for each in fields(StepSums))
+"""The name of each sum, its fact, and how it is summed."""

@@ -1,0 +1,197 @@
+"""Reads an index: its rows, and the summaries in them.
+
+Readers ignore unknown names, and skip lines that are damaged or of another form: the frames say the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from operator import itemgetter
+from os import PathLike
+from types import UnionType
+from typing import Any, Final, get_args, get_origin, get_type_hints
+
+import orjson
+
+from otel_rollout.facts.builder import SummaryBuilder
+from otel_rollout.facts.figures import ERROR
+from otel_rollout.facts.span_values import text_of
+from otel_rollout.facts.summaries import summary_of_json
+from otel_rollout.facts.table import FIRST_COLUMN, LISTED, TrajectorySummary, tag_of
+from otel_rollout.files.file_lock import open_to_read
+from otel_rollout.folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES
+from otel_rollout.folder.index import ATTRIBUTE_FIELDS, MAX_INDEX_LINE_BYTES, IndexEntry, Row, entry_of
+from otel_rollout.folder.lines import SEAL_BYTES, is_whole
+from otel_rollout.otlp.json_reading import decode_line
+from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
+
+__all__ = ["attributes_of", "entries_of", "listed_of", "read_index", "read_rows", "summary_of_row"]
+
+_SUMMARY: Final = b',"%b":' % FIRST_COLUMN.encode()
+_READ_BYTES: Final = 2**20
+_fields_of: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*IndexEntry._fields[:-1])
+_is_trace_id: Final = re.compile("[0-9a-f]{32}").fullmatch
+_TYPES: Final[Sequence[frozenset[Any]]] = [
+    frozenset(get_args(hint) if get_origin(hint) is UnionType else (get_origin(hint) or hint,))
+    for hint in list(get_type_hints(IndexEntry).values())[:-1]
+]
+_MAX_CACHED: Final = 1024
+_sound_types: set[tuple[type, ...]] = set()
+
+
+def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
+    """Return the sound entries of an index; none if there is no index."""
+    return list(map(IndexEntry._make, read_rows(path)))
+
+
+def read_rows(path: str | PathLike[str]) -> list[Row]:
+    """Return the sound rows of an index; none if there is no index."""
+    rows: list[Row] = []
+    with suppress(FileNotFoundError):
+        for lines in _read_lines(path):
+            sound = [line for line in lines if is_whole(line)]
+            try:
+                rows += list(map(_parse, sound))
+            except (LookupError, TypeError, ValueError):
+                # Whole, but no entry: of another program or version.
+                rows += _sound_rows(sound)
+    return rows
+
+
+def _parse(line: bytes) -> Row:
+    """Return the row of a line, whose summary stays unparsed: lists don't need it.
+
+    Raises:
+        LookupError: A field is missing.
+        TypeError: It is no object.
+        ValueError: It is no JSON, or a field has another type.
+    """
+    at = line.find(_SUMMARY)
+    if at < 0:
+        return _row_of(orjson.loads(line))
+    try:
+        return _row_of(orjson.loads(line[:at] + b"}"), line[at + 1 : -SEAL_BYTES])
+    except orjson.JSONDecodeError:
+        # An attribute of the root has the name.
+        return _row_of(orjson.loads(line))
+
+
+def _read_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
+    """Yield the complete lines of an index, thousands at once, up to one that is too long."""
+    descriptor = open_to_read(path)
+    try:
+        rest = b""
+        size = max(1, min(_READ_BYTES, os.fstat(descriptor).st_size))
+        while data := os.read(descriptor, size):
+            lines = (rest + data).split(b"\n") if rest else data.split(b"\n")
+            rest = lines.pop()
+            yield lines
+            if len(rest) > MAX_INDEX_LINE_BYTES:
+                return
+    finally:
+        os.close(descriptor)
+
+
+def _sound_rows(lines: Iterable[bytes]) -> Iterator[Row]:
+    for line in lines:
+        with suppress(LookupError, TypeError, ValueError):
+            yield _parse(line)
+
+
+def _row_of(message: Mapping[str, Any], summary: bytes = b"") -> Row:
+    """Return the row of a parsed line of an index; unknown names are ignored.
+
+    Args:
+        message: The line.
+        summary: The columns of its summary, not parsed.
+
+    Raises:
+        LookupError: A field is missing.
+        ValueError: A field has another type, or is out of range.
+    """
+    row = _fields_of(message)
+    types = tuple(map(type, row))
+    # Nearly all rows have the same types.
+    if types not in _sound_types:
+        if not all(each in allowed for each, allowed in zip(types, _TYPES, strict=True)):
+            raise ValueError("a field has another type")
+        if len(_sound_types) >= _MAX_CACHED:
+            _sound_types.clear()
+        _sound_types.add(types)
+    trace_id, start, end, _, step, _, _, _, _, _, _, offset, length, size, _, spans, status, _, _, _, _ = row
+    if (
+        not 0 <= start <= INT64_MAX
+        or not 0 <= end <= INT64_MAX
+        or (step is not None and not INT64_MIN <= step <= INT64_MAX)
+        or offset < 0
+        or not 0 < length <= MAX_FRAME_BYTES
+        or not 0 <= size <= MAX_LINE_BYTES
+        or not 0 < spans <= MAX_LINE_BYTES
+        or not 0 <= status <= 2
+        or _is_trace_id(trace_id) is None
+    ):
+        raise ValueError("a field is out of range")
+    return (*row, summary)
+
+
+def entries_of(line: bytes, offset: int, length: int, checksum: str) -> list[IndexEntry]:
+    """Return an entry for each trace in a line; the other arguments are fields of all of them.
+
+    Raises:
+        ValueError: It is not a line of OTLP JSON.
+    """
+    builders: dict[int, SummaryBuilder] = {}
+    for span in decode_line(line):
+        if span.context is not None:
+            trace_id = span.context.trace_id
+            builders.setdefault(trace_id, SummaryBuilder(trace_id)).add((span,))
+    size = len(line.rstrip(b"\n")) // max(1, len(builders))
+    return [entry_of(builder, offset, length, size, checksum) for builder in builders.values()]
+
+
+def summary_of_row(
+    row: Row, worker: str, shape_of_spans: Callable[[], Mapping[str, Any]] | None = None
+) -> TrajectorySummary | None:
+    """Return the summary of a row's spans; None if the index doesn't have it.
+
+    Args:
+        row: The row.
+        worker: The process that wrote the file.
+        shape_of_spans: Returns the columns of the shape if that of the index has another form.
+    """
+    entry = IndexEntry._make(row)
+    if not entry.summary:
+        return None
+    try:
+        return summary_of_json(listed_of(row, worker), entry.summary, shape_of_spans)
+    except ValueError:
+        # Of another program or version.
+        return None
+
+
+def listed_of(row: Row, worker: str) -> dict[str, Any]:
+    """Return the facts of a row that need no summary; other programs write tags of any type."""
+    entry = IndexEntry._make(row)
+    status = text_of(entry.status) or ("error" if entry.has_root and entry.status_code == ERROR else None)
+    return {
+        **{name: getattr(entry, name) for name in LISTED},
+        "sample_index": tag_of(entry.sample_index),
+        "rollout_n": tag_of(entry.rollout_n),
+        "validate": entry.validate is True,
+        "experiment_name": text_of(entry.experiment_name),
+        "worker": worker,
+        "status": status,
+        "bytes": entry.bytes,
+        "stored_bytes": entry.length,
+    }
+
+
+def attributes_of(row: Row) -> dict[str, Any]:
+    """Return the root's scalar attributes, with those that have a field of their own."""
+    entry = IndexEntry._make(row)
+    fields = {key: getattr(entry, field) for key, field in ATTRIBUTE_FIELDS.items()}
+    known = {key: value for key, value in fields.items() if value is not None}
+    return known | entry.attributes

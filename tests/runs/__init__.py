@@ -1,0 +1,1 @@
+"""Runs with a known truth, for measuring `diagnose`: made from its documentation, not from its checks."""
