@@ -11,7 +11,7 @@ SITE_SOURCE := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docker-compose
 # Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),true,false)
 
-.PHONY: help demo test test-fast test-slow test-versions soak fuzz mutants check check-web format drift bench bench-file bench-receive bench-view bench-smoke docs site screenshots clean
+.PHONY: help demo test test-fast test-slow test-versions soak fuzz mutants coverage check check-web format drift bench bench-file bench-receive bench-view bench-smoke docs site screenshots clean
 
 help:  ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -43,6 +43,12 @@ fuzz: $(VENV)/.dev  ## Any values, races and signals against ops; then trace fol
 
 mutants: $(VENV)/.dev  ## Change the source in 60 places, and report which changes the tests notice
 	@$(BIN)/python -m tests.mutants $(ARGS)
+
+coverage: $(VENV)/.dev  ## The lines and branches that the tests without servers reach, by file
+	@mkdir -p build/coverage && rm -f build/coverage/data*
+	@# A handler that raises while coverage has its lock leaves it held: these tests would hang.
+	@-$(BIN)/coverage run -m pytest -n 2 --dist loadfile -m "not integration" --ignore tests/test_capture_interrupted.py --ignore tests/fuzz $(ARGS)
+	@$(BIN)/coverage combine -q && $(BIN)/coverage report --skip-covered
 
 check: $(VENV)/.dev check-web  ## Lint, formatting, types, the layers, the inner modules that tests import, words, the workflows of .github, the viewer's pages
 	@$(BIN)/ruff check .

@@ -18,8 +18,8 @@ from opentelemetry.trace import TracerProvider
 from otel_rollout.backends import Address, Backend, backend_names, is_backend_named, requested_backend
 from otel_rollout.counts import Stats, lost_annotations, repeated_annotations
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.guard import background_log, log_once
-from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.background_log import BackgroundLogger, start_log, write_rest
+from otel_rollout.guard.log_once import forget_warnings
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 from otel_rollout.init_notes import is_disabled, log_off, warn_of_variables
 from otel_rollout.make_pipeline import InitRequest, make_pipeline
@@ -112,7 +112,7 @@ def _init(
     try:
         _init_locked(project_name, experiment_name, backend, address, tracer_provider, given, is_verls=is_verls)
     finally:
-        background_log.write_rest()
+        write_rest()
 
 
 def _init_locked(
@@ -146,7 +146,7 @@ def _init_locked(
         exporters = pipeline.exporters.values() if pipeline is not None else ()
         warn_of_variables(exporters)
         if pipeline is not None:
-            background_log.start_log()
+            start_log()
             _install_exit_hooks()
         else:
             log_off(is_chosen=is_verls or is_backend_named(backend))
@@ -236,7 +236,7 @@ def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
             counts = pipeline.stats()
             is_quiet = is_whole and not counts.open_spans
             _logger.log(logging.INFO if is_quiet else logging.WARNING, "%s", counts)
-            background_log.write_rest()
+            write_rest()
     return is_whole
 
 
@@ -381,7 +381,7 @@ class RolloutTraceConfig:
         shutdown(timeout=5.0)
         _state.last_pipeline = runtime.resource = None
         runtime.is_init_called = False
-        log_once.forget()
+        forget_warnings()
         handle.forget()
         forget_facts()
         lost_annotations.clear()

@@ -174,13 +174,13 @@ TOOL_CALL_ARGUMENTS: Final = _tool_call(
     "gen_ai.tool.call.arguments",
     "str (JSON or text)",
     "`input.value` again, at most 64 KiB of it",
-    "OTLP backends that know GenAI's names alone",
+    "OTLP backends that only read GenAI's names",
 )
 TOOL_CALL_RESULT: Final = _tool_call(
     "gen_ai.tool.call.result",
     "str (JSON or text)",
     "`output.value` again, at most 64 KiB of it",
-    "OTLP backends that know GenAI's names alone",
+    "OTLP backends that only read GenAI's names",
 )
 
 # --- annotations by verl's plugin

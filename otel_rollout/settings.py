@@ -162,7 +162,7 @@ class Settings:
         "OTEL_ROLLOUT_TOKEN2TEXT",
         _read_bool,
         False,
-        "decode `prompt_ids`, `response_ids` and `token_ids` beside the ids, on the delivery thread",
+        "decode `prompt_ids`, `response_ids` and `token_ids` next to the ids, on the delivery thread",
     )
     max_samples_per_step_per_worker: int | None = _setting(
         "OTEL_ROLLOUT_MAX_SAMPLES_PER_STEP_PER_WORKER",
@@ -183,7 +183,7 @@ class Settings:
         "OTEL_BSP_MAX_QUEUE_SIZE",
         _read_count,
         None,
-        "the most spans in each exporter's queue; unset: the bound in bytes alone",
+        "the most spans in each exporter's queue; unset: only the bound in bytes",
     )
     spool: str | None = _setting(
         "OTEL_ROLLOUT_SPOOL",
@@ -275,13 +275,13 @@ STANDARD_VARIABLES: Final[Mapping[str, str]] = {
     "OTEL_TRACES_SAMPLER": "the sampler, which decides at each trajectory's root; `rollout_sample_ratio` is ours",
     "OTEL_TRACES_SAMPLER_ARG": "the sampler's argument, such as a ratio",
     "OTEL_ATTRIBUTE_COUNT_LIMIT": "the most attributes of a span, event or link, default 128; the last are dropped",
-    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "the same for spans alone; tags and payload count, and stay before the others",
-    "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT": "the same for events alone",
-    "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT": "the same for links alone",
+    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "the same, only for spans; tags and payload count, and stay before the others",
+    "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT": "the same, only for events",
+    "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT": "the same, only for links",
     "OTEL_SPAN_EVENT_COUNT_LIMIT": "the most events of a span, default 128",
     "OTEL_SPAN_LINK_COUNT_LIMIT": "the most links of a span, default 128",
     "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "the most characters of an attribute; JSON is cut inside, and stays valid",
-    "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "the same for attributes of spans alone, input and output among them",
+    "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "the same, only for attributes of spans, input and output among them",
 }
 """OpenTelemetry's variables without a row in the table."""
 

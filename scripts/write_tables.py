@@ -52,7 +52,7 @@ def standard_table() -> str:
 def attributes_table() -> str:
     """Return the table of attributes."""
     rows = ((f"`{row.key}`", row.where, row.type, row.meaning, row.readers) for row in ATTRIBUTES)
-    return _table(("attribute", "where", "type", "what it says", "who reads it"), rows)
+    return _table(("attribute", "where", "type", "content", "who reads it"), rows)
 
 
 def checks_table() -> str:

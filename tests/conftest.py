@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from otel_rollout import RolloutTraceConfig
-from otel_rollout.guard import background_log
+from otel_rollout.guard import write_rest
 
 pytest_plugins = ["tests.file_seconds", "tests.servers.fixtures"]
 
@@ -44,7 +44,7 @@ class _Log:
         self._caplog = caplog
 
     def __getattr__(self, name: str) -> Any:
-        background_log.write_rest()
+        write_rest()
         return getattr(self._caplog, name)
 
 
@@ -61,4 +61,4 @@ def _tracing_off(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     RolloutTraceConfig.reset()
     # Else the next test's log has what this one's last thread had to say.
-    background_log.write_rest()
+    write_rest()

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import otel_rollout
-from otel_rollout.guard import BackgroundLogger, background_log, internal_error
+from otel_rollout.guard import BackgroundLogger, internal_error, write_rest
 from tests.delivery.queues import until
 
 
@@ -41,7 +41,7 @@ def handler() -> Iterator[Handler]:
     logger.addHandler(made)
     yield made
     made.is_free.set()
-    background_log.write_rest()
+    write_rest()
     logger.removeHandler(made)
 
 
@@ -77,7 +77,7 @@ def test_in_order_and_each_once(handler: Handler) -> None:
     """Messages come in their order, whatever thread logs them."""
     for number in range(200):
         BackgroundLogger().warning(f"message {number}")
-    background_log.write_rest()
+    write_rest()
     assert [text for text, _ in handler.records] == [f"message {number}" for number in range(200)]
 
 
@@ -95,7 +95,7 @@ def test_a_filter_that_raises(handler: Handler) -> None:
     try:
         BackgroundLogger().warning("first")
         BackgroundLogger().warning("second")
-        background_log.write_rest()
+        write_rest()
     finally:
         logger.removeFilter(failing)
     assert handler.records == [("second", False)]
@@ -126,12 +126,12 @@ class TestHandlers:
         """However many messages wait for a handler that blocks, one thread waits; the rest is dropped and counted."""
         handler.is_free.clear()
         before = threading.active_count()
-        for number in range(background_log.MAX_MESSAGES + 100):
+        for number in range(1100):
             BackgroundLogger().warning("message %d", number)
         assert threading.active_count() <= before + 1
         handler.is_free.set()
         until(lambda: any("log messages were dropped" in text for text, _ in handler.records))
-        assert len(handler.records) <= background_log.MAX_MESSAGES + 2
+        assert len(handler.records) <= 1002
 
     def test_full_queue(self, handler: Handler) -> None:
         """Traced calls return though the queue is full, its exporter hangs, and the handler of that warning blocks."""
@@ -184,7 +184,7 @@ class TestHandlers:
             otel_rollout.annotate(reward=1.0)
             assert otel_rollout.flush(10)
             assert otel_rollout.shutdown()
-            background_log.write_rest()
+            write_rest()
         finally:
             logger.removeHandler(raising)
             logger.setLevel(level)

@@ -37,17 +37,15 @@ def test_it_runs_once() -> None:
     assert (thread.is_started, work.threads) == (True, ["worker"])
 
 
-def test_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_thread() -> None:
     """If no thread can be started, it isn't started, and can be run by the caller."""
-
-    def refuse(*_: Any) -> None:
-        raise RuntimeError("can't start new thread")
-
     work = Work()
     thread = BackgroundThread("worker", work)
-    with monkeypatch.context() as patch:
-        patch.setattr(_thread, "start_new_thread", refuse)
+    usual = threading.stack_size(1 << 46)
+    try:
         thread.start()
+    finally:
+        threading.stack_size(usual)
     assert not thread.is_started
     thread.run_here()
     assert work.threads == [threading.current_thread().name]
@@ -74,13 +72,14 @@ class AlarmError(RuntimeError):
     """The exception of a handler; of a class that `start_new_thread` raises too."""
 
 
+@pytest.mark.parametrize("raised", [AlarmError, RuntimeError])
 @pytest.mark.parametrize("is_started", [False, True], ids=["before", "after"])
-def test_interrupted_start(monkeypatch: pytest.MonkeyPatch, is_started: bool) -> None:
+def test_interrupted_start(monkeypatch: pytest.MonkeyPatch, is_started: bool, raised: type[RuntimeError]) -> None:
     """A handler's exception passes, and the next start begins where no thread runs: never two."""
     start_new_thread: Callable[..., int] = _thread.start_new_thread
 
     def on_alarm(number: int, frame: object) -> None:
-        raise AlarmError
+        raise raised("time is up")
 
     def interrupted(*arguments: Any) -> int:
         if is_started:
@@ -94,7 +93,7 @@ def test_interrupted_start(monkeypatch: pytest.MonkeyPatch, is_started: bool) ->
     try:
         with monkeypatch.context() as patch:
             patch.setattr(_thread, "start_new_thread", interrupted)
-            with pytest.raises(AlarmError):
+            with pytest.raises(raised):
                 thread.start()
     finally:
         signal.signal(signal.SIGUSR1, previous)

@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from otel_rollout import annotate, flush, init, rollout_trace_attr, rollout_trace_op, stats
 from otel_rollout.guard import SignalSafeLock
+from otel_rollout.record.snapshot import snapshot
 from otel_rollout.testing import InMemorySpanExporter
 
 
@@ -110,6 +111,90 @@ class TestSignals:
             thread.start()
             thread.join(10.0)
             assert not thread.is_alive()
+
+
+class _Loud:
+    """A key with a repr of its own."""
+
+    reprs = 0
+
+    def __repr__(self) -> str:
+        _Loud.reprs += 1
+        raise RuntimeError("repr")
+
+
+def _loop() -> list[Any]:
+    loop: list[Any] = []
+    loop.append(loop)
+    return loop
+
+
+def _deep() -> list[Any]:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    return deep
+
+
+class TestNotes:
+    """The notes that the pickler of Python 3.14 adds to whatever passes through it reach nobody."""
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            pytest.param([_loop()], id="loop"),
+            pytest.param([_deep()], id="too deep"),
+            pytest.param(["x" * 10_000_000], id="too large"),
+            pytest.param([{"n": number} for number in range(1_000_000)], id="too many"),
+            pytest.param([_Loud() for _ in range(100_000)], id="too many objects"),
+            pytest.param(object(), id="object"),
+        ],
+    )
+    def test_a_key_of_a_class(self, value):
+        """A snapshot that is given up below a key runs no repr of the key's class."""
+        _Loud.reprs = 0
+        snapshot({"before": _Loud(), _Loud(): {"key": value}})
+        snapshot([[{(1, _Loud()): value, _Loud(): value}] * 2])
+        assert _Loud.reprs == 0
+
+    @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this platform has no timers by signal")
+    @pytest.mark.parametrize(
+        "value",
+        [
+            # It takes long to make notes of these keys, and a note runs signal handlers.
+            pytest.param({"k" * 60_000: {"l" * 60_000: {"m" * 60_000: object()}}}, id="stopped"),
+            pytest.param({"key": [{"k": "x" * 70_000} for _ in range(3)]}, id="written in parts"),
+            pytest.param({1 << 20_000: {"a": {"k" * 60_000: [object(), "x" * 70_000]}}}, id="a key without a repr"),
+        ],
+    )
+    def test_an_alarm(self, value):
+        """What a signal handler raises inside a snapshot arrives without notes."""
+        is_armed = False
+
+        def on_alarm(number: int, frame: Any) -> None:
+            if is_armed:
+                raise AlarmError
+
+        previous = signal.signal(signal.SIGALRM, on_alarm)
+        caught = []
+        try:
+            deadline = time.monotonic() + 60
+            while len(caught) < 50 and time.monotonic() < deadline:
+                try:
+                    is_armed = True
+                    signal.setitimer(signal.ITIMER_REAL, 0.00002 + len(caught) % 25 * 0.00002)
+                    for _ in range(20):
+                        snapshot(value)
+                    is_armed = False
+                except AlarmError as alarm:  # noqa: PERF203 - each is caught for itself
+                    caught.append(alarm)
+                finally:
+                    is_armed = False
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+        finally:
+            signal.signal(signal.SIGALRM, previous)
+
+        assert [vars(alarm) for alarm in caught] == [{}] * 50
 
 
 _RACE = """

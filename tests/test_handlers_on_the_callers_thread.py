@@ -27,6 +27,7 @@ ALLOWED: dict[str, str] = {
     "guard/log_once.py: call_user_function": "a function that the user gave us; passes what isn't an Exception",
     "hooks/guard.py: call_library": "a library's function: a tokenizer's copy, Ray's requests",
     "record/provider.py: read_sampler": "in init: another package's factory",
+    "record/stream.py: write_stream": "raises what came through the pickler, or what that has replaced",
     "record/open_trajectories.py: running_for": "a delivery thread",
     "deliver/exporter_queue.py: _run": "a delivery thread",
     "deliver/exporter_queue.py: _deliver_batch": "a delivery thread",

@@ -12,7 +12,8 @@ import pytest
 
 from otel_rollout.finish import known_forms, secret_keys, secret_text
 from otel_rollout.finish.known_forms import looks_random
-from otel_rollout.finish.redaction import BUILT_IN, Redactor, make_redactor
+from otel_rollout.finish.redaction import Redactor, make_redactor
+from otel_rollout.settings import BUILT_IN
 from otel_rollout.text import compile_pattern
 from otel_rollout.text.pattern_check import fault_of
 from tests.secret_shapes import FORMS, ORDINARY_KEYS, ORDINARY_TEXTS, ORDINARY_VALUES, SECRET, SECRET_KEYS, TEXTS
@@ -64,6 +65,11 @@ class TestKeys:
     def test_a_number(self, key):
         """A number is a secret under these keys alone; JSON stays valid."""
         assert redact({key: 271828, "api_key": 271828}) == {key: "[redacted]", "api_key": 271828}
+
+    @pytest.mark.parametrize("value", ["123456", "123456789", "anonymous", "undefined", "disabled"])
+    def test_what_nobody_keeps_secret(self, value):
+        """The words and numbers that stand where no secret is set stay."""
+        assert redact({"password": value}) == {"password": value}
 
     @pytest.mark.parametrize(
         "value", ["$PASSWORD", "${X}", "<your key>", "YOUR_API_KEY", "/run/secrets/x", "os.environ['X']"]

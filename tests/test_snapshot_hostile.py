@@ -479,7 +479,7 @@ class TestContainers:
         assert read(surrogates) == {"?": 0, "? (2)": 1, "? (3)": 2}
 
     def test_a_dict_that_grows_while_it_is_read(self):
-        """It is read again, and whole; one that grows each time is read as it is at some moment."""
+        """It is whole, as it is at some moment, also if it grows each time."""
         once: dict[Any, Any] = {}
         always: dict[Any, Any] = {}
 
@@ -493,8 +493,9 @@ class TestContainers:
         once.update(first=Grows(), second=2)
         always.update(first=Grows(), second=2)
 
-        assert read(once) == {"first": "seen", "second": 2, "new": 1}
-        assert read(always).items() >= {"first": "seen", "second": 2}.items()
+        before = {"first": "seen", "second": 2}
+        assert read(once) in (before, {**before, "new": 1})
+        assert read(always).items() >= before.items()
 
 
 class TestArguments:

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op, semconv
 from otel_rollout.finish.token_text import add_token_text, numbers_last
-from otel_rollout.guard import log_once
+from otel_rollout.guard import forget_warnings
 from otel_rollout.testing import InMemorySpanExporter
 
 
@@ -35,7 +35,7 @@ def add(output: Any, arguments: Any = None, tokenizer: Any = None) -> Any:
 @pytest.fixture(autouse=True)
 def _log_again():
     """Each test sees the first warning of its kind."""
-    log_once.forget()
+    forget_warnings()
 
 
 class TestWhoseIds:

@@ -156,7 +156,7 @@ class FileSpanExporter(OutcomeSpanExporter):
             self._running.write(trajectories, self._durations)
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
-        """Count the ones of `spans`, all of one trace, that are in the folder."""
+        """Count the spans, all of one trace, that are in the folder."""
         from otel_rollout.folder.reader import read
 
         step = (spans[0].attributes or {}).get(semconv.STEP)

@@ -218,7 +218,7 @@ def trace_rows(
     ids = {usage.span_id for usage, _ in nodes}
     nodes += [each for each in known_nodes or () if each[0].span_id not in ids]
     if is_counted(spans):
-        # Of the whole trace: a total on a parent counts instead of its children's, in whichever batch they come.
+        # Sum the whole trace: a total on a parent counts instead of its children's, in whichever batch they come.
         usage = aggregate_usage_from_span_nodes([each[0] for each in nodes]) or {}
         metadata[TraceMetadataKey.TOKEN_USAGE] = json.dumps(usage)
         metrics = {key: float(count) for key, count in usage.items() if count is not None}

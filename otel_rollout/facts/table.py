@@ -158,7 +158,7 @@ class TrajectorySummary:
     project_name: str | None = _listed("the project given to `init`", None, lambda it: it.trace.project_name)
     run_id: str | None = _listed("the run of its process", None, lambda it: it.trace.run_id)
     worker: str = _fact("the process that wrote it: `<host>-<pid>-<4 hexadecimal digits>`", "")
-    name: str = _listed("the root's name; without a root, that of one of its spans", "", lambda it: it.trace.name)
+    name: str = _listed("the root's name; without a root, one of its spans'", "", lambda it: it.trace.name)
     start_time: int = _listed(
         "the start of its first span, since 1970",
         0,
@@ -168,7 +168,7 @@ class TrajectorySummary:
         shown="row",
     )
     end_time: int = _listed(
-        "the end of its root, since 1970; without a root, that of its last span",
+        "the end of its root, since 1970; without a root, its last span's",
         0,
         lambda it: it.trace.end_time,
         unit="ns",
@@ -196,7 +196,7 @@ class TrajectorySummary:
         lambda it: it.trace.service_name,
     )
     finish_reason: str | None = _fact(
-        "`rollout.finish_reason`, else that of the last generation",
+        "`rollout.finish_reason`, else the last generation's",
         None,
         lambda it: it.finish.text,
         merge="own",
@@ -338,7 +338,7 @@ class TrajectorySummary:
         "the first line of the last answer, cut the same way", "", lambda it: it.answer.text, merge="own", shown="row"
     )
     turn_hashes: tuple[str, ...] = _fact(
-        "for each of the first 256 turns, 8 hexadecimal digits of what was said and what tools returned, equal for "
+        "for each of the first 256 turns, 8 hexadecimal digits of the messages and the tools' results, equal for "
         "equal content whatever ids and times it has; empty if the turn's output isn't recorded",
         (),
         lambda it: it.figures.turn_hashes,

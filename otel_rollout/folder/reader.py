@@ -233,11 +233,11 @@ class RecordedTrajectory:
     start_time: int
     """The start of its first span, in nanoseconds since 1970."""
     end_time: int
-    """The end of its root, in nanoseconds since 1970; without a root, that of its last span."""
+    """The end of its root, in nanoseconds since 1970; without a root, its last span's."""
     has_root: bool
     """False while it is running, and if its process ended before it did."""
     name: str
-    """The root's name; without a root, that of one of its spans."""
+    """The root's name; without a root, one of its spans'."""
     project_name: str | None
     """The project given to `init`."""
     run_id: str | None

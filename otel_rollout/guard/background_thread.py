@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import _thread
+import builtins
 import itertools
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from otel_rollout.guard.guard import is_of_call
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock, wait_for
 
 __all__ = ["BackgroundThread", "call_within"]
 
 Result = TypeVar("Result")
+_REFUSALS: Final[tuple[type[RuntimeError], ...]] = (
+    RuntimeError,
+    # Since Python 3.13.
+    getattr(builtins, "PythonFinalizationError", RuntimeError),
+)
 
 
 class BackgroundThread:
@@ -47,9 +54,9 @@ class BackgroundThread:
         try:
             _thread.start_new_thread(self._start, ())
         except RuntimeError as error:
-            # No thread can be had, or the interpreter is exiting: Python's own classes.
+            # No thread can be had, or the interpreter is exiting.
             self.is_started = False
-            if type(error).__module__ != "builtins":
+            if not is_of_call(error, *_REFUSALS):
                 raise
         except BaseException:
             # The thread may be there all the same: of two the first one runs.

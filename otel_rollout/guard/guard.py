@@ -48,11 +48,11 @@ def is_of_call(error: BaseException, *kinds: type[BaseException]) -> bool:
     """Return True if the function of C code that was called where `error` is caught has raised it.
 
     It has exactly one of these classes, and went through no other frame: an exception of a signal handler or of a trace
-    function did.
+    function did, and one that another thread raises here comes without arguments.
 
     Args:
         error: The exception.
         *kinds: The classes that the function raises.
     """
     trace = error.__traceback__
-    return type(error) in kinds and trace is not None and trace.tb_next is None
+    return type(error) in kinds and bool(error.args) and trace is not None and trace.tb_next is None

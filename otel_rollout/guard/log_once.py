@@ -73,7 +73,7 @@ internal_errors: Counter[str] = Counter()
 """The count of each kind of internal error, for `stats()`."""
 
 
-def forget() -> None:
+def forget_warnings() -> None:
     """Forget all messages and counts; for tests."""
     _seen.clear()
     internal_errors.clear()

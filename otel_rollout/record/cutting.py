@@ -137,7 +137,7 @@ class Cutter:
 
     def _object(self, value: Any, budget: int, depth: int) -> bytes | Cut:
         walk = ObjectWalk(budget // BYTES_OF_AN_ITEM, cuts=True)
-        plain = walk.read(value)
+        plain = walk.read_object(value)
         self.left_out += walk.left_out
         return self._whole(plain, budget) or self.cut(plain, budget, depth + 1)
 

@@ -233,8 +233,8 @@ def key_of(key: Any) -> Any:
     kind = type(key)
     if is_one_of(kind, (str, *_SCALARS)):
         return key
-    if kind is tuple:
-        return tuple(map(key_of, key))
+    if kind is tuple or kind is frozenset:
+        return kind(map(key_of, key))
     read = reader_of(kind)(key, 0, False)  # a reader takes its arguments by position
     if type(read) is Standin:
         read = read.value

@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 from otel_rollout.guard.guard import FAULTS, is_our_fault
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.record.library_types import key_of, reader_of
-from otel_rollout.record.object_reading import Part, Reader, Standin, class_name
-from otel_rollout.record.stream import FullError, write_stream
+from otel_rollout.record.object_reading import Part, Reader, Standin, class_name, is_one_of
+from otel_rollout.record.stream import READS_OBJECTS, FullError, OtherError, write_stream
 from otel_rollout.text.plain_json import with_text_keys
 
 __all__ = [
@@ -32,6 +32,8 @@ BYTES_OF_AN_ITEM: Final = 32
 ITEMS_OF_AN_OBJECT: Final = 16
 """The cost of an object, in items; a reader may have a `cost` of its own."""
 ITEMS_OF_A_CONTAINER: Final = 8
+MAX_COPIED: Final = 64
+"""A container of more items that begins with plain data is left to the pickler, until that finds an object in it."""
 MAX_FIELDS: Final = 256
 MAX_DEPTH: Final = 40
 MAX_OBJECT_DEPTH: Final = 6
@@ -44,6 +46,7 @@ _OF_A_CHANGE: Final[dict[type[Exception], str]] = {RuntimeError: "during iterati
 """The words of Python's error about a dict, a set or a deque, and about a descriptor of another class."""
 SCALARS: Final = frozenset(map(id, (str, int, float, bool, type(None), bytes)))
 """The ids of the types of plain data that hold nothing: comparing classes may call a metaclass's `__eq__`."""
+_CONTAINERS: Final = (dict, list, tuple, set, frozenset)
 
 
 class ObjectWalk:
@@ -55,7 +58,7 @@ class ObjectWalk:
         cuts: Leave out what is beyond the budget, in place of a `FullError`.
     """
 
-    __slots__ = ("above", "cuts", "is_whole", "left", "left_out")
+    __slots__ = ("above", "arrays", "cuts", "is_whole", "left", "left_out")
 
     def __init__(self, items: int, *, is_whole: bool = False, cuts: bool = False) -> None:
         self.left = items
@@ -65,14 +68,67 @@ class ObjectWalk:
         self.is_whole = is_whole
         self.above: set[int] | None = None
         """The ids of the containers around the current value, except for dicts and lists above `CYCLE_DEPTH`."""
+        self.arrays: dict[int, Any] = {}
+        """The private arrays of numpy, by their ids."""
 
     def read(self, value: Any) -> Any:
-        """Return plain data for a value that the pickler hands over, or an array of numpy.
+        """Return plain data for a value that the pickler hands over, or a private array of numpy.
+
+        Raises:
+            FullError: The budget is used up.
+            OtherError: The pickler may be given no objects.
+        """
+        if READS_OBJECTS:
+            return self.read_object(value)
+        if id(value) not in self.arrays:
+            raise OtherError
+        return value
+
+    def read_object(self, value: Any) -> Any:
+        """Return plain data for an object, or a private array of numpy.
 
         Raises:
             FullError: The budget is used up.
         """
         return self._read_object(value, type(value), 0)
+
+    def without_objects(self, value: Any, depth: int = 0) -> Any:
+        """Return a value with plain data in place of the objects in it and in its containers.
+
+        Args:
+            value: The value.
+            depth: The number of containers around it.
+
+        Raises:
+            FullError: The budget is used up.
+            OtherError: It contains itself, or is nested too deeply.
+        """
+        kind = type(value)
+        if id(kind) in SCALARS or kind is bytearray:
+            return value
+        if not is_one_of(kind, _CONTAINERS):
+            return self.read_object(value)
+        if len(value) > MAX_COPIED and not self.is_whole and _begins_plain(value, kind):
+            return value
+        self._take(ITEMS_OF_A_CONTAINER + len(value))
+        given = [*value.items()] if kind is dict else [*value]
+        if depth >= CYCLE_DEPTH:
+            self.above = self.above or set()
+            if depth >= MAX_DEPTH or id(value) in self.above:
+                raise OtherError
+            self.above.add(id(value))
+        values = [item for _, item in given] if kind is dict else given
+        copied: Any = [item if id(type(item)) in SCALARS else self.without_objects(item, depth + 1) for item in values]
+        if kind is dict:
+            keys = [key if id(type(key)) in SCALARS else self._key(key) for key, _ in given]
+            pairs = dict(zip(keys, copied, strict=True))
+            # Two objects may have one text.
+            copied = pairs if len(pairs) == len(keys) else with_text_keys(zip(keys, copied, strict=True))
+        elif kind is tuple:
+            copied = tuple(copied)
+        if depth >= CYCLE_DEPTH and self.above:
+            self.above.discard(id(value))
+        return copied
 
     def copy(self, value: Any, depth: int = 0) -> Any:
         """Return plain data for any value, in private containers.
@@ -161,11 +217,11 @@ class ObjectWalk:
             elif self.left < 0:
                 break
             else:
-                self._take(ITEMS_OF_AN_OBJECT)
                 keys.append(self._key(key))
         return keys
 
     def _key(self, key: Any) -> Any:
+        self._take(ITEMS_OF_AN_OBJECT)
         try:
             return key_of(key)
         except FAULTS as error:
@@ -193,7 +249,10 @@ class ObjectWalk:
             return self._copy_dict(child, depth)
         if child_kind is Part:
             return self._copy_part(child, depth)
-        return self._copy_items(child, list, depth) if child_kind is list else child
+        if child_kind is list:
+            return self._copy_items(child, list, depth)
+        self.arrays[id(child)] = child
+        return child
 
     def fields(self, read: Reader, value: Any, depth: int) -> Any:
         """Return a reader's result: a leaf, a part of a container, a list or dict that may be live, or a stand-in."""
@@ -235,10 +294,15 @@ def stream_of(value: Any, budget: int) -> tuple[bytes, ObjectWalk]:
     Raises:
         FullError: It doesn't fit.
     """
+    is_whole = False
     for _ in range(MAX_TRIES):
-        walk = ObjectWalk(budget // BYTES_OF_AN_ITEM)
+        walk = ObjectWalk(budget // BYTES_OF_AN_ITEM, is_whole=is_whole)
         try:
-            return write_stream(value, budget, walk), walk
+            return write_stream(value if READS_OBJECTS else walk.without_objects(value), budget, walk), walk
+        except OtherError:
+            if is_whole:
+                break
+            is_whole = True
         except RecursionError as error:
             if not is_of_pickler(error):
                 raise
@@ -261,6 +325,11 @@ def is_of_pickler(error: Exception, words: str = "") -> bool:
     below = None if trace is None else trace.tb_next
     is_of_dump = below is not None and below.tb_next is None and below.tb_frame.f_code is write_stream.__code__
     return is_of_dump and words in str(error.args[0] if error.args else "")
+
+
+def _begins_plain(value: Any, kind: Any) -> bool:
+    first = [part for pair in first_pairs(value, 1) for part in pair] if kind is dict else first_items(value, kind, 1)
+    return all(id(type(part)) in SCALARS for part in first)
 
 
 def _is_changed(error: Exception) -> bool:

@@ -14,8 +14,11 @@ from typing import Any, Final, Protocol
 
 from otel_rollout.text.plain_json import describe_bytes, key_text
 
-__all__ = ["FullError", "ObjectReader", "OtherError", "load_stream", "write_stream"]
+__all__ = ["READS_OBJECTS", "FullError", "ObjectReader", "OtherError", "load_stream", "write_stream"]
 
+READS_OBJECTS: Final = sys.version_info < (3, 14)
+"""True if the pickler may be given objects. Since Python 3.14 it adds notes to whatever passes through it, made of the
+keys' reprs: a value goes in without its objects, and it stops at the first that is left."""
 PROTOCOL: Final = 5
 PART_BYTES: Final = 32 * 1024
 _FRAME: Final = 0x95
@@ -28,6 +31,10 @@ _SHORT_HEADER: Final = 5
 _LONG_HEADER: Final = 9
 _MAX_UNFRAMED: Final = 3
 """The pickler writes fewer than four bytes without a frame."""
+_NOTE: Final = "when serializing "
+_traceback: Final[Any] = BaseException.__dict__["__traceback__"].__get__
+_context: Final[Any] = BaseException.__dict__["__context__"].__get__
+_fields: Final[Any] = BaseException.__dict__["__dict__"].__get__
 _ANNOUNCES: Final = {
     0x58: "str",  # BINUNICODE
     0x8D: "str",  # BINUNICODE8
@@ -157,9 +164,56 @@ def write_stream(value: Any, budget: int, objects: ObjectReader | None = None) -
     pickler.fast = True
     if objects is not None:
         pickler.objects = objects
-    pickler.dump(value)
-    parts = sink.parts
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    handled = None if READS_OBJECTS else sys.exc_info()[1]
+    try:
+        pickler.dump(value)
+    except BaseException as error:
+        passing = error if READS_OBJECTS else _without_notes(error, handled)
+        if passing is error:
+            del passing
+            raise
+    else:
+        parts = sink.parts
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    try:
+        raise passing
+    finally:
+        del passing
+
+
+def _without_notes(error: BaseException, handled: BaseException | None) -> BaseException:
+    """Return the exception that goes on where one has come through the pickler of Python 3.14, as it was before that.
+
+    A note runs signal handlers, and fails for a key of many digits: what comes of it replaces the exception, which
+    becomes its context. The program's exception goes on if there is one, else what came first.
+
+    Args:
+        error: The exception.
+        handled: The exception that the caller handles, which is the context of the first.
+    """
+    if type(error) is OtherError or type(error) is FullError:
+        return error
+    chain = [error]
+    trace = _traceback(error)
+    is_programs = [trace is not None and trace.tb_next is not None]
+    while (context := _context(chain[-1])) is not None and context is not handled:
+        is_stop = type(context) is OtherError or type(context) is FullError
+        if is_programs[-1] and not is_stop and _traceback(context) is not None:
+            break
+        chain.append(context)
+        is_programs.append(not is_stop and _traceback(context) is not None)
+    place = is_programs.index(True) if True in is_programs else len(chain) - 1
+    passing = chain[place]
+    if place < len(chain) - 1:
+        passing.__context__ = handled
+    fields = _fields(passing)
+    notes = fields.get("__notes__")
+    if type(notes) is list:
+        while notes and type(notes[-1]) is str and notes[-1].startswith(_NOTE):
+            notes.pop()
+        if not notes:
+            del fields["__notes__"]
+    return passing
 
 
 def load_stream(data: bytes) -> Any:

@@ -21,7 +21,7 @@ import pytest
 
 import otel_rollout
 from otel_rollout import RolloutTraceConfig, hooks
-from otel_rollout.guard import log_once
+from otel_rollout.guard import forget_warnings
 from otel_rollout.hooks import Hook, Observer, Patch, install_hooks, start_tracing
 
 
@@ -137,7 +137,7 @@ class TestStartTracing:
 
     @pytest.fixture(autouse=True)
     def _no_message_logged(self) -> None:
-        log_once.forget()
+        forget_warnings()
 
     def test_names_of_the_trainer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The names are the configuration's, or the trainer's own; the backend may be the environment's."""

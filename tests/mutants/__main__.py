@@ -1,8 +1,8 @@
 """Makes mutants from a seed and reports which ones the tests kill.
 
 Each mutant is run in a copy of the tree, against the test files that concern its module, up to the first failure.
-The list is made anew from the seed as the code changes; `list.tsv` is the one of the code that it was committed with,
-and `outcomes.tsv` the output of a run of it.
+The list is made anew from the seed as the code changes. `list.tsv` is the one of the commit that its first line names,
+and `outcomes.tsv` what became of each: killed by a test, or equivalent, for the reason that is given.
 """
 
 from __future__ import annotations
@@ -70,7 +70,11 @@ def main() -> int:
     areas = {area: files for area, files in _AREAS.items() if options.area in (None, area)}
     mutants = choose(_ROOT, areas, options.seed, options.each)
     if options.list:
-        rows = ["\t".join(("area", "file", "line", "before", "after", "tests"))]
+        head = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=_ROOT, capture_output=True, text=True, check=True
+        )
+        rows = [f"# the code of commit {head.stdout.strip()}"]
+        rows += ["\t".join(("area", "file", "line", "before", "after", "tests"))]
         rows += ["\t".join((*_columns(mutant), " ".join(_concerned(mutant)))) for mutant in mutants]
         _LIST.write_text("\n".join(rows) + "\n")
         return 0

@@ -95,7 +95,7 @@ CHECKS = (
         threshold=Threshold(
             0.5,
             "share of a step's failures that are not the model's",
-            "above it the classes of failure say less than they hide",
+            "above it the classes of failure show less than they hide",
         ),
         least=10,
         sentence=lambda found: (

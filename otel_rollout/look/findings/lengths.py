@@ -43,7 +43,7 @@ CHECKS = (
         severity=Severity.WARNING,
         threshold=Threshold(
             1.5,
-            "mean output tokens of the last third of the steps, by those of the first, if the mean reward doesn't rise",
+            "mean output tokens of the last third of the steps, by the first third's, if the mean reward doesn't rise",
             "longer answers that pay are wanted; half as long again for nothing is cost, and the usual way into "
             "truncation",
             is_share=False,

@@ -37,7 +37,7 @@ CHECKS = (
     Check(
         name="lost_spans",
         severity=Severity.ERROR,
-        threshold=Threshold(0.0, "share of a step's spans", "tracing drops none if it is sized well: any loss is told"),
+        threshold=Threshold(0.0, "share of a step's spans", "sized well, tracing drops none: any loss is reported"),
         least=1,
         sentence=lambda found: f"tracing dropped {found.number:,} of {found.total:,} spans{found.clause}",
         advice="`otel_rollout.stats()` names the reason; give the queue more room (OTEL_ROLLOUT_MAX_QUEUE_BYTES) or "
@@ -49,7 +49,7 @@ CHECKS = (
         name=ROOTLESS,
         severity=Severity.ERROR,
         threshold=Threshold(
-            0.0, "share of a step's trajectories", "each trajectory ends, unless its process died: any is told"
+            0.0, "share of a step's trajectories", "each trajectory ends, unless its process died: any is reported"
         ),
         least=1,
         sentence=lambda found: (
@@ -65,7 +65,7 @@ CHECKS = (
         name="rolled_out_again",
         severity=Severity.WARNING,
         threshold=Threshold(
-            0.0, "share of a step's trajectories", "in its step of a run, each rollout of a prompt is one: any is told"
+            0.0, "share of a step's trajectories", "in its step of a run, a rollout of a prompt is one: any is reported"
         ),
         least=1,
         sentence=lambda found: (

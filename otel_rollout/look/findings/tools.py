@@ -59,7 +59,7 @@ CHECKS = (
         sentence=lambda found: f"{found.number:,} of {found.total:,} calls of {found.name} failed",
         advice="look at the arguments of the failed calls: if they are good, the tool is broken; if not, its "
         "description "
-        "or its error message doesn't tell the model what to write",
+        "or its error message doesn't explain to the model what to write",
         evidence=_errors_evidence,
         in_step=_errors_in,
     ),
@@ -74,7 +74,7 @@ CHECKS = (
         lambda each: each.repeated_calls if each.repeated_calls >= REPEATED else 0,
         f"make the same call with the same arguments {REPEATED} times or more: unless its result changes, as that of a "
         "test does, the policy circles",
-        "say in the tool's result that it is a repetition, end such trajectories early, or give the tool a better "
+        "state in the tool's result that it is a repetition, end such trajectories early, or give the tool a better "
         "error",
     ),
     _of_trajectories(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import rollout_trace_attr
-from otel_rollout.guard import log_once
+from otel_rollout.guard import forget_warnings, internal_errors
 from otel_rollout_mlflow import nested_mlflow_spans
 
 PROGRAM = """
@@ -93,7 +93,7 @@ class TestFaults:
         # Then nothing of mlflow can be imported.
         monkeypatch.setitem(sys.modules, "mlflow.entities", None)
         yield module
-        log_once.forget()
+        forget_warnings()
 
     @pytest.mark.parametrize("error", [None, KeyError("mine"), KeyboardInterrupt()])
     def test_a_fault_of_ours_is_told_once(self, provider, caplog, error) -> None:
@@ -115,7 +115,7 @@ class TestFaults:
                         block()
                     assert raised.value is error
         assert len(entered) == 3
-        assert log_once.internal_errors["nesting mlflow's spans"] == 3
+        assert internal_errors["nesting mlflow's spans"] == 3
         assert len([record for record in caplog.records if "nesting mlflow's spans" in record.message]) == 1
 
     def test_a_fault_on_the_way_out(self, provider, monkeypatch) -> None:
@@ -129,4 +129,4 @@ class TestFaults:
         monkeypatch.setattr("otel_rollout_mlflow.nesting._register", lambda trace_id: None)
         with rollout_trace_attr(step=1, sample_index=0), nested_mlflow_spans():
             pass
-        assert dict(log_once.internal_errors) == {"leaving mlflow's context": 1}
+        assert dict(internal_errors) == {"leaving mlflow's context": 1}

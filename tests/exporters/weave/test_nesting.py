@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import rollout_trace_attr
-from otel_rollout.guard import log_once
+from otel_rollout.guard import forget_warnings, internal_errors
 from otel_rollout_weave import nested_weave_ops
 
 PROGRAM = """
@@ -89,7 +89,7 @@ def test_unknown_version(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapt
     """With a version that isn't known the block runs, nothing nests, and one warning says so."""
     for name, module in weave_of_version("9.9.0").items():
         monkeypatch.setitem(sys.modules, name, module)
-    log_once.forget()
+    forget_warnings()
     ran = 0
     with rollout_trace_attr(step=1, sample_index=0):
         for _ in range(2):
@@ -102,14 +102,14 @@ def test_unknown_version(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapt
 @pytest.mark.usefixtures("rollout_spans")
 def test_weave_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     """If weave's internals differ, the block runs, its errors are its own, and the fault is counted."""
-    log_once.forget()
+    forget_warnings()
     monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
     for name, module in weave_of_version("0.54.0").items():
         monkeypatch.setitem(sys.modules, name, module)
     with pytest.raises(KeyError, match="mine"), rollout_trace_attr(step=1, sample_index=0), nested_weave_ops():
         raise KeyError("mine")
-    assert dict(log_once.internal_errors) == {"nesting weave's calls": 1}
-    log_once.forget()
+    assert dict(internal_errors) == {"nesting weave's calls": 1}
+    forget_warnings()
 
 
 def test_without_weave() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from otel_rollout import rollout_trace_attr
-from otel_rollout.guard import log_once
+from otel_rollout.guard import forget_warnings
 from otel_rollout.hooks import Call, Hook, patching, recorded
 from otel_rollout.hooks.guard import call_library, guarded
 from otel_rollout.hooks.verl import generation, rollout_trace
@@ -36,7 +36,7 @@ OURS = {"RolloutTraceConfig.init": {"backend", "max_samples_per_step_per_worker"
 @pytest.fixture(autouse=True)
 def _as_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
-    log_once.forget()
+    forget_warnings()
     monkeypatch.setattr("atexit.register", lambda *_: None)
 
 
@@ -137,7 +137,7 @@ class TestEveryHook:
         """Arguments, calls, results and exceptions are those without us, inside a trajectory; at most one warning."""
         for _name, form in stand_ins.drifts(stand_ins.form_of(hook)):
             caplog.clear()
-            log_once.forget()
+            forget_warnings()
             with rollout_trace_attr(step=3, sample_index=3):
                 check(hook, form, stand_ins.plausible, monkeypatch, caplog)
 
@@ -148,7 +148,7 @@ class TestEveryHook:
         """The same holds where nothing is traced."""
         for _name, form in stand_ins.drifts(stand_ins.form_of(hook)):
             caplog.clear()
-            log_once.forget()
+            forget_warnings()
             check(hook, form, stand_ins.plausible, monkeypatch, caplog)
 
     @pytest.mark.parametrize("is_known", [False, True])
@@ -166,7 +166,7 @@ class TestEveryHook:
         forms = stand_ins.form_of(hook), dict(stand_ins.drifts(stand_ins.form_of(hook)))["a class with slots"]
         for form, flavour in itertools.product(forms, stand_ins.FLAVOURS[1:]):
             caplog.clear()
-            log_once.forget()
+            forget_warnings()
             with rollout_trace_attr(step=3, sample_index=3):
                 check(hook, form, flavour, monkeypatch, caplog)
 
@@ -213,7 +213,7 @@ class TestEveryHook:
             return
         for name, form in stand_ins.drifts(stand_ins.form_of(hook)):
             caplog.clear()
-            log_once.forget()
+            forget_warnings()
             stand_in = StandIn(hook, form)
             with caplog.at_level(logging.WARNING, "otel_rollout"):
                 patching.install(hook, stand_in.module)
@@ -245,7 +245,7 @@ class TestEveryHook:
         for attributes in ({}, {patch.target: value}):
             vars(module).update(attributes)
             caplog.clear()
-            log_once.forget()
+            forget_warnings()
             with caplog.at_level(logging.WARNING, "otel_rollout"):
                 patching.install(patch, module)
             assert len(caplog.records) <= 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from otel_rollout import flush, rollout_trace_attr
-from otel_rollout.guard import log_once
+from otel_rollout.guard import forget_warnings
 from otel_rollout.hooks.verl import facts, generation, rollout, tools
 from otel_rollout.hooks.verl.identity import Identity
 from otel_rollout.testing import InMemorySpanExporter
@@ -22,7 +22,7 @@ from tests.integrations.verl.stand_ins import HOOKS, StandIn, install
 @pytest.fixture(autouse=True)
 def _as_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
-    log_once.forget()
+    forget_warnings()
 
 
 class TestOneFault:

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from otel_rollout import RolloutTraceConfig, flush
-from otel_rollout.guard import log_once
+from otel_rollout.guard import forget_warnings
 from otel_rollout.hooks import patching
 from otel_rollout.hooks.verl import plugin
 from otel_rollout.hooks.verl.config import max_samples, start
@@ -186,7 +186,7 @@ class TestConfig:
 
     def test_a_backend_that_can_not_be(self, caplog: pytest.LogCaptureFixture) -> None:
         """An unknown backend is a warning, once, not an exception: training goes on."""
-        log_once.forget()
+        forget_warnings()
         with caplog.at_level(logging.WARNING, "otel_rollout"):
             start("project", "experiment", "nowhere")
             start("project", "experiment", "nowhere")
