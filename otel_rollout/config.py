@@ -197,25 +197,25 @@ def shutdown_at_exit() -> None:
     """
     timeout = None
     while runtime.pipeline is not None or _state.unfinished is not None:
-        with contextlib.suppress(SystemExit), _Hurry() as hurry:
+        with contextlib.suppress(SystemExit), _CtrlC() as ctrl_c:
             shutdown(timeout)
             if _state.unfinished is not None:
                 _finish(_state.unfinished, timeout)
-        if hurry.is_asked_for:
+        if ctrl_c.was_pressed:
             timeout = SECONDS_AFTER_CTRL_C
 
 
-class _Hurry:
-    """Stops a Ctrl-C, and notes it."""
+class _CtrlC:
+    """Catches a Ctrl-C."""
 
-    is_asked_for = False
+    was_pressed = False
 
-    def __enter__(self) -> _Hurry:  # noqa: PYI034 - Python 3.10 has no Self
+    def __enter__(self) -> _CtrlC:  # noqa: PYI034 - Python 3.10 has no Self
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> bool:
-        self.is_asked_for = kind is KeyboardInterrupt
-        return self.is_asked_for
+        self.was_pressed = kind is KeyboardInterrupt
+        return self.was_pressed
 
 
 def stats() -> Stats:

@@ -42,7 +42,7 @@ class ExporterStats:
         lost: Spans that were dropped, by reason.
         payloads_dropped: Spans that arrive without payload, because the queue was full.
         payloads_shrunk: Spans that arrive with their payload cut, because the backend refused them whole.
-        last_trouble: The backend's last answer to a batch that it refused.
+        last_error: The backend's last answer to a batch that it refused.
         side_work: Requests besides spans (links, rewards), by kind; not counted among the spans.
     """
 
@@ -54,7 +54,7 @@ class ExporterStats:
     lost: Mapping[str, int] = field(default_factory=dict)
     payloads_dropped: int = 0
     payloads_shrunk: int = 0
-    last_trouble: str = ""
+    last_error: str = ""
     side_work: Mapping[str, SideWorkStats] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class Stats:
             recorded again.
         open_spans: Spans that have started and not ended; among them those that never end, such as the span of a
             coroutine that nobody awaits.
-        is_uncounted: True if only the exporters of the application's provider get spans: they count nothing here.
+        has_external_exporters: True if only the exporters of the application's provider get spans, which count nothing.
     """
 
     exporters: Mapping[str, ExporterStats] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Stats:
     lost_annotations: Mapping[str, int] = field(default_factory=lambda: dict(lost_annotations))
     repeated_annotations: Mapping[str, int] = field(default_factory=lambda: dict(repeated_annotations))
     open_spans: int = 0
-    is_uncounted: bool = False
+    has_external_exporters: bool = False
 
     @property
     def lost(self) -> int:
@@ -104,7 +104,7 @@ class Stats:
     def __str__(self) -> str:
         parts = [
             "traced by the application's tracer provider, whose exporters are not counted here"
-        ] * self.is_uncounted
+        ] * self.has_external_exporters
         parts += [f"{name}: {exporter}" for name, exporter in self.exporters.items()]
         parts += _said(
             ("open spans: {:,}", self.open_spans),

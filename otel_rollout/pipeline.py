@@ -155,7 +155,7 @@ class Pipeline:
             redacted=self.finisher.redactor.redacted if self.finisher.redactor is not None else 0,
             internal_errors=dict(internal_errors),
             open_spans=self.open_spans.count + (self.provider_spans.open if self.provider_spans else 0),
-            is_uncounted=not self.queues,
+            has_external_exporters=not self.queues,
         )
 
 

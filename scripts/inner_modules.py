@@ -19,7 +19,7 @@ from typing import Final
 ROOT = Path(__file__).resolve().parent.parent
 
 # A lower number is recorded here by the change that lowers it.
-RECORDED: Final = 158
+RECORDED: Final = 146
 
 # What users import: the front, and what docs/how-to/write-an-exporter.md names.
 PUBLIC: Final = frozenset(
@@ -44,6 +44,7 @@ DOORS: Final = frozenset(
         "otel_rollout.counts",
         "otel_rollout.folder.folder_writer",
         "otel_rollout.installing",
+        "otel_rollout.record.runtime",
         "otel_rollout.settings",
     }
 )

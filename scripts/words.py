@@ -23,9 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Lower numbers are recorded here by the change that lowers them (--record).
 RECORDED: Final = {
-    "otel_rollout": 251,
+    "otel_rollout": 212,
     "exporters": 0,
-    "docs": 12,
+    "docs": 7,
     "benchmarks": 121,
     "scripts": 47,
 }

@@ -18,11 +18,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from otel_rollout.catalog.group_summary import GroupSummary, Spread
-from otel_rollout.catalog.step_signals import StepSignals
-from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts import FACTS, SUMS, SpanError, ToolCounts, TrajectorySummary
-from otel_rollout.facts.table import Percentiles
+from otel_rollout.catalog import GroupSummary, Spread, StepSignals, StepSummary
+from otel_rollout.facts import FACTS, SUMS, Percentiles, SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import CHECKS
 from otel_rollout.semconv import ATTRIBUTES
 from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import read
-from otel_rollout.deliver.spool import open_spool
+from otel_rollout.deliver import open_spool
 from otel_rollout.files import make_folder, narrow, open_private
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.replay.delivered_log import DeliveredLog

@@ -296,7 +296,7 @@ class TestLocksAtFork:
                 else:
                     # Nothing answers there; an attempt is made.
                     otel_rollout.flush(0)
-                    while not otel_rollout.stats().exporters["MlflowSpanExporter"].last_trouble:
+                    while not otel_rollout.stats().exporters["MlflowSpanExporter"].last_error:
                         time.sleep(0.01)
 
             work("before")

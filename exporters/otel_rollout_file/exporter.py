@@ -136,7 +136,7 @@ class FileSpanExporter(OutcomeSpanExporter):
         except MissingExtraError as error:
             return Outcome(Verdict.CONFIGURATION_ERROR, str(error))
         except (OverflowError, RecursionError, TypeError, ValueError) as error:
-            return Outcome(Verdict.REFUSED, f"a span can't be written as JSON: {' '.join(str(error).split())}")
+            return Outcome(Verdict.REFUSED, f"a span can't be encoded: {' '.join(str(error).split())}")
         try:
             self._durations.add(spans)
         except Exception:

@@ -10,8 +10,6 @@ from otel_rollout.facts.figures import ERROR, MAX_DEPTH
 from otel_rollout.facts.shapes import Place, places_of
 from otel_rollout.facts.table import SpanError, TrajectorySummary
 
-__all__ = ["FAILURE_CLASSES", "failure_class"]
-
 MODEL: Final = "model"
 TOOL: Final = "tool"
 ENVIRONMENT: Final = "environment"

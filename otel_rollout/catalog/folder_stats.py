@@ -10,13 +10,11 @@ from os import PathLike
 from pathlib import Path
 
 from otel_rollout.catalog.rollout_run import Run
-from otel_rollout.catalog.step_reading import OnProblem
+from otel_rollout.catalog.step_places import OnProblem
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.folder.layout import STEP_SUMMARY
 from otel_rollout.folder.reader import ReadProblem
 from otel_rollout.folder.trace_files import find_trace_files
-
-__all__ = ["FolderStats", "count_folder"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class FolderStats:
         errors: The trajectories that ended in an error.
         spans: The number of spans.
         redacted: The secrets that redaction replaced.
-        bytes: Their size as OTLP JSON.
+        bytes: Their size as OTLP.
         disk_bytes: The size of all files, with indexes, journals and step summaries.
         files: The number of files that hold spans.
         workers: The number of processes that wrote them.

@@ -10,8 +10,6 @@ from otel_rollout.catalog.grouping import RunStep, split_prompts, split_steps
 from otel_rollout.facts.amounts import is_same_reward, sum_of
 from otel_rollout.facts.table import TrajectorySummary
 
-__all__ = ["GroupSummary", "RewardRange", "Spread", "groups_of", "summarise_groups"]
-
 
 @dataclass(frozen=True, slots=True)
 class Spread:

@@ -6,18 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = [
-    "RunStep",
-    "Tagged",
-    "prompt_order",
-    "rollout_of",
-    "sortable",
-    "split_prompts",
-    "split_runs",
-    "split_steps",
-    "step_order",
-]
-
 
 class Tagged(Protocol):
     """A trajectory with its tags: a summary, or one that was recorded."""

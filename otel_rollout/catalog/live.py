@@ -25,8 +25,6 @@ from otel_rollout.folder.layout import (
 from otel_rollout.folder.op_durations import MAX_CHARACTERS, OpDurations
 from otel_rollout.text.plain_text import counted
 
-__all__ = ["BETWEEN_OPS", "LiveRun", "RunningTrajectory", "StepWait", "read_live"]
-
 SECONDS_WITHOUT_A_SIGN: Final = 15.0
 """A process that has not written for so long counts as dead, unless it is seen to be gone before."""
 MAX_FILE_BYTES: Final = 2**24

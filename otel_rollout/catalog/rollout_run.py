@@ -11,14 +11,20 @@ from threading import Lock
 from typing import Any, Final
 
 from otel_rollout.catalog.group_summary import GroupSummary
-from otel_rollout.catalog.run_ids import with_run_ids
 from otel_rollout.catalog.search import Search, SearchQuery
 from otel_rollout.catalog.step_file import StepFile, find_groups, read_step_file
-from otel_rollout.catalog.step_makers import make_steps
-from otel_rollout.catalog.step_making import SummarisedRun, summarise_runs
-from otel_rollout.catalog.step_places import Places, StepPlace, find_places
-from otel_rollout.catalog.step_reading import LooseTraces, OnProblem, parts_of, read_loose, read_step
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_making import SummarisedRun, make_steps, summarise_runs
+from otel_rollout.catalog.step_places import (
+    LooseTraces,
+    OnProblem,
+    Places,
+    StepPlace,
+    find_places,
+    parts_of,
+    read_loose,
+    read_step,
+)
+from otel_rollout.catalog.step_summary import StepSummary, with_run_ids
 from otel_rollout.errors import NoTracesError
 from otel_rollout.facts.json_types import to_json
 from otel_rollout.facts.table import TrajectorySummary
@@ -27,8 +33,6 @@ from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory
 from otel_rollout.folder.stored_file import Part
 from otel_rollout.folder.summaries import summaries_of
 from otel_rollout.folder.trace_files import StepKey
-
-__all__ = ["Run"]
 
 MAX_TRAJECTORIES: Final = 2**15
 """The most trajectories of the steps that are kept, without the step that was asked for last."""

@@ -1,4 +1,4 @@
-"""Searches the payload of trajectories: compares lines as bytes, and parses only candidates."""
+"""Searches the payload of trajectories: compares requests as bytes, and decodes only candidates."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from typing import Final
 from otel_rollout.catalog.text_match import Match, TextMatcher
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.folder.reader import RecordedTrajectory
-
-__all__ = ["Search", "SearchHit", "SearchQuery"]
 
 BATCH: Final = 32
 """The trajectories that a thread searches in one go."""
@@ -94,7 +92,7 @@ class Search:
 
     def __init__(self, query: SearchQuery, trajectories: Iterable[RecordedTrajectory]) -> None:
         self.searched_bytes = 0
-        """The size of what has been searched, as OTLP JSON."""
+        """The size of what has been searched, as OTLP."""
         self.hits = 0
         """The number of hits so far."""
         self.is_cut = False
@@ -163,9 +161,9 @@ def _search(batch: Sequence[RecordedTrajectory], matcher: TextMatcher) -> _Found
 
 def _first_match(trajectory: RecordedTrajectory, matcher: TextMatcher, found: _Found) -> Match | None:
     for file, row in trajectory.parts:
-        line = file.read_line(row)
-        found.searched_bytes += len(line)
-        match = matcher.find(line, trajectory.trace_id)
+        request = file.read_request(row)
+        found.searched_bytes += len(request)
+        match = matcher.find(request, trajectory.trace_id)
         if match is not None:
             return match
     return None

@@ -31,8 +31,6 @@ from otel_rollout.folder.stored_file import ReadProblem
 from otel_rollout.text.sanitize import replace_surrogates
 from otel_rollout.version import __version__
 
-__all__ = ["StepFile", "find_groups", "read_step_file", "write_step_file"]
-
 _KINDS: Final = (StepSummary, StepSignals, Percentiles, GroupSummary, Spread, ToolCounts)
 FORMAT: Final = f"{__version__} {crc32(repr([(each.__name__, *readers_of(each)) for each in _KINDS]).encode()):08x}"
 """Another version may compute a figure in another way."""

@@ -13,8 +13,6 @@ from otel_rollout.catalog.grouping import rollout_of
 from otel_rollout.facts.amounts import is_same_reward, mean_of
 from otel_rollout.facts.table import TrajectorySummary
 
-__all__ = ["REPEATED", "StepSignals", "rolled_out_again", "step_signals"]
-
 REPEATED: Final = 3
 """Calls of one tool with the same arguments from which on they count as repeated."""
 

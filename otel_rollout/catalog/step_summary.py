@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from otel_rollout.catalog.group_summary import GroupSummary, RewardRange
 from otel_rollout.catalog.step_signals import StepSignals, step_signals
 from otel_rollout.facts.amounts import deviation_of, is_same_reward, mean_of, sum_of
 from otel_rollout.facts.table import SUMS, Count, Percentiles, StepSums, Sum, ToolCounts, TrajectorySummary
-
-__all__ = ["StepSummary", "summarise_step"]
 
 Each = TypeVar("Each")
 
@@ -209,3 +207,21 @@ def _last_share(start: int, ends: Sequence[int]) -> float | None:
     if not last or ends[-1] <= start:
         return None
     return (ends[-1] - ends[-1 - last]) / (ends[-1] - start)
+
+
+def with_run_ids(steps: Sequence[StepSummary]) -> list[StepSummary]:
+    """Give steps that only one of several runs has that run's id, so that a run's steps are one series.
+
+    Args:
+        steps: All steps; those with an id are of runs that have the same rollouts.
+    """
+    known: dict[str | None, set[str]] = {}
+    for step in steps:
+        if step.run_id is not None:
+            known.setdefault(step.experiment_name, set()).add(step.run_id)
+    return [
+        replace(step, run_id=step.sole_run_id)
+        if step.run_id is None and step.sole_run_id in known.get(step.experiment_name, ())
+        else step
+        for step in steps
+    ]

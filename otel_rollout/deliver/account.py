@@ -33,7 +33,7 @@ class Account:
         self.payloads_dropped = 0
         self.payloads_shrunk = 0
         self.lost: Counter[str] = Counter()
-        self.last_trouble = ""
+        self.last_error = ""
         self.is_abandoned = False
         """If True, the result of an attempt that is still running is not counted: its spans were counted before."""
         self.is_closed = False
@@ -81,6 +81,6 @@ class Account:
                 lost=dict(self.lost),
                 payloads_dropped=self.payloads_dropped,
                 payloads_shrunk=self.payloads_shrunk,
-                last_trouble=self.last_trouble,
+                last_error=self.last_error,
                 side_work=side_work,
             )

@@ -15,9 +15,9 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from otel_rollout.counts import ExporterStats
 from otel_rollout.deliver.account import Account
 from otel_rollout.deliver.batch import Batch, MemoryStore
-from otel_rollout.deliver.end_times import SECONDS_OF_A_WAIT, EndTimes
-from otel_rollout.deliver.open_notes import OpenNotes
+from otel_rollout.deliver.deadlines import SECONDS_OF_A_WAIT, Deadlines
 from otel_rollout.deliver.queue_limits import QueueLimits
+from otel_rollout.deliver.running_report import RunningReport
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import BatchReport, send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
@@ -98,7 +98,7 @@ class ExporterQueue:
         self._policy = policy or RetryPolicy()
         self._send_once = one_attempt_of(exporter)
         self._spool = spool
-        self._open_notes = OpenNotes(exporter, open_trajectories, reader.redactor)
+        self._open_notes = RunningReport(exporter, open_trajectories, reader.redactor)
         self._reset()
 
     def _reset(self) -> None:
@@ -113,7 +113,7 @@ class ExporterQueue:
             self._store = SpooledStore(memory, self._spool, self._limits.max_bytes, account, self._log)
         self._thread = BackgroundThread(f"otel-rollout-{self.name}", self._run)
         self._is_idle = self._is_closed = self._has_ended = False
-        self._end = EndTimes()
+        self._end = Deadlines()
         self._is_failing = False
         """True if the last attempt failed, and another one may help."""
         self._flushes = self._flushes_seen = self._configuration_errors = self._lost_at_flush = 0
@@ -255,9 +255,9 @@ class ExporterQueue:
         with self._lock:
             if self._is_closed:
                 if deadline < self._end.thread:
-                    # Asked again, in a hurry: someone pressed Ctrl-C during the wait.
+                    # Asked again: someone pressed Ctrl-C during the wait.
                     self._store.begin_shutdown(deadline)
-                    self._end.hurry(deadline)
+                    self._end.end_attempts(deadline)
                     self.request_flush()
                 return
             # In this order: a signal handler may raise in between.
@@ -470,7 +470,7 @@ class ExporterQueue:
         return f"{waiting} {'waits' if queued + spooled == 1 else 'wait'} {where} until the backend takes them"
 
     def _note_trouble(self, outcome: Outcome) -> None:
-        self._account.last_trouble = f"{outcome.verdict.value}: {outcome.reason}"
+        self._account.last_error = f"{outcome.verdict.value}: {outcome.reason}"
         can_help = outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED)
         self._log.note(outcome, self._waiting() if can_help else "")
         line = ""

@@ -152,7 +152,7 @@ def _send(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float)
         side_work = exporter.side_work if isinstance(exporter, OutcomeSpanExporter) else None
         if side_work is None or side_work.flush(max(0.0, deadline - monotonic())):
             return ""
-        return f"took the trajectory, but not what goes with it: {side_work.last_trouble or 'no answer in time'}"
+        return f"took the trajectory, but not what goes with it: {side_work.last_error or 'no answer in time'}"
     last = troubles[-1]
     if last.verdict is Verdict.DELIVERED:
         return f"took the trajectory, but {last.reason}"

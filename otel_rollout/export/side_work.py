@@ -14,7 +14,7 @@ from opentelemetry import context as context_api
 from otel_rollout.counts import SideWorkStats
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.export.side_lane import Entry, Lane
+from otel_rollout.export.request_lane import Entry, Lane
 from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.guard.background_thread import BackgroundThread
 from otel_rollout.guard.clock import monotonic
@@ -113,7 +113,7 @@ class SideWork:
         self._done: Counter[str] = Counter()
         self._lost: dict[str, Counter[str]] = {kind: Counter() for kind in self._kinds}
         self._lost_at_flush = 0
-        self.last_trouble = ""
+        self.last_error = ""
         """The reason of the last failed attempt."""
         self._last_configuration_errors: dict[str, str] = {}
         self._log = TroubleLog(self._name)
@@ -382,7 +382,7 @@ class SideWork:
 
     def _note_trouble(self, kind: str, outcome: Outcome) -> None:
         verdict = outcome.verdict
-        self.last_trouble = f"{kind}: {verdict.value}: {outcome.reason}"
+        self.last_error = f"{kind}: {verdict.value}: {outcome.reason}"
         if verdict is Verdict.CONFIGURATION_ERROR:
             # It lasts until someone changes a setting: one warning is enough.
             if self._last_configuration_errors.get(kind) == outcome.reason:

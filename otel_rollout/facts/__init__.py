@@ -4,15 +4,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.facts.builder import Collected, SummaryBuilder
-    from otel_rollout.facts.json_types import from_json
+    from otel_rollout.facts.json_types import from_json, to_json
     from otel_rollout.facts.reward_parts import RewardPart
     from otel_rollout.facts.shapes import Shapes
     from otel_rollout.facts.span_facts import reward_of, span_id_of, trace_id_of
     from otel_rollout.facts.summaries import merge_summaries, summarise_trajectory
     from otel_rollout.facts.table import (
+        COLUMNS,
         FACTS,
         FIRST_COLUMN,
         SUMS,
+        Percentiles,
         SpanError,
         SpanShape,
         Sum,
@@ -28,15 +30,17 @@ else:
         __name__,
         {
             "builder": ("Collected", "SummaryBuilder"),
-            "json_types": ("from_json",),
+            "json_types": ("from_json", "to_json"),
             "reward_parts": ("RewardPart",),
             "shapes": ("Shapes",),
             "span_facts": ("reward_of", "span_id_of", "trace_id_of"),
             "summaries": ("merge_summaries", "summarise_trajectory"),
             "table": (
+                "COLUMNS",
                 "FACTS",
                 "FIRST_COLUMN",
                 "SUMS",
+                "Percentiles",
                 "SpanError",
                 "SpanShape",
                 "Sum",
@@ -49,10 +53,12 @@ else:
     )
 
 __all__ = [
+    "COLUMNS",
     "FACTS",
     "FIRST_COLUMN",
     "SUMS",
     "Collected",
+    "Percentiles",
     "RewardPart",
     "Shapes",
     "SpanError",
@@ -69,6 +75,7 @@ __all__ = [
     "span_id_of",
     "summarise_trajectory",
     "time_bar",
+    "to_json",
     "trace_id_of",
     "walk_tree",
 ]

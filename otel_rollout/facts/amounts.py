@@ -8,11 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = ["deviation_of", "is_same_reward", "mean_of", "sum_of"]
-
 
 def mean_of(amounts: Sequence[float]) -> float:
-    """Return the mean of one amount or more; that of finite ones is finite."""
+    """Return the mean of one amount or more; the mean of finite ones is finite."""
     count = len(amounts)
     try:
         return math.fsum(amounts) / count
@@ -21,7 +19,7 @@ def mean_of(amounts: Sequence[float]) -> float:
 
 
 def deviation_of(amounts: Sequence[float]) -> float:
-    """Return the standard deviation of one amount or more; that of finite ones is finite."""
+    """Return the standard deviation of one amount or more; the deviation of finite ones is finite."""
     mean, count = mean_of(amounts), len(amounts)
     try:
         return math.sqrt(math.fsum((amount - mean) ** 2 for amount in amounts) / count)

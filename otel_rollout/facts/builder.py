@@ -41,8 +41,6 @@ from otel_rollout.facts.span_values import (
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = ["MAX_ERRORS", "Collected", "Provenance", "SpanError", "SummaryBuilder"]
-
 MAX_ERRORS: Final = 8
 MAX_NAMES: Final = 1024
 """Later names of spans are an ellipsis."""
@@ -66,7 +64,7 @@ _NAME_BYTES: Final = 256
 
 
 class SummaryBuilder:
-    """Collects what is said of the spans of one trace; texts and numbers in it are bounded.
+    """Collects the facts of the spans of one trace; texts and numbers in it are bounded.
 
     Args:
         trace_id: The trace.
@@ -96,7 +94,7 @@ class SummaryBuilder:
         self.errors: list[tuple[int, int, str, str, str]] = []
         self.error_type: str | None = None
         self.root_prompt = self.root_answer = ""
-        """Raw, as those of the generations are."""
+        """Raw, like `prompt` and `answer`."""
         self.prompt = Said("", INT64_MAX)
         self.answer = Said("", -1)
         self.finish = Said(None, -1)
@@ -119,7 +117,7 @@ class SummaryBuilder:
 
     @property
     def end_time(self) -> int:
-        """The root's end; without a root, that of the last span. What comes after the root is not its time."""
+        """The root's end; without a root, the last span's. Its time ends there, whatever comes later."""
         return self._root_end if self.has_root else self._last_end
 
     @property
@@ -164,7 +162,7 @@ class SummaryBuilder:
 
         Args:
             step: The training step.
-            validate: Whether it is a validation pass.
+            validate: True for a validation pass.
         """
         if step is not None and self.attributes.get(semconv.STEP) is None:
             self.attributes[semconv.STEP] = step
@@ -173,7 +171,7 @@ class SummaryBuilder:
     def add(self, spans: Iterable[ReadableSpan]) -> None:
         """Add spans; none of them may have been added before.
 
-        If one can't be summarised, which is counted as an internal error, the trajectory has a place alone: readers
+        If one can't be summarised, which is counted as an internal error, the trajectory keeps only its place: readers
         make its summary.
         """
         waiting = iter(spans)
@@ -189,7 +187,7 @@ class SummaryBuilder:
                 internal_error("summarising a span")
 
     def give_up(self) -> None:
-        """Keep the place alone."""
+        """Keep only the place."""
         self.is_complete = False
         self.rows.clear()
         self.names.clear()
@@ -295,7 +293,7 @@ class SummaryBuilder:
             self._add_answer(last)
 
     def _add_answer(self, generations: list[tuple[int, Mapping[str, Any]]]) -> None:
-        """Find the answer in the last of some generations that has one; of two that started at once, the lesser text.
+        """Find the answer in the last of some generations that has one; of two with the same start, the lesser text.
 
         The lines of a trajectory may be joined in any order.
         """
@@ -451,6 +449,6 @@ class Collected:
 
 
 def _line(of_root: str, of_generation: Said) -> Said:
-    """Return the first line of the root's text, else that of a generation's."""
+    """Return the first line of the root's text, else of a generation's."""
     text, at = (of_root, 0) if of_root else of_generation
     return Said(line_of(text), at if text else 0)

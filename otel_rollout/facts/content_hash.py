@@ -1,4 +1,4 @@
-"""Hashes of what was said, equal for equal content whatever ids and times stand beside it.
+"""Hashes of what was said, equal for equal content whatever ids and times come with it.
 
 They are 32 bits; 0 stands for content that is not recorded.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 from zlib import crc32
-
-__all__ = ["PRIME", "UINT32_MAX", "call_hash", "output_hash", "result_hash"]
 
 _TEXT: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _IDS: Final = "tool_call_id|call_id|tool_use_id|request_id|response_id|message_id|conversation_id|session_id|trace_id"
@@ -28,7 +26,7 @@ def _members(names: str) -> str:
     return f"{member},|,?{member}"
 
 
-# Inside a string quotes are escaped, so these match members of objects alone.
+# Inside a string quotes are escaped, so these match members of objects only.
 _CALL_ID: Final = (
     r'(?<="type":"tool_call",)"id":(?:null|"[^"\\]*"),?|(?<="type":"tool_call_response",)"id":(?:null|"[^"\\]*"),?'
     r'|"id":\s?"(?:call|chatcmpl|cmpl|fc|gen|msg|req|resp|run|toolu)[-_][^"\\]*",?'

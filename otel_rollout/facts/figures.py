@@ -10,24 +10,6 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 from otel_rollout.facts.content_hash import PRIME, UINT32_MAX
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = [
-    "ERROR",
-    "KINDS",
-    "MAX_SHAPES",
-    "MAX_TOOLS",
-    "NO_COLUMNS",
-    "OTHER_TOOLS",
-    "PACKED",
-    "Figures",
-    "SpanRow",
-    "ToolCounts",
-    "Totals",
-    "bound_tools",
-    "figures_of",
-    "shape_columns",
-    "unpack",
-]
-
 KINDS: Final = ("", "AGENT", "CHAIN", "EVALUATOR", "LLM", "TOOL")
 """A row has the position of its kind here."""
 EVALUATOR, LLM, TOOL = 3, 4, 5
@@ -44,7 +26,7 @@ COLUMNS: Final = 10
 NO_COLUMNS: Final[Mapping[str, Any]] = {"names": [], "ids": "", "spans": [[]] * COLUMNS}
 
 SpanRow: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int]
-"""Start and end (microseconds since 1970), span id, parent id (or 0), hash of what it said or returned, hash of its
+"""Start and end (microseconds since 1970), span id, parent id (or 0), hash of its output, hash of its
 call (or 0), input and output tokens (or -1), name (its position in a list), kind, status. Rows sort by start."""
 
 PACKED: Final = Struct("<qqQQIIqqIBB")
@@ -123,7 +105,7 @@ def figures_of(  # noqa: PLR0915 - one pass
     repeats: dict[int, int] = {}
     # One pass, with the covered time of each kind: a span's summary may cost the traced program microseconds.
     for start, end, _, parent, content, call, asked, answered, name, kind, status in rows:
-        # What comes after the root is no part of it.
+        # Spans after the root are no part of it.
         if kind < EVALUATOR or (root is not None and start > root_end):
             continue
         if end > busy_end and start < root_end and busy_end < root_end:

@@ -18,8 +18,6 @@ from otel_rollout import semconv
 from otel_rollout.text.plain_text import shorten
 from otel_rollout.text.sanitize import replace_surrogates
 
-__all__ = ["MAX_LINE_CHARACTERS", "find_answer", "find_prompt", "line_of"]
-
 MAX_LINE_CHARACTERS: Final = 200
 """Longer lines are cut, and end in an ellipsis."""
 _MAX_RAW: Final = 600

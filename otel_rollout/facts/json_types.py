@@ -13,8 +13,6 @@ import orjson
 
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 
-__all__ = ["from_json", "readers_of", "to_json"]
-
 Each = TypeVar("Each")
 Reader: TypeAlias = Callable[[Any], Any]
 Bounds: TypeAlias = tuple[float, float]

@@ -11,12 +11,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 
-__all__ = ["MAX_PARTS", "OF_TRAINING", "REWARD", "RewardPart", "reward_parts"]
-
 REWARD: Final = "reward"
 """The name of the total."""
 OF_TRAINING: Final = {"advantage": semconv.ADVANTAGE, "fate": semconv.FATE}
-"""What training made of the trajectory, by the name of the record."""
+"""Training's verdicts on the trajectory, by the name of the record."""
 MAX_PARTS: Final = 64
 """The most parts of a span that become records of a backend; the attribute has them all."""
 MAX_NAME_CHARACTERS: Final = 200

@@ -12,8 +12,6 @@ from otel_rollout.facts.figures import COLUMNS, KINDS, MAX_SHAPES, NO_COLUMNS, S
 from otel_rollout.facts.table import SpanShape
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = ["Place", "Shapes", "places_of"]
-
 Place: TypeAlias = tuple[str, str, int, int, int, int]
 _ID_DIGITS: Final = 16
 _UINT32_MAX: Final = 2**32 - 1
@@ -84,7 +82,7 @@ class Shapes(Sequence[SpanShape]):
 
         Args:
             start: The trajectory's start in microseconds.
-            names: The positions of names that other rows refer to; those of the shapes are added.
+            names: The positions of names that other rows refer to; the names of the shapes are added.
         """
         own = [names.setdefault(name, len(names)) for name in self.columns["names"]]
         ids, parents = self._ids(), self._parents()

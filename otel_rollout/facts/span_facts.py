@@ -11,17 +11,6 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.text.sanitize import replace_surrogates
 
-__all__ = [
-    "exception_attributes",
-    "is_late_annotation",
-    "is_own",
-    "kind_of",
-    "reward_of",
-    "rollout_label",
-    "span_id_of",
-    "trace_id_of",
-]
-
 _OWN_SCOPE: Final = "otel_rollout"
 _KINDS_OF_OPERATIONS: Final = {
     "agent": "AGENT",
@@ -64,7 +53,7 @@ def reward_of(span: ReadableSpan) -> float | None:
 
 
 def is_late_annotation(span: ReadableSpan) -> bool:
-    """Return True for a span that has facts of an ended trajectory alone: stored, it would lengthen the trace."""
+    """Return True for a span that has only facts of an ended trajectory: stored, it would lengthen the trace."""
     return (span.attributes or {}).get(semconv.LATE) is True
 
 

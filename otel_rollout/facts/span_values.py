@@ -15,21 +15,6 @@ from otel_rollout import semconv
 from otel_rollout.facts.span_facts import exception_attributes
 from otel_rollout.text.sanitize import INT64_MAX, fits_int64, replace_surrogates
 
-__all__ = [
-    "MAX_NAME_CHARACTERS",
-    "count_of",
-    "error_type_of",
-    "integer_of",
-    "is_unknown_tool",
-    "kind_of",
-    "last_text",
-    "scalars_of",
-    "short_name",
-    "text_of",
-    "times_of",
-    "unparsed_calls_of",
-]
-
 MAX_NAME_CHARACTERS: Final = 128
 MAX_TEXT_CHARACTERS: Final = 1024
 """Longer strings of the root are left out of its scalar attributes."""

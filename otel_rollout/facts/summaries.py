@@ -26,8 +26,6 @@ from otel_rollout.facts.table import (
 )
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = ["is_disjoint", "merge_summaries", "summarise_trajectory", "summary_of_json", "without_copies"]
-
 _LATEST: Final = ("reward", "advantage", "fate")
 _SECONDS: Final = ("llm_seconds", "tool_seconds", "reward_seconds", "waiting_seconds")
 _SHAPE: Final = b',"shape":{'
@@ -69,7 +67,7 @@ def summary_of_json(
     Args:
         identity: The fields that `columns` lacks.
         columns: The columns, which another program may have written.
-        shape_of_spans: Returns the columns of the shape if that of the columns has another form.
+        shape_of_spans: Returns the columns of the shape if `columns` have another form of it.
 
     Raises:
         ValueError: A column has another form.
@@ -92,7 +90,7 @@ def summary_of_json(
 
 
 def merge_summaries(parts: Sequence[TrajectorySummary]) -> TrajectorySummary:
-    """Return the summary of a trajectory from those of its parts, which have no span in common.
+    """Return the summary of a trajectory from the summaries of its parts, which have no span in common.
 
     It equals the summary of all spans if each part's `shape` has all of its spans; else durations, tokens and turns
     are sums over the parts.
@@ -146,7 +144,7 @@ class _Merged:
             self.totals = Totals(*(getattr(self.main, name) for name in Totals._fields))
 
     def join(self, fact: Fact) -> Any:
-        """Return a fact of all lines, as its row in the table says."""
+        """Return a fact of all lines, by the rule of its row in the table."""
         if fact.merge == "rows":
             return fact.of and fact.of(self)
         values = self._known(fact.name)
@@ -192,7 +190,7 @@ class _Merged:
         return tuple(error for _, error in sorted(placed)[:MAX_ERRORS])
 
     def _best(self, field: str, key: str, *, is_last: bool) -> TrajectorySummary:
-        """Return the line whose value counts: the root's, else that of the first or the last generation."""
+        """Return the line whose value counts: the root's, else the first or the last generation's."""
         known = [part for part in self.parts if getattr(part, field)] or self.parts[:1]
         sign = -1 if is_last else 1
 
@@ -221,7 +219,7 @@ def _latest_facts(parts: Sequence[TrajectorySummary]) -> dict[str, tuple[int, An
 
 
 def is_disjoint(parts: Sequence[TrajectorySummary]) -> bool:
-    """Return True if no span is in two parts, as far as their shapes tell."""
+    """Return True if no span is in two parts, as far as their shapes show."""
     ids = [each.span_id for part in parts for each in part.shape]
     return len(set(ids)) == len(ids)
 

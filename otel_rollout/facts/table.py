@@ -1,4 +1,4 @@
-"""The table of facts: what is said of a trajectory without its payload, each fact in one row.
+"""The table of facts: everything about a trajectory but its payload, each fact in one row.
 
 From the rows follow the columns of an index and their validation, the merging of a trajectory's lines, the types of the
 viewer's pages, and the table in docs/reference/trace-folder.md.
@@ -57,11 +57,11 @@ class Fact:
         name: The attribute of `TrajectorySummary`, which is the column's name too.
         meaning: A clause for the docs.
         unit: The unit of a number.
-        of: Computes it from what is `Collected` of the spans; None if only the reader of a folder knows it.
-        is_listed: True if it stands among the first fields of an index's line, which lists need.
+        of: Computes it from what is `Collected` of the spans; None if only the reader of a folder has it.
+        is_listed: True if it is among the first fields of an index's line, which lists need.
         shown: `row` if each row of a step's page has it, `trajectory` if a trajectory's page and `ls --json` have it,
             `nowhere` if it is for our readers alone.
-        merge: How the lines of one trajectory are joined: by the value of the line with the identity (`main`), by
+        merge: The rule that joins the lines of one trajectory: by the value of the line with the identity (`main`), by
             `sum`, `least` or `most`, by `of` from the `rows` of all spans, or by a rule of its `own` in `summaries.py`.
     """
 
@@ -115,7 +115,7 @@ class SpanShape(NamedTuple):
         parent: The position of its parent among the trajectory's shapes; -1 if it has none there.
         span_id: Its id, 16 hexadecimal digits.
         parent_id: Its parent's id; empty if it is a root.
-        content: A hash of what a generation said or a tool returned; empty if that is not recorded.
+        content: A hash of a generation's output or a tool's result; empty if it is not recorded.
         call: A hash of a tool's name and arguments; empty if it is no tool call or they are not recorded.
         input_tokens: A generation's input tokens; None if they are unknown.
         output_tokens: Its output tokens.
@@ -354,7 +354,7 @@ class TrajectorySummary:
         shown="nowhere",
         merge="own",
     )
-    bytes: Count = _fact("its size as OTLP JSON; 0 if it is unknown", 0, unit="bytes", merge="sum")
+    bytes: Count = _fact("its size as OTLP; 0 if it is unknown", 0, unit="bytes", merge="sum")
     stored_bytes: Count = _fact("its size on disk; 0 if it is unknown", 0, unit="bytes", merge="sum")
 
     @property

@@ -9,8 +9,6 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 
-__all__ = ["KIND_STYLES", "STATUS_STYLES", "Place", "error_of", "place_of", "time_bar", "walk_tree"]
-
 Node = TypeVar("Node")
 
 KIND_STYLES: Final = {"AGENT": "magenta", "CHAIN": "blue", "LLM": "cyan", "TOOL": "yellow", "EVALUATOR": "green"}

@@ -1,4 +1,4 @@
-"""The index beside a file of trajectories, so that lists and filters need not read spans.
+"""The index of a file of trajectories, so that lists and filters need not read spans.
 
 A line is a JSON object with the fields of `IndexEntry`, and its checksum.
 """
@@ -21,7 +21,7 @@ from otel_rollout.files.file_modes import open_private
 from otel_rollout.folder.layout import NEW, index_path
 from otel_rollout.folder.lines import seal_of
 from otel_rollout.guard.log_once import internal_error
-from otel_rollout.otlp.json_writing import clean
+from otel_rollout.text.sanitize import clean
 
 __all__ = [
     "ATTRIBUTE_FIELDS",
@@ -91,7 +91,7 @@ def entry_of(builder: SummaryBuilder, offset: int, length: int, size: int, check
     """Return the entry of a trajectory's line.
 
     Args:
-        builder: What is said of its spans.
+        builder: The facts of its spans.
         offset: The entry's `offset`.
         length: Its `length`.
         size: Its `bytes`.
@@ -160,7 +160,7 @@ def write_index(lines: Path, rows: Sequence[Row]) -> None:
     """
     path = index_path(lines)
     new = path.with_name(f".{path.name}{NEW}")
-    # Locked meanwhile, so that no two readers write it at once.
+    # Locked meanwhile, so that no two readers write it at the same time.
     with suppress(OSError), exclusive_lock(lines) as descriptor:
         if descriptor is None:
             return

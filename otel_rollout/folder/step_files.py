@@ -13,7 +13,6 @@ from otel_rollout.folder import layout
 from otel_rollout.folder.append_file import AppendFile, FileGoneError
 from otel_rollout.folder.frames import FrameFile
 from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, entry_of, index_line
-from otel_rollout.folder.retention import enforce_bound
 from otel_rollout.guard.log_once import internal_error
 
 __all__ = ["StepFiles"]
@@ -73,14 +72,19 @@ class StepFiles:
             for other in [other for other in self._files if other != place]:
                 # The file of a step that is over can be removed once it is closed; others are opened again.
                 self._close(other)
-            enforce_bound(self._folder, self._max_bytes)
+            self._enforce_bound(self._max_bytes)
 
     def close(self) -> None:
         """Close all files, and enforce the bound."""
         for place in list(self._files):
             self._close(place)
         if self._max_bytes is not None:
-            enforce_bound(self._folder, self._max_bytes)
+            self._enforce_bound(self._max_bytes)
+
+    def _enforce_bound(self, max_bytes: int) -> None:
+        from otel_rollout.folder.retention import enforce_bound
+
+        enforce_bound(self._folder, max_bytes)
 
     def forget(self) -> None:
         """Close all files as they are; in a forked child they are the parent's."""

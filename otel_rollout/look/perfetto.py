@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 
 from otel_rollout.facts.table import SpanShape, TrajectorySummary
 
-__all__ = ["trace_events"]
-
 UNKNOWN_WORKER: Final = "unknown process"
 ERROR: Final = 2
 MAX_ROUNDING: Final = 2

@@ -11,8 +11,6 @@ from otel_rollout.facts.amounts import deviation_of, mean_of
 from otel_rollout.messages.conversation import input_messages, said_by
 from otel_rollout.messages.messages import parse_json
 
-__all__ = ["advantages", "answer_of", "prompt_of"]
-
 
 def prompt_of(spans: Sequence[ReadableSpan]) -> str:
     """Return a trajectory's prompt: the root's input, or the first question of the first generation."""

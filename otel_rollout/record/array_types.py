@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any, Final, cast
 
-from otel_rollout.record.object_reading import Reader, Standin, class_name, is_subclass
+from otel_rollout.record.object_reading import Reader, Substitute, class_name, is_subclass
 
 __all__ = ["is_compiling", "length_of_array", "read_elements", "read_numpy", "read_torch"]
 
@@ -44,7 +44,7 @@ def _read_numpy_scalar(numpy: Any, value: Any) -> Any:
     if isinstance(item, numpy.generic):
         # `longdouble` and `clongdouble` are wider than Python's numbers.
         return float(item) if kind == "f" else complex.__repr__(complex(item))
-    return complex.__repr__(item) if type(item) is complex else Standin(item)
+    return complex.__repr__(item) if type(item) is complex else Substitute(item)
 
 
 def _read_array(numpy: Any, value: Any, room: int) -> Any:
@@ -61,7 +61,7 @@ def _read_array(numpy: Any, value: Any, room: int) -> Any:
         if copied.dtype.itemsize in (1, 2, 4, 8):
             return copied
         return copied.astype(numpy.float64)
-    return Standin(read_elements(numpy, value))
+    return Substitute(read_elements(numpy, value))
 
 
 def read_elements(numpy: Any, value: Any) -> Any:

@@ -27,7 +27,7 @@ from otel_rollout.record.exception_record import exception_text
 from otel_rollout.record.object_reading import (
     Part,
     Reader,
-    Standin,
+    Substitute,
     class_name,
     fields_of,
     find_static,
@@ -135,7 +135,7 @@ def _read_named_tuple(names: tuple[str, ...]) -> Reader:
 
 def _read_user_collection(value: Any, room: int, deep: bool) -> Any:
     # `collections.UserDict`, `UserList` and `UserString` wrap `data`.
-    return Standin(fields_of(value).get("data"))
+    return Substitute(fields_of(value).get("data"))
 
 
 def _read_fraction(value: Any, room: int, deep: bool) -> Any:
@@ -166,7 +166,7 @@ def _read_image(value: Any, room: int, deep: bool) -> Any:
 def _read_omegaconf(value: Any, room: int, deep: bool) -> Any:
     # The raw nodes: resolving interpolations calls code.
     fields = fields_of(value)
-    return Standin(fields.get("_content", fields.get("_val")))
+    return Substitute(fields.get("_content", fields.get("_val")))
 
 
 _DICT_VIEWS: Final = tuple(type(getattr({}, name)()) for name in ("keys", "values", "items"))
@@ -236,7 +236,7 @@ def key_of(key: Any) -> Any:
     if kind is tuple or kind is frozenset:
         return kind(map(key_of, key))
     read = reader_of(kind)(key, 0, False)  # a reader takes its arguments by position
-    if type(read) is Standin:
+    if type(read) is Substitute:
         read = read.value
     return read if is_one_of(type(read), (str, *_SCALARS)) else f"<{class_name(kind)}>"
 
@@ -246,7 +246,7 @@ def _user_payload(value: Any, room: int, deep: bool) -> Any:
         # Looked up within the guard: it may be a property.
         return value.__rollout_payload__()
 
-    return Standin(call_user_function("__rollout_payload__", method))
+    return Substitute(call_user_function("__rollout_payload__", method))
 
 
 def _reader_by_base(kind: type) -> Reader | None:

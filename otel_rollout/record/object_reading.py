@@ -21,7 +21,7 @@ __all__ = [
     "HIDDEN",
     "Part",
     "Reader",
-    "Standin",
+    "Substitute",
     "class_name",
     "fields_of",
     "find_static",
@@ -34,7 +34,7 @@ __all__ = [
 
 Reader = Callable[[Any, int, bool], Any]
 """Reads a value. Takes the value, the most items to return, and True if fields of unknown objects are wanted. Returns a
-leaf, a private list, a dict, which may be the object's own, or a `Standin`."""
+leaf, a private list, a dict, which may be the object's own, or a `Substitute`."""
 _Found = TypeVar("_Found")
 
 HIDDEN: Final = "[hidden]"
@@ -56,7 +56,7 @@ _module: Final[Callable[[type], Any]] = type.__dict__["__module__"].__get__
 _flags: Final[Callable[[type], int]] = type.__dict__["__flags__"].__get__
 
 
-class Standin:
+class Substitute:
     """A reader's result if another value, not copied yet, is to be read in place of the first.
 
     Args:

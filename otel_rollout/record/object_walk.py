@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from otel_rollout.guard.guard import FAULTS, is_our_fault
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.record.library_types import key_of, reader_of
-from otel_rollout.record.object_reading import Part, Reader, Standin, class_name, is_one_of
+from otel_rollout.record.object_reading import Part, Reader, Substitute, class_name, is_one_of
 from otel_rollout.record.stream import READS_OBJECTS, FullError, OtherError, write_stream
 from otel_rollout.text.plain_json import with_text_keys
 
@@ -243,7 +243,7 @@ class ObjectWalk:
         child_kind = type(child)
         if id(child_kind) in SCALARS:
             return child
-        if child_kind is Standin:
+        if child_kind is Substitute:
             return self.copy(child.value, depth + 1)
         if child_kind is dict:
             return self._copy_dict(child, depth)
@@ -347,7 +347,7 @@ def first_fields(value: Any) -> dict[Any, Any]:
         return {}
     walk = ObjectWalk(MAX_FIELDS)
     read = walk.fields(reader_of(kind), value, 0)
-    if type(read) is Standin:
+    if type(read) is Substitute:
         read = read.value
     if type(read) is Part:
         return dict(pair for pair in read.items if type(pair[0]) is str) if read.is_dict else {}

@@ -147,7 +147,7 @@ class Sender:
                 break
         # Waited for once: each batch still tries, and the next replay sends the rest.
         self._side_work_patience = 0.0
-        self.report.reason = self._side_work.last_trouble
+        self.report.reason = self._side_work.last_error
         return False
 
     def _done_on_the_side(self) -> int:

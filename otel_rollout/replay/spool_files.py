@@ -18,7 +18,7 @@ from otel_rollout.folder.layout import NO_STEP, is_frame_file, step_of
 from otel_rollout.folder.reader import read
 from otel_rollout.folder.selection import Filters
 from otel_rollout.folder.trace_files import find_trace_files
-from otel_rollout.otlp.json_writing import decode_line
+from otel_rollout.otlp import decode_spans
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.text.plain_text import counted
 
@@ -237,7 +237,7 @@ class _Batch:
 
     def _decode(self) -> list[ReadableSpan]:
         try:
-            return decode_line(read_frame(self._path, self._frame.offset, self._frame.length))
+            return decode_spans(read_frame(self._path, self._frame.offset, self._frame.length))
         except (OSError, ValueError) as error:
             self.is_damaged = isinstance(error, DamagedFrameError)
             raise UnreadableError(str(error)) from error

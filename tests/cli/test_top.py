@@ -33,9 +33,9 @@ PROGRAM = """
 import asyncio, sys
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
-from otel_rollout.deliver import open_notes
+from otel_rollout.deliver import running_report
 
-open_notes.SECONDS_RUNNING = open_notes.SECONDS_BETWEEN = 0.1
+running_report.SECONDS_RUNNING = running_report.SECONDS_BETWEEN = 0.1
 otel_rollout.init("project", "experiment", backend="file", schedule_delay_ms=50)
 free = asyncio.Event()
 

@@ -15,8 +15,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.deliver.exporter_queue import ExporterQueue
-from otel_rollout.deliver.queue_limits import QueueLimits
+from otel_rollout.deliver import ExporterQueue, QueueLimits
 from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.export.side_work import Kind, SideWork
 from otel_rollout.finish.payload_finisher import PayloadFinisher

@@ -97,7 +97,7 @@ class TestTroubles:
         assert queue.flush(10)
         assert exporter.names == [str(number) for number in range(100)]
         assert queue.stats().delivered == 100
-        assert queue.stats().last_trouble == "retry: down"
+        assert queue.stats().last_error == "retry: down"
 
     @pytest.mark.parametrize("failure", [SpanExportResult.FAILURE, False, 0])
     def test_a_plain_exporter_that_fails_is_tried_again(self, make_queue, make_span, failure):

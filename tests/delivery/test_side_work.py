@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from otel_rollout.counts import SideWorkStats
-from otel_rollout.export import side_lane, side_work
+from otel_rollout.export import request_lane, side_work
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.side_work import NotYet
 from tests.delivery.queues import until
@@ -81,8 +81,8 @@ class TestAttempts:
     def test_spans_that_never_come_keep_no_other_from_its_attempt(self, make_work, backend, monkeypatch):
         """Entries that waited for long before any later one came stand behind those, as many as there are."""
         monkeypatch.setattr(side_work, "SECONDS_BEHIND", 0.0)
-        monkeypatch.setattr(side_lane, "FIRST_WAIT", 0.01)
-        monkeypatch.setattr(side_lane, "LONGEST_WAIT", 0.01)
+        monkeypatch.setattr(request_lane, "FIRST_WAIT", 0.01)
+        monkeypatch.setattr(request_lane, "LONGEST_WAIT", 0.01)
         backend.rule = lambda values: NotYet({n for n, value in enumerate(values) if value != "later"}, "not stored")
         work = make_work(limit=2)
         add(work, *range(3))
@@ -138,7 +138,7 @@ class TestAttempts:
         work = make_work()
         backend.rule = lambda values: Outcome(Verdict.RETRY, "busy", retry_after=3600.0)
         add(work, "one")
-        until(lambda: work.last_trouble)
+        until(lambda: work.last_error)
         assert not work.flush(0.05)
         assert len(backend.attempts) == 1
 
@@ -155,7 +155,7 @@ class TestAttempts:
         backend.rule = rule
         add(work, "one")
         until(lambda: counts(work).done == 1)
-        assert type(error).__name__ in work.last_trouble
+        assert type(error).__name__ in work.last_error
 
     def test_it_is_not_traced(self, make_work, backend):
         """While side work is done, instrumentation is suppressed."""

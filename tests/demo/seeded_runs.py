@@ -12,8 +12,7 @@ from typing import NamedTuple
 from unittest import mock
 
 import otel_rollout
-from otel_rollout.catalog.group_summary import summarise_groups
-from otel_rollout.catalog.step_summary import StepSummary, summarise_step
+from otel_rollout.catalog import StepSummary, summarise_groups, summarise_step
 from otel_rollout.demo.rollout import Pass, passes, run_pass
 from otel_rollout.demo.tokenizer import train_tokenizer
 from otel_rollout.facts import TrajectorySummary, summarise_trajectory

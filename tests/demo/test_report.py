@@ -14,8 +14,8 @@ from .spans import make_trajectory
 
 TRAJECTORY = Trajectory(1, 7, 2, False, "completed", 0.1, reward=1.0)
 WHOLE = ExporterStats(recorded=1300, delivered=1300)
-LATE = ExporterStats(recorded=1300, delivered=300, lost={"shutdown": 1000}, last_trouble="connection refused")
-SPOOLED = ExporterStats(recorded=10, delivered=4, spooled=6, last_trouble="connection refused")
+LATE = ExporterStats(recorded=1300, delivered=300, lost={"shutdown": 1000}, last_error="connection refused")
+SPOOLED = ExporterStats(recorded=10, delivered=4, spooled=6, last_error="connection refused")
 LOST = ExporterStats(recorded=10, delivered=7, lost={"refused": 2, "queue full": 1})
 
 
@@ -82,7 +82,7 @@ class TestPrintWaiting:
 
     def test_says_for_what_it_waits_and_how_long(self, console):
         """An exporter with spans left gets a line with its trouble; one without gets none."""
-        dead = ExporterStats(recorded=716, queued=716, last_trouble="retry: http://localhost:4318: connection refused")
+        dead = ExporterStats(recorded=716, queued=716, last_error="retry: http://localhost:4318: connection refused")
         print_waiting(console, {"otlp": dead, "file": WHOLE, "mlflow": ExporterStats(recorded=1, queued=1)}, 57.0)
         assert lines(console) == [
             (

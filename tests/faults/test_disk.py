@@ -60,7 +60,7 @@ class TestTraceFolder:
         for _ in range(2):
             train(trainer, 16, size=50_000)
             assert trainer.flush(1.0) is False
-            assert "No space left" in trainer.stats("file")["last_trouble"]
+            assert "No space left" in trainer.stats("file")["last_error"]
             ballast.unlink()
             assert trainer.flush() is True
             assert self.stored(folder) == dict.fromkeys(trainer.sent, 1)
@@ -82,7 +82,7 @@ class TestTraceFolder:
         with read_only(disk):
             train(trainer)
             assert trainer.flush(90.0) is False
-            assert "OTEL_ROLLOUT_DIR must be a folder" in trainer.stats("file")["last_trouble"]
+            assert "OTEL_ROLLOUT_DIR must be a folder" in trainer.stats("file")["last_error"]
             assert trainer.finish() == 0
         assert account(trainer.sent, {}, trainer.report["exporters"]["file"]) == {"configuration_error": 24}
 
@@ -189,7 +189,7 @@ class TestSqlite:
             trainer = start(**self.variables(disk / "mlflow.db"))
             train(trainer)
             assert trainer.flush(90.0) is False
-            assert trainer.stats("mlflow")["last_trouble"].startswith("configuration_error: ")
+            assert trainer.stats("mlflow")["last_error"].startswith("configuration_error: ")
             assert trainer.finish() == 0
         assert account(trainer.sent, {}, trainer.report["exporters"]["mlflow"]) == {"configuration_error": 24}
         assert self.stored(disk / "mlflow.db") == {}

@@ -109,7 +109,7 @@ class Trainer:
     def await_trouble(self, exporter: str) -> str:
         """Wait until an exporter has met trouble, and return what the backend said."""
         self.flush(0.0)
-        return str(self.await_counts(exporter, lambda counts: bool(counts["last_trouble"]))["last_trouble"])
+        return str(self.await_counts(exporter, lambda counts: bool(counts["last_error"]))["last_error"])
 
     def finish(self) -> int:
         """Let the program come to its end, and return its exit status.
@@ -206,12 +206,12 @@ def account(
 def spooled(folder: Path) -> list[str]:
     """Return the ids of the spans in a spool, torn frames left out."""
     from otel_rollout.folder.frames import FrameExtent, read_frame, scan_frames
-    from otel_rollout.otlp.json_writing import decode_line
+    from otel_rollout.otlp import decode_spans
 
     return [
         f"{span.context.span_id:016x}"
         for path in sorted(folder.rglob("*.zst"))
         for frame in scan_frames(path)
         if isinstance(frame, FrameExtent)
-        for span in decode_line(read_frame(path, frame.offset, frame.length))
+        for span in decode_spans(read_frame(path, frame.offset, frame.length))
     ]

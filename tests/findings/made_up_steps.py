@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from otel_rollout.catalog.group_summary import summarise_groups
-from otel_rollout.catalog.step_summary import StepSummary, summarise_step
+from otel_rollout.catalog import StepSummary, summarise_groups, summarise_step
 from otel_rollout.facts import SpanError, SpanShape, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import Diagnosis, diagnose
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog import StepSummary
 from otel_rollout.facts import ToolCounts
 from otel_rollout.look.findings import CHECKS
 from otel_rollout.look.findings.finding import evidence_of

@@ -32,7 +32,7 @@ from otel_rollout.cli.main import main as command_line
 from otel_rollout.folder import layout, stored_file
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.frames import FrameFile
-from otel_rollout.otlp.json_writing import encode_line
+from otel_rollout.otlp import encode_spans
 from tests.fuzz.folder_mutations import BOMB, MUTATIONS, Mutation
 from tests.trace_folder.recordings import make_trajectory
 
@@ -85,9 +85,9 @@ def make_folder(folder: Path) -> None:
         # Its process is gone before these have ended.
         second._files.close()
         second._journal.forget()
-        spooled = FrameFile(folder / "spooled" / "host-7-0007-000001.jsonl.zst")
+        spooled = FrameFile(folder / "spooled" / "host-7-0007-000001.otlp.zst")
         for sample in (1, 2):
-            spooled.append(encode_line(make_trajectory(4, sample)))
+            spooled.append(encode_spans(make_trajectory(4, sample)))
         spooled.close()
         (folder / ".replay").mkdir()
         (folder / ".replay" / "console-0123456789ab.txt").write_text("# delivered\ntoken\n")

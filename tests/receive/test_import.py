@@ -150,7 +150,7 @@ class TestAgain:
         ]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             deadline = time.monotonic() + 60
-            while not any(path.stat().st_size > 2**20 for path in folder.glob("open/*.jsonl")):
+            while not any(path.stat().st_size > 2**20 for path in folder.glob("open/*.otlp")):
                 assert process.poll() is None
                 assert time.monotonic() < deadline, "nothing is written"
                 time.sleep(0.001)

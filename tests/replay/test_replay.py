@@ -465,10 +465,11 @@ class TestFailures:
         file = next((folder / "step=000001").glob("*.zst"))
         index = index_path(file)
         *others, last = read_index(index)
-        line = read_frame(file, last.offset, last.length)
+        request = read_frame(file, last.offset, last.length)
+        trace_id = bytes.fromhex(last.trace_id)
         os.truncate(file, last.offset)
         frames = FrameFile(file)
-        frame = frames.append(line.replace(b'"status":{}', b'"events":[7]', 1))
+        frame = frames.append(request.replace(b"\x0a\x10" + trace_id, b"\x1a\x10" + trace_id, 1))
         frames.close()
         index.write_bytes(b"".join(map(index_line, [*others, last._replace(length=frame.length)])))
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from otel_rollout import read
-from otel_rollout.catalog import Run, rollout_run, step_makers
+from otel_rollout.catalog import Run, rollout_run, step_making
 from otel_rollout.errors import NoTracesError
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.layout import STEP_SUMMARY
@@ -56,8 +56,8 @@ def folder(tmp_path):
 def makes(monkeypatch):
     """Counts the step folders that are read to make summaries."""
     made = []
-    make = step_makers.make_step
-    monkeypatch.setattr(step_makers, "make_step", lambda place: made.append(place.folder) or make(place))
+    make = step_making.make_step
+    monkeypatch.setattr(step_making, "make_step", lambda place: made.append(place.folder) or make(place))
     return made
 
 
@@ -113,7 +113,7 @@ class TestSteps:
 
     def test_without_an_index(self, folder):
         """Frames that no index has are read."""
-        write_frames(folder / "step=000003" / "host-1-abcd.jsonl.zst", make_trajectory(3))
+        write_frames(folder / "step=000003" / "host-1-abcd.otlp.zst", make_trajectory(3))
         for index in folder.rglob("*.index.jsonl"):
             index.unlink()
         steps = outline(Run([folder]).steps())
@@ -219,8 +219,8 @@ class TestSteps:
     def test_by_several_processes(self, folder, monkeypatch):
         """Many steps are made by child processes: the same summaries, progress, and the problems that they met."""
         expected = Run([shutil.copytree(folder, folder.with_name("copy"))]).steps()
-        monkeypatch.setattr(step_makers, "MIN_BYTES", 0)
-        monkeypatch.setattr(step_makers.os, "cpu_count", lambda: 2)
+        monkeypatch.setattr(step_making, "MIN_BYTES", 0)
+        monkeypatch.setattr(step_making.os, "cpu_count", lambda: 2)
         [path] = folder.glob("step=000001/*.zst")
         os.truncate(path, path.stat().st_size - 10)
         problems, progress = [], []
@@ -237,8 +237,8 @@ class TestSteps:
         def refuse(*arguments):
             raise OSError
 
-        monkeypatch.setattr(step_makers, "MIN_BYTES", 0)
-        monkeypatch.setattr(step_makers, "WorkerProcess", refuse)
+        monkeypatch.setattr(step_making, "MIN_BYTES", 0)
+        monkeypatch.setattr(step_making, "WorkerProcess", refuse)
         assert outline(Run([folder]).steps()) == [(1, False, 4), (2, False, 4), (2, True, 1)]
 
     def test_a_folder_without_traces(self, tmp_path):

@@ -13,9 +13,7 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from otel_rollout.catalog import Run, to_json
-from otel_rollout.catalog.group_summary import GroupSummary, summarise_groups
-from otel_rollout.catalog.step_summary import StepSummary, summarise_step
+from otel_rollout.catalog import GroupSummary, Run, StepSummary, summarise_groups, summarise_step, to_json
 from otel_rollout.facts import SpanError, ToolCounts, TrajectorySummary, from_json
 from otel_rollout.look.rollouts import advantages
 from otel_rollout.text import INT64_MAX

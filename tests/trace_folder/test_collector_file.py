@@ -7,7 +7,7 @@ import pytest
 
 from otel_rollout import read
 from otel_rollout.catalog import count_folder
-from otel_rollout.otlp import json_reading as otlp_json_reading
+from otel_rollout.folder import stored_file
 from tests.trace_folder.collector_files import write_collector_file
 from tests.trace_folder.recordings import make_trajectory
 
@@ -48,8 +48,8 @@ class TestSizes:
         """Counting a file parses each line for its index and for its spans, however many trajectories are in it."""
         write_collector_file(tmp_path / "otlp.jsonl", "json", REQUESTS)
         parsed = []
-        parse = otlp_json_reading._parse_json
-        monkeypatch.setattr(otlp_json_reading, "_parse_json", lambda line: parsed.append(len(line)) or parse(line))
+        parse = stored_file.request_of_json
+        monkeypatch.setattr(stored_file, "request_of_json", lambda line: parsed.append(len(line)) or parse(line))
 
         assert count_folder(tmp_path).spans == 120
         assert len(parsed) <= 2 * len(REQUESTS)

@@ -12,8 +12,8 @@ from otel_rollout.facts import SummaryBuilder, summarise_trajectory
 from otel_rollout.folder import folder_writer
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.guard import internal_errors
-from otel_rollout.otlp.json_writing import encode_spans
-from otel_rollout.receive.received_folder import ReceivedFolder
+from otel_rollout.otlp import encode_spans, encoded_spans
+from otel_rollout.receive import ReceivedFolder
 from otel_rollout_file import FileSpanExporter
 
 from .recordings import make_span, make_trajectory, trace_id_of
@@ -105,7 +105,7 @@ class TestFault:
         folder = ReceivedFolder(tmp_path, idle_seconds=0)
         batch = [span for _ in range(3) for span in trajectory()]
         with mock.patch(place, side_effect=ZeroDivisionError):
-            folder.take(encode_spans(batch))
+            folder.take(encoded_spans(encode_spans(batch)))
             while folder.write_overdue():
                 pass
             assert (folder.open_traces, folder.written) == (0, 3)
@@ -131,7 +131,7 @@ class TestMemory:
     def test_a_trajectory_of_any_number_of_spans(self, writer):
         """It is written in parts, so that its summary stays bounded."""
         most = 0
-        with mock.patch.object(folder_writer, "MAX_LINE_BYTES", 100_000):
+        with mock.patch.object(folder_writer, "MAX_LINE_BYTES", 40_000):
             for first in range(2, 6002, 100):
                 writer.write([make_span("a", number, trace_id_of(1, 0, 0)) for number in range(first, first + 100)])
                 most = max(most, writer._summary_bytes)

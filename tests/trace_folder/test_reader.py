@@ -15,10 +15,10 @@ import pytest
 from otel_rollout import NoTracesError, read
 from otel_rollout.folder import stored_file
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.otlp.json_writing import encode_line
+from otel_rollout.otlp import encode_spans
 
 from .read_folders import data_file, names, record, tags
-from .recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines
+from .recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines, write_records
 
 
 class TestOrder:
@@ -176,7 +176,7 @@ class TestPlaces:
     def test_a_spool_is_read_like_a_folder(self, folder):
         """Files without an index, at any depth, several traces in a line: in the order of steps all the same."""
         first, second, third = make_trajectory(3), make_trajectory(2, 1), make_trajectory(2, 2)
-        write_frames(folder / "mlflow" / "host-1-abcd-1.jsonl.zst", first + second[:1], second[1:] + third)
+        write_frames(folder / "mlflow" / "host-1-abcd-1.otlp.zst", first + second[:1], second[1:] + third)
         found = list(read(folder))
         assert tags(found) == [(2, 1, 0), (2, 2, 0), (3, 0, 0)]
         assert [names(each) for each in found] == [["generate", "look_up", "rollout"]] * 3
@@ -197,8 +197,8 @@ class TestPlaces:
         write_lines(folder / "export.jsonl", [span for sample in range(50) for span in make_trajectory(1, sample)])
         found = list(read(folder))
         calls = []
-        genuine = stored_file.decode_line
-        monkeypatch.setattr(stored_file, "decode_line", lambda line: calls.append(1) or genuine(line))
+        genuine = stored_file.traces_of
+        monkeypatch.setattr(stored_file, "traces_of", lambda line: calls.append(1) or genuine(line))
         assert sum(len(each.spans) for each in found) == 150
         assert len(calls) == 1
 
@@ -282,9 +282,9 @@ class TestRunning:
         """Of a trajectory without a root the first span that knows its step gives the name and the tags."""
         spans = make_trajectory(2)
         foreign = make_span("GET /", 9, trace_id_of(2, 0, 0), seconds=(-1.0, 0.0))
-        journal = folder / "open" / "host-7-abcd.jsonl"
+        journal = folder / "open" / "host-7-abcd.otlp"
         for lines in itertools.permutations([[spans[0]], [spans[1]], [foreign]]):
-            write_lines(journal, *lines)
+            write_records(journal, *lines)
             [found] = read(folder)
             assert (found.name, found.step, found.experiment_name, found.span_count) == ("generate", 2, "exp", 3)
             journal.unlink()
@@ -293,7 +293,7 @@ class TestRunning:
         """Spans of other instrumentations carry no tags: they belong to the step of their trace all the same."""
         record(folder, make_trajectory(1), make_trajectory(2))
         foreign = make_span("GET /", 9, trace_id_of(2, 0, 0))
-        write_lines(folder / "open" / "host-7-abcd.jsonl", [foreign])
+        write_records(folder / "open" / "host-7-abcd.otlp", [foreign])
         for found in (list(read(folder)), [None, *read(folder, step=2)]):
             assert len(found) == 2
             assert names(found[1]) == ["generate", "look_up", "GET /", "rollout"]
@@ -302,7 +302,7 @@ class TestRunning:
         """What a crash left in both is one trajectory without doubles."""
         spans = make_trajectory(1)
         record(folder, spans)
-        write_lines(folder / "open" / "host-7-abcd.jsonl", spans[:1], spans[1:2])
+        write_records(folder / "open" / "host-7-abcd.otlp", spans[:1], spans[1:2])
         [found] = read(folder)
         assert names(found) == ["generate", "look_up", "rollout"]
         assert found.span_count == 3
@@ -314,7 +314,7 @@ class TestRunning:
         record(folder, spans)
         [alone] = read(folder)
         size = alone.size_bytes
-        write_lines(folder / "open" / "host-7-abcd.jsonl", spans[:1], spans[1:2])
+        write_records(folder / "open" / "host-7-abcd.otlp", spans[:1], spans[1:2])
         monkeypatch.setattr(stored_file.StoredFile, "read_spans", None)
         [found] = read(folder)
         assert (found.size_bytes, found.summary.bytes, found.summary.spans) == (size, size, 3)
@@ -326,10 +326,10 @@ class TestRunning:
         [alone] = read(folder)
         size = alone.size_bytes
         late = make_span("late", 99, spans[0].context.trace_id)
-        write_lines(folder / "open" / "host-7-abcd.jsonl", spans[:1], [spans[1], late])
+        write_records(folder / "open" / "host-7-abcd.otlp", spans[:1], [spans[1], late])
         [found] = read(folder)
         assert found.summary.spans == 4
-        assert found.summary.bytes == found.size_bytes == size + len(encode_line([spans[1], late]))
+        assert found.summary.bytes == found.size_bytes == size + len(encode_spans([spans[1], late]))
 
 
 def _before(function, act):
@@ -361,7 +361,7 @@ class TestCopies:
         (folder / "again").symlink_to(folder)
         (folder / "step=000001" / "up").symlink_to(folder.parent)
         (folder / "latest").symlink_to(folder / "step=000002")
-        (folder / "link.jsonl.zst").symlink_to(data_file(folder, 1))
+        (folder / "link.otlp.zst").symlink_to(data_file(folder, 1))
         found = list(read(folder, on_problem=problems.append))
         assert [(each.step, each.span_count) for each in found] == [(1, 3), (2, 3)]
         assert not problems

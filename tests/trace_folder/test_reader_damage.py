@@ -16,10 +16,9 @@ from otel_rollout import read
 from otel_rollout.folder import stored_file
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.index_reading import read_index
-from otel_rollout.otlp.json_writing import encode_line
 
 from .read_folders import data_file, index_file, names, record, tags
-from .recordings import frame, make_trajectory, write_frames, write_lines
+from .recordings import frame, make_trajectory, write_frames, write_lines, write_records
 
 
 class TestJournalOfTheDead:
@@ -33,7 +32,7 @@ class TestJournalOfTheDead:
         writer = FolderWriter(folder)
         for spans in (make_trajectory(2)[:1], make_trajectory(3)[:2], make_trajectory(2)[1:2]):
             writer.write(spans)
-        [journal] = folder.glob("open/*.jsonl")
+        [journal] = folder.glob("open/*.otlp")
         writer._files.close()
         writer._journal.forget()
         return journal
@@ -98,11 +97,11 @@ class TestJournalOfTheDead:
     def test_its_torn_end_is_told_each_time(self, folder, journal, parsed, problems):
         """A process that was killed while it wrote: the index covers what is whole."""
         with journal.open("ab") as file:
-            file.write(b'{"resourceSpans":[')
+            file.write(journal.read_bytes()[:20])
         for _ in range(2):
             assert len(list(read(folder, on_problem=problems.append))) == 3
         assert len(parsed) == 3
-        assert [problem.what for problem in problems] == ["torn line"] * 2
+        assert [problem.what for problem in problems] == ["torn record"] * 2
 
     def test_an_index_that_is_damaged_or_of_another_journal(self, folder, journal, parsed):
         """It is passed over."""
@@ -118,7 +117,7 @@ class TestJournalOfTheDead:
         with ThreadPoolExecutor(8) as threads:
             found = list(threads.map(lambda _: self.facts(folder), range(16)))
         assert found == [found[0]] * 16
-        assert sorted(path.suffixes for path in journal.parent.iterdir()) == [[".index", ".jsonl"], [".jsonl"]]
+        assert sorted(path.suffixes for path in journal.parent.iterdir()) == [[".index", ".jsonl"], [".otlp"]]
 
 
 class TestDamage:
@@ -225,7 +224,7 @@ class TestDamage:
 
     def test_a_torn_frame_between_others(self, folder, problems):
         """Damage in the middle of a file costs its own frame and no other."""
-        path = folder / "spool-1.jsonl.zst"
+        path = folder / "spool-1.otlp.zst"
         write_frames(path, make_trajectory(1, 0))
         with path.open("ab") as file:
             file.write(frame(make_trajectory(1, 1))[:-10])
@@ -235,7 +234,7 @@ class TestDamage:
 
     def test_a_frame_whose_bytes_have_changed(self, folder, problems):
         """A frame that is whole, but not as it was written, is left out and told."""
-        path = folder / "spool-1.jsonl.zst"
+        path = folder / "spool-1.otlp.zst"
         write_frames(path, make_trajectory(1, 0), make_trajectory(1, 1))
         data = bytearray(path.read_bytes())
         data[30] ^= 0xFF
@@ -253,44 +252,38 @@ class TestDamage:
         assert not problems
         writer.close()
 
-    def test_a_torn_journal_line(self, folder, problems):
-        """A line of a journal that a crash cut off is left out and told."""
-        journal = folder / "open" / "host-7-abcd.jsonl"
-        write_lines(journal, make_trajectory(1)[:2])
+    def test_a_torn_journal_record(self, folder, problems):
+        """A record of a journal that a crash cut off is left out and told."""
+        journal = folder / "open" / "host-7-abcd.otlp"
+        write_records(journal, make_trajectory(1)[:2])
         with journal.open("ab") as file:
-            file.write(encode_line(make_trajectory(2)[:2])[:50])
+            file.write(journal.read_bytes()[:50])
         assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
-        assert [problem.what for problem in problems] == ["torn line"]
+        assert [problem.what for problem in problems] == ["torn record"]
 
     def test_a_journal_whose_bytes_have_changed(self, folder, problems):
-        """A line of a journal has a checksum too: no other text is shown for what was there."""
+        """A record of a journal has a checksum too: no other text is shown for what was there."""
         writer = FolderWriter(folder)
         writer.write(make_trajectory(1, payload='"hello"')[:1])
         writer.write(make_trajectory(2)[:1])
-        [journal] = folder.glob("open/*.jsonl")
+        [journal] = folder.glob("open/*.otlp")
         journal.write_bytes(journal.read_bytes().replace(b"hello", b"hallo", 1))
         assert tags(read(folder, on_problem=problems.append)) == [(2, 0, 0)]
-        assert [problem.what for problem in problems] == ["unreadable line"]
+        assert [problem.what for problem in problems] == ["torn record"]
         writer.close()
 
     def test_a_copy_of_a_journal_whose_bytes_have_changed(self, folder, problems, tmp_path):
-        """Its lines are checked under any name, beside lines without a checksum."""
+        """Its records are checked under any name with its ending."""
         writer = FolderWriter(folder)
         writer.write(make_trajectory(1, payload='"hello"')[:1])
         writer.write(make_trajectory(2)[:1])
-        [journal] = folder.glob("open/*.jsonl")
-        copy = tmp_path / "copy" / "spans.jsonl"
-        write_lines(copy, make_trajectory(3))
-        copy.write_bytes(copy.read_bytes() + journal.read_bytes().replace(b"hello", b"hallo", 1))
-        assert sorted(tags(read(copy.parent, on_problem=problems.append))) == [(2, 0, 0), (3, 0, 0)]
-        assert [problem.what for problem in problems] == ["unreadable line"]
+        [journal] = folder.glob("open/*.otlp")
+        copy = tmp_path / "copy" / "spans.otlp"
+        copy.parent.mkdir()
+        copy.write_bytes(journal.read_bytes().replace(b"hello", b"hallo", 1))
+        assert tags(read(copy.parent, on_problem=problems.append)) == [(2, 0, 0)]
+        assert [problem.what for problem in problems] == ["torn record"]
         writer.close()
-
-    def test_a_journal_without_checksums(self, folder, problems):
-        """One that another tool wrote, or an earlier version, is read all the same."""
-        write_lines(folder / "open" / "host-7-abcd.jsonl", make_trajectory(1)[:2])
-        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
-        assert not problems
 
     def test_a_line_longer_than_any(self, folder, problems, monkeypatch):
         """It is told and left out, and takes no more memory than the longest of ours."""
@@ -304,7 +297,7 @@ class TestDamage:
     @pytest.mark.parametrize("item", [b"[],", pytest.param(b"1000,", marks=pytest.mark.slow)])
     def test_a_small_file_of_many_values(self, folder, problems, item):
         """A line that would take a gigabyte as objects is told and left out before it is parsed."""
-        path = folder / "step=000001" / "host-9-0009.jsonl.zst"
+        path = folder / "step=000001" / "host-9-0009.otlp.zst"
         path.parent.mkdir(parents=True)
         line = b'{"resourceSpans":[' + item * 5_000_000 + b"1]}"
         path.write_bytes(zstandard.compress(line, 1))
@@ -319,7 +312,7 @@ class TestDamage:
     def test_many_commas_in_a_text_are_no_values(self, folder, problems):
         """A long payload of numbers or lists is a text, whatever is in it."""
         payload = json.dumps("[1,2]," * 3_000_000)
-        write_frames(folder / "step=000001" / "host-9-0009.jsonl.zst", make_trajectory(1, payload=payload)[2:])
+        write_frames(folder / "step=000001" / "host-9-0009.otlp.zst", make_trajectory(1, payload=payload)[2:])
         [found] = read(folder, on_problem=problems.append)
         assert found.spans[0].attributes["input.value"] == payload
         assert not problems

@@ -9,10 +9,8 @@ import orjson
 import pytest
 
 from otel_rollout import read, semconv
-from otel_rollout.catalog import to_json
+from otel_rollout.catalog import StepSummary, summarise_groups, summarise_step, to_json
 from otel_rollout.catalog.failure_class import failure_class
-from otel_rollout.catalog.group_summary import summarise_groups
-from otel_rollout.catalog.step_summary import StepSummary, summarise_step
 from otel_rollout.facts import FIRST_COLUMN, from_json, summarise_trajectory
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.lines import seal_of
@@ -86,8 +84,8 @@ class TestRecordedTrajectory:
     def test_spans_that_are_in_two_lines_count_once(self, tmp_path):
         """A journal that a crash left behind may have spans of a frame."""
         spans = make_trajectory()
-        write_frames(tmp_path / "step=000001" / "host-1-abcd.jsonl.zst", spans)
-        write_frames(tmp_path / "step=000001" / "host-2-abcd.jsonl.zst", spans[:2])
+        write_frames(tmp_path / "step=000001" / "host-1-abcd.otlp.zst", spans)
+        write_frames(tmp_path / "step=000001" / "host-2-abcd.otlp.zst", spans[:2])
         [found] = read(tmp_path)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(spans))
 

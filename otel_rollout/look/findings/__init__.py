@@ -1,9 +1,8 @@
 """Findings: deterministic checks of step summaries, each with its threshold and its evidence."""
 
-from otel_rollout.look.findings.diagnosis import Diagnosis, diagnose, last_steps
+from otel_rollout.look.findings.diagnosis import Diagnosis, diagnose, diagnose_run, last_steps, running_steps
 from otel_rollout.look.findings.finding import Finding, Severity, TooFew
 from otel_rollout.look.findings.registry import CHECKS, default_thresholds
-from otel_rollout.look.findings.run_diagnosis import diagnose_run, running_steps
 
 __all__ = [
     "CHECKS",

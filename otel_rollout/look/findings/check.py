@@ -14,8 +14,6 @@ from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.text.plain_text import shorten
 
-__all__ = ["Check", "Measure", "StepContents", "Threshold", "percent", "ranked"]
-
 MAX_NAME: Final = 80
 
 

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from otel_rollout.catalog.failure_class import FAILURE_CLASSES
+from otel_rollout.catalog.rollout_run import Run
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents
@@ -16,8 +17,6 @@ from otel_rollout.look.findings.finding import Evidence, Finding, TooFew, eviden
 from otel_rollout.look.findings.losses import ROOTLESS
 from otel_rollout.look.findings.over_steps import LEAST_STEPS, comparable_steps
 from otel_rollout.look.findings.registry import CHECKS, default_thresholds
-
-__all__ = ["MAX_EVIDENCE", "Diagnosis", "diagnose", "last_steps"]
 
 MAX_EVIDENCE: Final = 5
 MAX_SUBJECTS: Final = 5
@@ -280,3 +279,33 @@ def _measured(check: Check, value: float, limit: float, before: float | None) ->
 
 def _key(finding: Finding) -> tuple[str, str, bool]:
     return finding.check, finding.subject, finding.validate
+
+
+def running_steps(run: Run, known: Sequence[StepSummary]) -> list[StepSummary]:
+    """Return the steps that have running trajectories while a process writes: asynchronous training has several.
+
+    Args:
+        run: The run.
+        known: All of its steps.
+    """
+    is_open = run.open_steps()
+    last = last_steps(known)
+    return [step for step in known if step in last or (step.step, step.validate) in is_open]
+
+
+def diagnose_run(
+    run: Run,
+    steps: Sequence[StepSummary],
+    *,
+    thresholds: Mapping[str, float] | None = None,
+    against: Sequence[StepSummary] | None = None,
+    folder: str | None = None,
+    running: Sequence[StepSummary] = (),
+) -> Diagnosis:
+    """Run all checks over steps of a run; the arguments are the same as for `diagnose`."""
+
+    def load(step: StepSummary) -> list[TrajectorySummary]:
+        found = run.summaries(step.step, step.validate, step.experiment_name, step.run_id)
+        return [each for each in found if each.experiment_name == step.experiment_name]
+
+    return diagnose(steps, load, thresholds=thresholds, against=against, folder=folder, running=running)

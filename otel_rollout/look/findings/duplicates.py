@@ -11,8 +11,6 @@ from otel_rollout.look.findings.check import Check, Measure, StepContents, Thres
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.look.findings.over_steps import change_of
 
-__all__ = ["CHECKS"]
-
 LEAST_TOKENS: Final = 16
 
 

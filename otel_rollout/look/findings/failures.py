@@ -12,8 +12,6 @@ from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold
 from otel_rollout.look.findings.finding import Severity
 
-__all__ = ["CHECKS"]
-
 _CAUSES: Final = {
     "tool": "a tool failed, and no later call of it succeeded",
     "environment": "a connection, a process or a machine failed",

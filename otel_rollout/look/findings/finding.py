@@ -9,8 +9,6 @@ from urllib.parse import quote, urlencode
 
 from otel_rollout.facts.table import TrajectorySummary
 
-__all__ = ["Evidence", "Finding", "Severity", "TooFew", "evidence_of"]
-
 
 class Severity(str, Enum):
     """The weight of a finding."""

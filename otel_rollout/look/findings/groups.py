@@ -9,8 +9,6 @@ from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold
 from otel_rollout.look.findings.finding import Severity
 
-__all__ = ["CHECKS"]
-
 
 def _make(kind: str, threshold: Threshold, advice: str) -> Check:
     def in_step(step: StepSummary) -> Iterable[Measure]:

@@ -10,8 +10,6 @@ from otel_rollout.look.findings.check import Check, Measure, StepContents, Thres
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.look.findings.over_steps import change_of
 
-__all__ = ["CHECKS"]
-
 _RISE = 0.02
 """The part of the range of rewards that counts as a rise of the reward."""
 

@@ -10,8 +10,6 @@ from otel_rollout.look.findings.check import Check, Measure, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.text.plain_text import counted
 
-__all__ = ["CHECKS", "ROOTLESS"]
-
 ROOTLESS = "rootless"
 """The name of the check that a running step would fail."""
 

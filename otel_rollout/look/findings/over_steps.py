@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from otel_rollout.catalog.step_summary import StepSummary
 
-__all__ = ["LEAST_STEPS", "Change", "change_of", "comparable_steps"]
-
 LEAST_STEPS: Final = 4
 """The fewest steps that are compared."""
 _PARTS: Final = 3

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Final
 
-from otel_rollout.look.findings import (
-    duplicates,
-    failures,
-    groups,
-    lengths,
-    losses,
-    reward_parts,
-    staleness,
-    stragglers,
-    token_drift,
-    tools,
-    truncation,
-)
 from otel_rollout.look.findings.check import Check
 
-__all__ = ["CHECKS", "default_thresholds"]
+MODULES: Final = (
+    "losses",
+    "token_drift",
+    "reward_parts",
+    "failures",
+    "groups",
+    "truncation",
+    "tools",
+    "duplicates",
+    "lengths",
+    "stragglers",
+    "staleness",
+)
+"""The modules of this folder that have checks."""
 
-CHECKS: Final[tuple[Check, ...]] = (
-    *losses.CHECKS,
-    *token_drift.CHECKS,
-    *reward_parts.CHECKS,
-    *failures.CHECKS,
-    *groups.CHECKS,
-    *truncation.CHECKS,
-    *tools.CHECKS,
-    *duplicates.CHECKS,
-    *lengths.CHECKS,
-    *stragglers.CHECKS,
-    *staleness.CHECKS,
+CHECKS: Final[tuple[Check, ...]] = tuple(
+    check for name in MODULES for check in import_module(f"{__package__}.{name}").CHECKS
 )
 
 

@@ -13,8 +13,6 @@ from otel_rollout.look.findings.check import Check, Measure, StepContents, Thres
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.look.findings.over_steps import Change, change_of
 
-__all__ = ["CHECKS"]
-
 _FALL: Final = 0.1
 """The part of its size that a reward part must lose to have fallen."""
 _LEAST_WEIGHT: Final = 0.01

@@ -9,8 +9,6 @@ from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, percent
 from otel_rollout.look.findings.finding import Severity
 
-__all__ = ["CHECKS"]
-
 
 def _in_step(step: StepSummary) -> Iterable[Measure]:
     share = step.signals.straggler_share

@@ -8,8 +8,6 @@ from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.look.findings.check import Check, Measure, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
 
-__all__ = ["CHECKS"]
-
 
 def _in_step(step: StepSummary) -> Iterable[Measure]:
     yield Measure.share(step.prefix_breaks, step.trajectories)

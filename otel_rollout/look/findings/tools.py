@@ -10,8 +10,6 @@ from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
 
-__all__ = ["CHECKS"]
-
 
 def _errors_in(step: StepSummary) -> Iterator[Measure]:
     for name, (calls, errors) in step.tools.items():

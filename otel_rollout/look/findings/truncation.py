@@ -9,8 +9,6 @@ from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
 
-__all__ = ["CHECKS"]
-
 
 def _in_step(step: StepSummary) -> Iterable[Measure]:
     truncated, whole = step.signals.truncated_reward_mean, step.signals.whole_reward_mean

@@ -16,8 +16,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from otel_rollout.look.view.answers import error_answer
 
-__all__ = ["LOOPBACK", "Access", "host_of", "new_token"]
-
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 API: Final = "/api/"
 

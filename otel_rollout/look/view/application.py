@@ -25,8 +25,6 @@ from otel_rollout.look.view.endpoints import Endpoints, Parameters
 from otel_rollout.look.view.run_state import RunState
 from otel_rollout.look.view.searching import searching
 
-__all__ = ["STATIC", "make_application"]
-
 STATIC: Final = Path(__file__).parent / "static"
 THREADS: Final = 16
 SECONDS_TO_KEEP_ALIVE: Final = 15.0

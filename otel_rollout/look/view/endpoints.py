@@ -10,23 +10,17 @@ from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.catalog import LiveRun
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
+from otel_rollout.facts.shapes import places_of
 from otel_rollout.facts.table import FACTS, TrajectorySummary, shown_of
 from otel_rollout.look.findings import Finding, diagnose_run, running_steps
-from otel_rollout.look.view.answers import AskedWrongError
-from otel_rollout.look.view.cut import Cutter
-from otel_rollout.look.view.open_counts import open_counts
-from otel_rollout.look.view.prefix_break import prefix_breaks
+from otel_rollout.look.view.answers import Asked, AskedWrongError, asked_step
 from otel_rollout.look.view.run_state import Progress, RunState
-from otel_rollout.look.view.selecting import Asked, asked_step
-from otel_rollout.look.view.span_record import span_id_of, span_record, span_records
-from otel_rollout.look.view.timeline import timeline
-from otel_rollout.look.view.turns import turn_numbers
-from otel_rollout.look.view.utterances import utterances
-
-__all__ = ["Endpoints", "name_in_address"]
+from otel_rollout.look.view.shown_spans import Cutter, span_id_of, span_record, span_records, utterances
+from otel_rollout.look.view.turns import prefix_breaks, turn_numbers
 
 Parameters = Mapping[str, str]
 
@@ -269,3 +263,70 @@ def _of_experiment(steps: Sequence[StepSummary], query: Parameters) -> list[Step
         for step in steps
         if experiment in (None, str(step.experiment_name or "")) and run_id in (None, step.run_id)
     ]
+
+
+def open_counts(live: LiveRun) -> dict[str, Any]:
+    """Return the number of open trajectories, and of those left by a process that ended or is silent.
+
+    Args:
+        live: The open trajectories; of very many in one process, those that run longest are counted by step.
+    """
+    steps: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for each in live.trajectories:
+        key = each.step, each.validate, each.experiment_name
+        names = dict(zip(("step", "validate", "experiment_name"), key, strict=True))
+        counts = steps.setdefault(key, {**names, "open": 0, "left": 0})
+        counts["open"] += 1
+        counts["left"] += not each.is_alive
+    return {"open": live.open, "left": sum(each["left"] for each in steps.values()), "steps": list(steps.values())}
+
+
+KINDS: Final = {"LLM": 0, "TOOL": 1, "EVALUATOR": 2}
+OTHER: Final = 3
+FIELDS: Final = 5
+"""The numbers of a segment: kind, start, duration, name, status."""
+
+
+def timeline(summaries: Sequence[TrajectorySummary]) -> dict[str, Any]:
+    """Return the lanes of a step, sorted by end; times are microseconds from the step's start.
+
+    Args:
+        summaries: The step's trajectories.
+    """
+    start = min((each.start_time for each in summaries), default=0)
+    end = max((each.end_time for each in summaries), default=0)
+    names: dict[str, int] = {}
+    lanes = [
+        {
+            "trace_id": each.trace_id,
+            "sample_index": each.sample_index,
+            "rollout_n": each.rollout_n,
+            "status": each.status,
+            "reward": each.reward,
+            "has_root": each.has_root,
+            "start": (each.start_time - start) // 1000,
+            "end": (each.end_time - start) // 1000,
+            "segments": _segments(each, (each.start_time - start) // 1000, names),
+        }
+        for each in sorted(summaries, key=lambda each: each.end_time)
+    ]
+    return {"start_time": str(start), "end_time": str(end), "names": list(names), "lanes": lanes}
+
+
+def _segments(summary: TrajectorySummary, start: int, names: dict[str, int]) -> list[int]:
+    places, lasted = places_of(summary.shape), (summary.end_time - summary.start_time) // 1000
+    parents = {parent for _, _, _, _, _, parent in places}
+    segments: list[int] = []
+    for at, (name, kind, offset, duration, status, parent) in enumerate(places):
+        # Leave out spans after the root, which aren't the trajectory's time.
+        if offset > lasted:
+            continue
+        number = KINDS.get(kind, OTHER)
+        # A span with children shows by them; the time between them is waiting.
+        if number == OTHER:
+            if at in parents or parent < 0:
+                continue
+        elif parent >= 0 and places[parent][1] == kind:
+            continue
+        segments += (number, start + offset, duration, names.setdefault(name, len(names)), status)
+    return segments

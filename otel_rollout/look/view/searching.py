@@ -11,10 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from otel_rollout.catalog import Run, Search, SearchHit, SearchQuery
-from otel_rollout.look.view.answers import AskedWrongError, error_answer, json_bytes
-from otel_rollout.look.view.selecting import is_validation, step_in
-
-__all__ = ["searching"]
+from otel_rollout.look.view.answers import AskedWrongError, error_answer, is_validation, json_bytes, step_in
 
 MAX_HITS: Final = 1000
 LINES: Final = "application/x-ndjson"

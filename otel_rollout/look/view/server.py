@@ -17,8 +17,6 @@ import uvicorn
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.look.view.access import Access
 
-__all__ = ["DEFAULT_PORT", "listen", "make_server", "open_browser", "serve", "url_of"]
-
 DEFAULT_PORT: Final = 8642
 PORTS_TO_TRY: Final = 50
 _UNSPECIFIED: Final = ("0.0.0.0", "::", "")  # noqa: S104 - only compared

@@ -325,7 +325,7 @@ def check_restart(server, uri: str, project: str, read_back, caplog) -> None:
     server.kill()
     tracing.join()
     deadline = time.monotonic() + 60
-    while not any(each.last_trouble for each in stats().exporters.values()):
+    while not any(each.last_error for each in stats().exporters.values()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     server.start()

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 def deliver(exporter, spans) -> None:
     outcome = exporter.send(spans)
     assert outcome.verdict is Verdict.DELIVERED, outcome.reason
-    assert exporter.force_flush(), exporter.side_work.last_trouble
+    assert exporter.force_flush(), exporter.side_work.last_error
 
 
 def in_thread(call, *arguments) -> None:
@@ -189,7 +189,7 @@ class TestRun:
         assert exporter.side_work.stats()["links"].waiting == 1
         client.restore_run(run_id)
 
-        assert exporter.force_flush(), exporter.side_work.last_trouble
+        assert exporter.force_flush(), exporter.side_work.last_error
 
         assert [trace.info.trace_id for trace in read_back(uri, project).traces(run_id=run_id)] == [one.mlflow_id]
 

@@ -69,7 +69,7 @@ class TestFailingSideWork:
             assert (report.delivered, report.shrunk, dict(report.lost)) == (9, 0, {})
             assert not exporter.force_flush(2000)
             assert exporter.side_work.stats()["rewards"] == SideWorkStats(waiting=3)
-        assert exporter.force_flush(60_000), exporter.side_work.last_trouble
+        assert exporter.force_flush(60_000), exporter.side_work.last_error
 
         found = read_back(uri, project).traces()
 
@@ -138,7 +138,7 @@ class TestCorrectedReward:
         correction = one.span("reward", 0, 12, {"rollout.reward": 1.0})
         for batch in (one.spans, [correction], one.spans):
             assert exporter.send(batch).verdict is Verdict.DELIVERED
-            assert exporter.force_flush(), exporter.side_work.last_trouble
+            assert exporter.force_flush(), exporter.side_work.last_error
 
         (trace,) = read_back(uri, project).traces()
 
@@ -167,7 +167,7 @@ class TestServer:
         assert not exporter.force_flush(1500)
         assert receiver.met[fault] > 0
         receiver.steady = None
-        assert exporter.force_flush(30_000), exporter.side_work.last_trouble
+        assert exporter.force_flush(30_000), exporter.side_work.last_error
         exporter.shutdown()
 
         found = read_back(receiver.url, project).traces()

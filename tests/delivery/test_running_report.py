@@ -14,8 +14,8 @@ import pytest
 from opentelemetry import trace
 
 from otel_rollout import flush, init, rollout_trace_attr, rollout_trace_op, shutdown, stats
-from otel_rollout.deliver import open_notes
-from otel_rollout.deliver.open_notes import OpenNotes
+from otel_rollout.deliver import running_report
+from otel_rollout.deliver.running_report import RunningReport
 from otel_rollout.record.open_trajectories import OpenTrajectories, OpenTrajectory
 from otel_rollout.testing import InMemorySpanExporter
 
@@ -55,8 +55,8 @@ class TestNotes:
     @pytest.fixture
     def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Tell of every trajectory, at each turn of the delivery thread."""
-        monkeypatch.setattr(open_notes, "SECONDS_RUNNING", 0.0)
-        monkeypatch.setattr(open_notes, "LONGEST_BETWEEN", 0.0001)
+        monkeypatch.setattr(running_report, "SECONDS_RUNNING", 0.0)
+        monkeypatch.setattr(running_report, "LONGEST_BETWEEN", 0.0001)
 
     def test_it_is_told(self, at_once: None) -> None:
         """Delivery tells of running trajectories with secrets replaced, though no span has ended."""
@@ -131,9 +131,9 @@ class TestNotes:
         def take_long(_: object) -> None:
             clock[0] += took
 
-        monkeypatch.setattr(open_notes, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(running_report, "monotonic", lambda: clock[0])
         exporter: Any = SimpleNamespace(note_open=take_long)
-        notes = OpenNotes(exporter, OpenTrajectories(), None)
+        notes = RunningReport(exporter, OpenTrajectories(), None)
         notes.note()
         assert notes.seconds_left() == pytest.approx(min(8.0, max(2.0, 50 * took)))
         notes.note()

@@ -14,7 +14,7 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.record.open_trajectories import OpenTrajectories, OpenTrajectory
 
-__all__ = ["OpenNotes"]
+__all__ = ["RunningReport"]
 
 SECONDS_BETWEEN: Final = 2.0
 LONGEST_BETWEEN: Final = 8.0
@@ -25,7 +25,7 @@ SECONDS_RUNNING: Final = 3.0
 """Trajectories that have run for less are not reported."""
 
 
-class OpenNotes:
+class RunningReport:
     """Calls an exporter's method `note_open` every few seconds, if it has one; on the delivery thread.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Final
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.text.plain_text import counted
 
-__all__ = ["SECONDS_OF_A_WAIT", "EndTimes"]
+__all__ = ["SECONDS_OF_A_WAIT", "Deadlines"]
 
 SECONDS_WITH_A_SPOOL: Final = 2.0
 """The seconds that attempts go on after the first that fails during a shutdown, if the spool can keep the rest."""
@@ -15,7 +15,7 @@ SECONDS_OF_A_WAIT: Final = 1.0
 """A wait at the end that may be longer than this is logged."""
 
 
-class EndTimes:
+class Deadlines:
     """Times of `time.monotonic`; the queue changes them with its lock held."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class EndTimes:
         self.thread = thread
         self.attempts = self.last_attempts = attempts
 
-    def hurry(self, thread: float) -> None:
+    def end_attempts(self, thread: float) -> None:
         """End attempts now, and the thread at another time."""
         self.thread = thread
         self.attempts = self.last_attempts = min(self.last_attempts, monotonic())

@@ -1,0 +1,202 @@
+"""A trajectory's conversation and spans as the pages have them: what is too long is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+
+from otel_rollout import semconv
+from otel_rollout.facts.trace_tree import error_of, place_of
+from otel_rollout.look.view.turns import prefix_breaks, token_ids_of, turn_numbers
+from otel_rollout.messages.conversation import Utterance, conversation_of
+from otel_rollout.messages.messages import ToolCall
+
+MAX_TEXT: Final = 20_000
+"""The characters of one text in a list."""
+MAX_ANSWER: Final = 8_000_000
+"""The characters of all texts of one answer."""
+MIN_TEXT: Final = 200
+"""The characters of a text once the answer is full."""
+
+
+class Cutter:
+    """Cuts the texts of one answer, each and altogether.
+
+    Args:
+        each: The most characters of a text; None for no bound.
+        total: The most characters of all, after which each has 200.
+    """
+
+    def __init__(self, each: int | None = MAX_TEXT, total: int = MAX_ANSWER) -> None:
+        self._each = each
+        self._left = total
+
+    def text(self, text: str) -> tuple[str, int]:
+        """Return a text's beginning and the number of characters that are cut."""
+        if self._each is None:
+            return text, 0
+        kept = text[: self._each if self._left > 0 else MIN_TEXT]
+        self._left -= len(kept)
+        return kept, len(text) - len(kept)
+
+    def value(self, value: Any) -> tuple[Any, int]:
+        """Return a value as JSON can hold it; one that is long becomes the beginning of its text."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, bytes):
+            return self.text(value.hex())
+        if isinstance(value, (Mapping, list, tuple)):
+            value = list(value) if isinstance(value, tuple) else value
+            text = orjson.dumps(value, default=str).decode()
+            kept, cut = self.text(text)
+            return (kept, cut) if cut else (value, 0)
+        return value, 0
+
+
+MAX_SPANS: Final = 10_000
+"""If there are more, the first and the last spans are listed."""
+STATUSES: Final = {StatusCode.UNSET: "unset", StatusCode.OK: "ok", StatusCode.ERROR: "error"}
+
+
+def span_id_of(span: ReadableSpan) -> str:
+    """Return a span's id, 16 hexadecimal digits."""
+    return f"{place_of(span).span_id:016x}"
+
+
+def span_records(spans: Sequence[ReadableSpan], cutter: Cutter) -> tuple[list[dict[str, Any]], int]:
+    """Return a trajectory's spans by start, and the number of those that are left out of its middle.
+
+    Args:
+        spans: All of them.
+        cutter: Cuts their attributes.
+    """
+    turns, breaks = turn_numbers(spans), prefix_breaks(spans)
+    ordered = sorted(spans, key=lambda span: (span.start_time or 0, span.parent is not None))
+    left_out = max(0, len(ordered) - MAX_SPANS)
+    if left_out:
+        ordered = ordered[: MAX_SPANS // 2] + ordered[-MAX_SPANS // 2 :]
+    return [span_record(span, cutter, turns, breaks) for span in ordered], left_out
+
+
+def span_record(
+    span: ReadableSpan, cutter: Cutter, turns: Mapping[int, int], breaks: Mapping[int, Mapping[str, int | None]]
+) -> dict[str, Any]:
+    """Return a span.
+
+    Args:
+        span: The span.
+        cutter: Cuts its attributes and events.
+        turns: The numbers of the trajectory's turns by span id.
+        breaks: Its prefix breaks by span id.
+    """
+    place = place_of(span)
+    failed = span.status.status_code is StatusCode.ERROR
+    attributes, cut = _cut(span.attributes or {}, cutter)
+    events = []
+    for event in span.events:
+        of_event, cut_of_event = _cut(event.attributes or {}, cutter)
+        # Nanoseconds since 1970 have more digits than JavaScript's numbers.
+        events.append({"name": event.name, "time": str(event.timestamp), "attributes": of_event, "cut": cut_of_event})
+    return {
+        "span_id": f"{place.span_id:016x}",
+        "parent_id": None if place.parent_id is None else f"{place.parent_id:016x}",
+        "name": span.name,
+        "kind": (span.attributes or {}).get(semconv.SPAN_KIND) or "",
+        "start_time": str(span.start_time or 0),
+        "end_time": str(span.end_time or 0),
+        "status": STATUSES[span.status.status_code],
+        "error": cutter.text(error_of(span))[0] if failed else None,
+        "attributes": attributes,
+        "cut": cut,
+        "events": events,
+        "turn": turns.get(place.span_id),
+        "prefix_break": breaks.get(place.span_id),
+    }
+
+
+def _cut(attributes: Mapping[str, Any], cutter: Cutter) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the attributes, and the number of characters cut from each truncated one."""
+    kept, cuts = {}, {}
+    for key, value in attributes.items():
+        kept[key], cut = cutter.value(value)
+        if cut:
+            cuts[key] = cut
+    return kept, cuts
+
+
+MAX_UTTERANCES: Final = 10_000
+"""If a conversation is longer, its beginning and its end are shown."""
+MAX_TOKEN_IDS: Final = 20_000
+
+
+def utterances(
+    spans: Sequence[ReadableSpan], cutter: Cutter, *, has_token_ids: bool = True
+) -> tuple[list[dict[str, Any]], int]:
+    """Return a trajectory's messages, and the number that is left out of their middle.
+
+    Args:
+        spans: Its spans.
+        cutter: Cuts their texts.
+        has_token_ids: Add the ids of generated tokens.
+    """
+    told = conversation_of(spans)
+    left_out = max(0, len(told) - MAX_UTTERANCES)
+    if left_out:
+        told = told[: MAX_UTTERANCES // 2] + told[-MAX_UTTERANCES // 2 :]
+    turns = turn_numbers(spans)
+    seen: set[int] = set()
+    records = []
+    for each in told:
+        span_id = place_of(each.span).span_id if each.span is not None else None
+        is_first = span_id is not None and span_id not in seen
+        seen |= {span_id} if span_id is not None else set()
+        records.append(_record(each, span_id, turns, cutter, is_first, has_token_ids))
+    return records, left_out
+
+
+def _record(
+    each: Utterance, span_id: int | None, turns: dict[int, int], cutter: Cutter, is_first: bool, has_token_ids: bool
+) -> dict[str, Any]:
+    message, span = each.message, each.span
+    turn = turns.get(span_id) if span_id is not None else None
+    kept, cut = cutter.text(message.text)
+    reasoning, more = cutter.text(message.reasoning)
+    cut += more
+    calls = [_call(call, cutter) for call in message.calls]
+    tokens = ids = None
+    if span is not None and turn is not None and is_first:
+        tokens = _tokens(span)
+        ids = token_ids_of(span)[1] if has_token_ids else None
+    return {
+        "role": message.role,
+        "text": kept,
+        "calls": calls,
+        "name": message.name,
+        "call_id": message.call_id,
+        "span_id": None if span_id is None else f"{span_id:016x}",
+        "turn": turn,
+        "is_error": each.is_error,
+        "is_new_prompt": each.is_new_prompt,
+        "reasoning": reasoning or None,
+        "tokens": tokens,
+        "token_ids": None if ids is None else ids[:MAX_TOKEN_IDS],
+        "cut": cut + sum(call["cut"] for call in calls),
+    }
+
+
+def _call(call: ToolCall, cutter: Cutter) -> dict[str, Any]:
+    arguments, cut = cutter.value(call.arguments if call.fields is None else call.fields)
+    return {"name": call.name, "arguments": arguments, "call_id": call.call_id, "cut": cut}
+
+
+def _tokens(span: ReadableSpan) -> dict[str, Any] | None:
+    attributes = span.attributes or {}
+    tokens = {
+        "input": attributes.get(semconv.USAGE_INPUT_TOKENS),
+        "output": attributes.get(semconv.USAGE_OUTPUT_TOKENS),
+    }
+    return None if tokens["input"] is None and tokens["output"] is None else tokens
