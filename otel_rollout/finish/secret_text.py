@@ -111,7 +111,7 @@ _GAPS: Final = (
     ("\t", re.compile(r"\t(?<=[\w.-]{3}\t)(?=[^\s\"'=:,\\]{6})")),
     ("\\t", re.compile(r"\\t(?<=[\w.\\-]{3}\\t)(?=[^\s\"'=:,\\]{6})")),
 )
-"""What may be between two columns: `re` finds a pattern that begins with a rare text fastest."""
+"""Matches the text between two columns: `re` finds a pattern that begins with a rare text fastest."""
 _USERINFO: Final = re.compile(
     r"""://(?P<user>[^\s/@:"'<>\\?#]{0,256})(?::(?P<password>[^\s/"'<>\\?#]{1,256}))?@(?=[\w.\[-])"""
 )

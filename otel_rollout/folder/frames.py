@@ -144,7 +144,7 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
 
 
 def has_content_size(start: bytes) -> bool:
-    """Return True if a frame says how large its request is, as ours do; `start` is its header."""
+    """Return True if a frame has the size of its request, as ours do; `start` is its header."""
     zstandard = require_zstandard()
     try:
         return bool(zstandard.frame_content_size(start) >= 0)

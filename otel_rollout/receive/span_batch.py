@@ -56,7 +56,7 @@ class SpanBatch:
         for span in self._encoded:
             if not self._is_small(span):
                 continue
-            # In the journal the resource may stand before each span.
+            # In the journal the resource may precede each span.
             weight = SPAN_BYTES + len(span.resource) + len(span.scope) + len(span.data)
             if group and size + weight > GROUP_BYTES:
                 yield group

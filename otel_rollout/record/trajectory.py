@@ -151,7 +151,7 @@ class Trajectory(HasHandle):
         self._root: Span | None = None
         self._place: Place | None = None
         self._registry: MutableMapping[int, Trajectory] | None = None
-        """Where it is while `start_trajectory` has it open."""
+        """The registry that has it while `start_trajectory` keeps it open."""
         self._is_unknown = False
         """True if somebody looked for it, and did not find it."""
         self._outer: Context | None = None
