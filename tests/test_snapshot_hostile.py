@@ -22,7 +22,8 @@ import orjson
 import pytest
 
 from otel_rollout.guard import internal_errors
-from otel_rollout.record.snapshot import DEFAULT_BUDGET, snapshot, to_json
+from otel_rollout.record import DEFAULT_BUDGET, to_json
+from otel_rollout.record.snapshot import snapshot
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
 
