@@ -1,4 +1,4 @@
-"""Cuts an OTLP request in protobuf into pieces, to parse few at a time: parsed, small messages take 80 times their size.
+"""Cuts an OTLP request in protobuf into pieces, to parse a few at a time: parsed, they take 80 times their size.
 
 Source: https://protobuf.dev/programming-guides/encoding/ and opentelemetry-proto's trace.proto.
 """
