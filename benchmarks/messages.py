@@ -25,8 +25,7 @@ from otel_rollout.finish.chat_writer import ChatWriter
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.redaction import Redactor
 from otel_rollout.finish.span_conversion import SpanReader
-from otel_rollout.otlp.encoding import encode_spans
-from otel_rollout.otlp.json_writing import encode_line
+from otel_rollout.otlp import encode_spans
 from otel_rollout.record.provider import SCOPE
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import snapshot
@@ -102,7 +101,7 @@ def measure(load: str, *, has_messages: bool, seed: int) -> dict[str, float]:
         "cpu_us": seconds / count * 1e6,
         "wire": sum(map(len, encoded)) / count,
         "wire_gzip": sum(len(gzip.compress(body, 6)) for body in encoded) / count,
-        "rest_zstd": sum(len(packed.compress(encode_line(spans))) for spans in readable) / count,
+        "rest_zstd": sum(len(packed.compress(encode_spans(spans))) for spans in readable) / count,
     }
 
 

@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanContext
 
 from otel_rollout import flush, rollout_trace_op
 from otel_rollout.export.genai_additions import genai_additions
-from otel_rollout.otlp.encoding import encode_spans
+from otel_rollout.otlp import encode_spans
 from otel_rollout.testing import InMemorySpanExporter
 
 END = 1_700_000_001_000_000_000
@@ -156,7 +156,7 @@ class TestEncoding:
         """They stand behind the span's own events; the span itself stays as it is."""
         span = make_span({"rollout.reward": 0.5}, Event("mine", {}, END - 1))
         request = ExportTraceServiceRequest.FromString(encode_spans([span, make_span({})], more))
-        [first, second] = [each.scope_spans[0].spans[0] for each in request.resource_spans]
+        [first, second] = request.resource_spans[0].scope_spans[0].spans
         assert [event.name for event in first.events] == ["mine", *(["gen_ai.evaluation.result"] if more else [])]
         assert list(second.events) == []
         assert [event.name for event in span.events] == ["mine"]

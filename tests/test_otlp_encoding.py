@@ -26,7 +26,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from otel_rollout.otlp.encoding import encode_spans
+from otel_rollout.otlp import encode_spans
 
 RESOURCE = Resource({"service.name": "test", "numbers": (1, 2)}, schema_url="https://schema.example/1")
 SCOPE = InstrumentationScope("scope", "1", "https://schema.example/2")
@@ -55,6 +55,16 @@ def as_ours(spans):
                     # The SDK leaves it out.
                     link.trace_state = ""
     return request
+
+
+def _placed(request):
+    """Return each span of a request with its resource and scope."""
+    return [
+        ((resource.resource, resource.schema_url), (scope.scope, scope.schema_url), span)
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
 
 
 @pytest.fixture
@@ -195,7 +205,7 @@ class TestEquality:
         assert [link.dropped_attributes_count for link in spans[1].links] == [1]
 
     def test_resources_and_scopes_are_grouped(self, tracing):
-        """Spans of several resources and scopes stand under theirs."""
+        """Spans of several resources and scopes stand under theirs, in their order."""
         other = TracerProvider(resource=Resource({"service.name": "other"}), shutdown_on_exit=False)
         other.add_span_processor(SimpleSpanProcessor(tracing.exporter))
         tracers = [
@@ -206,7 +216,9 @@ class TestEquality:
         for number in range(9):
             tracers[number % 3].start_span(f"op{number}").end()
         spans = tracing.exporter.get_finished_spans()
-        assert as_ours(spans) == as_stock(spans)
+        ours = as_ours(spans)
+        assert [each.name for _, _, each in _placed(ours)] == [span.name for span in spans]
+        assert sorted(_placed(ours), key=str) == sorted(_placed(as_stock(spans)), key=str)
         other.shutdown()
 
     def test_a_large_batch_of_trajectories(self, rollout_spans):

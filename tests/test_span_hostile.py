@@ -15,8 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanContext, StatusCode, TraceFlags, get_current_span
 
 import otel_rollout
-from otel_rollout.otlp.encoding import encode_spans
-from otel_rollout.otlp.json_writing import encode_line
+from otel_rollout.otlp import encode_spans, json_of_request
 from otel_rollout.record.attribute_values import read_context
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.testing import InMemorySpanExporter
@@ -159,7 +158,7 @@ class TestEveryMethod:
         assert otel_rollout.flush(10)
         assert len(rollout_spans.spans) == len(HOSTILE)
         assert encode_spans(rollout_spans.spans)
-        assert orjson.loads(encode_line(rollout_spans.spans))
+        assert orjson.loads(json_of_request(encode_spans(rollout_spans.spans)))
         assert otel_rollout.stats().internal_errors == {}
 
     def test_covers_the_api(self):
@@ -255,7 +254,7 @@ class TestSpansOfTheSdk:
         assert (type(first.name), second.name) == (str, "sound")
         assert dict(first.events[0].attributes) == {"a": 1}
         assert encode_spans(exporter.spans)
-        assert orjson.loads(encode_line(exporter.spans))
+        assert orjson.loads(json_of_request(encode_spans(exporter.spans)))
 
 
 class TestLinks:

@@ -1,4 +1,4 @@
-"""The `file` exporter: trajectories as OTLP JSON lines in a folder."""
+"""The `file` exporter: trajectories as OTLP requests in a folder."""
 
 from otel_rollout_file.exporter import FileSpanExporter
 

@@ -28,7 +28,7 @@ class FolderStats:
         errors: The trajectories that ended in an error.
         spans: The number of spans.
         redacted: The secrets that redaction replaced.
-        bytes: Their size as OTLP JSON.
+        bytes: Their size as OTLP.
         disk_bytes: The size of all files, with indexes, journals and step summaries.
         files: The number of files that hold spans.
         workers: The number of processes that wrote them.

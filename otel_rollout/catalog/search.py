@@ -1,4 +1,4 @@
-"""Searches the payload of trajectories: compares lines as bytes, and parses only candidates."""
+"""Searches the payload of trajectories: compares requests as bytes, and decodes only candidates."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Search:
 
     def __init__(self, query: SearchQuery, trajectories: Iterable[RecordedTrajectory]) -> None:
         self.searched_bytes = 0
-        """The size of what has been searched, as OTLP JSON."""
+        """The size of what has been searched, as OTLP."""
         self.hits = 0
         """The number of hits so far."""
         self.is_cut = False
@@ -161,9 +161,9 @@ def _search(batch: Sequence[RecordedTrajectory], matcher: TextMatcher) -> _Found
 
 def _first_match(trajectory: RecordedTrajectory, matcher: TextMatcher, found: _Found) -> Match | None:
     for file, row in trajectory.parts:
-        line = file.read_line(row)
-        found.searched_bytes += len(line)
-        match = matcher.find(line, trajectory.trace_id)
+        request = file.read_request(row)
+        found.searched_bytes += len(request)
+        match = matcher.find(request, trajectory.trace_id)
         if match is not None:
             return match
     return None

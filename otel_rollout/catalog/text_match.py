@@ -1,4 +1,4 @@
-"""Finds a text in a line of OTLP JSON, also if its characters are escaped there once or twice."""
+"""Finds a text in the spans of an OTLP request, also if its characters are escaped there once or twice."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import orjson
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
+from otel_rollout.otlp import traces_of
 
 EXCERPT_BEFORE: Final = 60
 EXCERPT_AFTER: Final = 140
@@ -54,7 +57,7 @@ class Match(NamedTuple):
 
 
 class TextMatcher:
-    """Finds a text in lines of OTLP JSON.
+    """Finds a text in OTLP requests.
 
     Args:
         text: The text.
@@ -78,54 +81,38 @@ class TextMatcher:
         self._errors_of = _ERRORS[within]
         self._is_of_calls = within in ("tool", "failed")
 
-    def find(self, line: bytes, trace_id: str) -> Match | None:
+    def find(self, request: bytes, trace_id: str) -> Match | None:
         """Return the first place of the text in the spans of a trace.
 
         Raises:
-            ValueError: It is not a line of OTLP JSON.
+            ValueError: It is no OTLP request.
         """
-        compared = line if self._match_case else line.lower()
-        starts = [at for fragment in self._fragments if (at := compared.find(fragment)) >= 0]
-        if self._fragments and not starts:
+        if not self._may_have(request):
             return None
-        spans = self._spans(line, compared, min(starts, default=0))
-        for span in spans:
-            if span.get("traceId") == trace_id and (match := self._find_in_span(span)) is not None:
+        for span in traces_of(request).get(bytes.fromhex(trace_id), ()):
+            if self._may_have(span.data) and (match := self._find_in_span(span)) is not None:
                 return match
         return None
 
-    def _spans(self, line: bytes, compared: bytes, start: int) -> Iterator[Mapping[str, Any]]:
-        """Yield the spans with a fragment, from `start` on; all spans of a line that another program wrote."""
-        if b"\t" not in line:
-            for resource_spans in orjson.loads(line)["resourceSpans"]:
-                for scope_spans in resource_spans.get("scopeSpans", ()):
-                    yield from scope_spans.get("spans", ())
-            return
-        # Our lines have a tab before each span, and after the last.
-        begin = compared.rfind(b"\t", 0, start) + 1
-        while begin < len(line):
-            end = compared.find(b"\t", begin)
-            if end < 0:
-                return
-            is_likely = not self._fragments or any(compared.find(each, begin, end) >= 0 for each in self._fragments)
-            if is_likely and line.startswith(b'{"traceId":', begin):
-                yield orjson.loads(line[begin:end].rstrip(b","))
-            begin = end + 1
+    def _may_have(self, data: bytes) -> bool:
+        """Return False if the text isn't in a request, or in a span."""
+        compared = data if self._match_case else data.lower()
+        return not self._fragments or any(fragment in compared for fragment in self._fragments)
 
-    def _find_in_span(self, span: Mapping[str, Any]) -> Match | None:
+    def _find_in_span(self, span: ReadableSpan) -> Match | None:
         for text in self._texts_of(span):
             if (found := self._find_in_text(text, MAX_DEPTH)) is not None:
                 excerpt, start, end = found
                 if self._is_of_calls:
                     excerpt += _call_text(span)
-                return Match(str(span.get("name", "")), str(span.get("spanId", "")), excerpt, start, end)
+                return _match(span, excerpt, start, end)
         for kind, text in self._errors_of(span):
             if (found := self._find_in_text(text, MAX_DEPTH)) is not None:
                 excerpt, start, end = found
                 # The middle of a message or of a traceback doesn't have its class.
                 lead = "" if kind.lower() in excerpt.lower() else f"{kind}: "
                 excerpt, start, end = lead + excerpt, len(lead) + start, len(lead) + end
-                return Match(str(span.get("name", "")), str(span.get("spanId", "")), excerpt, start, end)
+                return _match(span, excerpt, start, end)
         return None
 
     def _find_in_text(self, text: str, depth: int) -> tuple[str, int, int] | None:
@@ -168,62 +155,66 @@ def fragments_of(text: str, *, match_case: bool = False) -> tuple[bytes, ...]:
     return tuple(fragments)
 
 
-def _attribute_texts(span: Mapping[str, Any]) -> Iterator[str]:
-    for attribute in span.get("attributes", ()):
-        if attribute.get("key") not in _SKIPPED:
-            yield from _strings(attribute.get("value"))
+def _match(span: ReadableSpan, excerpt: str, start: int, end: int) -> Match:
+    span_id = "" if span.context is None else f"{span.context.span_id:016x}"
+    return Match(span.name, span_id, excerpt, start, end)
 
 
-def _no_texts(span: Mapping[str, Any]) -> Iterator[str]:
+def _attribute_texts(span: ReadableSpan) -> Iterator[str]:
+    for key, value in (span.attributes or {}).items():
+        if key not in _SKIPPED:
+            yield from _strings(value)
+
+
+def _no_texts(span: ReadableSpan) -> Iterator[str]:
     yield from ()
 
 
-def _errors(span: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _errors(span: ReadableSpan) -> Iterator[tuple[str, str]]:
     """Yield the class name and the text of each error: its message with the class, then its traceback."""
-    kind = next((text for each in span.get("attributes", ()) for text in _values(each, semconv.ERROR_TYPE)), "")
-    events = [list(event.get("attributes", ())) for event in span.get("events", ())]
-    types = [next((text for each in event for text in _values(each, semconv.EXCEPTION_TYPE)), "") for event in events]
+    kind = _text_of(span.attributes, semconv.ERROR_TYPE)
+    events = [event.attributes or {} for event in span.events]
+    types = [_text_of(attributes, semconv.EXCEPTION_TYPE) for attributes in events]
     first = kind or next(filter(None, types), "")
-    message = str(span.get("status", {}).get("message") or "")
+    message = span.status.description or ""
     if message not in ("", first, _short(first)):
         yield _short(first), message if _short(first) in message else f"{first}: {message}"
-    for event, of_event in zip(events, types, strict=True):
-        messages = [text for each in event for text in _values(each, semconv.EXCEPTION_MESSAGE)]
-        yield _short(of_event), ": ".join(filter(None, [of_event, *messages]))
-        for attribute in event:
-            if attribute.get("key") not in (semconv.EXCEPTION_TYPE, semconv.EXCEPTION_MESSAGE):
-                for text in _strings(attribute.get("value")):
+    for attributes, of_event in zip(events, types, strict=True):
+        texts = [of_event, _text_of(attributes, semconv.EXCEPTION_MESSAGE)]
+        yield _short(of_event), ": ".join(filter(None, texts))
+        for key, value in attributes.items():
+            if key not in (semconv.EXCEPTION_TYPE, semconv.EXCEPTION_MESSAGE):
+                for text in _strings(value):
                     yield _short(of_event), text
     if kind:
         yield _short(kind), kind
 
 
-def _errors_of_failed(span: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _errors_of_failed(span: ReadableSpan) -> Iterator[tuple[str, str]]:
     if _has_failed(span):
         yield from _errors(span)
 
 
-def _no_errors(span: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _no_errors(span: ReadableSpan) -> Iterator[tuple[str, str]]:
     yield from ()
 
 
-def _values(attribute: Mapping[str, Any], key: str) -> Iterator[str]:
-    """Yield the strings of an attribute if it has this key."""
-    if attribute.get("key") == key:
-        yield from _strings(attribute.get("value"))
+def _text_of(attributes: Mapping[str, Any] | None, key: str) -> str:
+    """Return an attribute's first string; empty if it has none."""
+    return next(_strings((attributes or {}).get(key)), "")
 
 
 def _short(kind: str) -> str:
     return kind.rpartition(".")[2]
 
 
-def _tool_texts(span: Mapping[str, Any]) -> Iterator[str]:
-    attributes = {each.get("key"): next(_strings(each.get("value")), "") for each in span.get("attributes", ())}
+def _tool_texts(span: ReadableSpan) -> Iterator[str]:
+    attributes = span.attributes or {}
     if attributes.get(semconv.SPAN_KIND) == "TOOL" or attributes.get(semconv.OPERATION_NAME) == "execute_tool":
-        yield attributes.get(semconv.TOOL_NAME) or str(span.get("name", ""))
+        yield _text_of(attributes, semconv.TOOL_NAME) or span.name
 
 
-def _failed_tool_texts(span: Mapping[str, Any]) -> Iterator[str]:
+def _failed_tool_texts(span: ReadableSpan) -> Iterator[str]:
     if _has_failed(span):
         yield from _tool_texts(span)
 
@@ -232,10 +223,9 @@ _TEXTS: Final = {"text": _attribute_texts, "tool": _tool_texts, "failed": _faile
 _ERRORS: Final = {"text": _errors, "tool": _no_errors, "failed": _no_errors, "error": _errors_of_failed}
 
 
-def _call_text(span: Mapping[str, Any]) -> str:
+def _call_text(span: ReadableSpan) -> str:
     """Return a tool call's arguments and error, shortened, for display after its name."""
-    values = {each.get("key"): each.get("value") for each in span.get("attributes", ())}
-    arguments = " ".join(_strings(values.get(semconv.INPUT_VALUE)))
+    arguments = " ".join(_strings((span.attributes or {}).get(semconv.INPUT_VALUE)))
     error = next(_error_messages(span), "") if _has_failed(span) else ""
     return "".join(
         f"{mark}{_one_line(text[:EXCERPT_AFTER])}{'…' if len(text) > EXCERPT_AFTER else ''}"
@@ -244,27 +234,25 @@ def _call_text(span: Mapping[str, Any]) -> str:
     )
 
 
-def _has_failed(span: Mapping[str, Any]) -> bool:
-    return span.get("status", {}).get("code") in (2, "STATUS_CODE_ERROR")
+def _has_failed(span: ReadableSpan) -> bool:
+    return span.status.status_code is StatusCode.ERROR
 
 
-def _error_messages(span: Mapping[str, Any]) -> Iterator[str]:
-    if message := span.get("status", {}).get("message"):
-        yield str(message)
-    for event in span.get("events", ()):
-        for attribute in event.get("attributes", ()):
-            yield from _strings(attribute.get("value"))
+def _error_messages(span: ReadableSpan) -> Iterator[str]:
+    if span.status.description:
+        yield span.status.description
+    for event in span.events:
+        for value in (event.attributes or {}).values():
+            yield from _strings(value)
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Yield the strings of an OTLP value."""
-    if not isinstance(value, dict):
-        return
-    if isinstance(text := value.get("stringValue"), str):
-        yield text
-    for name in ("arrayValue", "kvlistValue"):
-        for item in (value.get(name) or {}).get("values", ()):
-            yield from _strings(item.get("value") if name == "kvlistValue" else item)
+    """Yield the strings of an attribute's value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (tuple, list, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
 
 
 def _leaves(message: Any) -> Iterator[str]:

@@ -13,7 +13,7 @@ from otel_rollout.errors import NoTracesError
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the description and the options of the command."""
     parser.description = """\
-Count what a trace folder holds: trajectories, spans, and bytes as OTLP JSON and
+Count what a trace folder holds: trajectories, spans, and bytes as OTLP and
 on disk, in each step and altogether; who wrote it, what is open, what is torn.
 """
     parser.epilog = exit_codes("shown")

@@ -211,7 +211,7 @@ def totals_table(stats: FolderStats, *, has_files: bool = True) -> Table:
         ("errors", f"{stats.errors:,}"),
         ("spans", f"{stats.spans:,}"),
         *([("secrets replaced", f"{stats.redacted:,}")] if stats.redacted else []),
-        ("as OTLP JSON", size(stats.bytes)),
+        ("as OTLP", size(stats.bytes)),
     ]
     if has_files:
         rows += [

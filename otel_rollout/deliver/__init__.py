@@ -1,1 +1,21 @@
 """The way from an ended span to an exporter: queue, batches, spool, accounting."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from otel_rollout.deliver.exporter_queue import ExporterQueue
+    from otel_rollout.deliver.queue_limits import QueueLimits
+    from otel_rollout.deliver.spool import open_spool
+else:
+    from otel_rollout.lazy import lazy_names
+
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "exporter_queue": ("ExporterQueue",),
+            "queue_limits": ("QueueLimits",),
+            "spool": ("open_spool",),
+        },
+    )
+
+__all__ = ["ExporterQueue", "QueueLimits", "open_spool"]

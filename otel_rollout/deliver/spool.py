@@ -23,7 +23,7 @@ from otel_rollout.folder.append_file import FileGoneError
 from otel_rollout.folder.frames import FrameFile, read_frame, require_zstandard
 from otel_rollout.folder.layout import FRAMES, new_worker
 from otel_rollout.guard.clock import monotonic
-from otel_rollout.otlp.json_writing import decode_line, encode_line
+from otel_rollout.otlp import decode_spans, encode_spans
 
 __all__ = ["Spool", "open_spool"]
 
@@ -85,9 +85,9 @@ class Spool:
             is_forced: Ignore the bound: the spans are on disk already, in the batch that is settled next.
         """
         try:
-            line = encode_line(spans)
+            request = encode_spans(spans)
         except Exception as error:
-            self.trouble = f"a batch can't be written as JSON ({type(error).__name__}: {error})"
+            self.trouble = f"a batch can't be encoded ({type(error).__name__}: {error})"
             return False
         with self._lock:
             if self._bytes >= self._max_bytes and not is_forced:
@@ -95,10 +95,10 @@ class Spool:
                 return False
             try:
                 try:
-                    self._bytes += self._last_file().append(line, len(spans))
+                    self._bytes += self._last_file().append(request, len(spans))
                 except FileGoneError:
                     # Somebody removed it; `take` reports its batches as missing.
-                    self._bytes += self._next_file().append(line, len(spans))
+                    self._bytes += self._next_file().append(request, len(spans))
             except OSError as error:
                 self.trouble = f"the spool can't be written to ({error})"
                 return False
@@ -118,7 +118,7 @@ class Spool:
             offset, length, count = self._files[0].first()
             path = self._files[0].path
         try:
-            return decode_line(read_frame(path, offset, length)), count
+            return decode_spans(read_frame(path, offset, length)), count
         except (OSError, ValueError) as error:
             self.trouble = f"{path} can't be read: {error}"
             return [], count
@@ -190,9 +190,9 @@ class _SpoolFile:
         """True if all batches are settled."""
         return self._settled == len(self._batches)
 
-    def append(self, line: bytes, spans: int) -> int:
+    def append(self, request: bytes, spans: int) -> int:
         """Append a batch and return its size on disk."""
-        frame = self.frames.append(line)
+        frame = self.frames.append(request)
         self._batches.extend((frame.offset, frame.length, spans))
         self.bytes += frame.length
         return frame.length

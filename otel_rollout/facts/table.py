@@ -354,7 +354,7 @@ class TrajectorySummary:
         shown="nowhere",
         merge="own",
     )
-    bytes: Count = _fact("its size as OTLP JSON; 0 if it is unknown", 0, unit="bytes", merge="sum")
+    bytes: Count = _fact("its size as OTLP; 0 if it is unknown", 0, unit="bytes", merge="sum")
     stored_bytes: Count = _fact("its size on disk; 0 if it is unknown", 0, unit="bytes", merge="sum")
 
     @property

@@ -13,13 +13,14 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout import otlp
 from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import frames, layout
 from otel_rollout.folder.frames import require_zstandard
 from otel_rollout.folder.journal import Journal, JournalPart
 from otel_rollout.folder.step_files import StepFiles
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout.otlp.json_writing import decode_line, encode_line, join_lines
+from otel_rollout.otlp import encode_spans
 
 __all__ = ["FolderWriter"]
 
@@ -84,7 +85,7 @@ class FolderWriter:
 
         Raises:
             OSError: Not all were written; those that were are not written again when the batch is repeated.
-            TypeError: A span can't be encoded as JSON.
+            TypeError: A span can't be encoded.
             ValueError: A trace has more bytes in this batch than readers take.
             OverflowError: An id is too long for OTLP.
             MissingExtraError: zstandard isn't installed.
@@ -159,7 +160,7 @@ class FolderWriter:
     def _write_running(self, traces: dict[int, list[ReadableSpan]]) -> None:
         if not traces:
             return
-        lines = [_line(batch, with_end=True) for batch in traces.values()]
+        lines = [_line(batch) for batch in traces.values()]
         parts = self._journal.append(lines, self._live_parts())
         for (trace_id, batch), part in zip(traces.items(), parts, strict=True):
             trace = self._open.get(trace_id)
@@ -179,7 +180,7 @@ class FolderWriter:
             self._write_open(trace_id)
         lines, summary = self._read_open(trace_id)
         summary.add(batch)
-        self._files.append(join_lines([*lines, line]), summary)
+        self._files.append([*lines, line], summary)
         self._forget(trace_id)
         self._closed[trace_id] = None
         if len(self._closed) > MAX_CLOSED:
@@ -189,7 +190,7 @@ class FolderWriter:
         """Write an open trajectory without its root."""
         lines, summary = self._read_open(trace_id)
         if lines:
-            self._files.append(join_lines(lines), summary)
+            self._files.append(lines, summary)
         self._forget(trace_id)
 
     def _read_open(self, trace_id: int) -> tuple[list[bytes], SummaryBuilder]:
@@ -204,7 +205,7 @@ class FolderWriter:
         warn_once("journal", "%s was changed by another process: running trajectories miss spans", self._journal.path)
         summary = SummaryBuilder(trace_id)
         for line in lines:
-            summary.add(decode_line(line))
+            summary.add(otlp.decode_spans(line))
         return lines, summary
 
     def _forget(self, trace_id: int) -> None:
@@ -229,8 +230,8 @@ class FolderWriter:
         return (part for trace in self._open.values() for part in trace.parts)
 
 
-def _line(batch: Sequence[ReadableSpan], *, with_end: bool = False) -> bytes:
-    line = encode_line(batch, with_end=with_end)
+def _line(batch: Sequence[ReadableSpan]) -> bytes:
+    line = encode_spans(batch)
     if len(line) > MAX_BATCH_LINE_BYTES:
         raise ValueError(f"{len(line):,} bytes of one trace in a batch: the limit is {MAX_BATCH_LINE_BYTES:,}")
     return line

@@ -1,6 +1,6 @@
-"""Files of zstd frames with one line each: a line is read without the others, and a torn one harms no other.
+"""Files of zstd frames with one OTLP request each: it is read without the others, and a torn one harms no other.
 
-`zstdcat` prints such a file as its lines.
+`zstdcat` prints such a file as one request: concatenated requests in protobuf are one.
 
 Source: https://datatracker.ietf.org/doc/html/rfc8878#section-3.1.1 (where a frame ends).
 """
@@ -32,11 +32,11 @@ __all__ = [
     "scan_frames",
 ]
 
-LEVEL: Final = 1
+LEVEL: Final = 3
 WINDOW_LOG: Final = 21
-"""Level 1's own window is half a MiB; turns repeat a longer history."""
+"""2 MiB: turns repeat a long history."""
 MAX_LINE_BYTES: Final = 2**28
-"""The longest line. A frame that claims a longer one is damaged: 256 MiB of zeros are 8 KB on disk."""
+"""The largest request. A frame that claims a larger one is damaged: 256 MiB of zeros are 8 KB on disk."""
 MAX_FRAME_BYTES: Final = MAX_LINE_BYTES + MAX_LINE_BYTES // 128
 """Incompressible data becomes a little longer."""
 
@@ -86,7 +86,7 @@ class FrameFile:
         require_zstandard()
         self._file = AppendFile(path, within)
         self.checksum = ""
-        """The checksum of the last line."""
+        """The checksum of the last request."""
         self.path = self._file.path
 
     @property
@@ -95,10 +95,10 @@ class FrameFile:
         return self._file.end
 
     def append(self, *pieces: bytes | memoryview) -> FrameExtent:
-        """Append one line and return the place of its frame.
+        """Append a request and return the place of its frame.
 
         Args:
-            pieces: The line, without its line end; several pieces stand one behind the other.
+            pieces: The request; several pieces are concatenated.
 
         Raises:
             OSError: The disk did not take all of it, and has none of it.
@@ -106,9 +106,9 @@ class FrameFile:
             ValueError: It is longer than `MAX_LINE_BYTES`.
         """
         if (size := sum(map(len, pieces))) >= MAX_LINE_BYTES:
-            raise ValueError(f"a line of {size:,} bytes is over the limit of {MAX_LINE_BYTES:,}")
+            raise ValueError(f"a request of {size:,} bytes is over the limit of {MAX_LINE_BYTES:,}")
         # In one piece: streaming takes a quarter longer, even counting the copy.
-        data: bytes = _compressor().compress(b"".join([*pieces, b"\n"]))
+        data: bytes = _compressor().compress(b"".join(pieces) if len(pieces) > 1 else pieces[0])
         extent = FrameExtent(self._file.append([data]), len(data))
         self.checksum = data[-_CHECKSUM_BYTES:].hex()
         return extent
@@ -119,7 +119,7 @@ class FrameFile:
 
 
 def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
-    """Return the line of a frame, without its line end.
+    """Return the request in a frame.
 
     Raises:
         DamagedFrameError: No whole frame stands there.
@@ -134,17 +134,17 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
             raise DamagedFrameError(f"{path}: the frame at {offset} is torn: {len(data)} of {length} bytes")
         size = zstandard.frame_content_size(data)
         if size > MAX_LINE_BYTES:
-            raise DamagedFrameError(f"{path}: the frame at {offset} claims a line of {size:,} bytes")
+            raise DamagedFrameError(f"{path}: the frame at {offset} claims a request of {size:,} bytes")
         if size < 0:
             raise DamagedFrameError(f"{path}: the frame at {offset} has no content size")
-        line: bytes = _decompressor().decompress(data)
+        request: bytes = _decompressor().decompress(data)
     except (zstandard.ZstdError, MemoryError) as error:
         raise DamagedFrameError(f"{path}: the frame at {offset} is damaged: {error}") from error
-    return line[:-1] if line.endswith(b"\n") else line
+    return request
 
 
 def has_content_size(start: bytes) -> bool:
-    """Return True if a frame says how long its line is, as ours do; `start` is its header."""
+    """Return True if a frame says how large its request is, as ours do; `start` is its header."""
     zstandard = require_zstandard()
     try:
         return bool(zstandard.frame_content_size(start) >= 0)

@@ -21,7 +21,7 @@ from otel_rollout.files.file_modes import open_private
 from otel_rollout.folder.layout import NEW, index_path
 from otel_rollout.folder.lines import seal_of
 from otel_rollout.guard.log_once import internal_error
-from otel_rollout.otlp.json_writing import clean
+from otel_rollout.text.sanitize import clean
 
 __all__ = [
     "ATTRIBUTE_FIELDS",

@@ -25,7 +25,7 @@ from otel_rollout.files.file_lock import open_to_read
 from otel_rollout.folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES
 from otel_rollout.folder.index import ATTRIBUTE_FIELDS, MAX_INDEX_LINE_BYTES, IndexEntry, Row, entry_of
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole
-from otel_rollout.otlp.json_reading import decode_line
+from otel_rollout.otlp import decode_spans
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 
 __all__ = ["attributes_of", "entries_of", "listed_of", "read_index", "read_rows", "summary_of_row"]
@@ -137,18 +137,18 @@ def _row_of(message: Mapping[str, Any], summary: bytes = b"") -> Row:
     return (*row, summary)
 
 
-def entries_of(line: bytes, offset: int, length: int, checksum: str) -> list[IndexEntry]:
-    """Return an entry for each trace in a line; the other arguments are fields of all of them.
+def entries_of(request: bytes, offset: int, length: int, checksum: str) -> list[IndexEntry]:
+    """Return an entry for each trace in a request; the other arguments are fields of all of them.
 
     Raises:
-        ValueError: It is not a line of OTLP JSON.
+        ValueError: It is no OTLP request, or a span in it is malformed.
     """
     builders: dict[int, SummaryBuilder] = {}
-    for span in decode_line(line):
+    for span in decode_spans(request):
         if span.context is not None:
             trace_id = span.context.trace_id
             builders.setdefault(trace_id, SummaryBuilder(trace_id)).add((span,))
-    size = len(line.rstrip(b"\n")) // max(1, len(builders))
+    size = len(request) // max(1, len(builders))
     return [entry_of(builder, offset, length, size, checksum) for builder in builders.values()]
 
 

@@ -1,6 +1,6 @@
-"""A worker's journal: lines of spans whose root has not ended yet, on disk so that memory stays small.
+"""A worker's journal: requests of spans whose root has not ended yet, on disk so that memory stays small.
 
-The latest lines are kept in memory too. After a crash readers find the file. Each line is sealed with a checksum.
+The latest are kept in memory too. After a crash readers find the file.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Final
 
 from otel_rollout.folder.append_file import AppendFile, FileGoneError
 from otel_rollout.folder.layout import NEW
-from otel_rollout.folder.lines import SEAL_BYTES, seal_of, unseal
-from otel_rollout.otlp.json_writing import is_line
+from otel_rollout.folder.records import HEAD_BYTES, head_of, unpack
 
 __all__ = ["Journal", "JournalPart"]
 
@@ -23,35 +22,34 @@ MIN_DEAD_BYTES: Final = 64 * 2**20
 """With fewer bytes that are no longer needed, a journal is not rewritten."""
 COPY_BYTES: Final = 2**20
 MAX_KEPT_BYTES: Final = 64 * 2**20
-"""The latest lines are kept in memory up to this, so that they need not be read."""
-_END: Final = b"}\n"
+"""The latest requests are kept in memory up to this, so that they need not be read."""
 
 
 @dataclass(eq=False, slots=True)
 class JournalPart:
-    """The place of a line in the journal; `offset` changes when the journal is rewritten."""
+    """The place of a record in the journal; `offset` changes when the journal is rewritten."""
 
     offset: int
     length: int
 
 
 class Journal:
-    """Lines of one worker, in a file that exists while there are any."""
+    """Requests of one worker, in a file that exists while there are any."""
 
     def __init__(self, path: Path, within: Path | None = None) -> None:
         self.path = path
         self.live_bytes = 0
-        """The size of all lines that are still needed."""
+        """The size of all records that are still needed."""
         self._within = within
         self._file: AppendFile | None = None
         self._kept: OrderedDict[JournalPart, bytes] = OrderedDict()
         self._kept_bytes = 0
 
-    def append(self, lines: Sequence[bytes], live: Iterable[JournalPart]) -> list[JournalPart]:
-        """Append lines in one write, and return their places.
+    def append(self, requests: Sequence[bytes], live: Iterable[JournalPart]) -> list[JournalPart]:
+        """Append requests in one write, and return their places.
 
         Args:
-            lines: The lines, with their line ends.
+            requests: The requests.
             live: The parts that are still needed, in case the file was removed.
 
         Raises:
@@ -59,17 +57,17 @@ class Journal:
         """
         if self._file is None:
             self._file = AppendFile(self.path, self._within)
-        pieces = [piece for line in lines for piece in _seal(line)]
+        pieces = [piece for request in requests for piece in (head_of(request), request)]
         try:
             offset = self._file.append(pieces)
         except FileGoneError:
             self._rewrite(live)
             offset = self._file.append(pieces)
         parts = []
-        for line in lines:
-            part = JournalPart(offset, len(line) + SEAL_BYTES - len(_END) + 1)
+        for request in requests:
+            part = JournalPart(offset, HEAD_BYTES + len(request))
             parts.append(part)
-            self._kept[part] = line
+            self._kept[part] = request
             offset += part.length
         size = sum(part.length for part in parts)
         self.live_bytes += size
@@ -79,26 +77,26 @@ class Journal:
         return parts
 
     def read(self, parts: Iterable[JournalPart]) -> list[bytes]:
-        """Return lines, with their line ends, without those that another process has damaged."""
-        lines: list[bytes] = []
+        """Return requests, without those that another process has damaged."""
+        requests: list[bytes] = []
         for part in parts:
-            line = self._kept.get(part)
-            if line is None and self._file is not None:
+            request = self._kept.get(part)
+            if request is None and self._file is not None:
                 with suppress(OSError, ValueError):
-                    line = unseal(self._file.read(part.offset, part.length))
-            if line is not None and is_line(line):
-                lines.append(line)
-        return lines
+                    request = unpack(self._file.read(part.offset, part.length))
+            if request is not None:
+                requests.append(request)
+        return requests
 
     def release(self, parts: Iterable[JournalPart]) -> None:
-        """Mark lines as no longer needed."""
+        """Mark records as no longer needed."""
         for part in parts:
             self.live_bytes -= part.length
             if self._kept.pop(part, None) is not None:
                 self._kept_bytes -= part.length
 
     def compact(self, live: Iterable[JournalPart]) -> None:
-        """Free disk space: truncate the file if no line is needed, rewrite it if most aren't.
+        """Free disk space: truncate the file if no record is needed, rewrite it if most aren't.
 
         Args:
             live: The parts that are still needed.
@@ -114,7 +112,7 @@ class Journal:
             self._rewrite(live)
 
     def close(self) -> None:
-        """Close the file, and remove it if no line is needed."""
+        """Close the file, and remove it if no record is needed."""
         if self._file is None:
             return
         if not self.live_bytes:
@@ -131,7 +129,7 @@ class Journal:
         self._kept_bytes = 0
 
     def _rewrite(self, live: Iterable[JournalPart]) -> None:
-        """Replace the file by one with the needed lines alone."""
+        """Replace the file by one with the needed records alone."""
         old, parts = self._file, sorted(live, key=lambda part: part.offset)
         if old is None:
             return
@@ -144,10 +142,10 @@ class Journal:
             size = 0
             for part in parts:
                 offsets.append(new.end + size)
-                # A line that can't be read is noticed by `read`.
+                # A record that can't be read is noticed by `read`.
                 with suppress(OSError):
-                    line = self._kept.get(part)
-                    pieces += (old.read(part.offset, part.length),) if line is None else _seal(line)
+                    kept = self._kept.get(part)
+                    pieces += (old.read(part.offset, part.length),) if kept is None else (head_of(kept), kept)
                     size += part.length
                 if size >= COPY_BYTES:
                     new.append(pieces)
@@ -164,9 +162,3 @@ class Journal:
         self._file = new
         for part, offset in zip(parts, offsets, strict=True):
             part.offset = offset
-
-
-def _seal(line: bytes) -> tuple[memoryview, bytes]:
-    """Return a line in two pieces, the second its checksum, so that the payload is not copied."""
-    start = memoryview(line)[: -len(_END)]
-    return start, seal_of(start)

@@ -1,13 +1,13 @@
 """The names of the files and folders in a trace folder.
 
-DIR/step=000007/<worker>.jsonl.zst              the trajectories of training step 7, a frame each
+DIR/step=000007/<worker>.otlp.zst               the trajectories of training step 7, a frame each
 DIR/step=000007/<worker>.index.jsonl            a line for each frame
-DIR/step=000007/<worker>-2.jsonl.zst            the next file, once the first was full
+DIR/step=000007/<worker>-2.otlp.zst             the next file, once the first was full
 DIR/step=000007/summary.ndjson                  the step's summary, written by a reader
-DIR/validate/step=000007/<worker>.jsonl.zst     the validation passes of step 7
-DIR/no-step/<worker>.jsonl.zst                  spans without a step
-DIR/open/<worker>.jsonl                         the journal: spans whose root has not ended yet
-DIR/open/<worker>.index.jsonl                   a line for each line of the journal, once its process has ended
+DIR/validate/step=000007/<worker>.otlp.zst      the validation passes of step 7
+DIR/no-step/<worker>.otlp.zst                   spans without a step
+DIR/open/<worker>.otlp                          the journal: spans whose root has not ended yet
+DIR/open/<worker>.index.jsonl                   a line for each record of the journal, once its process has ended
 DIR/open/<worker>.running.json                  the trajectories that run for longer than a few seconds
 """
 
@@ -28,6 +28,7 @@ __all__ = [
     "NEW_STEP_SUMMARY",
     "NO_STEP",
     "OPEN",
+    "RECORDS",
     "RUNNING",
     "STEP",
     "STEP_SUMMARY",
@@ -47,9 +48,11 @@ __all__ = [
     "worker_of",
 ]
 
-FRAMES: Final = ".jsonl.zst"
+FRAMES: Final = ".otlp.zst"
 INDEX: Final = ".index.jsonl"
-LINES: Final = ".jsonl"
+RECORDS: Final = ".otlp"
+LINES: Final = (".jsonl", ".jsonl.zst")
+"""Lines of OTLP JSON that another program wrote, plain or a frame each."""
 RUNNING: Final = ".running.json"
 NEW: Final = ".new"
 """The suffix of a journal, or of its index, that is being rewritten and will replace the old one."""
@@ -68,9 +71,9 @@ _NAME: Final = rf"[A-Za-z0-9_.-]{{1,{_MAX_HOST_CHARACTERS}}}-[0-9]+-[0-9a-f]{{4}
 _NUMBER: Final = "(?:-[0-9]+)?"
 _WORKER: Final = re.compile(f"({_NAME}){_NUMBER}")
 _FRAME_FILE: Final = re.compile(_NAME + _NUMBER + re.escape(FRAMES))
-_JOURNAL_FILE: Final = re.compile(_NAME + re.escape(LINES))
+_JOURNAL_FILE: Final = re.compile(_NAME + re.escape(RECORDS))
 _RUNNING_FILE: Final = re.compile(_NAME + re.escape(RUNNING))
-_REPLACED: Final = "|".join(map(re.escape, (LINES, INDEX, RUNNING)))
+_REPLACED: Final = "|".join(map(re.escape, (RECORDS, INDEX, RUNNING)))
 _NEW_FILE: Final = re.compile(rf"\.{_NAME}{_NUMBER}(?:{_REPLACED}){re.escape(NEW)}")
 _MAX_STEP_DIGITS: Final = 18
 
@@ -148,12 +151,12 @@ def data_path(folder: Path, worker: str, number: int) -> Path:
 
 def index_path(path: Path) -> Path:
     """Return the index of a file of trajectories, or of a journal."""
-    return path.with_name(path.name.removesuffix(FRAMES).removesuffix(LINES) + INDEX)
+    return path.with_name(path.name.removesuffix(FRAMES).removesuffix(RECORDS) + INDEX)
 
 
 def journal_path(folder: Path, worker: str) -> Path:
     """Return a worker's journal in a trace folder."""
-    return folder / OPEN / f"{worker}{LINES}"
+    return folder / OPEN / f"{worker}{RECORDS}"
 
 
 def running_path(folder: Path, worker: str) -> Path:
@@ -164,7 +167,7 @@ def running_path(folder: Path, worker: str) -> Path:
 def worker_of(path: str | os.PathLike[str]) -> str:
     """Return the name of the worker that wrote a file of a trace folder or a spool."""
     name = os.path.basename(path)  # noqa: PTH119 - readers have strings, and many
-    for ending in (INDEX, FRAMES, LINES, RUNNING):
+    for ending in (INDEX, FRAMES, *reversed(LINES), RECORDS, RUNNING):
         if name.endswith(ending):
             name = name.removesuffix(ending)
             break

@@ -1,4 +1,4 @@
-"""Lines of text files: those of an index or a journal, sealed with a checksum, and the lines of any file.
+"""Lines of text files: those of an index, sealed with a checksum, and those of any file.
 
 A sealed line is a JSON object with the CRC-32 of what stands before it as its last name: `{"a":1,"crc32":"89abcdef"}`
 has that of `{"a":1`. Other readers pass over the name.
@@ -14,7 +14,7 @@ from zlib import crc32
 from otel_rollout.files.file_lock import open_to_read
 from otel_rollout.folder.frames import MAX_LINE_BYTES
 
-__all__ = ["SEAL_BYTES", "checksum_of", "is_whole", "scan_lines", "seal_of", "unseal"]
+__all__ = ["SEAL_BYTES", "is_whole", "scan_lines", "seal_of"]
 
 _NAME: Final = b',"crc32":"'
 SEAL_BYTES: Final = len(_NAME) + 10
@@ -31,30 +31,6 @@ def is_whole(line: bytes) -> bool:
     """Return True if a line, without its line end, is sealed and its checksum holds."""
     # The slice is a copy, which is faster than a view of a few hundred bytes.
     return line.endswith(b'%b%08x"}' % (_NAME, crc32(line[:-SEAL_BYTES])))
-
-
-def checksum_of(line: bytes) -> str:
-    """Return the checksum that a line, without its line end, is sealed with; else compute it."""
-    return line[-10:-2].decode("ascii", "replace") if _is_sealed(line) else f"{crc32(line):08x}"
-
-
-def unseal(line: bytes, *, may_be_unsealed: bool = False) -> bytes:
-    """Return a line, with its line end, without its checksum.
-
-    Args:
-        line: The line.
-        may_be_unsealed: Return a line without a checksum, another tool's, as it is.
-
-    Raises:
-        ValueError: The checksum does not hold.
-    """
-    if may_be_unsealed and not _is_sealed(line[:-1]):
-        return line
-    # A view: a journal's line can have megabytes.
-    start = memoryview(line)[: -SEAL_BYTES - 1]
-    if not line.endswith(seal_of(start)):
-        raise ValueError("the checksum does not hold")
-    return b"".join((start, b"}\n"))
 
 
 def scan_lines(path: str | os.PathLike[str], start: int = 0) -> Iterator[tuple[int, int, bytes | None]]:
@@ -75,7 +51,3 @@ def scan_lines(path: str | os.PathLike[str], start: int = 0) -> Iterator[tuple[i
                 length += len(line)
             yield offset, length, None if is_too_long else line
             offset += length
-
-
-def _is_sealed(line: bytes) -> bool:
-    return line.endswith(b'"}') and line.startswith(_NAME, len(line) - SEAL_BYTES)

@@ -29,10 +29,10 @@ from otel_rollout.folder.index_reading import attributes_of, summary_of_row
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import StepKey, TraceFile, find_trace_files
-from otel_rollout.otlp.json_writing import encode_line
+from otel_rollout.otlp import encode_spans, json_of_request
 from otel_rollout.text.plain_text import printable
 
-__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read"]
+__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read_trajectories"]
 
 _TRACE_ID: Final = place_of("trace_id")
 _HAS_ROOT: Final = place_of("has_root")
@@ -47,7 +47,7 @@ _ATTEMPTS: Final = 5
 _logger = logging.getLogger("otel_rollout")
 
 
-def read(
+def read_trajectories(
     folder: str | PathLike[str],
     *,
     step: int | Container[int | None] | None = None,
@@ -206,7 +206,7 @@ def _reward_time(part: Part) -> tuple[int, float]:
 
 @dataclass(init=False, repr=False, eq=False, slots=True)
 class RecordedTrajectory:
-    """A recorded trajectory, made by `read`; its spans are read on first use."""
+    """A recorded trajectory, made by `read_trajectories`; its spans are read on first use."""
 
     _row: Row
     parts: Sequence[Part]
@@ -310,7 +310,7 @@ class RecordedTrajectory:
 
     @property
     def size_bytes(self) -> int:
-        """Its size in bytes as OTLP JSON."""
+        """Its size in bytes as OTLP."""
         if len(self.parts) > 1 and (parts := self._summaries()):
             return sum(part.bytes for part in parts)
         return sum(entry.bytes for entry in self._entries())
@@ -366,15 +366,15 @@ class RecordedTrajectory:
         return self._spans or []
 
     def otlp_json(self) -> bytes:
-        """Return it as one line of OTLP JSON, as the `file` exporter writes it and OTLP receivers take it.
+        """Return it as one line of OTLP JSON, which people read and OTLP receivers take.
 
         Raises:
             UnreadableTraceError: The file is damaged or gone, or has values that OTLP has no type for.
         """
         spans = self.spans
         try:
-            return encode_line(spans)
-        except (ArithmeticError, RecursionError, TypeError) as error:
+            return json_of_request(encode_spans(spans))
+        except Exception as error:
             raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be encoded as OTLP: {error}") from error
 
     def _summaries(self) -> list[TrajectorySummary]:

@@ -11,6 +11,7 @@ from itertools import accumulate, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, TypeAlias
+from zlib import crc32
 
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -26,9 +27,10 @@ from otel_rollout.folder.frames import (
 )
 from otel_rollout.folder.index import IndexEntry, Row, place_of, write_index
 from otel_rollout.folder.index_reading import entries_of, read_rows
-from otel_rollout.folder.lines import checksum_of, scan_lines, unseal
+from otel_rollout.folder.lines import scan_lines
+from otel_rollout.folder.records import scan_records, unpack
 from otel_rollout.folder.trace_files import TraceFile
-from otel_rollout.otlp.json_reading import decode_line, lazy_spans
+from otel_rollout.otlp import StoredSpan, request_of_json, traces_of
 from otel_rollout.text.sanitize import replace_surrogates
 
 __all__ = ["LineCache", "MovedError", "Part", "ReadProblem", "StoredFile"]
@@ -37,7 +39,7 @@ MIN_BYTES: Final = 2**20
 """A smaller journal gets no index: it is parsed in milliseconds."""
 
 MAX_CACHED_BYTES: Final = 32 * 2**20
-"""Of lines as JSON; a longer one is cached alone."""
+"""Of requests; a larger one is cached alone."""
 
 _OFFSET: Final = place_of("offset")
 _LENGTH: Final = place_of("length")
@@ -54,7 +56,8 @@ class ReadProblem:
     """Something that could not be read, and was skipped.
 
     Args:
-        what: `torn frame`, `torn line`, `unreadable line`, `unreadable file`, or a file that `import` reads.
+        what: `torn frame`, `torn record`, `torn line`, `unreadable request`, `unreadable line`, `unreadable file`, or a
+            file that `import` reads.
         path: The file.
         offset: The first byte of it.
     """
@@ -68,35 +71,29 @@ class ReadProblem:
 
 
 class LineCache:
-    """Caches the spans of lines that have those of several traces: each line would be parsed for each of them."""
+    """Caches the spans of requests that have those of several traces: each would be read for each of them."""
 
     __slots__ = ("_bytes", "_lines")
 
     def __init__(self) -> None:
-        self._lines: OrderedDict[tuple[str, int], tuple[int, dict[int, list[ReadableSpan]]]] = OrderedDict()
+        self._lines: OrderedDict[tuple[str, int], tuple[int, dict[bytes, list[StoredSpan]]]] = OrderedDict()
         self._bytes = 0
 
     def spans_of(self, trace_id: str, path: str, offset: int, read: Callable[[], bytes]) -> list[ReadableSpan]:
-        """Return the spans of a trace in the line at `offset` of `path`; `read` returns that line."""
-        number = int(trace_id, 16)
+        """Return the spans of a trace in the request at `offset` of `path`; `read` returns that."""
+        number = bytes.fromhex(trace_id)
         if (known := self._lines.get((path, offset))) is not None and number in known[1]:
             # Another thread may have removed it meanwhile.
             with suppress(KeyError):
                 self._lines.move_to_end((path, offset))
-            return known[1][number]
-        line = read()
-        lazy = lazy_spans(line, trace_id)
-        if lazy is not None:
-            return lazy
-        traces: dict[int, list[ReadableSpan]] = {}
-        for span in decode_line(line):
-            if span.context is not None:
-                traces.setdefault(span.context.trace_id, []).append(span)
+            return [*known[1][number]]
+        request = read()
+        traces = traces_of(request)
         if len(traces) > 1:
-            self._add((path, offset), len(line), traces)
-        return traces.get(number, [])
+            self._add((path, offset), len(request), traces)
+        return [*traces.get(number, ())]
 
-    def _add(self, place: tuple[str, int], size: int, traces: dict[int, list[ReadableSpan]]) -> None:
+    def _add(self, place: tuple[str, int], size: int, traces: dict[bytes, list[StoredSpan]]) -> None:
         if (old := self._lines.pop(place, None)) is not None:
             self._bytes -= old[0]
         self._lines[place] = size, traces
@@ -150,7 +147,7 @@ class StoredFile:
             if self._framing is Framing.OTHER:
                 self._report(FOR_IMPORT, 0)
                 return []
-            rows = self._frames() if self._is_compressed else self._lines()
+            rows = self._rows()
         except FileNotFoundError:
             # Old steps may be removed meanwhile.
             return []
@@ -169,7 +166,7 @@ class StoredFile:
         """
         entry = IndexEntry._make(row)
         try:
-            spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, lambda: self.read_line(row))
+            spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, lambda: self.read_request(row))
         except (FileNotFoundError, ValueError):
             if self._is_compressed:
                 raise
@@ -178,19 +175,26 @@ class StoredFile:
             raise MovedError(f"{entry.trace_id} is no longer at byte {entry.offset} of {self._place}")
         return spans
 
-    def read_line(self, row: Row) -> bytes:
-        """Return the line of a row.
+    def read_request(self, row: Row) -> bytes:
+        """Return the request that a row is of.
 
         Raises:
             OSError: The file can't be read.
-            ValueError: The frame is damaged, or another line stands there.
+            ValueError: The frame is damaged, or another request stands there.
         """
         if self._is_compressed:
-            return read_frame(self._place, row[_OFFSET], row[_LENGTH])
-        line = read_range(self._place, row[_OFFSET], row[_LENGTH])
-        if checksum_of(line[:-1]) != row[_CHECKSUM]:
+            return self._request_of(read_frame(self._place, row[_OFFSET], row[_LENGTH]))
+        data = read_range(self._place, row[_OFFSET], row[_LENGTH])
+        if self._file.has_records:
+            return unpack(data, row[_CHECKSUM])
+        if f"{crc32(data):08x}" != row[_CHECKSUM]:
             raise ValueError("another line")
-        return self._unseal(line)
+        return self._request_of(data)
+
+    def _rows(self) -> Sequence[Row]:
+        if self._is_compressed:
+            return self._frames()
+        return self._records() if self._file.has_records else [*self._scan_lines()]
 
     def _frames(self) -> Sequence[Row]:
         rows = read_rows(self._file.index_place) if self._file.index_place else []
@@ -236,13 +240,13 @@ class StoredFile:
             start = frame.offset + frame.length
             if isinstance(frame, FrameExtent):
                 try:
-                    line = read_frame(self._place, frame.offset, frame.length)
+                    data = read_frame(self._place, frame.offset, frame.length)
                 except DamagedFrameError:
                     # It may be torn, and its supposed end the beginning of the next.
                     start = frame.offset + 1
                 else:
                     is_damaged = False
-                    yield from self._entries(line, frame, checksum_at(self._place, *frame))
+                    yield from self._entries(data, frame, checksum_at(self._place, *frame))
                     continue
             elif start >= end and self._file.is_being_written():
                 return
@@ -252,47 +256,55 @@ class StoredFile:
                 self._report("torn frame", frame.offset)
             is_damaged = True
 
-    def _lines(self) -> Sequence[Row]:
+    def _records(self) -> Sequence[Row]:
         index, size = self._file.index_place, size_of(self._place)
         known = read_rows(index) if index else []
         end = _covered(known)
-        if not end or end > size or not self._is_last_line(known[-1]):
+        if not end or end > size or not self._is_last_record(known[-1]):
             known, end = [], 0
-        rows = [*known, *self._scan_lines(end)]
+        rows = [*known, *self._scan_records(end)]
         if self._file.is_journal and size - end > MIN_BYTES and _covered(rows):
             write_index(self._file.path, rows)
         return rows
 
-    def _scan_lines(self, start: int) -> Iterator[Row]:
-        for offset, length, line in scan_lines(self._place, start):
+    def _scan_records(self, start: int) -> Iterator[Row]:
+        for offset, length, request, checksum in scan_records(self._place, start):
+            if request is not None:
+                yield from self._entries(request, (offset, length), checksum)
+            elif offset + length < size_of(self._place) or not self._file.is_being_written():
+                self._report("torn record", offset)
+
+    def _scan_lines(self) -> Iterator[Row]:
+        for offset, length, line in scan_lines(self._place):
             if line is None:
                 self._report("unreadable line", offset)
-            elif line.endswith(b"\n"):
-                yield from self._entries(line, (offset, length), checksum_of(line[:-1]))
-            elif not self._file.is_being_written():
-                self._report("torn line", offset)
+            elif not line.endswith(b"\n"):
+                if not self._file.is_being_written():
+                    self._report("torn line", offset)
+            elif len(line) > _MAX_BLANK_BYTES or not line.isspace():
+                yield from self._entries(line, (offset, length), f"{crc32(line):08x}")
 
-    def _entries(self, line: bytes, extent: tuple[int, int], checksum: str) -> Sequence[Row]:
-        if len(line) <= _MAX_BLANK_BYTES and line.isspace():
-            return []
+    def _entries(self, data: bytes, extent: tuple[int, int], checksum: str) -> Sequence[Row]:
         try:
-            entries = entries_of(self._unseal(line), *extent, checksum)
+            entries = entries_of(self._request_of(data), *extent, checksum)
         except ValueError:
-            self._report("unreadable line", extent[0])
+            self._report("unreadable line" if self._is_json(data) else "unreadable request", extent[0])
             return []
         if len(entries) > 1:
             self._traces[extent[0]] = len(entries)
         return entries
 
-    def _is_last_line(self, row: Row) -> bool:
-        """Return True if that line stands there and no whole one follows it."""
-        (_, _, line), *more = islice(scan_lines(self._place, row[_OFFSET]), 2)
-        if line is None or not line.endswith(b"\n") or checksum_of(line[:-1]) != row[_CHECKSUM]:
-            return False
-        return all(rest is not None and not rest.endswith(b"\n") for _, _, rest in more)
+    def _request_of(self, data: bytes) -> bytes:
+        return request_of_json(data) if self._is_json(data) else data
 
-    def _unseal(self, line: bytes) -> bytes:
-        return unseal(line, may_be_unsealed=not self._file.is_journal or line.endswith(b"]}\n"))
+    def _is_json(self, data: bytes) -> bool:
+        """Return True for what another program wrote; its lines may be frames."""
+        return data.startswith(b"{") if self._is_compressed else not self._file.has_records
+
+    def _is_last_record(self, row: Row) -> bool:
+        """Return True if that record stands there and no whole one follows it."""
+        first, *more = islice(scan_records(self._place, row[_OFFSET]), 2)
+        return first.checksum == row[_CHECKSUM] and all(rest.request is None for rest in more)
 
     def _is_frame(self, row: Row) -> bool:
         return bool(row[_CHECKSUM] == checksum_at(self._place, row[_OFFSET], row[_LENGTH]))

@@ -16,6 +16,7 @@ from otel_rollout.folder.layout import (
     LINES,
     NO_STEP,
     OPEN,
+    RECORDS,
     STEP,
     VALIDATE,
     is_journal_file,
@@ -27,6 +28,7 @@ from otel_rollout.folder.selection import Selection
 __all__ = ["StepKey", "TraceFile", "find_trace_files"]
 
 EVERYTHING: Final = Selection()
+_ENDINGS: Final = (FRAMES, RECORDS, *LINES)
 MAX_DEPTH: Final = 16
 """Symlinks can form a cycle."""
 
@@ -68,8 +70,13 @@ class TraceFile(NamedTuple):
 
     @property
     def is_compressed(self) -> bool:
-        """True if its lines are zstd frames."""
-        return self.place.endswith(FRAMES)
+        """True if its requests are zstd frames."""
+        return self.place.endswith(".zst")
+
+    @property
+    def has_records(self) -> bool:
+        """True if its requests are records, as those of a journal are."""
+        return self.place.endswith(RECORDS)
 
     @property
     def is_journal(self) -> bool:
@@ -184,7 +191,7 @@ class _Walk:
             elif name.endswith(INDEX):
                 continue
             elif entry.is_symlink():
-                if name.endswith((FRAMES, LINES)) or not name.startswith("."):
+                if name.endswith(_ENDINGS) or not name.startswith("."):
                     self._links.append((entry.path, name, context, depth + 1))
             elif not entry.is_dir(follow_symlinks=False):
                 self._add(entry.path, name, context, names)
@@ -195,7 +202,7 @@ class _Walk:
 
     def _add(self, place: str, name: str, context: _Context, names: set[str] | None = None) -> None:
         """Add a file if it is one of traces; `names` are those of the files beside it."""
-        if name.endswith((FRAMES, LINES)):
+        if name.endswith(_ENDINGS):
             self.has_traces = True
             index_name = _index_of(name)
             index = place.removesuffix(name) + index_name
@@ -214,7 +221,7 @@ def _named_file(place: str) -> TraceFile:
 
 
 def _index_of(name: str) -> str:
-    return name.removesuffix(FRAMES).removesuffix(LINES) + INDEX
+    return name.removesuffix(FRAMES).removesuffix(RECORDS) + INDEX
 
 
 def _may_have_index(place: str) -> bool:

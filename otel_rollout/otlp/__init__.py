@@ -1,1 +1,41 @@
-"""OTLP as JSON and protobuf, written and read."""
+"""OTLP: spans written and read as protobuf, and the JSON of other programs."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from otel_rollout.otlp.encoding import EncodedSpan, encode_spans, join_spans
+    from otel_rollout.otlp.json_text import has_too_many_values, json_of_request, request_of_json, split_json
+    from otel_rollout.otlp.pieces import TooManySpansError
+    from otel_rollout.otlp.reading import StoredSpan, decode_spans, ids_of, lazy_spans, traces_of
+    from otel_rollout.otlp.received import encoded_spans, split_request
+else:
+    from otel_rollout.lazy import lazy_names
+
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "encoding": ("EncodedSpan", "encode_spans", "join_spans"),
+            "json_text": ("has_too_many_values", "json_of_request", "request_of_json", "split_json"),
+            "pieces": ("TooManySpansError",),
+            "reading": ("StoredSpan", "decode_spans", "ids_of", "lazy_spans", "traces_of"),
+            "received": ("encoded_spans", "split_request"),
+        },
+    )
+
+__all__ = [
+    "EncodedSpan",
+    "StoredSpan",
+    "TooManySpansError",
+    "decode_spans",
+    "encode_spans",
+    "encoded_spans",
+    "has_too_many_values",
+    "ids_of",
+    "join_spans",
+    "json_of_request",
+    "lazy_spans",
+    "request_of_json",
+    "split_json",
+    "split_request",
+    "traces_of",
+]

@@ -164,8 +164,8 @@ def _fill_value(message: AnyValue, value: Any) -> None:
             message.string_value = str(value)
     elif isinstance(value, float):
         message.double_value = value
-    elif isinstance(value, bytes):
-        message.bytes_value = value
+    elif isinstance(value, (bytes, bytearray)):
+        message.bytes_value = bytes(value)
     elif isinstance(value, Mapping):
         message.kvlist_value.SetInParent()
         for key, item in value.items():

@@ -1,1 +1,25 @@
 """Receives OTLP over HTTP into a trace folder."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from otel_rollout.receive.access import read_token
+    from otel_rollout.receive.app import make_app
+    from otel_rollout.receive.received_folder import ReceivedFolder
+    from otel_rollout.receive.receiver import Receiver
+    from otel_rollout.receive.status_line import StatusLine
+else:
+    from otel_rollout.lazy import lazy_names
+
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "access": ("read_token",),
+            "app": ("make_app",),
+            "received_folder": ("ReceivedFolder",),
+            "receiver": ("Receiver",),
+            "status_line": ("StatusLine",),
+        },
+    )
+
+__all__ = ["ReceivedFolder", "Receiver", "StatusLine", "make_app", "read_token"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -11,49 +10,49 @@ from typing import Final
 from otel_rollout.files.file_lock import exclusive_lock
 from otel_rollout.folder import layout
 from otel_rollout.folder.index import IndexEntry
-from otel_rollout.folder.lines import scan_lines, unseal
+from otel_rollout.folder.records import scan_records
 from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout.otlp.json_writing import EncodedSpan, decode_line, encode_spans
+from otel_rollout.otlp import EncodedSpan, encoded_spans
 from otel_rollout.receive.received_folder import ROLE, ReceivedFolder
 
 __all__ = ["adopt"]
 
 MAX_AGE_SECONDS: Final = 86_400.0
-"""A line of a journal that is in a frame as well was received at most so long before the journal's last."""
-_IDS: Final = re.compile(rb'\t\{"traceId":"([0-9a-f]{32})","spanId":"([0-9a-f]{16})"')
-"""The beginning of a span; no string of JSON has a tab."""
+"""A record of a journal that is in a frame as well was received at most so long before the journal's last."""
 
 
 def adopt(folder: ReceivedFolder) -> Generator[int, None, None]:
-    """Take the spans of journals that no process writes any more, a line at a time.
+    """Take the spans of journals that no process writes any more, a record at a time.
 
     Args:
         folder: The folder that takes them; whatever of them is in a frame already is left out.
 
     Yields:
         0 once the folder knows what is in frames, so that it may take other spans; then the number of spans of each
-        line.
+        record.
 
     Raises:
         OSError: The disk failed; the journals stay, and may be adopted again.
     """
     with ExitStack() as locks:
         journals: list[Path] = []
-        for path in sorted((folder.folder / layout.OPEN).glob(f"{ROLE}*{layout.LINES}")):
+        for path in sorted((folder.folder / layout.OPEN).glob(f"{ROLE}*{layout.RECORDS}")):
             if layout.is_journal_file(path.name) and layout.worker_of(path) != folder.worker:
                 with suppress(FileNotFoundError):
                     if locks.enter_context(exclusive_lock(path)) is not None:
                         journals.append(path)
-        traces = {ids[0].decode() for path in journals for line in _lines_of(path) for ids in _IDS.findall(line)}
+        traces = {
+            span.trace_id.hex() for path in journals for each in _requests_of(path) for span in _spans_of(each, path)
+        }
         if traces:
             _note_frames(folder, traces, min(path.stat().st_mtime for path in journals) - MAX_AGE_SECONDS)
         yield 0
         for path in journals:
             state = _state_of(path)
-            for line in _lines_of(path):
-                yield folder.take(_spans_of(line, path)).new
+            for request in _requests_of(path):
+                yield folder.take(_spans_of(request, path)).new
             # Without locks, a receiver that was quiet for long may go on; its journal has spans that are not read.
             if _state_of(path) == state:
                 layout.index_path(path).unlink(missing_ok=True)
@@ -65,23 +64,22 @@ def _state_of(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _spans_of(line: bytes, path: Path) -> list[EncodedSpan]:
+def _spans_of(request: bytes, path: Path) -> list[EncodedSpan]:
     try:
-        return list(encode_spans(decode_line(line)))
-    except (ArithmeticError, TypeError, ValueError):
+        return list(encoded_spans(request))
+    except ValueError:
         # An error would leave the journal, and all behind it, to the next attempt, which would fail too.
-        warn_once("adopted journal", "%s has damaged lines: some traces miss spans", path)
+        warn_once("adopted journal", "%s has damaged records: some traces miss spans", path)
         return []
 
 
-def _lines_of(path: Path) -> Iterator[bytes]:
-    for _, _, line in scan_lines(path):
-        # The last one is torn if its writer was killed meanwhile: nobody was told that it is stored.
-        if line is not None and line.endswith(b"\n"):
-            try:
-                yield unseal(line)
-            except ValueError:
-                warn_once("adopted journal", "%s has damaged lines: some traces miss spans", path)
+def _requests_of(path: Path) -> Iterator[bytes]:
+    for offset, length, request, _ in scan_records(path):
+        if request is not None:
+            yield request
+        elif offset + length < path.stat().st_size:
+            # The last one is torn if its writer was killed meanwhile: nobody was told that it is stored.
+            warn_once("adopted journal", "%s has damaged records: some traces miss spans", path)
 
 
 def _note_frames(folder: ReceivedFolder, trace_ids: set[str], oldest: float) -> None:

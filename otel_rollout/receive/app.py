@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from otel_rollout.guard.log_once import internal_error, warn_once
-from otel_rollout.otlp.json_reading import TooManySpansError
+from otel_rollout.otlp import TooManySpansError
 from otel_rollout.receive.access import is_authorized
 from otel_rollout.receive.answers import failure, success
 from otel_rollout.receive.media_types import JSON, PROTOBUF

@@ -10,7 +10,7 @@ from typing import Final
 
 from otel_rollout.errors import NoTracesError
 from otel_rollout.folder.layout import INDEX, OPEN, is_step_summary
-from otel_rollout.otlp.json_writing import EncodedSpan
+from otel_rollout.otlp import EncodedSpan
 from otel_rollout.receive.adoption import adopt
 from otel_rollout.receive.otlp_file import NoOtlpFileError, OtlpFile
 from otel_rollout.receive.received_folder import ReceivedFolder

@@ -21,7 +21,15 @@ import orjson
 
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.files.file_lock import open_to_read
-from otel_rollout.folder.frames import MAX_LINE_BYTES, require_zstandard
+from otel_rollout.folder.frames import (
+    MAX_LINE_BYTES,
+    DamagedFrameError,
+    TornFrame,
+    has_content_size,
+    read_frame,
+    require_zstandard,
+    scan_frames,
+)
 from otel_rollout.receive.media_types import JSON, PROTOBUF
 from otel_rollout.receive.request_body import MAX_WINDOW_BYTES, ZSTD_PIECE_BYTES, BodyTooLargeError, decompress
 
@@ -54,7 +62,7 @@ _NULS: Final = bytes(_SKIP_BYTES)
 _MAX_NULS: Final = 2**32
 """`copytruncate` leaves as many NULs as the file had bytes."""
 
-_Form = Literal["lines", "framed", "pretty"]
+_Form = Literal["lines", "framed", "pretty", "frames"]
 
 
 class NoOtlpFileError(UnreadableTraceError):
@@ -93,8 +101,12 @@ class OtlpFile:
         self.is_cut_off = False
         """True if the file ends within a request, as it does while it is written."""
         self._on_problem = on_problem
-        with self._open() as file, _decompressed(file) as stream:
-            form = _form_of(stream)
+        with self._open() as file:
+            has_frames = has_content_size(file.peek(_HEAD_BYTES)[:_HEAD_BYTES])
+            with _decompressed(file) as stream:
+                # As a trace folder has them, with a request in protobuf each.
+                is_ours = has_frames and stream.peek(1).startswith(_FIELD_1)
+                form: _Form | None = "frames" if is_ours else _form_of(stream)
         if form is None:
             raise NoOtlpFileError(
                 f"{path} is no file of the Collector's `file` exporter: neither OTLP JSON nor protobuf"
@@ -110,6 +122,9 @@ class OtlpFile:
         if self._form == "pretty":
             self._on_problem(f"{self.path}: a request must stand on one line, as `jq -c .` writes it")
             return
+        if self._form == "frames":
+            yield from self._frames()
+            return
         with self._open() as file, _decompressed(file) as stream:
             for request in self._lines(stream) if self._form == "lines" else self._framed(stream):
                 self.position = file.tell()
@@ -121,6 +136,16 @@ class OtlpFile:
                     self._on_problem(
                         f"{self.path}: the zstd stream is damaged before byte {file.tell()}: {stream.raw.damage}"
                     )
+
+    def _frames(self) -> Iterator[OtlpRequest]:
+        for frame in scan_frames(self.path):
+            self.position = frame.offset + frame.length
+            try:
+                if isinstance(frame, TornFrame):
+                    raise DamagedFrameError("it is torn")
+                yield OtlpRequest(read_frame(self.path, *frame), PROTOBUF)
+            except DamagedFrameError as error:
+                self._on_problem(f"{self.path}: the frame at byte {frame.offset} is damaged: {error}")
 
     def _open(self) -> io.BufferedReader:
         return io.BufferedReader(io.FileIO(open_to_read(self.path), closefd=True), _SKIP_BYTES)

@@ -23,8 +23,7 @@ from otel_rollout.folder.journal import Journal, JournalPart
 from otel_rollout.folder.step_files import StepFiles
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error, warn_once
-from otel_rollout.otlp.json_reading import LONG_BYTES
-from otel_rollout.otlp.json_writing import EncodedSpan, decode_line, join_lines, join_spans
+from otel_rollout.otlp import EncodedSpan, decode_spans, join_spans
 from otel_rollout.receive.open_trace import (
     MAX_TRACE_ID_BYTES,
     OpenTrace,
@@ -45,6 +44,7 @@ MAX_OPEN: Final = 100_000
 MAX_OPEN_BYTES: Final = 4 * 2**30
 MAX_OPEN_PARTS: Final = 500_000
 FILE_MAX_BYTES: Final = 2**30
+PART_BYTES: Final = 2**23
 MIN_WORK_SECONDS: Final = 0.05
 WORK_RATIO: Final = 2.0
 """Writing a trace takes twice the time of taking its spans at most."""
@@ -269,13 +269,13 @@ class ReceivedFolder:
                 summary = _new_summary(trace_id)
                 for line in lines:
                     try:
-                        _summarise(summary, decode_line(line))
+                        _summarise(summary, decode_spans(line))
                     except ValueError:  # noqa: PERF203 - of a damaged journal alone
                         # An error would hold up all later spans; readers report the line.
                         summary.give_up()
             if lines:
                 summary.set_place(trace.step, validate=trace.validate)
-                self._files.append(join_lines(lines), summary)
+                self._files.append(lines, summary)
                 trace.step, trace.validate = summary.step, summary.validate
             self._journal.release(parts)
             self._open.parts -= len(parts)
@@ -309,13 +309,13 @@ def _is_root(span: EncodedSpan) -> bool:
 
 
 def _groups(spans: list[EncodedSpan]) -> Iterator[list[EncodedSpan]]:
-    """Yield spans in groups of at most `LONG_BYTES`; a larger span is a group of its own."""
+    """Yield spans in groups of at most `PART_BYTES`; a larger span is a group of its own."""
     first, size = 0, 0
     for place, span in enumerate(spans):
-        if size and size + len(span.json) > LONG_BYTES:
+        if size and size + len(span.data) > PART_BYTES:
             yield spans[first:place]
             first, size = place, 0
-        size += len(span.json)
+        size += len(span.data)
     yield spans[first:]
 
 

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
-from otel_rollout.otlp.json_reading import TooManySpansError, has_too_many_values
+from otel_rollout.otlp import TooManySpansError, has_too_many_values
 from otel_rollout.receive.adoption import adopt
 from otel_rollout.receive.media_types import JSON
 from otel_rollout.receive.received_folder import ReceivedFolder

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
 from typing import Final
 
-from opentelemetry.sdk.trace import ReadableSpan
-
-from otel_rollout.otlp.json_reading import decode_request, has_too_many_values
-from otel_rollout.otlp.json_writing import EncodedSpan, encode_spans
-from otel_rollout.otlp.protobuf_reading import (
-    LARGE_ORIGIN,
-    MAX_ORIGIN_BYTES,
-    MAX_VALUES,
-    TOO_MANY_VALUES,
-    encode_request,
-)
+from otel_rollout.otlp import EncodedSpan, split_json, split_request
+from otel_rollout.otlp.received import LARGE_ORIGIN, MAX_ORIGIN_BYTES
 from otel_rollout.receive.media_types import JSON
 
 __all__ = ["SpanBatch"]
 
 MAX_SPAN_BYTES: Final = 64 * 2**20
-"""A larger span, as JSON, is refused: a line of the folder has at most 256 MiB."""
+"""A larger span is refused: a request in the folder has at most 256 MiB."""
 GROUP_BYTES: Final = 16 * 2**20
 SPAN_BYTES: Final = 2048
 """The memory that a span takes beside its text."""
@@ -46,12 +36,8 @@ class SpanBatch:
 
     def __init__(self, body: bytes, media_type: str, max_spans: int = NO_LIMIT) -> None:
         self._reasons: Counter[str] = Counter()
-        self._encoded: Iterator[EncodedSpan]
-        if media_type == JSON:
-            decoded = decode_request(body, self._refuse, max_spans)
-            self._encoded = chain.from_iterable(map(self._encode, decoded))
-        else:
-            self._encoded = encode_request(body, self._refuse, max_spans)
+        split = split_json if media_type == JSON else split_request
+        self._encoded = split(body, self._refuse, max_spans)
 
     @property
     def refused(self) -> int:
@@ -71,7 +57,7 @@ class SpanBatch:
             if not self._is_small(span):
                 continue
             # In the journal the resource may stand before each span.
-            weight = SPAN_BYTES + len(span.resource) + len(span.scope) + len(span.json)
+            weight = SPAN_BYTES + len(span.resource) + len(span.scope) + len(span.data)
             if group and size + weight > GROUP_BYTES:
                 yield group
                 group, size = [], 0
@@ -80,20 +66,11 @@ class SpanBatch:
         if group:
             yield group
 
-    def _encode(self, span: ReadableSpan) -> list[EncodedSpan]:
-        try:
-            return list(encode_spans((span,)))
-        except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
-            self._refuse(str(error))
-            return []
-
     def _is_small(self, span: EncodedSpan) -> bool:
-        if len(span.json) > MAX_SPAN_BYTES:
-            reason = f"a span of more than {MAX_SPAN_BYTES:,} bytes as JSON, which is the limit"
+        if len(span.data) > MAX_SPAN_BYTES:
+            reason = f"a span of more than {MAX_SPAN_BYTES:,} bytes, which is the limit"
         elif len(span.resource) + len(span.scope) > MAX_ORIGIN_BYTES:
             reason = LARGE_ORIGIN
-        elif has_too_many_values(span.json, MAX_VALUES):
-            reason = TOO_MANY_VALUES
         else:
             return True
         self._refuse(reason)

@@ -11,7 +11,7 @@ from otel_rollout.errors import NoTracesError
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
-from otel_rollout.otlp.json_writing import EncodedSpan
+from otel_rollout.otlp import EncodedSpan
 from otel_rollout.receive.open_trace import has_id
 
 __all__ = ["StoredSpans"]

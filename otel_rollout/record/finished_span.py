@@ -61,7 +61,7 @@ class CountedSpan(ReadableSpan):
     and the exporters behind them read what was assigned.
     """
 
-    dropped: tuple[int, int, int] = (0, 0, 0)
+    dropped: tuple[int, int, int]
     """The numbers of dropped attributes, events and links."""
 
     @property
@@ -107,8 +107,7 @@ def readable_span(
         end_time=span.end_time,
         instrumentation_scope=scope,
     )
-    if finished.dropped_attributes or span.dropped_events or span.dropped_links:
-        readable.dropped = (finished.dropped_attributes, span.dropped_events, span.dropped_links)
+    readable.dropped = (finished.dropped_attributes, span.dropped_events, span.dropped_links)
     return readable
 
 

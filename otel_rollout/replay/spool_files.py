@@ -15,10 +15,10 @@ from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.files.file_lock import exclusive_lock
 from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, TornFrame, read_frame, scan_frames
 from otel_rollout.folder.layout import NO_STEP, is_frame_file, step_of
-from otel_rollout.folder.reader import read
+from otel_rollout.folder.reader import read_trajectories
 from otel_rollout.folder.selection import Filters
 from otel_rollout.folder.trace_files import find_trace_files
-from otel_rollout.otlp.json_writing import decode_line
+from otel_rollout.otlp import decode_spans
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.text.plain_text import counted
 
@@ -193,7 +193,10 @@ def _traces_like(folder: Path, filters: Filters) -> set[int]:
     """Return the trace ids that filters let through."""
     try:
         # `units` counts what can't be read, batch by batch.
-        return {int(trajectory.trace_id, 16) for trajectory in read(folder, **filters, on_problem=lambda problem: None)}
+        return {
+            int(trajectory.trace_id, 16)
+            for trajectory in read_trajectories(folder, **filters, on_problem=lambda problem: None)
+        }
     except NoTracesError:
         return set()
 
@@ -237,7 +240,7 @@ class _Batch:
 
     def _decode(self) -> list[ReadableSpan]:
         try:
-            return decode_line(read_frame(self._path, self._frame.offset, self._frame.length))
+            return decode_spans(read_frame(self._path, self._frame.offset, self._frame.length))
         except (OSError, ValueError) as error:
             self.is_damaged = isinstance(error, DamagedFrameError)
             raise UnreadableError(str(error)) from error

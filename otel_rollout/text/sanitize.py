@@ -5,7 +5,7 @@ On the hot path, compare with `INT64_MIN` and `INT64_MAX` in place of a call.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
@@ -26,3 +26,12 @@ def integer_text(value: int) -> str:
 def replace_surrogates(text: str) -> str:
     """Return `text` with `?` for each lone surrogate; they come from file names and model output."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def clean(message: Any) -> Any:
+    """Replace the lone surrogates in the values of JSON by question marks."""
+    if isinstance(message, str):
+        return replace_surrogates(message)
+    if isinstance(message, dict):
+        return {key: clean(item) for key, item in message.items()}
+    return [clean(item) for item in message] if isinstance(message, list) else message

@@ -23,7 +23,7 @@ pytest.importorskip("rich")
 
 from rich.console import Console
 
-from otel_rollout.look.terminal.findings_drawing import print_diagnosis
+from otel_rollout.look.terminal import print_diagnosis
 
 EVIL = "\x1b[31mrm -rf\u202e</script>"
 
@@ -32,7 +32,7 @@ def write_steps(folder: Path, steps: int = 2, truncated: int = 2, tool: str = "s
     """Write steps of 8 prompts with 4 rollouts; some are truncated in each step, and a tool fails in the second."""
     for step in range(1, steps + 1):
         write_frames(
-            folder / f"step={step:06d}" / f"node-1-000{step}.jsonl.zst",
+            folder / f"step={step:06d}" / f"node-1-000{step}.otlp.zst",
             *(
                 with_tool(
                     make_trajectory(
@@ -61,7 +61,7 @@ def write_collapse(folder: Path, run_id: str, steps: int) -> None:
         patch.setattr(recordings, "trace_id_of", lambda *tags, **more: own_id(*tags, **more) ^ len(run_id))
         for step in range(1, steps + 1):
             write_frames(
-                folder / f"step={step:06d}" / f"node-1-{run_id}.jsonl.zst",
+                folder / f"step={step:06d}" / f"node-1-{run_id}.otlp.zst",
                 *(
                     make_trajectory(
                         step, sample, n, reward=float(n % 2), payload=json.dumps(f"{sample} {n if step < 4 else 0}")
@@ -152,7 +152,7 @@ class TestText:
     def test_says_what_too_few_trajectories_hint_at(self, capsys, tmp_path):
         """A small step whose trajectories all fail is no finding, and isn't called healthy in silence."""
         failed = [make_trajectory(1, sample, status="truncated") for sample in range(8)]
-        write_frames(tmp_path / "step=000001" / "node-1-0001.jsonl.zst", *failed)
+        write_frames(tmp_path / "step=000001" / "node-1-0001.otlp.zst", *failed)
         code, out, _ = diagnose(capsys, tmp_path)
         assert (code, "too few to tell: truncated 100%, of 8 (it needs 16)" in out) == (0, True)
 
@@ -164,7 +164,7 @@ class TestText:
                 for sample in range(8)
                 for rollout in range(4)
             ]
-            write_frames(tmp_path / f"step={step:06d}" / "node-1-0001.jsonl.zst", *same)
+            write_frames(tmp_path / f"step={step:06d}" / "node-1-0001.otlp.zst", *same)
         _, out, _ = diagnose(capsys, tmp_path)
         assert "from step 1 to 4: rollouts that repeat an earlier one" in out
 
@@ -224,7 +224,7 @@ class TestSelection:
 
     def test_trajectories_without_a_step(self, capsys, tmp_path):
         """`--step none` checks them."""
-        write_frames(tmp_path / "no-step" / "node-1-0001.jsonl.zst", make_trajectory(None, 1, 0))
+        write_frames(tmp_path / "no-step" / "node-1-0001.otlp.zst", make_trajectory(None, 1, 0))
         code, out, _ = diagnose(capsys, tmp_path, "--step", "none")
         assert (code, out.splitlines()[0].split()[:4]) == (0, ["1", "step", "1", "trajectory"])
 

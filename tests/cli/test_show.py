@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import Event
 from otel_rollout import semconv
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.otlp.json_writing import decode_line
+from otel_rollout.otlp import decode_spans, request_of_json
 from tests.trace_folder import recordings
 from tests.trace_folder.recordings import SECOND, START, make_span, make_trajectory, trace_id_of, write_lines
 
@@ -296,7 +296,8 @@ class TestJson:
         assert main(["show", str(folder), "--step", "1", "--json"]) == 0
         [line] = capsys.readouterr().out.splitlines()
         recorded = make_detailed()
-        assert [span.to_json() for span in decode_line(line.encode())] == [span.to_json() for span in recorded]
+        shown = decode_spans(request_of_json(line.encode()))
+        assert [span.to_json() for span in shown] == [span.to_json() for span in recorded]
         assert len(orjson.loads(line)["resourceSpans"]) == 1
 
 

@@ -95,7 +95,7 @@ class TestStats:
 
     def test_what_is_torn(self, folder, capsys):
         """Torn frames are counted, and their file is named on standard error."""
-        [path] = folder.glob("step=000001/*.jsonl.zst")
+        [path] = folder.glob("step=000001/*.otlp.zst")
         os.truncate(path, path.stat().st_size - 10)
         found, error = count(capsys, folder)
         assert found["problems"] == {"torn frame": 1}

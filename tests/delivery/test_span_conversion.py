@@ -20,7 +20,7 @@ from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.redaction import Redactor
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.finish.span_size import encoded_size, readable_size
-from otel_rollout.otlp.encoding import encode_spans
+from otel_rollout.otlp import encode_spans
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import snapshot, to_json
 from otel_rollout.record.trajectory_state import TrajectoryState

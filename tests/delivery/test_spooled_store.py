@@ -12,10 +12,8 @@ import time
 
 import pytest
 
-from otel_rollout import read
-from otel_rollout.deliver import spool
-from otel_rollout.deliver.exporter_queue import ExporterQueue
-from otel_rollout.deliver.queue_limits import QueueLimits
+from otel_rollout import read_trajectories
+from otel_rollout.deliver import ExporterQueue, QueueLimits, spool
 from otel_rollout.deliver.spool import Spool
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.files import is_being_written
@@ -24,7 +22,7 @@ from tests.delivery.queues import QUICK, RETRY, is_balanced, until
 
 
 def names_on_disk(folder):
-    return [span.name for trajectory in read(folder) for span in trajectory.spans]
+    return [span.name for trajectory in read_trajectories(folder) for span in trajectory.spans]
 
 
 @pytest.fixture
@@ -154,7 +152,7 @@ class TestBound:
         backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         put_many(queue, make_span, 60)
-        with next(tmp_path.rglob("*.jsonl.zst")).open("r+b") as file:
+        with next(tmp_path.rglob("*.otlp.zst")).open("r+b") as file:
             file.seek(-40, os.SEEK_END)
             file.write(b"\0" * 8)
         backend.outcome = lambda spans: DELIVERED
@@ -188,7 +186,7 @@ class TestFaults:
 
     def test_a_span_that_cannot_be_written(self, make_queue, backend, make_span, monkeypatch):
         """A batch that is no JSON stays in memory, and is delivered from there with all others."""
-        monkeypatch.setattr(spool, "encode_line", lambda spans: 1 / 0)
+        monkeypatch.setattr(spool, "encode_spans", lambda spans: 1 / 0)
         backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         for number in range(12):
@@ -342,7 +340,7 @@ class TestEnd:
         backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         put_many(queue, make_span, 40)
-        (path,) = tmp_path.rglob("*.jsonl.zst")
+        (path,) = tmp_path.rglob("*.otlp.zst")
         assert is_being_written(path)
         queue.shutdown(time.monotonic() + 1.0)
         queue.join()
@@ -377,7 +375,7 @@ class TestFork:
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-        (path,) = tmp_path.rglob("*.jsonl.zst")
+        (path,) = tmp_path.rglob("*.otlp.zst")
         assert is_being_written(path)
         backend.outcome = lambda spans: DELIVERED
         assert queue.flush(20) is True

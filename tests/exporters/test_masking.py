@@ -18,9 +18,7 @@ from opentelemetry.trace import Link, SpanContext, Status, StatusCode, get_curre
 
 import otel_rollout
 from otel_rollout.finish.span_copies import shrunk_copy
-from otel_rollout.otlp.encoding import encode_spans
-from otel_rollout.otlp.json_reading import lazy_spans
-from otel_rollout.otlp.json_writing import encode_line
+from otel_rollout.otlp import encode_spans, lazy_spans
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout_console import ConsoleSpanExporter
 from otel_rollout_mlflow.plain_spans import pack, unpack
@@ -62,9 +60,7 @@ def span_of_ours(monkeypatch: pytest.MonkeyPatch) -> ReadableSpan:
 def span_of_a_line(monkeypatch: pytest.MonkeyPatch) -> ReadableSpan:
     """Return a span as a replay gives it to an exporter: parsed when something of it is asked for."""
     span = span_of_ours(monkeypatch)
-    context = span.get_span_context()
-    assert context is not None
-    (lazy,) = lazy_spans(encode_line([span]), f"{context.trace_id:032x}") or ()
+    (lazy,) = lazy_spans(encode_spans([span]))
     return lazy
 
 
@@ -197,7 +193,6 @@ ENCODERS: dict[str, Callable[[Any], Any]] = {
     "the SDK's OTLP": encode_by_the_sdk,
     "the SDK's JSON": lambda spans: "".join(span.to_json() for span in spans),
     "otlp": encode_spans,
-    "file": encode_line,
     "console": _drawn,
     "mlflow over OTLP": lambda spans: encode_spans(otlp_spans(spans)),
     "mlflow in a database": _stored,

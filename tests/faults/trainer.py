@@ -206,12 +206,12 @@ def account(
 def spooled(folder: Path) -> list[str]:
     """Return the ids of the spans in a spool, torn frames left out."""
     from otel_rollout.folder.frames import FrameExtent, read_frame, scan_frames
-    from otel_rollout.otlp.json_writing import decode_line
+    from otel_rollout.otlp import decode_spans
 
     return [
         f"{span.context.span_id:016x}"
         for path in sorted(folder.rglob("*.zst"))
         for frame in scan_frames(path)
         if isinstance(frame, FrameExtent)
-        for span in decode_line(read_frame(path, frame.offset, frame.length))
+        for span in decode_spans(read_frame(path, frame.offset, frame.length))
     ]

@@ -14,24 +14,28 @@ from zlib import crc32
 
 import zstandard
 
+from otel_rollout.folder.records import head_of, scan_records
+from otel_rollout.otlp import json_of_request
+from otel_rollout.otlp.attributes import varint
+
 __all__ = ["MUTATIONS", "Mutation"]
 
 HOSTILE_NAMES = (
-    "\x1b[2J\x1b[31mred.jsonl.zst",
-    "line\nbreak.jsonl.zst",
+    "\x1b[2J\x1b[31mred.otlp.zst",
+    "line\nbreak.otlp.zst",
     "\u202eevil.jsonl",
     "step=٣",
     "step=" + "9" * 200,
     "step=-0",
     "step=\x1b]0;title\x07",
-    ".hidden.jsonl.zst",
+    ".hidden.otlp.zst",
     "x" * 240 + ".jsonl",
-    "host-1-0001-7.jsonl.zst",
-    "..jsonl.zst",
+    "host-1-0001-7.otlp.zst",
+    "..otlp.zst",
     ".index.jsonl",
-    "=.jsonl.zst",
-    "%s{0}.jsonl.zst",
-    os.fsdecode(b"\xff\xfe.jsonl.zst"),
+    "=.otlp.zst",
+    "%s{0}.otlp.zst",
+    os.fsdecode(b"\xff\xfe.otlp.zst"),
 )
 HOSTILE_VALUES: tuple[Any, ...] = (
     None,
@@ -207,7 +211,7 @@ def _double_line(folder: Path, rng: random.Random) -> str:
 
 
 def _double_file(folder: Path, rng: random.Random) -> str:
-    path = rng.choice(_files(folder, r"\.jsonl(\.zst)?$"))
+    path = rng.choice(_files(folder, r"\.(jsonl|otlp|otlp\.zst)$"))
     other = path.with_name(path.name.replace("host-", f"other{rng.randrange(9)}-"))
     shutil.copy(path, other)
     return f"{path.relative_to(folder)} as {other.name}"
@@ -244,7 +248,7 @@ def _rename(folder: Path, rng: random.Random) -> str:
 def _link(folder: Path, rng: random.Random) -> str:
     """Put a link somewhere: to a file or a folder in the folder, above it, to nowhere, to itself, to a device."""
     place = rng.choice([folder, *(path for path in sorted(folder.rglob("*")) if path.is_dir())])
-    name = rng.choice(("a", "step=000001", "step=000009", "validate", "link.jsonl", "link.jsonl.zst", "z-1-0abc.jsonl"))
+    name = rng.choice(("a", "step=000001", "step=000009", "validate", "link.jsonl", "link.otlp.zst", "z-1-0abc.jsonl"))
     path = place / name
     if path.exists():
         return ""
@@ -279,6 +283,13 @@ def _no_file(folder: Path, rng: random.Random) -> str:
     return f"{path.relative_to(folder)} is a {kind}"
 
 
+IDS = b"\x0a\x10" + b"\x01" * 16 + b"\x12\x08" + b"\x01" * 8
+
+
+def _field(number: int, value: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + varint(len(value)) + value
+
+
 def _bomb(folder: Path, rng: random.Random) -> str:
     """Put a small file that is large: zeros, lists, lists within lists, many values."""
     kind, line = rng.choice(
@@ -288,11 +299,18 @@ def _bomb(folder: Path, rng: random.Random) -> str:
             ("lists", b'{"resourceSpans":[' + b"[]," * 5_500_000 + b"[]]}"),
             ("numbers", b'{"resourceSpans":[' + b"1000," * 5_500_000 + b"1]}"),
             ("depth", b"[" * 10_000_000),
+            ("resources", b"\x0a\x00" * 10_000_000),
+            ("attributes", _field(1, _field(2, _field(2, IDS + b"\x4a\x00" * 10_000_000)))),
         )
     )
     folder.joinpath("step=000001").mkdir(exist_ok=True)
-    path = folder / "step=000001" / f"host-9-0009.jsonl{rng.choice(('', '.zst'))}"
-    path.write_bytes(zstandard.compress(line, 1) if path.suffix == ".zst" else line + b"\n")
+    ending = rng.choice((".jsonl", ".jsonl.zst", ".otlp", ".otlp.zst"))
+    path = folder / "step=000001" / f"host-9-0009{ending}"
+    if ending.endswith(".zst"):
+        line = zstandard.compress(line, 1)
+    elif ending == ".otlp":
+        line = (head_of(line) if len(line) < 2**28 else b"") + line
+    path.write_bytes(line if ending != ".jsonl" else line + b"\n")
     return f"{kind} in {path.name}"
 
 
@@ -309,31 +327,38 @@ def _semantic_index(folder: Path, rng: random.Random) -> str:
 
 
 def _semantic_frame(folder: Path, rng: random.Random) -> str:
-    path = rng.choice(_files(folder, r"\.jsonl\.zst$"))
-    line = zstandard.ZstdDecompressor().decompress(path.read_bytes())
-    message = json.loads(line)
-    done = "; ".join(_change(message, rng) for _ in range(rng.randrange(1, 3)))
-    data = _dumps(message)
+    path = rng.choice(_files(folder, r"\.otlp\.zst$"))
+    request = zstandard.ZstdDecompressor().decompress(path.read_bytes())
     if rng.random() < 0.5:
-        # As ours have it: readers may then parse span by span.
-        data = data.replace(b'"spans":[{', b'"spans":[\t{').replace(b'},{"traceId"', b'},\t{"traceId"')
-        data = re.sub(rb"\]\}\]\}\]\}$", b"\t]}]}]}", data)
-    path.write_bytes(zstandard.ZstdCompressor(write_checksum=True).compress(data + b"\n"))
+        message = json.loads(json_of_request(request))
+        done = "; ".join(_change(message, rng) for _ in range(rng.randrange(1, 3)))
+        data = _dumps(message)
+    else:
+        done, data = _changed(request, rng)
+    path.write_bytes(zstandard.ZstdCompressor(write_checksum=True).compress(data))
     if rng.random() < 0.5:
-        path.with_name(path.name.replace(".jsonl.zst", ".index.jsonl")).unlink(missing_ok=True)
+        path.with_name(path.name.replace(".otlp.zst", ".index.jsonl")).unlink(missing_ok=True)
     return f"{path.relative_to(folder)}: {done}"
 
 
 def _semantic_journal(folder: Path, rng: random.Random) -> str:
-    path = rng.choice([path for path in _files(folder, r"\.jsonl$") if ".index." not in path.name])
-    lines = path.read_bytes().splitlines()
-    place = rng.randrange(len(lines))
-    message = json.loads(lines[place])
-    message.pop("crc32", None)
-    done = _change(message, rng)
-    lines[place] = _sealed(_dumps(message))
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
-    return f"{path.relative_to(folder)}: line {place}: {done}"
+    path = rng.choice(_files(folder, r"\.otlp$"))
+    requests = [record.request for record in scan_records(path) if record.request is not None]
+    place = rng.randrange(len(requests))
+    done, requests[place] = _changed(requests[place], rng)
+    path.write_bytes(b"".join(head_of(request) + request for request in requests))
+    return f"{path.relative_to(folder)}: record {place}: {done}"
+
+
+def _changed(request: bytes, rng: random.Random) -> tuple[str, bytes]:
+    """Return a request with other bytes, whose checksum will hold."""
+    data = bytearray(request)
+    done = []
+    for _ in range(rng.randrange(1, 4)):
+        place = rng.randrange(len(data))
+        data[place : place + rng.randrange(2)] = rng.randbytes(rng.randrange(3))
+        done.append(str(place))
+    return f"changed at {', '.join(done)}", bytes(data)
 
 
 def _change(message: Any, rng: random.Random) -> str:

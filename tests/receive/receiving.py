@@ -24,6 +24,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 import otel_rollout
+from tests.trace_folder.writing import requests_in, spans_in
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 START = 1_700_000_000_000_000_000
@@ -184,7 +185,7 @@ def stored(folder: Path) -> dict[str, Counter[str]]:
     """Return how often each span is read from a folder, by trace."""
     return {
         each.trace_id: Counter(f"{span.context.span_id:016x}" for span in each.spans)
-        for each in otel_rollout.read(folder)
+        for each in otel_rollout.read_trajectories(folder)
     }
 
 
@@ -196,24 +197,14 @@ def ids_of(spans: Iterable[Span]) -> dict[str, dict[str, int]]:
     return ids
 
 
-def lines_in_frames(folder: Path) -> list[bytes]:
-    """Return all lines of the folder's files of trajectories."""
-    lines = []
-    for path in sorted(folder.rglob("*.jsonl.zst")):
-        with path.open("rb") as file:
-            lines += zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).readall().splitlines()
-    return lines
+def requests_in_frames(folder: Path) -> list[bytes]:
+    """Return all requests in the folder's files of trajectories."""
+    return [request for path in sorted(folder.rglob("*.otlp.zst")) for request in requests_in(path)]
 
 
 def spans_in_frames(folder: Path) -> Counter[str]:
     """Return how often each span is in the folder's files of trajectories."""
-    return Counter(
-        span["spanId"]
-        for line in lines_in_frames(folder)
-        for resource in json.loads(line)["resourceSpans"]
-        for scope in resource["scopeSpans"]
-        for span in scope["spans"]
-    )
+    return Counter(span.span_id.hex() for request in requests_in_frames(folder) for span in spans_in(request))
 
 
 def wait_until(condition: Any, seconds: float = 30.0) -> None:

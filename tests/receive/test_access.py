@@ -14,10 +14,8 @@ from starlette.testclient import TestClient
 
 from otel_rollout.cli.main import main
 from otel_rollout.cli.options import host
-from otel_rollout.receive.access import is_authorized, read_token
-from otel_rollout.receive.app import make_app
-from otel_rollout.receive.received_folder import ReceivedFolder
-from otel_rollout.receive.receiver import Receiver
+from otel_rollout.receive import ReceivedFolder, Receiver, make_app, read_token
+from otel_rollout.receive.access import is_authorized
 from tests.receive.receiving import PROTOBUF, make_request, make_trace, stored
 
 TOKEN = "a-token-of-the-team"

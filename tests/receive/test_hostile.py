@@ -8,10 +8,9 @@ import time
 
 import otel_rollout
 from otel_rollout.files import file_lock
-from otel_rollout.otlp.json_writing import EncodedSpan
-from otel_rollout.receive import received_folder
+from otel_rollout.otlp import EncodedSpan
+from otel_rollout.receive import ReceivedFolder, received_folder
 from otel_rollout.receive.adoption import adopt
-from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.span_batch import SpanBatch
 from tests.receive.receiving import (
     JSON,
@@ -64,7 +63,7 @@ def test_mutations(tmp_path) -> None:
     problems = []
     read = {
         (each.trace_id, f"{span.context.span_id:016x}")
-        for each in otel_rollout.read(tmp_path / "traces", on_problem=problems.append)
+        for each in otel_rollout.read_trajectories(tmp_path / "traces", on_problem=problems.append)
         for span in each.spans
         if span.attributes is not None
     }
@@ -89,15 +88,15 @@ def test_a_large_resource() -> None:
     assert (spans_of(batch), batch.refused, "resource" in batch.reason) == ([], 4, True)
 
 
-def test_a_journal_with_a_line_that_is_no_otlp(tmp_path) -> None:
-    """The lines behind it are adopted, and the journal is gone."""
+def test_a_journal_with_a_record_that_is_no_otlp(tmp_path) -> None:
+    """The records behind it are adopted, and the journal is gone."""
     folder = tmp_path / "traces"
     killed = ReceivedFolder(folder)
     sound = spans_of(SpanBatch(make_request(make_trace(1)).SerializeToString(), PROTOBUF))
-    strange = sound[0]._replace(json=sound[0].json.replace(b'"kind":1', b'"kind":[]'))
+    strange = sound[0]._replace(data=sound[0].data.replace(b"op", b"\xff\xff", 1))
     killed.take([strange._replace(trace_id=trace_id(2))])
     killed.take(sound)
-    [journal] = (folder / "open").glob("*.jsonl")
+    [journal] = (folder / "open").glob("*.otlp")
     left_behind = journal.read_bytes()
     killed._journal.forget()
     journal.write_bytes(left_behind)
@@ -113,7 +112,7 @@ def test_a_quiet_receiver_on_a_disk_without_locks(tmp_path, monkeypatch) -> None
     quiet, other = ReceivedFolder(tmp_path / "traces"), ReceivedFolder(tmp_path / "traces")
     batches = [spans_of(SpanBatch(make_request(make_trace(n)).SerializeToString(), PROTOBUF)) for n in (1, 2, 3)]
     quiet.take(batches[0])
-    [journal] = (tmp_path / "traces" / "open").glob("*.jsonl")
+    [journal] = (tmp_path / "traces" / "open").glob("*.otlp")
     assert sum(adopt(other)) == 0
     hours_ago = time.time() - 2 * file_lock.QUIET_SECONDS
     os.utime(journal, (hours_ago, hours_ago))

@@ -14,10 +14,8 @@ import pytest
 from google.rpc.status_pb2 import Status
 from starlette.testclient import TestClient
 
-from otel_rollout.receive import span_batch
-from otel_rollout.receive.app import make_app
-from otel_rollout.receive.received_folder import ReceivedFolder
-from otel_rollout.receive.receiver import Limits, Receiver
+from otel_rollout.receive import ReceivedFolder, Receiver, make_app, span_batch
+from otel_rollout.receive.receiver import Limits
 from tests.receive.receiving import (
     PROTOBUF,
     ids_of,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from otel_rollout.receive.received_folder import ReceivedFolder
-from otel_rollout.receive.receiver import Receiver
-from otel_rollout.receive.status_line import StatusLine
+from otel_rollout.receive import ReceivedFolder, Receiver, StatusLine
 
 
 def test_terminal(tmp_path, monkeypatch, capsys) -> None:

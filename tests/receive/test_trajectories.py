@@ -8,9 +8,9 @@ import otel_rollout
 from tests.receive.receiving import (
     JSON,
     ids_of,
-    lines_in_frames,
     make_span,
     make_trace,
+    requests_in_frames,
     spans_in_frames,
     stored,
     wait_until,
@@ -24,9 +24,9 @@ def test_any_order(start, tmp_path) -> None:
     random.Random(1).shuffle(spans)
     for span in spans:
         assert receiver.send([span]).status == 200
-    wait_until(lambda: len(lines_in_frames(tmp_path / "traces")) == 5)
+    wait_until(lambda: len(requests_in_frames(tmp_path / "traces")) == 5)
     assert stored(tmp_path / "traces") == ids_of(spans)
-    for each in otel_rollout.read(tmp_path / "traces"):
+    for each in otel_rollout.read_trajectories(tmp_path / "traces"):
         assert each.has_root
         assert each.spans[-1].name == "root"
 
@@ -37,7 +37,7 @@ def test_doubles(start, tmp_path) -> None:
     spans = make_trace(1)
     assert receiver.send([*spans, *spans]).status == 200
     assert receiver.send(spans, form=JSON).status == 200
-    wait_until(lambda: lines_in_frames(tmp_path / "traces"))
+    wait_until(lambda: requests_in_frames(tmp_path / "traces"))
     for _ in range(2):
         assert receiver.send(spans).status == 200
     code, said = receiver.stop()
@@ -51,12 +51,12 @@ def test_unfinished(start, tmp_path) -> None:
     receiver = start("--idle", "1")
     *children, root = make_trace(1, rollout__step=7)
     assert receiver.send(children).status == 200
-    (open_one,) = otel_rollout.read(tmp_path / "traces")
+    (open_one,) = otel_rollout.read_trajectories(tmp_path / "traces")
     assert not open_one.has_root
-    wait_until(lambda: lines_in_frames(tmp_path / "traces"))
+    wait_until(lambda: requests_in_frames(tmp_path / "traces"))
     assert receiver.send([root]).status == 200
-    wait_until(lambda: len(lines_in_frames(tmp_path / "traces")) == 2)
-    (one,) = otel_rollout.read(tmp_path / "traces", step=7)
+    wait_until(lambda: len(requests_in_frames(tmp_path / "traces")) == 2)
+    (one,) = otel_rollout.read_trajectories(tmp_path / "traces", step=7)
     assert (one.has_root, one.name, one.span_count) == (True, "root", 4)
     assert stored(tmp_path / "traces") == ids_of([*children, root])
 
@@ -65,10 +65,10 @@ def test_late_spans_join_the_step(start, tmp_path) -> None:
     """Spans of another program, which know no step, are added to their trajectory's step after it was written, too."""
     receiver = start("--idle", "1")
     assert receiver.send(make_trace(1, rollout__step=7, rollout__validate=True)).status == 200
-    wait_until(lambda: lines_in_frames(tmp_path / "traces"))
+    wait_until(lambda: requests_in_frames(tmp_path / "traces"))
     assert receiver.send([make_span(1, 9, name="engine")]).status == 200
-    wait_until(lambda: len(lines_in_frames(tmp_path / "traces")) == 2)
-    (one,) = otel_rollout.read(tmp_path / "traces", step=7, validate=True)
+    wait_until(lambda: len(requests_in_frames(tmp_path / "traces")) == 2)
+    (one,) = otel_rollout.read_trajectories(tmp_path / "traces", step=7, validate=True)
     assert {span.name for span in one.spans} == {"op", "root", "engine"}
     assert not (tmp_path / "traces" / "no-step").exists()
 
@@ -78,7 +78,7 @@ def test_too_many_open(start, tmp_path) -> None:
     receiver = start("--max-open", "3")
     for number in range(6):
         assert receiver.send(make_trace(number)[:-1]).status == 200
-    assert len(lines_in_frames(tmp_path / "traces")) == 3
+    assert len(requests_in_frames(tmp_path / "traces")) == 3
     everything = [span for number in range(6) for span in make_trace(number)]
     assert receiver.send(everything).status == 200
     assert receiver.stop()[0] == 0
@@ -93,7 +93,7 @@ def test_large(start, tmp_path) -> None:
     for first in range(0, 40, 10):
         assert receiver.send(spans[first : first + 10], encoding="zstd").status == 200
     assert receiver.stop()[0] == 0
-    lines = lines_in_frames(tmp_path / "traces")
+    lines = requests_in_frames(tmp_path / "traces")
     assert max(map(len, lines)) < 20 * 2**20
     assert len(lines) > 2
     assert stored(tmp_path / "traces") == ids_of(spans)
@@ -110,7 +110,7 @@ def test_without_our_attributes(start, tmp_path, capsys) -> None:
     header, row = capsys.readouterr().out.splitlines()
     assert header.split()[1:3] == ["service", "name"]
     assert row.split()[1:3] == ["a-service", "root"]
-    (one,) = otel_rollout.read(tmp_path / "traces")
+    (one,) = otel_rollout.read_trajectories(tmp_path / "traces")
     assert main(["show", str(tmp_path / "traces"), "--trace", one.trace_id]) == 0
     shown = capsys.readouterr().out
     assert "root" in shown
@@ -125,7 +125,7 @@ def test_bound_on_the_folder(start, tmp_path) -> None:
         text = rng.randbytes(15_000).hex()
         assert receiver.send(make_trace(step, 3, rollout__step=step, text=text)).status == 200
     assert receiver.stop()[0] == 0
-    steps = [each.step for each in otel_rollout.read(tmp_path / "traces")]
+    steps = [each.step for each in otel_rollout.read_trajectories(tmp_path / "traces")]
     assert 0 < len(steps) < 20
     assert steps[-1] == 19
     assert sum(path.stat().st_size for path in (tmp_path / "traces").rglob("*") if path.is_file()) <= 200 * 1024

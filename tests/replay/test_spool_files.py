@@ -11,9 +11,9 @@ import pytest
 import otel_rollout
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.folder import index, stored_file
+from otel_rollout.folder import index_reading, stored_file
 from otel_rollout.folder.frames import FrameExtent, FrameFile, scan_frames
-from otel_rollout.otlp.json_writing import decode_line, encode_line
+from otel_rollout.otlp import decode_spans, encode_spans, traces_of
 from otel_rollout.replay import describe, spool_files
 from otel_rollout.testing import InMemorySpanExporter
 from tests.replay.recordings import Memory
@@ -83,13 +83,14 @@ class TestSpool:
         for trajectory, context in trajectories:
             context.run(trajectory.__exit__, None, None, None)
         assert otel_rollout.flush(30.0)
-        file = FrameFile(tmp_path / "memory" / "host-1-abcd-000000.jsonl.zst")
+        file = FrameFile(tmp_path / "memory" / "host-1-abcd-000000.otlp.zst")
         for start in range(0, 120, 20):
-            file.append(encode_line(live.spans[start : start + 20]))
+            file.append(encode_spans(live.spans[start : start + 20]))
         file.close()
         decoded = []
-        for module in (spool_files, stored_file, index):
-            monkeypatch.setattr(module, "decode_line", lambda line: decoded.append(line) or decode_line(line))
+        for module in (spool_files, index_reading):
+            monkeypatch.setattr(module, "decode_spans", lambda data: decoded.append(data) or decode_spans(data))
+        monkeypatch.setattr(stored_file, "traces_of", lambda data: decoded.append(data) or traces_of(data))
 
         odd = replayed(tmp_path, memory, filters={"step": 1})
 
@@ -134,7 +135,7 @@ class TestRemoval:
 
         done = replayed(folder, Refusing(), is_removing=True)
 
-        assert files(folder) == ["host-1-abcd-000000.jsonl.zst"]
+        assert files(folder) == ["host-1-abcd-000000.otlp.zst"]
         assert (done.report.delivered, done.report.undelivered) == (2, 2)
 
     def test_keeps_everything_once_the_backend_is_away(self, spool, replayed):
@@ -159,7 +160,7 @@ class TestRemoval:
     def test_skips_torn_frames(self, spool, replayed, memory):
         """What was being written when its process was killed is lost, and said to be."""
         folder = spool()
-        file = next(folder.rglob("*000001.jsonl.zst"))
+        file = next(folder.rglob("*000001.otlp.zst"))
         last = [frame for frame in scan_frames(file) if isinstance(frame, FrameExtent)][-1]
         file.write_bytes(file.read_bytes()[: last.offset + last.length - 9])
 
@@ -172,17 +173,17 @@ class TestRemoval:
     def test_leaves_what_no_process_of_ours_wrote(self, spool, replayed, memory):
         """A file of another name is delivered and stays, and so is one behind a link, whatever its name."""
         folder = spool()
-        file = next((folder / "memory").glob("*000001.jsonl.zst"))
+        file = next((folder / "memory").glob("*000001.otlp.zst"))
         theirs = folder.parent / "theirs" / file.name
         theirs.parent.mkdir()
         file.rename(theirs)
         (folder / "memory" / "archive").symlink_to(theirs.parent)
-        (folder / "memory" / "dataset.jsonl.zst").write_bytes(theirs.read_bytes())
+        (folder / "memory" / "dataset.otlp.zst").write_bytes(theirs.read_bytes())
 
         done = replayed(folder, memory, is_removing=True)
 
         assert done.report.delivered == 6
-        assert files(folder) == ["dataset.jsonl.zst"]
+        assert files(folder) == ["dataset.otlp.zst"]
         assert theirs.exists()
         assert "1 file removed: all in it is delivered" in done.notes
         assert "2 files delivered, but not removed: not named as a spool's, or behind a link" in done.notes
@@ -197,7 +198,7 @@ class TestRemoval:
         done = replayed(folder, "file", is_removing=True)
 
         assert (done.report.delivered, files(folder)) == (4, [])
-        assert len(list(otel_rollout.read(tmp_path))) == 4
+        assert len(list(otel_rollout.read_trajectories(tmp_path))) == 4
 
 
 def block_header(data, frame):
@@ -247,7 +248,7 @@ class TestDamage:
     def test_a_file_that_can_not_be_opened(self, spool, replayed, memory):
         """It is named and counted, and the others are sent and removed."""
         folder = spool()
-        closed = folder / "memory" / "host-1-abcd-000000.jsonl.zst"
+        closed = folder / "memory" / "host-1-abcd-000000.otlp.zst"
         closed.unlink()
         # Not even root can open this.
         closed.symlink_to(closed)
@@ -275,7 +276,7 @@ class TestRunningProcess:
     def test_is_left_alone(self, spool, replayed, memory):
         """It is neither sent nor removed as long as its process lives, and both afterwards."""
         folder = spool()
-        held = next(folder.rglob("*000000.jsonl.zst"))
+        held = next(folder.rglob("*000000.otlp.zst"))
         with subprocess.Popen(
             [sys.executable, "-c", HOLDER, str(held)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as process:
@@ -294,7 +295,7 @@ class TestRunningProcess:
     def test_is_left_alone_with_filters_too(self, spool, replayed, memory):
         """With filters too, what a running process holds is left to it."""
         folder = spool()
-        held = FrameFile(next(folder.rglob("*000000.jsonl.zst")))
+        held = FrameFile(next(folder.rglob("*000000.otlp.zst")))
 
         done = replayed(folder, memory, filters={"step": 1})
 
@@ -308,8 +309,8 @@ class TestRunningProcess:
         otel_rollout.init(project, "exp-1", backend=live)
         otel_rollout.rollout_trace_op(lambda: None)()
         assert otel_rollout.flush(30.0)
-        file = FrameFile(tmp_path / "memory" / "host-1-abcd-000000.jsonl.zst")
-        file.append(encode_line(live.spans))
+        file = FrameFile(tmp_path / "memory" / "host-1-abcd-000000.otlp.zst")
+        file.append(encode_spans(live.spans))
 
         done = replayed(tmp_path, memory)
 

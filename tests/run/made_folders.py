@@ -114,7 +114,7 @@ def write(folder: Path, made: Sequence[Made]) -> None:
         elif each.stored == "without an index" and each.has_root:
             place = "no-step" if each.step is None else f"step={each.step:06d}"
             place = f"validate/{place}" if each.validate and each.step is not None else place
-            write_frames(folder / place / "host-1-abcd.jsonl.zst", spans)
+            write_frames(folder / place / "host-1-abcd.otlp.zst", spans)
         else:
             writer.write(spans)
     writer.close()

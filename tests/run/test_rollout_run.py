@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.catalog import Run, rollout_run, step_making
 from otel_rollout.errors import NoTracesError
 from otel_rollout.folder.folder_writer import FolderWriter
@@ -113,7 +113,7 @@ class TestSteps:
 
     def test_without_an_index(self, folder):
         """Frames that no index has are read."""
-        write_frames(folder / "step=000003" / "host-1-abcd.jsonl.zst", make_trajectory(3))
+        write_frames(folder / "step=000003" / "host-1-abcd.otlp.zst", make_trajectory(3))
         for index in folder.rglob("*.index.jsonl"):
             index.unlink()
         steps = outline(Run([folder]).steps())
@@ -210,7 +210,7 @@ class TestSteps:
         """It is no file of traces: readers report nothing, and the bound on the folder removes it with its step."""
         Run([folder]).steps()
         problems = []
-        assert len(list(read(folder, on_problem=problems.append))) == 9
+        assert len(list(read_trajectories(folder, on_problem=problems.append))) == 9
         assert problems == []
         enforce_bound(folder, 0)
         assert [path.name for path in folder.rglob("*") if path.is_file()] == []

@@ -14,7 +14,7 @@ from otel_rollout import semconv
 from otel_rollout.catalog import Run, SearchQuery
 from otel_rollout.catalog.text_match import TextMatcher, fragments_of
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.otlp.json_writing import encode_line
+from otel_rollout.otlp import encode_spans, json_of_request
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_lines
 
 QUOTED = 'she said "no", then\n\tleft C:\\temp — naïve 日本 😀 <b>&'
@@ -96,7 +96,7 @@ class TestText:
 
     def test_lines_of_other_programs(self, tmp_path):
         """Lines without our tabs, with every letter beyond ASCII escaped, are searched too."""
-        line = encode_line(trajectory(1, 0, QUOTED)).replace(b"\t", b"")
+        line = json_of_request(encode_spans(trajectory(1, 0, QUOTED)))
         (tmp_path / "other.jsonl").write_text(json.dumps(json.loads(line)) + "\n", encoding="ascii")
         for text in ("naïve", "日本", "😀", 'said "no"'):
             assert len(search(tmp_path, text)) == 1, text
@@ -132,7 +132,7 @@ class TestText:
         before = before.encode("utf-8", "replace").decode()
         message = json.dumps([{"role": "user", "content": f"{before}{text}"}], ensure_ascii=ensure_ascii)
         spans = [make_span("generate", 2, 7, attributes={semconv.INPUT_MESSAGES: message})]
-        found = TextMatcher(text, match_case=match_case).find(encode_line(spans), f"{7:032x}")
+        found = TextMatcher(text, match_case=match_case).find(encode_spans(spans), f"{7:032x}")
         assert found is not None
 
     def test_no_fragment_excludes_what_may_match(self):

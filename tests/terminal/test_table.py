@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from otel_rollout.look.terminal.table import Cell, Column, Table, print_lines
+from otel_rollout.look.terminal import Cell, Column, Table, print_lines
 
 COLUMNS = [
     Column("id"),

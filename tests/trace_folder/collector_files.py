@@ -9,8 +9,9 @@ from pathlib import Path
 import zstandard
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.otlp.encoding import encode_spans
-from otel_rollout.otlp.json_writing import encode_line
+from otel_rollout.otlp import encode_spans
+
+from .recordings import json_line
 
 __all__ = ["FORMS", "write_collector_file"]
 
@@ -25,7 +26,7 @@ def write_collector_file(path: Path, form: str, requests: Iterable[Sequence[Read
         form: One of `FORMS`: its format and its compression, by request or of the file as a whole.
         requests: The spans of each request.
     """
-    encoded = [_json(spans) if form.startswith("json") else encode_spans(spans) for spans in requests]
+    encoded = [json_line(spans) if form.startswith("json") else encode_spans(spans) for spans in requests]
     if form.endswith(("json", "native zstd")) and form.startswith("json"):
         data = b"".join(request + b"\n" for request in encoded)
     else:
@@ -37,8 +38,3 @@ def write_collector_file(path: Path, form: str, requests: Iterable[Sequence[Read
         data = compressor.compress(data) + compressor.flush()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-
-
-def _json(spans: Sequence[ReadableSpan]) -> bytes:
-    # The Collector writes no tabs.
-    return encode_line(spans).replace(b"\t", b"")

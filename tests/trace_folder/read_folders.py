@@ -14,7 +14,7 @@ def record(folder, *trajectories):
 
 
 def data_file(folder, step):
-    [path] = folder.glob(f"step={step:06}/*.jsonl.zst")
+    [path] = folder.glob(f"step={step:06}/*.otlp.zst")
     return path
 
 

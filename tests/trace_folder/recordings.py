@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.otlp.json_writing import encode_line
+from otel_rollout.folder.records import head_of
+from otel_rollout.otlp import encode_spans, json_of_request
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -104,7 +106,7 @@ def make_trajectory(
 
 def frame(spans: list[ReadableSpan]) -> bytes:
     """Return spans as one frame of a trace file."""
-    return zstandard.ZstdCompressor().compress(encode_line(spans) + b"\n")
+    return zstandard.ZstdCompressor().compress(encode_spans(spans))
 
 
 def write_frames(path: Path, *trajectories: list[ReadableSpan]) -> None:
@@ -114,8 +116,21 @@ def write_frames(path: Path, *trajectories: list[ReadableSpan]) -> None:
         file.writelines(map(frame, trajectories))
 
 
+def json_line(spans: Sequence[ReadableSpan]) -> bytes:
+    """Return spans as a line of OTLP JSON, without its end."""
+    return json_of_request(encode_spans(spans))
+
+
 def write_lines(path: Path, *lines: list[ReadableSpan]) -> None:
-    """Append plain lines to a file."""
+    """Append lines of OTLP JSON to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
-        file.writelines(encode_line(spans) + b"\n" for spans in lines)
+        file.writelines(json_line(spans) + b"\n" for spans in lines)
+
+
+def write_records(path: Path, *requests: list[ReadableSpan]) -> None:
+    """Append records to a journal."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        for spans in requests:
+            file.write(head_of(request := encode_spans(spans)) + request)

@@ -6,14 +6,14 @@ from unittest import mock
 
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.facts import SummaryBuilder, summarise_trajectory
 from otel_rollout.folder import folder_writer
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.guard import internal_errors
-from otel_rollout.otlp.json_writing import encode_spans
-from otel_rollout.receive.received_folder import ReceivedFolder
+from otel_rollout.otlp import encode_spans, encoded_spans
+from otel_rollout.receive import ReceivedFolder
 from otel_rollout_file import FileSpanExporter
 
 from .recordings import make_span, make_trajectory, trace_id_of
@@ -72,7 +72,7 @@ class TestFault:
             writer.write(spans[batches - 1 :])
             writer.close()
         assert len(internal_errors) == 1
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         assert len(found.spans) == len(spans)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(spans))
 
@@ -85,7 +85,7 @@ class TestFault:
             writer.close()
         assert internal_errors == {"summarising a span": 1}
         assert [path.name for path in tmp_path.glob("step=*")] == ["step=000007"]
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         assert (found.step, found.reward, found.status) == (7, spans[-1].attributes.get("rollout.reward"), "completed")
         assert fields_of(found.summary) == fields_of(summarise_trajectory([tool, *spans]))
 
@@ -96,7 +96,7 @@ class TestFault:
         with mock.patch("otel_rollout.folder.op_durations.OpDurations.add", side_effect=ZeroDivisionError):
             assert exporter.send(spans) == DELIVERED
         exporter.shutdown()
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         assert ids(found.spans) == ids(spans)
 
     @pytest.mark.parametrize("place", [f"{INDEX}.columns_of", f"{STEP_FILES}.entry_of"])
@@ -105,12 +105,12 @@ class TestFault:
         folder = ReceivedFolder(tmp_path, idle_seconds=0)
         batch = [span for _ in range(3) for span in trajectory()]
         with mock.patch(place, side_effect=ZeroDivisionError):
-            folder.take(encode_spans(batch))
+            folder.take(encoded_spans(encode_spans(batch)))
             while folder.write_overdue():
                 pass
             assert (folder.open_traces, folder.written) == (0, 3)
             folder.close()
-        assert ids(span for each in read(tmp_path) for span in each.spans) == ids(batch)
+        assert ids(span for each in read_trajectories(tmp_path) for span in each.spans) == ids(batch)
 
 
 class TestMemory:
@@ -126,12 +126,12 @@ class TestMemory:
             assert len(writer._open) == 2
         writer.close()
         assert writer._summary_bytes == 0
-        assert len(list(read(tmp_path))) == 10
+        assert len(list(read_trajectories(tmp_path))) == 10
 
     def test_a_trajectory_of_any_number_of_spans(self, writer):
         """It is written in parts, so that its summary stays bounded."""
         most = 0
-        with mock.patch.object(folder_writer, "MAX_LINE_BYTES", 100_000):
+        with mock.patch.object(folder_writer, "MAX_LINE_BYTES", 40_000):
             for first in range(2, 6002, 100):
                 writer.write([make_span("a", number, trace_id_of(1, 0, 0)) for number in range(first, first + 100)])
                 most = max(most, writer._summary_bytes)

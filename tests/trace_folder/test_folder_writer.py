@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.trace import SpanContext, TraceFlags
-from writing import contents, count_spans, ids, make_span, place, random_id, spans_of_line, trajectory
+from writing import contents, count_spans, ids, make_span, place, random_id, spans_in, trajectory
 
 from otel_rollout.files import is_being_written
 from otel_rollout.folder import folder_writer, journal, step_files
@@ -41,7 +41,7 @@ class TestPlaces:
         assert [entry.rollout_n for entry in entries] == [1, 3]
         for entry, spans in zip(entries, trajectories, strict=True):
             line = read_frame(path, entry.offset, entry.length)
-            assert [span["spanId"] for span in spans_of_line(line)] == ids(spans)
+            assert [span.span_id.hex() for span in spans_in(line)] == ids(spans)
             assert (entry.bytes, entry.spans, entry.has_root) == (len(line), len(spans), True)
             assert entry.trace_id == f"{spans[0].context.trace_id:032x}"
             assert (entry.name, entry.project_name, entry.run_id) == ("trajectory", "project", "run")
@@ -50,7 +50,7 @@ class TestPlaces:
         """What is running is on disk too, in plain lines, and gone from there once it has ended."""
         first, second = trajectory(), trajectory()
         writer.write([first[0], second[0], first[1]])
-        journal = f"open/{writer.worker}.jsonl"
+        journal = f"open/{writer.worker}.otlp"
         assert contents(writer.folder) == {journal: [ids(first[:2]), ids(second[:1])]}
         writer.write(first[2:])
         assert contents(writer.folder)[place(writer, "step=000007")] == [ids(first)]
@@ -95,7 +95,7 @@ class TestPlaces:
         writer.write(children[:1])
         path = place(writer, "step=000007")
         assert contents(writer.folder) == {path: [ids([*children[1:], root]), ids(children[:1])]}
-        entries = read_index(writer.folder / path.replace(".jsonl.zst", ".index.jsonl"))
+        entries = read_index(writer.folder / path.replace(".otlp.zst", ".index.jsonl"))
         assert [entry.has_root for entry in entries] == [True, False]
 
     def test_the_part_of_a_trace_that_another_process_began_is_written_when_it_ends(self, writer):
@@ -108,7 +108,7 @@ class TestPlaces:
         writer.write([served])
         path = place(writer, "step=000003")
         assert contents(writer.folder)[path] == [ids([inner, served])]
-        [entry] = read_index(writer.folder / path.replace(".jsonl.zst", ".index.jsonl"))
+        [entry] = read_index(writer.folder / path.replace(".otlp.zst", ".index.jsonl"))
         assert not entry.has_root
 
     def test_trajectories_without_a_root_are_written_at_the_end(self, writer):
@@ -118,7 +118,7 @@ class TestPlaces:
         writer.close()
         path = place(writer, "step=000009")
         assert contents(writer.folder) == {path: [ids(spans)]}
-        [entry] = read_index(writer.folder / path.replace(".jsonl.zst", ".index.jsonl"))
+        [entry] = read_index(writer.folder / path.replace(".otlp.zst", ".index.jsonl"))
         assert (entry.has_root, entry.sample_index, entry.name) == (False, 5, "op 0")
 
     def test_a_span_without_a_context_is_passed_over(self, writer):
@@ -153,7 +153,7 @@ class TestBounds:
             held, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert (writer.folder / "open" / f"{writer.worker}.jsonl").stat().st_size > 20_000_000
+        assert (writer.folder / "open" / f"{writer.worker}.otlp").stat().st_size > 20_000_000
         assert held < 3_000_000
 
     def test_a_trajectory_that_grows_long_is_written_in_several_lines(self, writer, monkeypatch):
@@ -204,7 +204,7 @@ class TestBounds:
     def test_a_journal_that_is_mostly_dead_is_written_anew(self, writer, monkeypatch):
         """Its size follows what is running, also where something always is; and what is running stays whole."""
         monkeypatch.setattr("otel_rollout.folder.journal.MIN_DEAD_BYTES", 5000)
-        journal = writer.folder / "open" / f"{writer.worker}.jsonl"
+        journal = writer.folder / "open" / f"{writer.worker}.otlp"
         slow, sizes = trajectory(children=40), []
         for span in slow[:-1]:
             spans = trajectory(children=2, payload=2000)
@@ -230,7 +230,7 @@ class TestRotation:
         found = {place(writer, "step=000007", number + 1): [ids(spans)] for number, spans in enumerate(trajectories)}
         assert contents(tmp_path) == found
         for path in found:
-            [entry] = read_index(tmp_path / path.replace(".jsonl.zst", ".index.jsonl"))
+            [entry] = read_index(tmp_path / path.replace(".otlp.zst", ".index.jsonl"))
             assert entry.offset == 0
         writer.close()
 
@@ -244,7 +244,7 @@ class TestRotation:
         for step in steps:
             path = place(writer, f"step={step:06d}")
             assert contents(writer.folder)[path] == [ids(trajectories[step]) for trajectories in rounds]
-            entries = read_index(writer.folder / path.replace(".jsonl.zst", ".index.jsonl"))
+            entries = read_index(writer.folder / path.replace(".otlp.zst", ".index.jsonl"))
             assert [entry.has_root for entry in entries] == [True, True]
             assert entries[1].offset == entries[0].length
         assert sum(is_being_written(writer.folder / path) for path in contents(writer.folder)) == step_files.MAX_FILES

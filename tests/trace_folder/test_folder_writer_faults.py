@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from writing import contents, count_spans, ids, lines_of, place, spans_of_line, trajectory
+from writing import contents, count_spans, ids, place, requests_in, spans_in, trajectory
 
 from otel_rollout.files import is_being_written
 from otel_rollout.folder import journal
@@ -60,14 +60,14 @@ class TestRemoved:
             first: [ids(spans) for spans in trajectories[:2]],
             second: [ids(trajectories[2])],
         }
-        assert not (writer.folder / first.replace(".jsonl.zst", ".index.jsonl")).exists()
-        assert len(read_index(writer.folder / second.replace(".jsonl.zst", ".index.jsonl"))) == 1
+        assert not (writer.folder / first.replace(".otlp.zst", ".index.jsonl")).exists()
+        assert len(read_index(writer.folder / second.replace(".otlp.zst", ".index.jsonl"))) == 1
 
     def test_a_journal_that_somebody_has_emptied_is_still_in_memory(self, writer):
         """As far as its latest lines are kept, nothing is gone."""
         spans = trajectory(children=4)
         writer.write(spans[:2])
-        os.truncate(writer.folder / "open" / f"{writer.worker}.jsonl", 0)
+        os.truncate(writer.folder / "open" / f"{writer.worker}.otlp", 0)
         writer.write(spans[2:])
         assert contents(writer.folder)[place(writer, "step=000007")] == [ids(spans)]
 
@@ -76,12 +76,12 @@ class TestRemoved:
         monkeypatch.setattr(journal, "MAX_KEPT_BYTES", 0)
         spans = trajectory(children=4)
         writer.write(spans[:2])
-        os.truncate(writer.folder / "open" / f"{writer.worker}.jsonl", 0)
+        os.truncate(writer.folder / "open" / f"{writer.worker}.otlp", 0)
         writer.write(spans[2:3])
         writer.write(spans[3:])
         path = place(writer, "step=000007")
         assert contents(writer.folder)[path] == [ids(spans[2:])]
-        [entry] = read_index(writer.folder / path.replace(".jsonl.zst", ".index.jsonl"))
+        [entry] = read_index(writer.folder / path.replace(".otlp.zst", ".index.jsonl"))
         assert (entry.spans, entry.has_root) == (3, True)
         assert "was changed by another process" in caplog.text
 
@@ -109,7 +109,7 @@ class TestRemoved:
         writer.write(spans[:2])
         shutil.rmtree(writer.folder)
         writer.write(spans[2:3])
-        assert contents(writer.folder) == {f"open/{writer.worker}.jsonl": [ids(spans[:2]), ids(spans[2:3])]}
+        assert contents(writer.folder) == {f"open/{writer.worker}.otlp": [ids(spans[:2]), ids(spans[2:3])]}
         writer.write(spans[3:])
         assert contents(writer.folder)[place(writer, "step=000007")] == [ids(spans)]
 
@@ -163,8 +163,8 @@ class TestDiskErrors:
         assert count_spans(folder) == Counter(ids([span for group in trajectories for span in group]))
         for path in folder.rglob("*.zst"):
             assert not [frame for frame in scan_frames(path) if isinstance(frame, TornFrame)]
-            for entry in read_index(path.with_name(path.name.replace(".jsonl.zst", ".index.jsonl"))):
-                assert entry.spans == len(spans_of_line(read_frame(path, entry.offset, entry.length)))
+            for entry in read_index(path.with_name(path.name.replace(".otlp.zst", ".index.jsonl"))):
+                assert entry.spans == len(spans_in(read_frame(path, entry.offset, entry.length)))
 
     def test_a_full_disk_takes_everything_once_there_is_space(self, small_disk):
         """On a real file system without space a batch fails; repeated when space is free, nothing is there twice."""
@@ -216,7 +216,7 @@ class TestDiskErrors:
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwritev", pwritev)
             writer.close()
-        assert contents(writer.folder)[f"open/{writer.worker}.jsonl"] == [ids(spans)]
+        assert contents(writer.folder)[f"open/{writer.worker}.otlp"] == [ids(spans)]
 
 
 class TestSeveralWriters:
@@ -303,17 +303,17 @@ class TestKilled:
         lines = [*reported, *rest.splitlines(keepends=True)]
         expected = {span for line in lines if line.endswith(b"\n") for span in line.split()}
         found = set()
-        for path in (tmp_path / "traces").rglob("*.jsonl.zst"):
+        for path in (tmp_path / "traces").rglob("*.otlp.zst"):
             frames = list(scan_frames(path))
             assert not any(isinstance(frame, TornFrame) for frame in frames[:-1])
             for frame in frames:
                 if not isinstance(frame, TornFrame):
-                    found |= {span["spanId"].encode() for span in spans_of_line(read_frame(path, *frame))}
-            entries = read_index(path.with_name(path.name.replace(".jsonl.zst", ".index.jsonl")))
+                    found |= {span.span_id.hex().encode() for span in spans_in(read_frame(path, *frame))}
+            entries = read_index(path.with_name(path.name.replace(".otlp.zst", ".index.jsonl")))
             assert [(entry.offset, entry.length) for entry in entries] == frames[: len(entries)]
             assert len(entries) >= len(frames) - 1
             assert not is_being_written(path)
-        for path in (tmp_path / "traces" / "open").glob("*.jsonl"):
-            found |= {span["spanId"].encode() for line in lines_of(path) for span in spans_of_line(line)}
+        for path in (tmp_path / "traces" / "open").glob("*.otlp"):
+            found |= {span.span_id.hex().encode() for request in requests_in(path) for span in spans_in(request)}
         assert expected
         assert expected <= found

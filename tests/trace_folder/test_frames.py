@@ -35,7 +35,7 @@ LINES = [b"first", b"x" * 300_000, random.Random(1).randbytes(400_000).hex().enc
 @pytest.fixture
 def path(tmp_path):
     """A file of frames, one per line of LINES, that nobody writes any more."""
-    path = tmp_path / "frames.jsonl.zst"
+    path = tmp_path / "frames.otlp.zst"
     file = FrameFile(path)
     for line in LINES:
         file.append(line)
@@ -48,7 +48,7 @@ class TestAppending:
 
     def test_each_line_is_a_frame_of_its_own(self, tmp_path):
         """What append returns is where that line is read, alone."""
-        file = FrameFile(tmp_path / "new" / "folder" / "frames.jsonl.zst")
+        file = FrameFile(tmp_path / "new" / "folder" / "frames.otlp.zst")
         frames = [file.append(b"one"), file.append(b"two"), file.append(b"th", memoryview(b"ree"))]
         assert [read_frame(file.path, *frame) for frame in frames] == [b"one", b"two", b"three"]
         assert frames[0].offset == 0
@@ -59,7 +59,7 @@ class TestAppending:
     def test_a_long_history_that_comes_again_takes_no_space_again(self, tmp_path):
         """Each turn of a model says all before it once more, also where that is a megabyte."""
         history = random.Random(2).randbytes(500_000).hex().encode()
-        file = FrameFile(tmp_path / "frames.jsonl.zst")
+        file = FrameFile(tmp_path / "frames.otlp.zst")
         once, twice = file.append(history), file.append(history + history)
         assert twice.length < 1.1 * once.length
         file.close()
@@ -69,7 +69,7 @@ class TestAppending:
         monkeypatch.setattr(frames, "MAX_LINE_BYTES", 1000)
         size = path.stat().st_size
         file = FrameFile(path)
-        with pytest.raises(ValueError, match="a line of 1,000 bytes"):
+        with pytest.raises(ValueError, match="a request of 1,000 bytes"):
             file.append(b"x" * 1000)
         assert read_frame(path, *file.append(b"x" * 999)) == b"x" * 999
         file.close()
@@ -84,10 +84,10 @@ class TestAppending:
         assert read_frame(path, *frame) == b"more"
 
     def test_any_zstd_tool_reads_it(self, path):
-        """Decompressed as one stream the file is the lines."""
+        """Decompressed as one stream the file is the requests, one behind the other."""
         with path.open("rb") as file:
             text = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read()
-        assert text == b"".join(line + b"\n" for line in LINES)
+        assert text == b"".join(LINES)
 
     def test_a_removed_file_is_noticed(self, path):
         """Nothing is appended to a file that nobody would find."""
@@ -101,7 +101,7 @@ class TestAppending:
         """The missing extra is named, and no file is left behind."""
         monkeypatch.setitem(sys.modules, "zstandard", None)
         with pytest.raises(MissingExtraError, match=r"pip install .*\[file\]'"):
-            FrameFile(tmp_path / "frames.jsonl.zst")
+            FrameFile(tmp_path / "frames.otlp.zst")
         assert not list(tmp_path.iterdir())
 
 
@@ -190,7 +190,7 @@ class TestScanning:
     @given(st.lists(st.binary(max_size=300), max_size=6))
     def test_frames_are_found_without_an_index(self, tmp_path_factory, lines):
         """Whatever was appended is found, in order."""
-        file = FrameFile(tmp_path_factory.mktemp("scan") / "frames.jsonl.zst")
+        file = FrameFile(tmp_path_factory.mktemp("scan") / "frames.otlp.zst")
         frames = [file.append(line) for line in lines]
         file.close()
         assert list(scan_frames(file.path)) == frames
@@ -252,7 +252,7 @@ class TestScanning:
         assert path.stat().st_size < 10_000
         tracemalloc.start()
         try:
-            with pytest.raises(DamagedFrameError, match="claims a line of 268,435,457 bytes"):
+            with pytest.raises(DamagedFrameError, match="claims a request of 268,435,457 bytes"):
                 read_frame(path, 0, path.stat().st_size)
             assert tracemalloc.get_traced_memory()[1] < 2**20
         finally:
@@ -266,7 +266,7 @@ class TestScanning:
     @pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
     def test_what_is_no_file_is_an_os_error(self, tmp_path, kind):
         """Nobody waits for somebody to write into a pipe, and a device has no end."""
-        path = tmp_path / "x.jsonl.zst"
+        path = tmp_path / "x.otlp.zst"
         if kind == "pipe":
             os.mkfifo(path)
         elif kind == "folder":

@@ -19,7 +19,7 @@ from otel_rollout.folder import layout
 from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, IndexEntry, entry_of, index_line
 from otel_rollout.folder.index_reading import attributes_of, entries_of, read_index
 from otel_rollout.folder.lines import seal_of
-from otel_rollout.otlp.json_writing import encode_line
+from otel_rollout.otlp import encode_spans
 
 CHECKSUM = "0123abcd"
 TRACE = 2**100 + 1
@@ -285,19 +285,19 @@ class TestEntriesOfALine:
     def test_it_is_what_the_writer_would_have_said(self):
         """The same as from the spans themselves."""
         spans = [make_span(2, TAGS), make_span(1, {**TAGS, "rollout.reward": 1.0})]
-        line = encode_line(spans)
-        assert entries_of(line + b"\n", 3, 4, CHECKSUM) == [entry_of(summarise(*spans), 3, 4, len(line), CHECKSUM)]
+        line = encode_spans(spans)
+        assert entries_of(line, 3, 4, CHECKSUM) == [entry_of(summarise(*spans), 3, 4, len(line), CHECKSUM)]
 
     def test_a_line_of_several_traces(self):
         """A spool's line has what was in a batch: an entry for each trace."""
         spans = [make_span(2), make_span(2, trace_id=5), make_span(3)]
-        entries = entries_of(encode_line(spans), 0, 9, CHECKSUM)
+        entries = entries_of(encode_spans(spans), 0, 9, CHECKSUM)
         assert [(entry.trace_id, entry.spans) for entry in entries] == [(f"{TRACE:032x}", 2), (f"{5:032x}", 1)]
 
-    def test_a_time_that_is_none(self):
-        """A line of somebody else's with a time beyond 64 bits is no line of OTLP."""
-        with pytest.raises(ValueError, match="beyond 64 bits"):
-            entries_of(encode_line([make_span(1, end=2**64)]), 0, 9, CHECKSUM)
+    def test_a_span_that_is_none(self):
+        """A malformed span makes the request unreadable, and isn't taken for a fault of the summary."""
+        with pytest.raises(ValueError, match="not a span of OTLP"):
+            entries_of(encode_spans([make_span(1)]).replace(b"\x12\x08", b"\x1a\x08", 1), 0, 9, CHECKSUM)
 
 
 class TestLayout:
@@ -332,19 +332,19 @@ class TestLayout:
         """A user's file beside them is none of them, whatever it ends in."""
         worker = layout.new_worker()
         assert all(layout.is_frame_file(layout.data_path(Path("x"), worker, number).name) for number in (1, 2))
-        assert layout.is_frame_file("host-1-abcd-000001.jsonl.zst")
+        assert layout.is_frame_file("host-1-abcd-000001.otlp.zst")
         assert layout.is_journal_file(layout.journal_path(Path("x"), worker).name)
         for name in (
             "notes.jsonl",
-            "data-2024.jsonl.zst",
-            "w.jsonl.zst",
+            "data-2024.otlp.zst",
+            "w.otlp.zst",
             f"{worker}.index.jsonl",
-            f"{worker}.jsonl.new",
+            f"{worker}.otlp.new",
         ):
             assert not layout.is_frame_file(name)
             assert not layout.is_journal_file(name, may_be_new=True)
-        assert layout.is_journal_file(f".{worker}.jsonl.new", may_be_new=True)
-        assert not layout.is_journal_file(f".{worker}.jsonl.new")
+        assert layout.is_journal_file(f".{worker}.otlp.new", may_be_new=True)
+        assert not layout.is_journal_file(f".{worker}.otlp.new")
 
     @pytest.mark.parametrize("name", ["step=7", "step=", "step=x", "step=" + "9" * 200, "steps", "step=\u0663"])
     def test_no_other_folder_is_a_steps(self, name):
@@ -360,6 +360,6 @@ class TestLayout:
         paths = [first, second, layout.index_path(first), layout.index_path(second)]
         for path in (*paths, layout.journal_path(Path("x"), worker)):
             assert layout.worker_of(path) == worker
-        assert second.name == f"{worker}-2.jsonl.zst"
+        assert second.name == f"{worker}-2.otlp.zst"
         assert layout.index_path(second).name == f"{worker}-2.index.jsonl"
         assert layout.worker_of("exported.jsonl") == "exported"

@@ -1,8 +1,7 @@
-"""Spans that are parsed on first use."""
+"""Spans that are decoded on first use."""
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -13,17 +12,13 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.otlp import json_reading as otlp_json_reading
-from otel_rollout.otlp.json_reading import LazySpan, lazy_spans
-from otel_rollout.otlp.json_writing import encode_line, join_lines
+from otel_rollout.otlp import StoredSpan, encode_spans, lazy_spans, traces_of
 from tests.sdk import COPIES
 
 from .recordings import make_span, make_trajectory, trace_id_of
-from .test_otlp_json import spans, whole
-
-TRACE_ID = f"{trace_id_of(7, 1, 2):032x}"
+from .test_otlp import spans, whole
 
 
 def of_one_trace(span: ReadableSpan) -> ReadableSpan:
@@ -40,26 +35,32 @@ def of_one_trace(span: ReadableSpan) -> ReadableSpan:
 @settings(deadline=None)
 @given(st.lists(st.lists(spans(), max_size=2), min_size=1, max_size=3).filter(any))
 def test_they_say_what_was_written(parts):
-    """Of any spans in any groups, joined from parts or not: the very same as when the line is parsed whole."""
+    """Of any spans in any groups, joined from parts or not: all that was written."""
     parts = [[of_one_trace(span) for span in part] for part in parts]
-    line = b"".join(join_lines([encode_line(part) for part in parts]))
-    found = lazy_spans(line, f"{1:032x}")
+    found = traces_of(b"".join(map(encode_spans, parts)))[(1).to_bytes(16, "big")]
     assert [whole(span) for span in found] == [whole(span) for part in parts for span in part]
 
 
-def test_one_span_is_parsed_without_the_others(tmp_path, monkeypatch):
-    """Who reads the root of a recorded trajectory parses the root."""
+def test_one_span_is_decoded_without_the_others(tmp_path):
+    """Who reads the root of a recorded trajectory decodes the root."""
     writer = FolderWriter(tmp_path)
     writer.write(make_trajectory(7, 1, 2))
     writer.close()
-    parsed = []
-    genuine = otlp_json_reading._decode_span
-    monkeypatch.setattr(otlp_json_reading, "_decode_span", lambda *arguments: parsed.append(1) or genuine(*arguments))
-    [trajectory] = read(tmp_path)
-    *others, root = trajectory.spans
-    assert (len(others), parsed) == (2, [])
+    [trajectory] = read_trajectories(tmp_path)
+    assert [bool(span.data) for span in trajectory.spans] == [True, True, True]
+    root = trajectory.spans[-1]
     assert (root.name, root.attributes["rollout.step"], root.dropped_attributes) == ("rollout", 7, 0)
-    assert parsed == [1]
+    assert [bool(span.data) for span in trajectory.spans] == [True, True, False]
+
+
+def test_the_counts_of_what_was_dropped():
+    """They are the span's also if nothing else of it was asked for before."""
+    [written] = lazy_spans(encode_spans([make_span("op", 9, 1)]))
+    assert written.name == "op"
+    written.dropped = (1, 2, 3)
+    for name, count in (("dropped_attributes", 1), ("dropped_events", 2), ("dropped_links", 3)):
+        [span] = lazy_spans(encode_spans([written]))
+        assert getattr(span, name) == count
 
 
 def test_spans_of_another_library_between_ours(tmp_path):
@@ -67,7 +68,7 @@ def test_spans_of_another_library_between_ours(tmp_path):
     own, root = make_trajectory(7, 1, 2)[1:]
     foreign = make_span("GET /", 9, trace_id_of(7, 1, 2))
     foreign._instrumentation_scope = InstrumentationScope("httpx", "1")
-    found = lazy_spans(encode_line([own, foreign, root]), TRACE_ID)
+    found = lazy_spans(encode_spans([own, foreign, root]))
     assert [span.instrumentation_scope.name for span in found] == ["otel_rollout", "httpx", "otel_rollout"]
     assert {id(span.resource) for span in found} == {id(found[0].resource)}
 
@@ -75,64 +76,45 @@ def test_spans_of_another_library_between_ours(tmp_path):
 @pytest.mark.parametrize("how", COPIES)
 def test_a_copy_before_first_use(how):
     """A copy is a span too, and leaves the first as it was."""
-    [span, *_] = lazy_spans(encode_line(make_trajectory(7, 1, 2)), TRACE_ID)
+    [span, *_] = lazy_spans(encode_spans(make_trajectory(7, 1, 2)))
     assert whole(how(span)) == whole(span)
 
 
 def test_what_a_span_does_not_have():
     """Asking for it is the usual error, before and after the first use."""
-    [span, *_] = lazy_spans(encode_line(make_trajectory(7, 1, 2)), TRACE_ID)
+    [span, *_] = lazy_spans(encode_spans(make_trajectory(7, 1, 2)))
     for _ in range(2):
-        with pytest.raises(AttributeError, match="'LazySpan' object has no attribute 'nonsense'"):
+        with pytest.raises(AttributeError, match="'StoredSpan' object has no attribute 'nonsense'"):
             span.nonsense  # noqa: B018
 
 
 def test_a_span_that_is_none():
-    """What only looks like a line of ours says so, as one error, when the span is read."""
-    line = encode_line(make_trajectory(7, 1, 2)).replace(b'"name":"generate"', b'"events":[7]')
-    [span, *others] = lazy_spans(line, TRACE_ID)
+    """What only looks like a span says so, as one error, when the span is read."""
+    request = encode_spans(make_trajectory(7, 1, 2)).replace(b"*\x08generate", b"Z\x08generate")
+    [span, *others] = lazy_spans(request)
     for _ in range(2):
-        with pytest.raises(ValueError, match="not a span of OTLP JSON"):
+        with pytest.raises(ValueError, match="not a span of OTLP"):
             span.name  # noqa: B018
     assert [other.name for other in others] == ["look_up", "rollout"]
 
 
 def test_threads_that_ask_at_the_same_time():
-    """Each gets the answer, whoever parses."""
-    line = encode_line(make_trajectory(7, 1, 2))
+    """Each gets the answer, whoever decodes."""
+    request = encode_spans(make_trajectory(7, 1, 2))
     barrier = Barrier(4)
 
-    def names(span: LazySpan) -> str:
+    def names(span: StoredSpan) -> str:
         barrier.wait(10)
         return span.name
 
     with ThreadPoolExecutor(4) as threads:
         for _ in range(50):
-            [span, *_] = lazy_spans(line, TRACE_ID)
+            [span, *_] = lazy_spans(request)
             assert set(threads.map(names, [span] * 4)) == {"generate"}
 
 
-LINE = encode_line(make_trajectory(7, 1, 2))
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"",
-        b"x",
-        b"\t",
-        LINE.replace(b"\t", b""),
-        LINE[:-1],
-        LINE[:-20],
-        LINE.replace(b"]}]}]}", b""),
-        LINE.replace(b'"spans":[', b'"spans":[{},'),
-        LINE.replace(b'{"resourceSpans":[', b'{"resourceSpans":[['),
-        LINE.replace(b"},\t{", b"}\t{"),
-        LINE.replace(b"},\t{", b'},"\t":{'),
-        json.dumps(json.loads(LINE), indent="\t").encode(),
-        encode_line([*make_trajectory(7, 1, 2), *make_trajectory(7, 1, 3)]),
-    ],
-)
-def test_other_lines_are_left_to_the_parser(line):
-    """Those of other tools, of older versions, with several traces, or damaged."""
-    assert lazy_spans(line, TRACE_ID) is None
+@pytest.mark.parametrize("data", [b"x", b"\x0a", b"\x0a\x05\x12", encode_spans(make_trajectory(7, 1, 2))[:-1], b"{}"])
+def test_what_is_no_request(data):
+    """It is one kind of error."""
+    with pytest.raises(ValueError, match="no OTLP request"):
+        lazy_spans(data)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from otel_rollout import RecordedTrajectory, UnreadableTraceError, read
+from otel_rollout import RecordedTrajectory, UnreadableTraceError, read_trajectories
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.otlp.json_writing import decode_line, encode_line
+from otel_rollout.otlp import decode_spans, encode_spans, request_of_json
 
 from .recordings import SECOND, START, make_span, make_trajectory, trace_id_of, write_frames
 
@@ -17,7 +17,7 @@ def recorded(folder, *trajectories) -> list[RecordedTrajectory]:
     for spans in trajectories:
         writer.write(spans)
     writer.close()
-    return list(read(folder))
+    return list(read_trajectories(folder))
 
 
 class TestFields:
@@ -32,7 +32,7 @@ class TestFields:
         assert (found.status, found.reward, found.failed, found.has_root) == ("truncated", 0.5, False, True)
         assert (found.name, found.start_time, found.end_time) == ("rollout", START, START + SECOND)
         assert (found.duration, found.span_count) == (1.0, 3)
-        assert found.size_bytes == len(encode_line(found.spans))
+        assert found.size_bytes == len(encode_spans(found.spans))
         assert 0 < found.stored_bytes < found.size_bytes
         assert found.attributes["scorer"] == "exact"
         assert "input.value" not in found.attributes
@@ -106,20 +106,20 @@ class TestSpans:
     def test_otlp_json(self, tmp_path):
         """As OTLP JSON it is one line with all of its spans, also where they stand in several."""
         spans = make_trajectory(1)
-        write_frames(tmp_path / "a.jsonl.zst", spans[:1])
-        write_frames(tmp_path / "b.jsonl.zst", spans[1:])
-        [found] = read(tmp_path)
+        write_frames(tmp_path / "a.otlp.zst", spans[:1])
+        write_frames(tmp_path / "b.otlp.zst", spans[1:])
+        [found] = read_trajectories(tmp_path)
         assert (found.has_root, found.status, found.name, found.span_count) == (True, "completed", "rollout", 3)
         line = found.otlp_json()
         assert b"\n" not in line
-        assert [span.name for span in decode_line(line)] == ["generate", "look_up", "rollout"]
+        assert [span.name for span in decode_spans(request_of_json(line))] == ["generate", "look_up", "rollout"]
 
     def test_a_journal_that_is_gone(self, tmp_path):
         """A running trajectory whose spans are nowhere any more is an error that says so."""
         writer = FolderWriter(tmp_path)
         writer.write(make_trajectory(1)[:2])
         writer.write(make_trajectory(2))
-        [running, _] = read(tmp_path)
+        [running, _] = read_trajectories(tmp_path)
         for path in tmp_path.glob("open/*"):
             path.unlink()
         with pytest.raises(UnreadableTraceError, match=running.trace_id):

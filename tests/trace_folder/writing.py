@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import struct
+import zlib
 from collections import Counter
 from pathlib import Path
 
 import zstandard
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -67,36 +70,44 @@ def ids(spans):
     return [f"{span.context.span_id:016x}" for span in spans]
 
 
-def spans_of_line(line):
-    """The spans of a line of OTLP JSON, as they stand there."""
-    request = json.loads(line)
-    return [
-        span for resource in request["resourceSpans"] for scope in resource["scopeSpans"] for span in scope["spans"]
-    ]
+def spans_in(request):
+    """The spans of a request."""
+    scopes = [scope for resource in TracesData.FromString(request).resource_spans for scope in resource.scope_spans]
+    return [span for scope in scopes for span in scope.spans]
 
 
-def lines_of(path):
-    """The whole lines of a file."""
+def requests_in(path):
+    """The whole requests in a file."""
     data = Path(path).read_bytes()
+    found = []
     if path.name.endswith(".zst"):
-        data = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
-    return data.split(b"\n")[:-1]
+        while data:
+            decompressor = zstandard.ZstdDecompressor().decompressobj()
+            found.append(decompressor.decompress(data))
+            data = decompressor.unused_data
+        return found
+    while data:
+        magic, size, checksum = struct.unpack("<4sII", data[:12])
+        request, data = data[12 : 12 + size], data[12 + size :]
+        assert (magic, checksum) == (b"\xf5otl", zlib.crc32(request))
+        found.append(request)
+    return found
 
 
 def contents(folder):
-    """Every file with spans, by its place, as the ids of the spans in each line; `<worker>` for the worker's name."""
+    """Every file with spans, by its place, as the ids of the spans in each request."""
     found = {}
     for path in sorted(Path(folder).rglob("*")):
         if path.is_file() and not path.name.endswith(".index.jsonl"):
             place = path.relative_to(folder).as_posix()
-            found[place] = [[span["spanId"] for span in spans_of_line(line)] for line in lines_of(path)]
+            found[place] = [[span.span_id.hex() for span in spans_in(request)] for request in requests_in(path)]
     return found
 
 
 def count_spans(folder):
     """How often each span stands in the folder."""
-    return Counter(span for lines in contents(folder).values() for line in lines for span in line)
+    return Counter(span for requests in contents(folder).values() for each in requests for span in each)
 
 
 def place(writer, folder, number=1):
-    return f"{folder}/{writer.worker}{'' if number == 1 else f'-{number}'}.jsonl.zst"
+    return f"{folder}/{writer.worker}{'' if number == 1 else f'-{number}'}.otlp.zst"

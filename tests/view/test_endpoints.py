@@ -10,8 +10,7 @@ from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.otlp.json_writing import encode_line
-from tests.trace_folder.recordings import START, make_span, make_trajectory, trace_id_of
+from tests.trace_folder.recordings import START, json_line, make_span, make_trajectory, trace_id_of
 from tests.view.viewer import Viewer
 
 
@@ -57,7 +56,7 @@ class TestAnswers:
 
     def test_an_integer_beyond_64_bits(self, tmp_path):
         """Another program may write it: it is shown as text, and nothing else is left out."""
-        encoded = encode_line(make_trajectory(1, 0, big=7)).replace(b'"intValue":"7"', b'"intValue":"%d"' % 10**30)
+        encoded = json_line(make_trajectory(1, 0, big=7)).replace(b'"intValue":"7"', b'"intValue":"%d"' % 10**30)
         place = tmp_path / "traces" / "other.jsonl"
         place.parent.mkdir()
         place.write_bytes(encoded + b"\n")

@@ -16,7 +16,7 @@ import pytest
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.lines import seal_of
-from otel_rollout.look.view.run_state import RunState
+from otel_rollout.look.view import RunState
 from tests.trace_folder.recordings import make_trajectory, write_frames, write_lines
 from tests.view.conftest import write_run
 from tests.view.viewer import TOKEN, Viewer, wait_for
@@ -236,7 +236,7 @@ class TestFolders:
 
     def test_files_without_index_and_lines_of_other_programs_are_shown(self, tmp_path):
         """Frames without an index, and plain lines of OTLP JSON, are trajectories as others."""
-        write_frames(tmp_path / "step=000001" / "node-1-abcd.jsonl.zst", make_trajectory(1, 0, 0))
+        write_frames(tmp_path / "step=000001" / "node-1-abcd.otlp.zst", make_trajectory(1, 0, 0))
         write_lines(tmp_path / "lines.jsonl", make_trajectory(2, 0, 0))
         with Viewer(tmp_path) as viewer:
             assert [step["step"] for step in viewer.get("run")["steps"]] == [1, 2]

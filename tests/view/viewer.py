@@ -11,9 +11,8 @@ from typing import Any
 
 import httpx
 
-from otel_rollout.look.view.application import make_application
-from otel_rollout.look.view.run_state import RunState
-from otel_rollout.look.view.server import listen, make_server
+from otel_rollout.look.view import RunState, listen, make_application
+from otel_rollout.look.view.server import make_server
 
 __all__ = ["TOKEN", "Viewer", "wait_for"]
 

@@ -10,8 +10,7 @@ import orjson
 from starlette.responses import Response
 
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.otlp.json_writing import clean
-from otel_rollout.text.sanitize import fits_int64
+from otel_rollout.text.sanitize import clean, fits_int64
 
 
 class AskedWrongError(Exception):

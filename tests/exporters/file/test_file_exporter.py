@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import re
 import shutil
@@ -15,6 +14,7 @@ from unittest import mock
 
 import pytest
 import zstandard
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from opentelemetry.trace import SpanContext
 
 import otel_rollout
@@ -22,19 +22,20 @@ from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown, s
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.outcome import DELIVERED, Verdict
 from otel_rollout.folder.frames import read_frame, scan_frames
+from otel_rollout.folder.records import scan_records
 from otel_rollout.guard import internal_errors
 from otel_rollout.installing import install_line
-from otel_rollout.otlp.json_writing import decode_line
+from otel_rollout.otlp import decode_spans
 from otel_rollout_file import FileSpanExporter
 
 
-def lines_of(folder):
-    """The lines of all files of trajectories."""
-    return [read_frame(path, *frame) for path in sorted(folder.rglob("*.jsonl.zst")) for frame in scan_frames(path)]
+def requests_in(folder):
+    """The requests in all files of trajectories."""
+    return [read_frame(path, *frame) for path in sorted(folder.rglob("*.otlp.zst")) for frame in scan_frames(path)]
 
 
 def spans_of(folder):
-    return [span for line in lines_of(folder) for span in decode_line(line)]
+    return [span for request in requests_in(folder) for span in decode_spans(request)]
 
 
 def ids(spans):
@@ -78,7 +79,7 @@ class TestSettings:
         monkeypatch.chdir(tmp_path / "other")
         exporter.send(make_trajectory())
         exporter.shutdown()
-        assert len(lines_of(tmp_path / "rollout-traces")) == 1
+        assert len(requests_in(tmp_path / "rollout-traces")) == 1
 
     @pytest.mark.parametrize("variable", ["OTEL_ROLLOUT_FILE_MAX_BYTES", "OTEL_ROLLOUT_DIR_MAX_BYTES"])
     def test_a_size_that_is_none_is_refused(self, monkeypatch, variable):
@@ -127,8 +128,8 @@ class TestTracing:
             "step=000001",
             "validate/step=000002",
         ]
-        [line] = lines_of(tmp_path / "step=000001")
-        child, root = decode_line(line)
+        [request] = requests_in(tmp_path / "step=000001")
+        child, root = decode_spans(request)
         assert (child.name, root.name) == ("generate", "rollout_trace")
         assert child.parent.span_id == root.context.span_id
         assert child.attributes["input.value"] == "漢字"
@@ -137,13 +138,13 @@ class TestTracing:
         assert list(tmp_path.glob("open/*")) == []
 
     def test_it_is_read_with_otel_rollout(self, monkeypatch, tmp_path):
-        """`otel_rollout.read` returns what the exporter wrote."""
+        """`otel_rollout.read_trajectories` returns what the exporter wrote."""
         monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
         init("project", "experiment", "file")
         with rollout_trace_attr(step=4, sample_index="a", rollout_n=1):
             generate("x")
         shutdown(30)
-        [trajectory] = otel_rollout.read(tmp_path, step=4)
+        [trajectory] = otel_rollout.read_trajectories(tmp_path, step=4)
         assert (trajectory.sample_index, trajectory.rollout_n, trajectory.status) == ("a", 1, "completed")
         assert [span.name for span in trajectory.spans] == ["generate", "rollout_trace"]
 
@@ -189,7 +190,7 @@ with rollout_trace_attr(step=1, sample_index=1, rollout_n=0):
         assert done.returncode == -9
         assert [span.name for span in spans_of(tmp_path)] == ["generate", "rollout_trace"]
         [journal] = (tmp_path / "open").iterdir()
-        [span] = [span for line in journal.read_bytes().splitlines() for span in decode_line(line)]
+        [span] = [span for record in scan_records(journal) for span in decode_spans(record.request)]
         assert span.attributes["output.value"] == "2"
 
 
@@ -277,7 +278,7 @@ class TestFaults:
         assert outcome.verdict is Verdict.REFUSED
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_span_that_is_no_json_is_refused_alone(self, tmp_path, make_trajectory):
+    def test_a_span_that_cannot_be_encoded_is_refused_alone(self, tmp_path, make_trajectory):
         """Delivery halves the batch until it is found; the others are stored once."""
         nested = ()
         for _ in range(2000):
@@ -314,23 +315,22 @@ class TestFaults:
 
 
 class TestOtherTools:
-    """Lines are what OTLP receivers take."""
+    """Requests are what OTLP receivers take."""
 
-    def test_zstd_and_json_are_enough(self, tmp_path, make_trajectory):
-        """Any zstd tool makes the file JSON lines, with the trace's ids in hexadecimal."""
+    def test_zstd_and_protobuf_are_enough(self, tmp_path, make_trajectory):
+        """Any zstd tool makes the file one OTLP request."""
         spans = make_trajectory()
         exporter = FileSpanExporter(folder=tmp_path)
         exporter.send(spans)
         exporter.shutdown()
-        [path] = tmp_path.rglob("*.jsonl.zst")
-        text = zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()
-        [line] = text.splitlines()
-        [resource_spans] = json.loads(line)["resourceSpans"]
-        [scope_spans] = resource_spans["scopeSpans"]
-        assert [span["spanId"] for span in scope_spans["spans"]] == [f"{span.context.span_id:016x}" for span in spans]
+        [path] = tmp_path.rglob("*.otlp.zst")
+        data = zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()
+        [resource_spans] = TracesData.FromString(data).resource_spans
+        [scope_spans] = resource_spans.scope_spans
+        assert [span.span_id.hex() for span in scope_spans.spans] == [f"{span.context.span_id:016x}" for span in spans]
 
     @pytest.mark.integration
-    def test_a_collector_takes_the_lines_as_they_are(self, collector, received, tmp_path, make_trajectory):
+    def test_a_collector_takes_the_requests_as_they_are(self, collector, received, tmp_path, make_trajectory):
         """Posted to a collector byte for byte, every span comes out of it with its ids, times and payload."""
         import requests
 
@@ -340,9 +340,12 @@ class TestOtherTools:
         for batch in (spans[:2], spans[2:]):
             exporter.send(batch)
         exporter.shutdown()
-        for line in lines_of(folder):
+        for body in requests_in(folder):
             answer = requests.post(
-                f"{collector.address}/v1/traces", data=line, headers={"content-type": "application/json"}, timeout=30
+                f"{collector.address}/v1/traces",
+                data=body,
+                headers={"content-type": "application/x-protobuf"},
+                timeout=30,
             )
             assert answer.status_code == 200, answer.text
 
@@ -389,7 +392,7 @@ class TestOtherTools:
         exporter.shutdown()
         page = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "trace-folder.md").read_text(encoding="utf-8")
         [[command, printed]] = re.findall(
-            r"```sh\n(zstdcat [^`]*?/v1/traces\n.*?)```\n+```text\n(.*?)```", page, re.DOTALL
+            r"```sh\n(for file [^`]*?/v1/traces\n.*?)```\n+```text\n(.*?)```", page, re.DOTALL
         )
         assert printed.split()[1] == "200"
         done = subprocess.run(
@@ -400,7 +403,7 @@ class TestOtherTools:
             timeout=120,
             check=False,
         )
-        assert done.stdout.split() == ["4", "200"], done.stderr
+        assert done.stdout.split() == ["1", "200"], done.stderr
         for spans in trajectories:
             answer = requests.get(
                 f"{mlflow_server.address}/api/3.0/mlflow/traces/get",

@@ -8,7 +8,7 @@ import time
 import pytest
 from opentelemetry.sdk.resources import Resource
 
-from otel_rollout.deliver.exporter_queue import ExporterQueue
+from otel_rollout.deliver import ExporterQueue
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export import send_batch
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict

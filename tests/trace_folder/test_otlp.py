@@ -1,4 +1,4 @@
-"""Spans as lines of OTLP JSON, and back."""
+"""Spans as OTLP requests, and back; the JSON of other programs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from google.protobuf import json_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -30,8 +31,7 @@ from opentelemetry.trace import (
 )
 
 import otel_rollout
-from otel_rollout.otlp.encoding import encode_spans
-from otel_rollout.otlp.json_writing import decode_line, encode_line, join_lines
+from otel_rollout.otlp import decode_spans, encode_spans, json_of_request, request_of_json
 
 RESOURCE = Resource({"service.name": "test", "numbers": (1, 2)}, "https://example.org/resource")
 SCOPE = InstrumentationScope("scope", "1.0", "https://example.org/scope", {"a": True})
@@ -58,7 +58,8 @@ times = st.integers(0, 2**63 - 1)
 trace_ids = st.integers(1, 2**128 - 1)
 span_ids = st.integers(1, 2**64 - 1)
 scopes = st.one_of(
-    st.none(), st.builds(InstrumentationScope, texts, st.none() | texts, st.sampled_from([None, "https://x"]))
+    st.none(),
+    st.builds(InstrumentationScope, texts, texts, st.sampled_from([None, "https://x"])),
 )
 
 
@@ -81,7 +82,7 @@ def spans(draw):
         kind=draw(st.sampled_from(SpanKind)),
         status=draw(
             st.sampled_from([Status(StatusCode.UNSET), Status(StatusCode.OK), Status(StatusCode.ERROR)])
-            | texts.map(lambda text: Status(StatusCode.ERROR, text))
+            | texts.filter(bool).map(lambda text: Status(StatusCode.ERROR, text))
         ),
         start_time=draw(times),
         end_time=draw(st.none() | times),
@@ -136,17 +137,29 @@ def make_span(attributes=None, *, name="op", span_id=1, resource=RESOURCE, scope
     )
 
 
+def line_of(batch):
+    """Spans as a line of OTLP JSON."""
+    return json_of_request(encode_spans(batch))
+
+
 class TestRoundTrip:
-    """encode_line, then decode_line."""
+    """encode_spans, then decode_spans."""
 
     @settings(deadline=None)
     @given(st.lists(spans(), max_size=3))
     def test_nothing_is_lost(self, batch):
         """Ids, times, kinds, status, events, links, resource, scope, attribute types: all is as it was, in order."""
-        line = encode_line(batch)
+        assert [whole(span) for span in decode_spans(encode_spans(batch))] == [whole(span) for span in batch]
+
+    @settings(deadline=None, max_examples=50)
+    @given(st.lists(spans(), max_size=3))
+    def test_nothing_is_lost_in_json(self, batch):
+        """What is printed as JSON is read as the same spans, except for times of zero, which JSON doesn't have."""
+        request = TracesData.FromString(encode_spans(batch)).SerializeToString()
+        line = json_of_request(request)
         assert b"\n" not in line
-        assert encode_line(batch, with_end=True) == line + b"\n"
-        assert [whole(span) for span in decode_line(line)] == [whole(span) for span in batch]
+        found = decode_spans(request_of_json(line))
+        assert [whole(span) for span in found] == [whole(span) for span in decode_spans(request)]
 
     def test_what_the_sdk_dropped_is_still_counted(self):
         """The counts of dropped attributes, events and links survive, on a span of the SDK that had too many."""
@@ -163,7 +176,7 @@ class TestRoundTrip:
             span.add_event("first", {"a": 1, "b": 2})
             span.add_event("second", {"a": 1, "b": 2})
         [span] = memory.get_finished_spans()
-        [read] = decode_line(encode_line([span]))
+        [read] = decode_spans(encode_spans([span]))
         assert whole(read) == whole(span)
         assert (read.dropped_attributes, read.dropped_events, read.dropped_links) == (1, 1, 1)
         assert read.events[0].dropped_attributes == 1
@@ -171,7 +184,7 @@ class TestRoundTrip:
 
     def test_spans_of_one_process_share_their_resource(self):
         """Exporters know a resource by its identity, so the same one is one object, in all lines."""
-        first, second = (decode_line(encode_line([make_span(span_id=number)]))[0] for number in (1, 2))
+        first, second = (decode_spans(encode_spans([make_span(span_id=number)]))[0] for number in (1, 2))
         assert first.resource is second.resource
         assert first.instrumentation_scope is second.instrumentation_scope
 
@@ -180,26 +193,26 @@ class TestRoundTrip:
         span = make_span(
             {"a": "x\ud800", "a" * 70: "\ud800" * 70, "big": 2**63, "list": ("\udfff", 2**70)}, name="\ud800"
         )
-        [read] = decode_line(encode_line([span]))
+        [read] = decode_spans(encode_spans([span]))
         assert read.name == "?"
         assert read.attributes == {"a": "x?", "a" * 70: "?" * 70, "big": str(2**63), "list": ("?", str(2**70))}
 
     @pytest.mark.parametrize("value", [2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1])
     def test_an_integer_beyond_64_bits_is_a_text(self, value):
         """OTLP's integers have a sign: half of what JSON's writer takes is beyond them."""
-        [read] = decode_line(encode_line([make_span({"tag": 1, "big": value})]))
+        [read] = decode_spans(encode_spans([make_span({"tag": 1, "big": value})]))
         assert read.attributes == {"tag": 1, "big": value if -(2**63) <= value < 2**63 else str(value)}
 
     def test_numbers_that_are_equal_keep_their_types(self):
         """1 and True are the same key in a dictionary, and different values on a span."""
-        read = decode_line(encode_line([make_span({"a": 1}), make_span({"a": True}), make_span({"a": 1.0})]))
+        read = decode_spans(encode_spans([make_span({"a": 1}), make_span({"a": True}), make_span({"a": 1.0})]))
         assert [type(span.attributes["a"]) for span in read] == [int, bool, float]
 
     def test_order_is_kept_across_scopes(self):
         """A span of another library between two of ours stays between them: the root goes last."""
         other = InstrumentationScope("openai")
         batch = [make_span(span_id=1), make_span(span_id=2, scope=other), make_span(span_id=3)]
-        assert [span.context.span_id for span in decode_line(encode_line(batch))] == [1, 2, 3]
+        assert [span.context.span_id for span in decode_spans(encode_spans(batch))] == [1, 2, 3]
 
 
 class TestFormat:
@@ -217,7 +230,7 @@ class TestFormat:
 
     def test_protobuf_reads_it_as_what_is_sent_over_the_wire(self):
         """Parsed with protobuf's json_format it is the request that the OTLP exporters send, but for its ids' base."""
-        parsed = json_format.Parse(encode_line([self.SPAN]), ExportTraceServiceRequest())
+        parsed = json_format.Parse(line_of([self.SPAN]), ExportTraceServiceRequest())
         sent = ExportTraceServiceRequest.FromString(encode_spans([self.SPAN]))
         for scope in (sent.resource_spans[0].scope_spans[0],):
             for message in (scope.spans[0], *scope.spans[0].links):
@@ -235,12 +248,12 @@ class TestFormat:
     def test_a_number_of_numpy(self):
         """The SDK keeps numpy's floats as they are set: they are numbers like others."""
         numpy = pytest.importorskip("numpy")
-        [span] = decode_line(encode_line([make_span(attributes={"loss": numpy.float64(0.5)})]))
+        [span] = decode_spans(encode_spans([make_span(attributes={"loss": numpy.float64(0.5)})]))
         assert span.attributes == {"loss": 0.5}
 
     def test_ids_are_hexadecimal_and_long_integers_are_text(self):
         """What distinguishes OTLP's JSON from protobuf's: hexadecimal ids; and enums are numbers."""
-        [resource_spans] = json.loads(encode_line([self.SPAN]))["resourceSpans"]
+        [resource_spans] = json.loads(line_of([self.SPAN]))["resourceSpans"]
         [span] = resource_spans["scopeSpans"][0]["spans"]
         assert span["traceId"] == f"{2**100 + 1:032x}"
         assert span["spanId"] == "0000000000000001"
@@ -255,7 +268,7 @@ class TestFormat:
 
     def test_resource_and_scope_stand_once_for_spans_that_share_them(self):
         """Consecutive spans of one resource and scope are one group."""
-        [resource_spans] = json.loads(encode_line([make_span(span_id=1), make_span(span_id=2)]))["resourceSpans"]
+        [resource_spans] = json.loads(line_of([make_span(span_id=1), make_span(span_id=2)]))["resourceSpans"]
         [scope_spans] = resource_spans["scopeSpans"]
         assert len(scope_spans["spans"]) == 2
         assert resource_spans["schemaUrl"] == "https://example.org/resource"
@@ -268,7 +281,7 @@ class TestFormat:
             b'"spanId":"000000000000000b","parentSpanId":"","name":"op","startTimeUnixNano":5,'
             b'"attributes":[{"key":"n","value":{"intValue":7}},{"key":"f","value":{"doubleValue":1}}]}]}]}]}'
         )
-        [span] = decode_line(line)
+        [span] = decode_spans(request_of_json(line))
         assert (span.context.trace_id, span.context.span_id, span.parent) == (10, 11, None)
         assert (span.start_time, span.end_time, span.kind) == (5, None, SpanKind.INTERNAL)
         assert comparable(dict(span.attributes)) == comparable({"n": 7, "f": 1.0})
@@ -281,7 +294,7 @@ class TestFormat:
     def test_what_is_no_line_is_a_value_error(self, line):
         """Damage comes out as one kind of error."""
         with pytest.raises(ValueError, match="not a line of OTLP JSON"):
-            decode_line(line)
+            request_of_json(line)
 
     @pytest.mark.parametrize(
         "fields",
@@ -312,7 +325,7 @@ class TestFormat:
         span = {"traceId": "0" * 31 + "1", "spanId": "0" * 15 + "2", "name": "op", **fields}
         line = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
         with pytest.raises(ValueError, match="not a line of OTLP JSON"):
-            decode_line(line)
+            request_of_json(line)
 
 
 class TestOurs:
@@ -366,32 +379,25 @@ class TestOurs:
         assert otel_rollout.flush(10)
         finished = memory.get_finished_spans()
         assert len(finished) == 13
-        assert [whole(span) for span in decode_line(encode_line(finished))] == [whole(span) for span in finished]
+        assert [whole(span) for span in decode_spans(encode_spans(finished))] == [whole(span) for span in finished]
 
 
 class TestJoining:
-    """join_lines: the parts of a trajectory, without parsing them."""
+    """The parts of a trajectory, one behind the other."""
 
     @settings(deadline=None, max_examples=30)
     @given(st.lists(st.lists(spans(), max_size=2), min_size=1, max_size=3))
-    def test_a_joined_line_has_the_spans_of_all_parts(self, parts):
-        """In order, with or without line ends, and with empty parts between."""
-        lines = [encode_line(part) + b"\n" * (number % 2) for number, part in enumerate(parts)]
+    def test_requests_one_behind_the_other_are_one(self, parts):
+        """It has the spans of all parts in order, empty parts between too."""
         expected = [whole(span) for part in parts for span in part]
-        joined = b"".join(join_lines(lines))
-        assert [whole(span) for span in decode_line(joined)] == expected
-        assert b"\n" not in joined
-
-    def test_what_is_no_line_is_refused(self):
-        """A torn part does not become part of a line that looks sound."""
-        with pytest.raises(ValueError, match="not a line of OTLP JSON"):
-            join_lines([encode_line([make_span()]), encode_line([make_span()])[:-1]])
+        joined = b"".join(map(encode_spans, parts))
+        assert [whole(span) for span in decode_spans(joined)] == expected
 
 
 class TestImport:
     """What importing the format costs."""
 
     def test_zstandard_is_not_imported(self):
-        """Lines are read and written without the `file` extra."""
-        program = "import sys, otel_rollout.otlp.json_writing; assert 'zstandard' not in sys.modules"
+        """Spans are read and written without the `file` extra."""
+        program = "import sys, otel_rollout.otlp; assert 'zstandard' not in sys.modules"
         subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

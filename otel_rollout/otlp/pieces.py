@@ -11,9 +11,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from otel_rollout.otlp.json_reading import TooManySpansError
-
-__all__ = ["LARGE_BYTES", "Piece", "ScopePieces", "cut_request", "has_too_many_fields", "spans_of"]
+__all__ = [
+    "LARGE_BYTES",
+    "Piece",
+    "ScopePieces",
+    "TooManySpansError",
+    "cut_request",
+    "fields_of",
+    "has_too_many_fields",
+    "number_at",
+    "spans_of",
+]
 
 LARGE_BYTES: Final = 2**20
 """A piece has no more bytes, unless it is one span."""
@@ -33,6 +41,10 @@ _EVENTS_AND_LINKS: Final = 3
 _Field: TypeAlias = tuple[int, int, int, int]
 """The number of a field, its begin, that of its value, its end; the number is 0 if the value is no bytes."""
 _NO_FIELD: Final = (0, 0, 0, 0)
+
+
+class TooManySpansError(ValueError):
+    """A request has more spans than the limit."""
 
 
 class Piece(NamedTuple):
@@ -73,8 +85,12 @@ def cut_request(data: bytes, most: int) -> list[ScopePieces]:
 
 def spans_of(data: bytes, piece: Piece) -> Iterator[tuple[int, int]]:
     """Yield the begin and the end of each span of a piece."""
-    for _, _, value, end in _fields(data, piece.start, piece.end):
-        yield value, end
+    place, end = piece.start, piece.end
+    while place < end:
+        _, place = number_at(data, place)
+        size, value = number_at(data, place)
+        place = value + size
+        yield value, place
 
 
 def has_too_many_fields(data: bytes, start: int, end: int, most: int) -> bool:
@@ -87,7 +103,7 @@ def has_too_many_fields(data: bytes, start: int, end: int, most: int) -> bool:
         most: The limit.
     """
     # In the order in which it is parsed: what is behind damage is never reached.
-    left, above = most, [(_fields(data, start, end), _messages_of(Span.DESCRIPTOR))]
+    left, above = most, [(fields_of(data, start, end), _messages_of(Span.DESCRIPTOR))]
     while above and len(above) <= _MAX_DEPTH:
         fields, messages = above[-1]
         try:
@@ -100,7 +116,7 @@ def has_too_many_fields(data: bytes, start: int, end: int, most: int) -> bool:
         left -= 1
         if (found := messages.get(number)) is not None:
             left -= found[1] - 1
-            above.append((_fields(data, value, value_end), _messages_of(found[0])))
+            above.append((fields_of(data, value, value_end), _messages_of(found[0])))
         if left < 0:
             return True
     return False
@@ -113,7 +129,7 @@ class _Cutter:
 
     def cut(self) -> list[ScopePieces]:
         scopes: list[ScopePieces] = []
-        for number, _, value, end in _fields(self._data, 0, len(self._data)):
+        for number, _, value, end in fields_of(self._data, 0, len(self._data)):
             self._count()
             if number == _RESOURCE_SPANS:
                 scopes += self._cut_resource(value, end)
@@ -122,7 +138,7 @@ class _Cutter:
     def _cut_resource(self, start: int, end: int) -> list[ScopePieces]:
         resource = bytearray()
         scopes: list[tuple[bytes, list[Piece]]] = []
-        for number, begin, value, stop in _fields(self._data, start, end):
+        for number, begin, value, stop in fields_of(self._data, start, end):
             self._count()
             if number == _SCOPE_SPANS:
                 scope, pieces = self._cut_scope(value, stop)
@@ -137,7 +153,7 @@ class _Cutter:
         scope = bytearray()
         pieces: list[Piece] = []
         start = end = spans = 0
-        for number, begin, _, stop in _fields(self._data, place, scope_end):
+        for number, begin, _, stop in fields_of(self._data, place, scope_end):
             self._count()
             if number != _SPANS:
                 scope += self._data[begin:stop]
@@ -159,7 +175,7 @@ class _Cutter:
             raise TooManySpansError(f"more than {self._most:,} spans, scopes and resources")
 
 
-def _fields(data: bytes, place: int, end: int) -> Iterator[_Field]:
+def fields_of(data: bytes, place: int, end: int) -> Iterator[_Field]:
     """Yield the fields of a message.
 
     Raises:
@@ -167,14 +183,17 @@ def _fields(data: bytes, place: int, end: int) -> Iterator[_Field]:
     """
     while place < end:
         start = place
-        tag, place = _varint(data, place)
+        tag, place = number_at(data, place)
         number, kind = tag >> 3, tag & 7
         value = place
         if kind == _BYTES:
-            size, value = _varint(data, place)
+            size, value = number_at(data, place)
             place = value + size
+            if place <= end and 0 < number < _MAX_NUMBER:
+                yield number, start, value, place
+                continue
         elif kind == _VARINT:
-            _, place = _varint(data, place)
+            _, place = number_at(data, place)
         elif (width := _WIDTHS.get(kind)) is not None:
             place += width
         else:
@@ -186,10 +205,21 @@ def _fields(data: bytes, place: int, end: int) -> Iterator[_Field]:
         yield (number if kind == _BYTES else 0), start, value, place
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """Return a number and the place behind it."""
-    if place < len(data) and (number := data[place]) < 0x80:
-        return number, place + 1
+def number_at(data: bytes, place: int) -> tuple[int, int]:
+    """Return a number and the place after it.
+
+    Raises:
+        ValueError: There is none.
+    """
+    try:
+        number = data[place]
+        if number < 0x80:
+            return number, place + 1
+        following = data[place + 1]
+        if following < 0x80:
+            return number & 0x7F | following << 7, place + 2
+    except IndexError:
+        raise ValueError(f"no number before byte {len(data)}") from None
     number = shift = 0
     for byte in data[place : place + _MAX_VARINT_BYTES]:
         place += 1
