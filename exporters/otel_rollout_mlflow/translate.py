@@ -19,7 +19,7 @@ from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
 from otel_rollout.facts.span_facts import is_own, rollout_label, trace_id_of
-from otel_rollout.messages.chat_messages import as_openai_tools, chat_messages
+from otel_rollout.messages import as_openai_tools, chat_messages
 from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 from otel_rollout_mlflow.json_text import ExactText, JsonText, sanitize_value
 from otel_rollout_mlflow.payloads import INPUTS, OUTPUTS, payload_of
@@ -220,7 +220,7 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     """Return the attributes under MLflow's names: payloads as `JsonText`, the rest as plain values."""
     given = span.attributes or {}
     is_root = span.parent is None
-    chat = chat_messages(span)
+    chat = chat_messages(span.attributes)
     moved = _MOVED if chat is None else _MOVED | _MESSAGES
     moved |= {key for key, payload in _TOOL_CALL.items() if payload in given}
     translated = {replace_surrogates(key): sanitize_value(value) for key, value in given.items() if key not in moved}

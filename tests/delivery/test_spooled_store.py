@@ -17,7 +17,7 @@ from otel_rollout.deliver import ExporterQueue, QueueLimits, spool
 from otel_rollout.deliver.spool import Spool
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.files import is_being_written
-from otel_rollout.folder.frames import FrameFile
+from otel_rollout.folder import FrameFile
 from tests.delivery.queues import QUICK, RETRY, is_balanced, until
 
 

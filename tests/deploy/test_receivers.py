@@ -16,7 +16,7 @@ import pytest
 from otel_rollout import read_trajectories
 from otel_rollout.catalog import count_folder
 from otel_rollout.errors import NoTracesError
-from otel_rollout.folder.trace_files import find_trace_files
+from otel_rollout.folder import find_trace_files
 from tests.deploy import network
 from tests.installed import import_path
 from tests.servers.process import ServerProcess

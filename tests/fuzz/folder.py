@@ -29,9 +29,8 @@ from unittest import mock
 
 from otel_rollout import RecordedTrajectory, RolloutTraceError, read_trajectories
 from otel_rollout.cli.main import main as command_line
-from otel_rollout.folder import layout, stored_file
+from otel_rollout.folder import FrameFile, layout, stored_file
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.frames import FrameFile
 from otel_rollout.otlp import encode_spans
 from tests.fuzz.folder_mutations import BOMB, MUTATIONS, Mutation
 from tests.trace_folder.recordings import make_trajectory

@@ -13,9 +13,8 @@ import pytest
 from otel_rollout import read_trajectories
 from otel_rollout.catalog import Run, rollout_run, step_making
 from otel_rollout.errors import NoTracesError
+from otel_rollout.folder import STEP_SUMMARY, seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.layout import STEP_SUMMARY
-from otel_rollout.folder.lines import seal_of
 from otel_rollout.folder.retention import enforce_bound
 from tests.trace_folder.recordings import make_trajectory, trace_id_of, write_frames
 

@@ -13,9 +13,8 @@ import pytest
 import zstandard
 
 from otel_rollout import read_trajectories
-from otel_rollout.folder import stored_file
+from otel_rollout.folder import read_index, stored_file
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.index_reading import read_index
 
 from .read_folders import data_file, index_file, names, record, tags
 from .recordings import frame, make_trajectory, write_frames, write_lines, write_records

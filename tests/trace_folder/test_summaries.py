@@ -12,10 +12,8 @@ from otel_rollout import read_trajectories, semconv
 from otel_rollout.catalog import StepSummary, summarise_groups, summarise_step, to_json
 from otel_rollout.catalog.failure_class import failure_class
 from otel_rollout.facts import FIRST_COLUMN, from_json, summarise_trajectory
+from otel_rollout.folder import StoredFile, listed_summaries_of, seal_of, summaries_of
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.lines import seal_of
-from otel_rollout.folder.stored_file import StoredFile
-from otel_rollout.folder.summaries import listed_summaries_of, summaries_of
 from otel_rollout.look.perfetto import trace_events
 
 from .recordings import make_span, make_trajectory, trace_id_of, write_frames

@@ -21,8 +21,7 @@ import otel_rollout
 from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown, stats
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.outcome import DELIVERED, Verdict
-from otel_rollout.folder.frames import read_frame, scan_frames
-from otel_rollout.folder.records import scan_records
+from otel_rollout.folder import read_frame, scan_frames, scan_records
 from otel_rollout.guard import internal_errors
 from otel_rollout.installing import install_line
 from otel_rollout.otlp import decode_spans
