@@ -20,7 +20,7 @@ _ATTRIBUTES: Final = place_of("attributes")
 
 
 def summaries_of(trajectories: Iterable[RecordedTrajectory]) -> Iterator[TrajectorySummary]:
-    """Yield the summary of each trajectory, in order; of one that can't be read, what its index entry says.
+    """Yield the summary of each trajectory, in order; of one that can't be read, only the facts of its index entry.
 
     Args:
         trajectories: Trajectories that `read` gave.
@@ -44,7 +44,7 @@ def listed_summaries_of(trajectories: Iterable[RecordedTrajectory]) -> Iterator[
 
 
 def _listed(trajectory: RecordedTrajectory) -> TrajectorySummary | None:
-    """Return what a list has of a trajectory; None if its index entry doesn't say it."""
+    """Return the facts that a list has of a trajectory; None if its index entry lacks them."""
     # Without a prompt it is listed by its service, which is a column.
     if len(trajectory.parts) > 1 or not trajectory.has_root or trajectory.sample_index is None:
         return None
