@@ -80,7 +80,7 @@ _TOOL_CALL: Final = {
     semconv.TOOL_CALL_RESULT: semconv.OUTPUT_VALUE,
 }
 """Attributes that repeat another one, if that is there."""
-_COUNTS: Final = {
+COUNTS: Final = {
     "input_tokens": semconv.USAGE_INPUT_TOKENS,
     "output_tokens": semconv.USAGE_OUTPUT_TOKENS,
     "cache_read_input_tokens": semconv.USAGE_CACHED_TOKENS,
@@ -261,7 +261,7 @@ def trace_name(root: ReadableSpan) -> str:
 
 def _token_usage(attributes: Mapping[str, Any]) -> JsonText | None:
     """Return the tokens of a model's call with their total, without which MLflow counts a single side as none."""
-    counts = {name: attributes.get(key) for name, key in _COUNTS.items()}
+    counts = {name: attributes.get(key) for name, key in COUNTS.items()}
     known = {name: count for name, count in counts.items() if type(count) is int and fits_int64(count)}
     if "input_tokens" not in known and "output_tokens" not in known:
         return None
