@@ -55,7 +55,7 @@ check: $(VENV)/.dev check-web  ## Lint, formatting, types, the layers, the inner
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests/typing/api.py
-	@$(BIN)/lint-imports
+	@$(BIN)/python scripts/import_contracts.py
 	@$(BIN)/python scripts/inner_modules.py
 	@$(BIN)/python scripts/words.py
 	@$(BIN)/zizmor --offline --quiet --pedantic .github

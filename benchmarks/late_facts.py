@@ -52,13 +52,13 @@ def measure(backend: str, facts: int, folder: Path) -> dict[str, float]:
     if not is_whole or stats.lost:
         print(stats, file=sys.stderr)
     otel_rollout.shutdown()
+    follow_ups = [kind for each in stats.exporters.values() for kind in each.follow_up_requests.values()]
     return {
         "facts": facts,
         "seconds": seconds,
         "caller_us": calls / facts * 1e6,
         "memory_mib": (most - before) / 2**20,
-        "lost": stats.lost
-        + sum(sum(work.lost.values()) for each in stats.exporters.values() for work in each.side_work.values()),
+        "lost": stats.lost + sum(sum(kind.lost.values()) for kind in follow_ups),
     }
 
 

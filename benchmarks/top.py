@@ -12,9 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from otel_rollout.folder import OpDurations, RunningFile
 from otel_rollout.folder.layout import INDEX, step_folder
-from otel_rollout.folder.op_durations import OpDurations
-from otel_rollout.folder.running_file import RunningFile
 from otel_rollout.record.open_trajectories import OpenOp, OpenTrajectory
 
 WORKERS, TRAJECTORIES, ENDED, STEP = 64, 64, 8192, 7

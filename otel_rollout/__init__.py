@@ -23,7 +23,7 @@ from otel_rollout.version import __version__
 
 if _TYPE_CHECKING:
     from otel_rollout.config import RolloutTraceConfig, flush, init, shutdown, stats
-    from otel_rollout.counts import ExporterStats, SideWorkStats, Stats
+    from otel_rollout.counts import ExporterStats, FollowUpStats, Stats
     from otel_rollout.errors import (
         AlreadyInitializedError,
         ConfigurationError,
@@ -33,7 +33,7 @@ if _TYPE_CHECKING:
         UnknownExporterError,
         UnreadableTraceError,
     )
-    from otel_rollout.folder.reader import RecordedTrajectory, read
+    from otel_rollout.folder.reader import RecordedTrajectory, read_trajectories
     from otel_rollout.record.annotate import annotate
     from otel_rollout.record.op import rollout_trace_op
     from otel_rollout.record.sampling import select_samples
@@ -43,12 +43,12 @@ __all__ = [
     "AlreadyInitializedError",
     "ConfigurationError",
     "ExporterStats",
+    "FollowUpStats",
     "MissingExtraError",
     "NoTracesError",
     "RecordedTrajectory",
     "RolloutTraceConfig",
     "RolloutTraceError",
-    "SideWorkStats",
     "Stats",
     "Trajectory",
     "UnknownExporterError",
@@ -58,7 +58,7 @@ __all__ = [
     "find_trajectory",
     "flush",
     "init",
-    "read",
+    "read_trajectories",
     "rollout_trace_attr",
     "rollout_trace_op",
     "select_samples",
@@ -76,7 +76,7 @@ def __getattr__(name: str) -> _Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # Import all of tracing together: a child that is forked while a thread imports a module waits for it for ever.
-    for module in _READING if name in ("RecordedTrajectory", "read") else _TRACING:
+    for module in _READING if name in ("RecordedTrajectory", "read_trajectories") else _TRACING:
         found = _import_module(f"{__name__}.{module}")
         globals().update({public: getattr(found, public) for public in found.__all__ if public in __all__})
     return globals()[name]

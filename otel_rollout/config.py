@@ -152,19 +152,19 @@ def _init_locked(
             log_off(is_chosen=is_verls or is_backend_named(backend))
 
 
-def flush(timeout: float = 30.0) -> bool:
+def flush(timeout: float | None = None) -> bool:
     """Wait until the backends have everything recorded so far.
 
     It blocks the calling thread: in a coroutine use `await asyncio.to_thread(flush)`.
 
     Args:
-        timeout: The longest wait, in seconds.
+        timeout: The longest wait, in seconds; if None, the setting `shutdown_timeout_ms`.
 
     Returns:
         True if every backend has every span recorded since the last flush, with rewards and links, or tracing is off.
     """
     pipeline = _running()
-    return pipeline.flush(timeout) if pipeline is not None else True
+    return True if pipeline is None else pipeline.flush(_seconds(pipeline, timeout))
 
 
 def shutdown(timeout: float | None = None) -> bool:
@@ -228,8 +228,12 @@ def _running() -> Pipeline | None:
     return cast("Pipeline | None", runtime.pipeline)
 
 
+def _seconds(pipeline: Pipeline, timeout: float | None) -> float:
+    return pipeline.settings.shutdown_timeout_ms / 1000 if timeout is None else timeout
+
+
 def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
-    is_whole = pipeline.shutdown(pipeline.settings.shutdown_timeout_ms / 1000 if timeout is None else timeout)
+    is_whole = pipeline.shutdown(_seconds(pipeline, timeout))
     if _state.unfinished is pipeline:
         _state.unfinished, _state.is_whole = None, is_whole
         if pipeline.queues:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["ExporterStats", "SideWorkStats", "Stats", "lost_annotations", "repeated_annotations"]
+__all__ = ["ExporterStats", "FollowUpStats", "Stats", "lost_annotations", "repeated_annotations"]
 
 lost_annotations: Counter[str] = Counter()
 """Calls of `annotate` whose values could not be recorded, by reason."""
@@ -15,7 +15,7 @@ repeated_annotations: Counter[str] = Counter()
 
 
 @dataclass(frozen=True)
-class SideWorkStats:
+class FollowUpStats:
     """The counts of requests about stored spans, of one kind: links, rewards.
 
     Args:
@@ -43,7 +43,7 @@ class ExporterStats:
         payloads_dropped: Spans that arrive without payload, because the queue was full.
         payloads_shrunk: Spans that arrive with their payload cut, because the backend refused them whole.
         last_error: The backend's last answer to a batch that it refused.
-        side_work: Requests besides spans (links, rewards), by kind; not counted among the spans.
+        follow_up_requests: Requests besides spans (links, rewards), by kind; not counted among the spans.
     """
 
     recorded: int = 0
@@ -55,7 +55,7 @@ class ExporterStats:
     payloads_dropped: int = 0
     payloads_shrunk: int = 0
     last_error: str = ""
-    side_work: Mapping[str, SideWorkStats] = field(default_factory=dict)
+    follow_up_requests: Mapping[str, FollowUpStats] = field(default_factory=dict)
 
     def __str__(self) -> str:
         parts = [f"{self.delivered:,} of {self.recorded:,} spans delivered", *_lost("", self.lost)]
@@ -65,7 +65,7 @@ class ExporterStats:
             ("{:,} without payload", self.payloads_dropped),
             ("{:,} with payload cut by the backend's limits", self.payloads_shrunk),
         )
-        for kind, work in self.side_work.items():
+        for kind, work in self.follow_up_requests.items():
             parts += _said((f"{{:,}} {kind} waiting", work.waiting)) + _lost(f"{kind} ", work.lost)
         return ", ".join(parts)
 

@@ -12,7 +12,6 @@ from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, Tra
 from opentelemetry.util.types import Attributes, AttributeValue
 
 from otel_rollout import semconv
-from otel_rollout.finish.chat_payload import ChatSide
 from otel_rollout.finish.chat_writer import ChatWriter, WrittenSide
 from otel_rollout.finish.known_forms import REDACTED
 from otel_rollout.finish.payload_finisher import PayloadFinisher, plain_text
@@ -21,6 +20,7 @@ from otel_rollout.finish.tool_call import tool_call_attributes
 from otel_rollout.guard.guard import FAULTS, is_plain
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.guard.signal_safe_lock import renew_locks
+from otel_rollout.messages import ChatSide
 from otel_rollout.record.context import Frame
 from otel_rollout.record.exception_record import ExceptionRecord
 from otel_rollout.record.snapshot import Snapshot, to_json

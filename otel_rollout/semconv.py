@@ -11,9 +11,9 @@ Sources: OpenTelemetry semantic conventions for generative AI
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
-__all__ = ["ANNOTATIONS", "ATTRIBUTES", "SPAN_KINDS", "TAGS", "Attribute"]
+__all__ = ["ANNOTATIONS", "ATTRIBUTES", "SPAN_KINDS", "TAGS", "Attribute", "SpanKind"]
 
 
 class Attribute(NamedTuple):
@@ -275,5 +275,6 @@ FATES: Final = ("trained", "stale", "filtered", "failed", "surplus")
 OPERATION_NAMES: Final = {"AGENT": "invoke_agent", "LLM": "chat", "TOOL": "execute_tool"}
 """The GenAI operation of a span kind, if there is one."""
 
-SPAN_KINDS: Final = ("AGENT", "CHAIN", "EVALUATOR", "LLM", "TOOL")
+SpanKind = Literal["AGENT", "CHAIN", "EVALUATOR", "LLM", "TOOL"]
+SPAN_KINDS: Final[tuple[SpanKind, ...]] = get_args(SpanKind)
 """The OpenInference span kinds that `rollout_trace_op` takes."""

@@ -212,7 +212,7 @@ class Settings:
         "OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS",
         _read_milliseconds,
         30_000.0,
-        "the longest wait at the end of the process for queued spans, in milliseconds",
+        "the longest wait of `flush`, and of `shutdown` at the end of the process, for queued spans, in milliseconds",
     )
     max_payload_bytes: int = _setting(
         "OTEL_ROLLOUT_MAX_PAYLOAD_BYTES",

@@ -22,7 +22,7 @@ from otel_rollout import (
     RolloutTraceConfig,
     flush,
     init,
-    read,
+    read_trajectories,
     rollout_trace_attr,
     rollout_trace_op,
     semconv,
@@ -346,7 +346,7 @@ class TestScope:
         run()
 
         assert shutdown(10)
-        [trajectory] = read(tmp_path)
+        [trajectory] = read_trajectories(tmp_path)
         assert {span.instrumentation_scope.schema_url for span in trajectory.spans if span.instrumentation_scope} == {
             semconv.SCHEMA_URL
         }

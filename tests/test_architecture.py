@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from scripts.import_contracts import contracts
 from tests.fresh_interpreter import run_program
 from tests.installed import CORE, EXPORTERS
 
@@ -19,9 +19,6 @@ LINES = 21_500
 TREE = Path(__file__).resolve().parent.parent
 PAGE = TREE / "docs" / "explanation" / "architecture.md"
 
-toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-CONTRACTS = toml.loads((TREE / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
-
 
 def rooms() -> set[str]:
     """Return the folders of the core."""
@@ -30,7 +27,7 @@ def rooms() -> set[str]:
 
 def layers() -> set[str]:
     """Return the modules that the contract of the layers names."""
-    return {name.strip() for line in CONTRACTS[0]["layers"] for name in line.split(":")}
+    return {name.strip() for line in contracts(TREE)["contracts"][0]["layers"] for name in line.split(":")}
 
 
 PROGRAM = """

@@ -2,17 +2,16 @@
 
 import orjson
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.finish.chat_payload import preview, split_output
-from otel_rollout.messages.chat_messages import (
-    ChatMessage,
+from otel_rollout.messages import (
     ChatMessages,
+    Message,
     as_openai,
     as_openai_tools,
     chat_messages,
-    text_of,
+    preview,
+    split_output,
 )
 
 TEXT = {"type": "text", "content": "What is 6 * 7?"}
@@ -21,8 +20,8 @@ RESULT = {"type": "tool_call_response", "id": "call_1", "response": "42"}
 
 
 def span(**attributes):
-    """Return a span with these attributes, by the names of semconv."""
-    return ReadableSpan("op", attributes={getattr(semconv, key): value for key, value in attributes.items()})
+    """Return the attributes of a span with these attributes, by the names of semconv."""
+    return {getattr(semconv, key): value for key, value in attributes.items()}
 
 
 def json_text(value):
@@ -45,7 +44,7 @@ class TestChatMessages:
         )
 
         assert found == ChatMessages(
-            [ChatMessage("user", [TEXT])], [ChatMessage("assistant", [CALL], "tool_call")], [tool]
+            [Message("user", [TEXT])], [Message("assistant", [CALL], {"finish_reason": "tool_call"})], [tool]
         )
 
     @pytest.mark.parametrize("value", [None, "", "not JSON", "{}", "[1, null, {}]", '[{"role": 1}]', 7])
@@ -61,17 +60,24 @@ class TestChatMessages:
 
         found = chat_messages(span(OUTPUT_MESSAGES=value))
         assert found is not None
-        assert found.output == [ChatMessage("assistant", [TEXT]), ChatMessage("user", [])]
+        assert found.output == [Message("assistant", [TEXT], {"finish_reason": ""}), Message("user", [])]
+        assert [message.finish_reason for message in found.output] == ["", ""]
+
+    def test_messages_of_an_older_form(self):
+        """Messages with a content in place of parts are read as every other form is."""
+        found = chat_messages(span(OUTPUT_MESSAGES=json_text([{"role": "assistant", "content": "42"}])))
+        assert found is not None
+        assert found.output == [Message("assistant", [{"type": "text", "content": "42"}])]
 
 
 class TestText:
-    """`text_of`."""
+    """`Message.gist`."""
 
     @pytest.mark.parametrize(
         ("parts", "text"),
         [
             ([TEXT, CALL], "What is 6 * 7?"),
-            ([CALL], 'calculator({"expression":"6*7"})'),
+            ([CALL], 'calculator(expression="6*7")'),
             ([RESULT], "42"),
             (
                 [{"type": "uri", "modality": "image", "uri": "https://example.com/a.png"}],
@@ -83,12 +89,12 @@ class TestText:
     )
     def test_text_comes_before_other_parts(self, parts, text):
         """The text stands for a message; without one, its tool calls, a tool's result, or a note of the media."""
-        assert text_of(ChatMessage("user", parts)) == text
+        assert Message("user", parts).gist == text
 
     @pytest.mark.parametrize(
         ("more", "text"),
         [
-            ({"content": [{"type": "refusal", "refusal": "No."}]}, '{"type":"refusal","refusal":"No."}'),
+            ({"content": [{"type": "refusal", "refusal": "No."}]}, "No."),
             ({"tool_calls": [{"name": "f"}]}, "f()"),
         ],
     )
@@ -96,7 +102,7 @@ class TestText:
         """The text that stands in `output.value` is the same, so that exporters know it and don't write both."""
         (message,) = split_output({"role": "assistant", "content": None, **more}).messages
 
-        assert preview(message) == text_of(ChatMessage(message["role"], message["parts"])) == text
+        assert preview(message) == message.gist == text
 
 
 class TestOpenAI:
@@ -105,10 +111,10 @@ class TestOpenAI:
     def test_a_conversation_with_a_tool(self):
         """Tool calls have their arguments as JSON text, and a tool's result is a message of its own."""
         messages = [
-            ChatMessage("user", [TEXT]),
-            ChatMessage("assistant", [{"type": "reasoning", "content": "hm"}, CALL]),
-            ChatMessage("tool", [RESULT], name="calculator"),
-            ChatMessage("assistant", [{"type": "text", "content": "42"}], "stop"),
+            Message("user", [TEXT]),
+            Message("assistant", [{"type": "reasoning", "content": "hm"}, CALL]),
+            Message("tool", [RESULT], {"name": "calculator"}),
+            Message("assistant", [{"type": "text", "content": "42"}], {"finish_reason": "stop"}),
         ]
 
         function = {"name": "calculator", "arguments": '{"expression":"6*7"}'}
@@ -129,7 +135,7 @@ class TestOpenAI:
         image = {"type": "uri", "modality": "image", "uri": "https://example.com/a.png"}
         audio = {"type": "file", "modality": "audio", "file_id": "file-1"}
 
-        assert as_openai([ChatMessage("user", [TEXT, image, audio])]) == [
+        assert as_openai([Message("user", [TEXT, image, audio])]) == [
             {
                 "role": "user",
                 "content": [
@@ -142,7 +148,7 @@ class TestOpenAI:
 
     def test_a_message_without_parts_has_an_empty_text(self):
         """An answer of nothing is an empty text."""
-        assert as_openai([ChatMessage("assistant", [])]) == [{"role": "assistant", "content": ""}]
+        assert as_openai([Message("assistant", [])]) == [{"role": "assistant", "content": ""}]
 
     def test_tools_are_wrapped_once(self):
         """A function's fields stand under `function`; other tools stay as they are."""

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from otel_rollout import semconv
+from otel_rollout.facts.conversation import conversation_of
+from otel_rollout.facts.span_messages import said_by
 from otel_rollout.look.rollouts import advantages, answer_of, prompt_of
-from otel_rollout.messages.chat_templates import ToolCall, read_template, split_tool_calls
-from otel_rollout.messages.conversation import conversation_of, said_by
-from otel_rollout.messages.messages import Message, messages_of
+from otel_rollout.messages import Message, ToolCall, messages_in, read_template, text_message, unfolded
 from tests.trace_folder.recordings import make_span, make_trajectory
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
@@ -83,6 +83,17 @@ def verl_turns():
         turn(2, {"prompt_ids": [1] * 20}, {"prompt_text": "".join(QWEN[:2]), "response_text": QWEN[2]}),
         turn(4, {"prompt_ids": [1] * 40}, {"prompt_text": "".join(QWEN[:4]), "response_text": QWEN[4]}),
     ]
+
+
+def shown(messages: list[Message]) -> list[tuple[Any, ...]]:
+    """Return the role, text, calls, id of the answered call and reasoning of each message."""
+    return [(each.role, each.text, each.calls, each.call_id, each.reasoning) for each in messages]
+
+
+def said(text: str) -> tuple[str, tuple[ToolCall, ...]]:
+    """Return the words and the calls in a model's text."""
+    (message,) = unfolded(text_message("assistant", text))
+    return message.text, message.calls
 
 
 def told(spans) -> list[tuple[str, str]]:
@@ -192,7 +203,19 @@ class TestConversation:
     def test_a_call_keeps_its_arguments(self):
         """As an object beside their text."""
         (call,) = conversation_of(openai_turns())[2].message.calls
-        assert call == ToolCall("add", "a=1, b=2", "c1", {"a": 1, "b": 2})
+        assert call == ToolCall("add", {"a": 1, "b": 2}, "c1")
+        assert str(call) == "add(a=1, b=2)"
+
+    def test_a_result_that_no_message_asked_for_has_the_arguments_of_its_span(self):
+        """A loop of one's own calls tools without structured calls in the model's messages."""
+        tool = {semconv.SPAN_KIND: "TOOL", semconv.INPUT_VALUE: '{"a": 1, "b": 2}', semconv.OUTPUT_VALUE: '"3"'}
+        spans = [
+            turn(2, {"messages": OPENAI[:2]}, "add 1 and 2"),
+            make_span("add", 3, 1, attributes=tool, seconds=(3, 3.5)),
+            turn(4, {"messages": [*OPENAI[:2], {"role": "assistant", "content": "add 1 and 2"}]}, "It is 3."),
+        ]
+        (result,) = [each.message for each in conversation_of(spans) if each.message.role == "tool"]
+        assert (result.name, result.text, list(map(str, result.calls))) == ("add", "3", ["add(a=1, b=2)"])
 
     def test_a_trajectory_without_generations(self):
         """The root's question and answer stand around its tools."""
@@ -224,10 +247,10 @@ class TestMessages:
             {"type": "tool_use", "name": "add", "input": {"a": 1}, "id": "x"},
         ]
         result = [{"type": "tool_result", "tool_use_id": "x", "content": [{"type": "text", "text": "1"}]}]
-        found = messages_of([{"role": "assistant", "content": blocks}, {"role": "user", "content": result}])
-        assert found == [
-            Message("assistant", "", (ToolCall("add", "a=1", "x", {"a": 1}),), reasoning="Hm."),
-            Message("tool", "1", call_id="x"),
+        found = messages_in([{"role": "assistant", "content": blocks}, {"role": "user", "content": result}])
+        assert shown(found) == [
+            ("assistant", "", (ToolCall("add", {"a": 1}, "x"),), "", "Hm."),
+            ("tool", "1", (), "x", ""),
         ]
 
     @pytest.mark.parametrize(
@@ -235,31 +258,31 @@ class TestMessages:
         [
             (
                 [{"type": "human", "content": "hi"}, {"type": "tool", "content": "3", "tool_call_id": "c1"}],
-                [Message("user", "hi"), Message("tool", "3", call_id="c1")],
+                [("user", "hi", (), "", ""), ("tool", "3", (), "c1", "")],
             ),
             (
                 [{"type": "function_call", "id": "fc", "call_id": "c1", "name": "add", "arguments": "{}"}],
-                [Message("assistant", calls=(ToolCall("add", "", "c1", {}),))],
+                [("assistant", "", (ToolCall("add", {}, "c1"),), "", "")],
             ),
             (
                 {"role": "assistant", "reasoning_content": "Hm.", "content": "3"},
-                [Message("assistant", "3", reasoning="Hm.")],
+                [("assistant", "3", (), "", "Hm.")],
             ),
             (
                 {
                     "role": "user",
                     "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}],
                 },
-                [Message("user", "[image: [4 bytes cut]]")],
+                [("user", "[image: [4 bytes cut]]", (), "", "")],
             ),
-            ({"role": "user", "content": {"a": 1}}, [Message("user", '{"a":1}')]),
-            ({"role": "tool", "content": f"a{QWEN[1]}"}, [Message("tool", f"a{QWEN[1]}")]),
+            ({"role": "user", "content": {"a": 1}}, [("user", '{"a":1}', (), "", "")]),
+            ({"role": "tool", "content": f"a{QWEN[1]}"}, [("tool", f"a{QWEN[1]}", (), "", "")]),
         ],
         ids=["LangChain", "Responses", "reasoning", "media", "data", "a tool's text"],
     )
     def test_forms_that_spans_take_too(self, given, expected):
         """A payload is read in each form that becomes messages on spans; a tool's text is never split."""
-        assert messages_of(given) == expected
+        assert shown(messages_in(given)) == expected
 
     def test_media_on_a_span(self):
         """They are shown by their address, inline ones without their bytes."""
@@ -273,12 +296,12 @@ class TestMessages:
 
     def test_a_role_beside_other_fields(self):
         """An object that says nothing as a message keeps its fields."""
-        assert messages_of({"role": "judge", "reasoning": "Right.", "score": 3}) == []
+        assert messages_in({"role": "judge", "reasoning": "Right.", "score": 3}) == []
 
     @pytest.mark.parametrize("value", [None, 3, "text", [], [1], {}, {"role": "user"}, [{"content": "x"}]])
     def test_what_is_no_message(self, value):
         """Other payloads have none."""
-        assert messages_of(value) == []
+        assert messages_in(value) == []
 
 
 class TestTemplates:
@@ -295,7 +318,41 @@ class TestTemplates:
     )
     def test_are_split(self, text):
         """Each message has its role and its text, without special tokens."""
-        assert read_template(text) == [("system", "S"), ("user", "U"), ("assistant", "A")]
+        assert [(each.role, each.text) for each in read_template(text)] == [
+            ("system", "S"),
+            ("user", "U"),
+            ("assistant", "A"),
+        ]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "<bos><start_of_turn>user\nU<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n<start_of_turn>model\n",
+            "<s>[INST] U [/INST] A</s>",
+            "[gMASK]<sop><|user|>\nU<|assistant|>\nA<|user|>",
+        ],
+        ids=["Gemma", "Mistral", "GLM"],
+    )
+    def test_of_other_models_are_split(self, text):
+        """Marks before the first role and after the last are no messages."""
+        found = [(each.role, each.text.strip()) for each in read_template(text)]
+        assert found[-2:] == [("user", "U"), ("assistant", "A")]
+
+    def test_a_system_prompt_without_a_role(self):
+        """DeepSeek's template writes it between the mark of the beginning and the first role."""
+        text = "<|begin\u2581of\u2581sentence|>S<|User|>U<|Assistant|>".replace("|", "\uff5c")
+        assert [(each.role, each.text) for each in read_template(text)] == [("system", "S"), ("user", "U")]
+        assert read_template(text, strict=True) == read_template(text)
+
+    def test_the_beginning_of_a_thought_is_no_message(self):
+        """A template that ends in the mark of a thought asks for an answer."""
+        text = "<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\n<think>\n"
+        assert [each.role for each in read_template(text)] == ["user"]
+
+    def test_marks_of_another_template_are_text(self):
+        """A user may ask about one."""
+        text = "<|im_start|>user\nWhat is <|user|>?<|im_end|>\n"
+        assert [(each.role, each.text) for each in read_template(text)] == [("user", "What is <|user|>?")]
 
     def test_other_text_is_none(self):
         """A text without roles stays as it is."""
@@ -304,9 +361,9 @@ class TestTemplates:
     def test_a_malformed_call_stays_text(self):
         """The model's mistake can be read."""
         wrong = "<tool_call>{'name': add}</tool_call>"
-        assert split_tool_calls(f"First. {wrong}") == (f"First. {wrong}", ())
+        assert said(f"First. {wrong}") == (f"First. {wrong}", ())
         right = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
-        text, calls = split_tool_calls(f"First. {wrong} \n{right}\n {right} Last.")
+        text, calls = said(f"First. {wrong} \n{right}\n {right} Last.")
         assert (text, len(calls), calls[0].name) == (f"First. {wrong}\n\nLast.", 2, "add")
 
     @pytest.mark.parametrize("piece", ["<tool_call>", "<tool_response>", "\n ", "</tool_call>", "<tool_call>\n{"])
@@ -314,9 +371,9 @@ class TestTemplates:
         """A model may repeat one until its tokens are used up; 10 MB take less than seconds."""
         text = piece * (10_000_000 // len(piece))
         start = time.process_time()
-        assert split_tool_calls(text)[1] == ()
-        [(role, said)] = read_template(f"<|im_start|>assistant\n{text}.")
-        assert (role, len(said)) == ("assistant", len(text) + 1)
+        assert said(text)[1] == ()
+        (message,) = read_template(f"<|im_start|>assistant\n{text}.")
+        assert (message.role, len(message.text)) == ("assistant", len(f"{text}.".lstrip("\n")))
         assert time.process_time() - start < 5
 
 

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
-from otel_rollout import ExporterStats, SideWorkStats, Stats
+from otel_rollout import ExporterStats, FollowUpStats, Stats
 from otel_rollout.record.open_spans import OpenSpans
 from otel_rollout.testing import InMemorySpanExporter
 
@@ -46,13 +46,13 @@ class TestText:
             "3 internal errors"
         )
 
-    def test_side_work(self):
-        """Side work that waits or was lost is named, and is not counted among the spans."""
+    def test_follow_up_requests(self):
+        """Follow-up requests that wait or were lost are named, and not counted among the spans."""
         work = {
-            "links": SideWorkStats(done=7),
-            "rewards": SideWorkStats(done=1, waiting=1200, lost={"refused": 2, "queue_full": 1}),
+            "links": FollowUpStats(done=7),
+            "rewards": FollowUpStats(done=1, waiting=1200, lost={"refused": 2, "queue_full": 1}),
         }
-        stats = Stats({"mlflow": ExporterStats(1000, 1000, side_work=work)})
+        stats = Stats({"mlflow": ExporterStats(1000, 1000, follow_up_requests=work)})
         assert str(stats) == (
             "mlflow: 1,000 of 1,000 spans delivered, 1,200 rewards waiting, 3 rewards lost (refused 2, queue_full 1)"
         )

@@ -249,7 +249,7 @@ class TestEveryInstruction:
             with rollout_trace_attr(step=1, sample_index=2) as trajectory:
                 tool(VALUE)
                 annotate(reward=1.0)
-            assert trajectory.address is None
+            assert trajectory.url is None
 
         assert exhaust(run, check_counts) > 20
         assert runtime.pipeline is not None

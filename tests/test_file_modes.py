@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.deliver import open_spool
 from otel_rollout.files import make_folder, narrow, open_private
 from otel_rollout.folder.folder_writer import FolderWriter
@@ -94,7 +94,7 @@ class TestTraceFolder:
         monkeypatch.setattr("otel_rollout.folder.stored_file.MIN_BYTES", 0)
         folder = tmp_path / "traces"
         write(folder)
-        list(read(folder))
+        list(read_trajectories(folder))
         assert len(list(folder.glob("open/*.index.jsonl"))) == 1
         assert modes_in(folder) == [{0o700}, {0o600}]
 

@@ -114,7 +114,7 @@ class TestHandle:
             "otel_rollout.annotate(reward=0.75, trajectory=sys.argv[1])\n"
         )
         subprocess.run([sys.executable, "-c", program, trajectory.handle], check=True)
-        [found] = otel_rollout.read(folder)
+        [found] = otel_rollout.read_trajectories(folder)
         assert (found.reward, found.has_root, found.span_count) == (0.75, True, 2)
         assert found.duration < 1
 
@@ -259,7 +259,7 @@ class TestTwice:
         else:
             subprocess.run([sys.executable, "-c", program, trajectory.handle], check=True)
         otel_rollout.shutdown()
-        [found] = otel_rollout.read(tmp_path)
+        [found] = otel_rollout.read_trajectories(tmp_path)
         assert (found.reward, found.span_count) == (0.5, 3)
 
     def test_is_bounded(self, rollout_spans, monkeypatch):
@@ -351,7 +351,7 @@ class TestIdentity:
         assert found.trace_id == trajectory.trace_id
         found.annotate(reward=0.5)
         otel_rollout.shutdown()
-        assert {each.trace_id: each.reward for each in otel_rollout.read(folder, validate=False)} == {
+        assert {each.trace_id: each.reward for each in otel_rollout.read_trajectories(folder, validate=False)} == {
             trajectory.trace_id: 0.5
         }
 
@@ -388,7 +388,7 @@ class TestOrder:
             file = tmp_path / f"{number}.jsonl"
             file.write_bytes(line)
             assert main(["import", str(file), "--into", str(folder)]) == 0
-        [found] = otel_rollout.read(folder)
+        [found] = otel_rollout.read_trajectories(folder)
         summary = found.summary
         assert (found.reward, summary.reward, summary.advantage, summary.fate) == (0.2, 0.2, 0.5, "trained")
         assert summary.reward_parts == {"a": 3.0, "b": 2.0}
@@ -396,7 +396,7 @@ class TestOrder:
 
 
 def _lines(folder: Path) -> list[bytes]:
-    return [b"".join([each.otlp_json(), b"\n"]) for each in otel_rollout.read(folder)]
+    return [b"".join([each.otlp_json(), b"\n"]) for each in otel_rollout.read_trajectories(folder)]
 
 
 class TestTime:
@@ -415,7 +415,7 @@ class TestTime:
             trajectory.annotate(reward=float(number % 2))
             trajectory.record("judge", "EVALUATOR")
         otel_rollout.shutdown()
-        found = list(otel_rollout.read(folder))
+        found = list(otel_rollout.read_trajectories(folder))
         assert {each.duration for each in found} == {0.1}
         assert {(each.summary.waiting_seconds, each.summary.reward_seconds) for each in found} == {(0.05, 0.0)}
         assert main(["ls", str(folder), "--json"]) == 0

@@ -7,9 +7,16 @@ import numpy as np
 import pydantic
 import pytest
 
-from otel_rollout.finish.chat_payload import split_input, split_output
-from otel_rollout.messages.message_reading import convert_messages, finish_reason_of, tool_definitions
-from otel_rollout.messages.template_text import answer_message, prompt_messages
+from otel_rollout.messages import (
+    Message,
+    answer_message,
+    convert_messages,
+    finish_reason_of,
+    prompt_messages,
+    split_input,
+    split_output,
+    tool_definitions,
+)
 from otel_rollout.record.snapshot import snapshot
 
 ARGUMENTS = {"expression": "6*7"}
@@ -25,17 +32,14 @@ LLAMA_PROMPT = (
 )
 
 
-def said(role: str, text: str, **more: Any) -> dict[str, Any]:
-    """Return a message of one text in the convention's form."""
-    return {"role": role, "parts": [{"type": "text", "content": text}], **more}
+def said(role: str, text: str, **more: Any) -> Message:
+    """Return a message of one text."""
+    return Message(role, [{"type": "text", "content": text}], more)
 
 
-def result(response: Any, identity: Any = "call_1", **more: Any) -> dict[str, Any]:
-    """Return a tool's result in the convention's form."""
-    return {
-        "role": "tool",
-        "parts": [{"type": "tool_call_response", "id": identity, "response": response, **more}],
-    }
+def result(response: Any, identity: Any = "call_1", **more: Any) -> Message:
+    """Return a tool's result."""
+    return Message("tool", [{"type": "tool_call_response", "id": identity, "response": response, **more}])
 
 
 class Chat(pydantic.BaseModel):
@@ -61,31 +65,26 @@ class TestConvert:
         ("given", "expected"),
         [
             ({"role": "user", "content": "hi"}, [said("user", "hi")]),
-            ({"role": "assistant", "content": None, "refusal": None}, [{"role": "assistant", "parts": []}]),
+            ({"role": "assistant", "content": None, "refusal": None}, [Message("assistant", [])]),
             ({"role": "user", "content": "hi", "name": "ann"}, [said("user", "hi", name="ann")]),
             (
                 {"role": "assistant", "content": "", "tool_calls": [OPENAI_CALL]},
-                [{"role": "assistant", "parts": [CALL]}],
+                [Message("assistant", [CALL])],
             ),
             ({"role": "tool", "tool_call_id": "call_1", "content": "42"}, [result("42")]),
-            ({"role": "function", "name": "f", "content": "42"}, [{**result("42", None), "name": "f"}]),
+            ({"role": "function", "name": "f", "content": "42"}, [result("42", None)._replace(more={"name": "f"})]),
             (
                 {"role": "assistant", "function_call": {"name": "calculator", "arguments": "{not JSON"}},
                 [
-                    {
-                        "role": "assistant",
-                        "parts": [{"type": "tool_call", "id": None, "name": "calculator", "arguments": "{not JSON"}],
-                    }
+                    Message(
+                        "assistant",
+                        [{"type": "tool_call", "id": None, "name": "calculator", "arguments": "{not JSON"}],
+                    )
                 ],
             ),
             (
                 {"role": "assistant", "reasoning_content": "hm", "content": "42"},
-                [
-                    {
-                        "role": "assistant",
-                        "parts": [{"type": "reasoning", "content": "hm"}, {"type": "text", "content": "42"}],
-                    }
-                ],
+                [Message("assistant", [{"type": "reasoning", "content": "hm"}, {"type": "text", "content": "42"}])],
             ),
         ],
         ids=["text", "nothing", "name", "tool call", "tool result", "function", "broken call", "reasoning"],
@@ -115,7 +114,7 @@ class TestConvert:
         ]
 
         assert convert_messages(given) == [
-            {"role": "assistant", "parts": [{"type": "reasoning", "content": "hm", "signature": "x"}, CALL]},
+            Message("assistant", [{"type": "reasoning", "content": "hm", "signature": "x"}, CALL]),
             result("42"),
             result("no", "call_2", is_error=True),
             said("user", "Go on."),
@@ -132,8 +131,8 @@ class TestConvert:
 
         assert convert_messages(given) == [
             said("user", "hi"),
-            {"role": "assistant", "parts": [{"type": "reasoning", "content": "hm", "id": "r"}]},
-            {"role": "assistant", "parts": [CALL]},
+            Message("assistant", [{"type": "reasoning", "content": "hm", "id": "r"}]),
+            Message("assistant", [CALL]),
             result("42"),
         ]
 
@@ -148,7 +147,7 @@ class TestConvert:
 
         assert convert_messages(given) == [
             said("user", "hi"),
-            {"role": "assistant", "parts": [CALL]},
+            Message("assistant", [CALL]),
             result("42"),
             said("assistant", "42"),
         ]
@@ -185,7 +184,7 @@ class TestConvert:
     )
     def test_media(self, part, expected):
         """Media are an address, an id, or a note: never the bytes."""
-        assert convert_messages({"role": "user", "content": [part]}) == [{"role": "user", "parts": [expected]}]
+        assert convert_messages({"role": "user", "content": [part]}) == [Message("user", [expected])]
 
     @pytest.mark.parametrize("data", [{"a": 1}, [1, 2], [{"text": "a hit", "score": 2}]])
     def test_data_of_tools(self, data):
@@ -316,9 +315,9 @@ class TestSplit:
         given = {"messages": [{"role": "user", "content": "hi", "ids": array}], "ids": array}
         answer = {"role": "assistant", "content": "42", "ids": array}
 
-        assert split_input(given).messages[0]["ids"] is array
+        assert split_input(given).messages[0].more["ids"] is array
         assert split_output(answer, given).rest["ids"] is array
-        assert split_output({"messages": [*given["messages"], answer]}, given).messages[-1]["role"] == "assistant"
+        assert split_output({"messages": [*given["messages"], answer]}, given).messages[-1].role == "assistant"
 
 
 class TestTemplateText:
@@ -371,15 +370,15 @@ class TestTemplateText:
             '{"name": "calculator", "arguments": {"expression": "6*7"}}\n</tool_call><|im_end|>'
         )
 
-        assert answer_message(text, "stop") == {
-            "role": "assistant",
-            "parts": [
+        assert answer_message(text, "stop") == Message(
+            "assistant",
+            [
                 {"type": "reasoning", "content": "hm"},
                 {"type": "text", "content": "Let me see."},
                 {**CALL, "id": None},
             ],
-            "finish_reason": "stop",
-        }
+            {"finish_reason": "stop"},
+        )
 
     @pytest.mark.parametrize("call", ["{not JSON}", '{"name": "f"}', '{"name": "f", "arguments": {}} and more'])
     def test_a_broken_call_is_text(self, call):

@@ -14,11 +14,9 @@ from opentelemetry.sdk.trace import TracerProvider
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
 from otel_rollout.finish import chat_writer
-from otel_rollout.finish.chat_payload import ChatSide
 from otel_rollout.finish.conversation import Conversation, Conversations, cut_messages
 from otel_rollout.finish.span_copies import copy_without_payload
-from otel_rollout.messages.chat_messages import as_openai, chat_messages
-from otel_rollout.messages.message_reading import text_message
+from otel_rollout.messages import ChatSide, as_openai, chat_messages, text_message
 from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
 
@@ -73,7 +71,7 @@ class TestOp:
         run_agent(model="m")
         first, second, _ = spans_of(rollout_spans)
 
-        found = chat_messages(second)
+        found = chat_messages(second.attributes)
         assert found is not None
         assert as_openai(found.input) == [SYSTEM, QUESTION, ASKED, TOOL_RESULT]
         assert as_openai(found.output) == [ANSWER]
@@ -115,7 +113,7 @@ class TestOp:
         forward([QUESTION])
         (span,) = spans_of(rollout_spans)
 
-        assert chat_messages(span) is None
+        assert chat_messages(span.attributes) is None
         assert orjson.loads(span.attributes[semconv.INPUT_VALUE]) == {"messages": [QUESTION]}
 
     def test_a_long_message_is_a_preview_in_the_payload(self, rollout_spans: InMemorySpanExporter) -> None:
@@ -199,7 +197,7 @@ class TestOp:
         span, root = spans_of(rollout_spans)
 
         for each in (span, root):
-            found = chat_messages(each)
+            found = chat_messages(each.attributes)
             assert found is not None
             assert all(isinstance(part["type"], str) for message in found.input for part in message.parts)
             as_openai([*found.input, *found.output])
@@ -213,7 +211,7 @@ class TestRoot:
         run_agent()
         root = spans_of(rollout_spans)[-1]
 
-        found = chat_messages(root)
+        found = chat_messages(root.attributes)
         assert found is not None
         assert as_openai(found.input) == [SYSTEM, QUESTION, ASKED, TOOL_RESULT]
         assert as_openai(found.output) == [ANSWER]
@@ -270,7 +268,7 @@ class TestRoot:
             chat([QUESTION, ASKED, TOOL_RESULT], ANSWER)
         root = spans_of(rollout_spans)[-1]
 
-        found = chat_messages(root)
+        found = chat_messages(root.attributes)
         assert found is not None
         said = [message["content"] for message in as_openai(found.input)]
         assert said == ["Is it right?", "Yes.", "What is 6 * 7?", None, "42"]
@@ -309,7 +307,7 @@ class TestRoot:
         first, _, root = spans_of(exporter)
 
         assert [text(message) for message in messages(first)] == ["Be brief.", "What is 6 * 7?"]
-        found = chat_messages(root)
+        found = chat_messages(root.attributes)
         assert found is not None
         assert as_openai(found.input) == [SYSTEM, QUESTION, ASKED, TOOL_RESULT]
         assert as_openai(found.output) == [ANSWER]
@@ -443,7 +441,7 @@ class TestBounds:
         other_queue.put(held[0])
         assert otel_rollout.flush(10.0)
 
-        found = chat_messages(other.spans[-1])
+        found = chat_messages(other.spans[-1].attributes)
         assert found is not None
         assert [as_openai(found.input), len(as_openai(found.output))] == [[QUESTION], 1]
 
@@ -470,7 +468,7 @@ class TestBounds:
 
     def test_all_conversations_together(self) -> None:
         """Beyond the bound of all, the conversation that rested longest is dropped, and its root counts the bytes."""
-        side = ChatSide([{"role": "user", "parts": [{"type": "text", "content": "x" * 1000}]}], None)
+        side = ChatSide([text_message("user", "x" * 1000)], None)
         conversations = Conversations(10_000, max_bytes=7000)
         for trace_id in range(3):
             conversations.add(trace_id, side, None)
@@ -482,7 +480,7 @@ class TestBounds:
 
     def test_everything_of_a_conversation_counts(self) -> None:
         """Answers, tools and decoded prompts count as well, so trajectories that never end don't fill the memory."""
-        answer = ChatSide([{"role": "assistant", "parts": [{"type": "text", "content": "x" * 1000}]}], None)
+        answer = ChatSide([text_message("assistant", "x" * 1000)], None)
         conversations = Conversations(10_000, max_bytes=10_000)
         for trace_id in range(100):
             conversations.add(trace_id, None, answer)

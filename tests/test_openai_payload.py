@@ -3,12 +3,11 @@
 import orjson
 import pytest
 
-from otel_rollout.export import answer_json, request_json
-from otel_rollout.messages.chat_messages import ChatMessage
+from otel_rollout.messages import Message, answer_json, request_json
 from otel_rollout.text import cut_text
 
-ASKED = ChatMessage("user", [{"type": "text", "content": "What is 6 * 7?"}])
-LONG = ChatMessage("user", [{"type": "text", "content": "x" * 5000}])
+ASKED = Message("user", [{"type": "text", "content": "What is 6 * 7?"}])
+LONG = Message("user", [{"type": "text", "content": "x" * 5000}])
 
 
 class TestPreviews:

@@ -215,7 +215,7 @@ LOCKS = {
     "otel_rollout/deliver/spooled_store.py": ["queue._store._taking"],
     "otel_rollout/deliver/spool.py": ["queue._spool._lock"],
     "otel_rollout/folder/folder_writer.py": ["queue.exporter._writer._lock"],
-    "otel_rollout/export/side_work.py": ["mlflow_exporter.side_work._lock"],
+    "otel_rollout/export/follow_up_requests.py": ["mlflow_exporter.follow_up_requests._lock"],
     "otel_rollout_mlflow/exporter.py": ["mlflow_exporter._turn"],
     "otel_rollout_mlflow/nesting.py": ["nesting._lock"],
 }

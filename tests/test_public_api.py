@@ -73,7 +73,7 @@ class TestExports:
         """A trainer that only writes traces does not pay for what reads them."""
         program = (
             "import sys, otel_rollout; loaded = {n for n in sys.modules if 'trace_folder' in n};"
-            "assert not loaded, loaded; otel_rollout.read, otel_rollout.RecordedTrajectory"
+            "assert not loaded, loaded; otel_rollout.read_trajectories, otel_rollout.RecordedTrajectory"
         )
         done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")

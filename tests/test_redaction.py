@@ -434,3 +434,42 @@ class TestMakeRedactor:
         assert keys is not None
         assert (forms(key), forms(form)) == (key, b'{"a":"[redacted]"}')
         assert (keys(key), keys(form)) == (b'{"password":"[redacted]"}', form)
+
+
+class TestPieces:
+    """A conversation's pieces that had no secret aren't searched again; what depends on other pieces is."""
+
+    @staticmethod
+    def turns(count: int) -> list[dict[str, Any]]:
+        """Return messages without a secret, each of a piece's length."""
+        return [{"role": "user", "content": f"{number} words of a message, {'x' * 5} " * 30} for number in range(count)]
+
+    def test_a_later_turn(self) -> None:
+        """A secret in a turn behind known ones is found, wherever it is, and again."""
+        redactor = Redactor()
+        messages = self.turns(6)
+        assert not redactor.may_find(orjson.dumps(messages))
+        for place in (0, 3, 6):
+            changed = [*messages[:place], {"role": "user", "content": "password=hunter2x9"}, *messages[place:]]
+            assert redactor.may_find(orjson.dumps(changed))
+            assert redactor.may_find(orjson.dumps(changed))
+        assert not redactor.may_find(orjson.dumps(messages))
+
+    def test_below_a_secrets_name(self) -> None:
+        """Known pieces are searched again if they come below the name of a secret."""
+        redactor = Redactor()
+        messages = [{"role": "user", "content": f"hunter2x{number}" * 100} for number in range(6)]
+        assert not redactor.may_find(orjson.dumps({"messages": messages}))
+        assert redactor.may_find(orjson.dumps({"password": messages}))
+        assert not redactor.may_find(orjson.dumps({"messages": messages}))
+
+    def test_an_option_of_the_command_before(self) -> None:
+        """Known pieces are searched again if a command is before their option."""
+        redactor = Redactor()
+        option = {"role": "user", "content": f"with -u ann:hunter2x9 {self.turns(1)[0]['content']}"}
+        assert not redactor.may_find(orjson.dumps([*self.turns(3), option, *self.turns(1)]))
+        last = {"role": "user", "content": f"{self.turns(1)[0]['content']} curl"}
+        for messages in ([last, option], [*self.turns(3), last, option]):
+            found = redactor.may_find(orjson.dumps(messages))
+            assert found == Redactor().may_find(orjson.dumps(messages))
+        assert found

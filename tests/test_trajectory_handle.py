@@ -238,7 +238,7 @@ class TestHandle:
         assert (trajectory.trace_id is not None) == is_on
 
     def test_without_a_trace(self, rollout_spans: InMemorySpanExporter):
-        """Inside `trace=False`, and with tracing off, there is a handle with no id and no address."""
+        """Inside `trace=False`, and with tracing off, there is a handle with no id and no URL."""
         with rollout_trace_attr(step=1, trace=False) as silent, rollout_trace_attr(step=1) as inside:
             pass
         shutdown()
@@ -246,7 +246,7 @@ class TestHandle:
             pass
 
         assert [each.trace_id for each in (silent, inside, off)] == [None] * 3
-        assert [each.address for each in (silent, inside, off)] == [None] * 3
+        assert [each.url for each in (silent, inside, off)] == [None] * 3
 
     def test_a_handle_that_is_used_again(self, rollout_spans: InMemorySpanExporter):
         """A second `with` is another trajectory."""
@@ -258,18 +258,18 @@ class TestHandle:
 
         assert first != trajectory.trace_id
 
-    def test_the_address_is_the_first_backends_that_has_one(self):
+    def test_the_url_is_the_first_backends_that_has_one(self):
         """An exporter with pages is asked with the ids and the project; others are passed over."""
 
         class Pages(OutcomeSpanExporter):
             def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
                 return DELIVERED
 
-            def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
+            def trajectory_url(self, trace_id: str, root_id: str, project_name: str) -> str | None:
                 return f"http://host/{project_name}/{trace_id}/{root_id}"
 
         class NoPages(Pages):
-            def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
+            def trajectory_url(self, trace_id: str, root_id: str, project_name: str) -> str | None:
                 return None
 
         kept = InMemorySpanExporter()
@@ -281,4 +281,4 @@ class TestHandle:
         context = kept.spans[0].context
         assert context is not None
         ids = f"{context.trace_id:032x}/{context.span_id:016x}"
-        assert trajectory.address == f"http://host/my-project/{ids}"
+        assert trajectory.url == f"http://host/my-project/{ids}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -292,13 +293,60 @@ class TestWhatItSays:
             ({"input__value": "null"}, ""),
             ({"input__value": "x" * 500}, "x" * 199 + "…"),
             ({"input__value": '"' + "\\n\\n" + 'a \\\\\\"b\\""'}, 'a \\"b"'),
-            ({"input__value": '"' + "\\ud83d\\ude00" * 300}, "😀" * 49 + "?"),
+            ({"input__value": '"' + "\\ud83d\\ude00" * 300}, "😀" * 199 + "…"),
             ({"input__value": 7}, ""),
+            (
+                {"gen_ai__input__messages": '[{"role":"user","parts":[{"content":"Why?","type":"text"}]}]'},
+                "Why?",
+            ),
+            (
+                {
+                    "gen_ai__input__messages": json.dumps(
+                        [{"role": "user", "parts": [{"type": "text", "content": "W?"}]}]
+                    )
+                },
+                "W?",
+            ),
+            (
+                {"gen_ai__input__messages": '[{"parts":[{"content":"Why?","type":"text"}],"role":"user"}]'},
+                "Why?",
+            ),
+            (
+                {"input__value": '{"messages": [{"content": [{"text": "Why?", "type": "text"}], "role": "human"}]}'},
+                "Why?",
+            ),
+            ({"input__value": '{"ids": [1, 2], "messages": [{"role": "user", "content": "Why?"}], "x": [3'}, "Why?"),
         ],
     )
     def test_the_prompt_is_the_first_line_of_what_the_user_asked(self, attributes, line):
         """From a text, messages, or an argument with a prompt's name."""
         assert summarise_trajectory([root(**attributes)]).prompt == line
+
+    @pytest.mark.parametrize(
+        ("messages", "line"),
+        [
+            ('[{"role":"assistant","parts":[{"content":"So","type":"text"}],"finish_reason":"stop"}]', "So"),
+            ('[{"role": "assistant", "parts": [{"type": "text", "content": "So"}]}]', "So"),
+            (
+                '[{"role":"assistant","parts":[{"type":"reasoning","content":"hm"},{"content":"So","type":"text"}]}]',
+                "So",
+            ),
+            ('[{"role":"assistant","content":"So"}]', "So"),
+            ('[{"role":"assistant","parts":[{"type":"tool_call","id":"c","name":"text","arguments":{}}]}]', ""),
+        ],
+    )
+    def test_the_answer_is_found_whatever_the_order_of_its_fields(self, messages, line):
+        """Other instrumentations write the content before the type, or spaces after colons; a call is no answer."""
+        spans = [span(2, "LLM", gen_ai__output__messages=messages)]
+        assert summarise_trajectory(spans).answer == line
+
+    @pytest.mark.parametrize("text", ['[["a",', '{"a":', '["x",', '[{"content":"x"},', "[1,", '{"a":[['])
+    def test_the_first_line_takes_bounded_time(self, text):
+        """A payload of megabytes that says nothing takes less than a second for its whole trajectory."""
+        payload = text * (4_000_000 // len(text))
+        start = time.process_time()
+        summarise_trajectory([span(2, "LLM", input__value=payload, gen_ai__output__messages=payload)])
+        assert time.process_time() - start < 1
 
     def test_without_a_root_prompt_and_answer_are_those_of_generations(self):
         """The first prompt, and the last answer that has words."""

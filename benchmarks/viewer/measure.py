@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.viewer.trajectories import NEEDLE
 from otel_rollout.catalog import Run, SearchQuery
-from otel_rollout.folder.layout import STEP_SUMMARY
+from otel_rollout.folder import STEP_SUMMARY
 
 MEGABYTE = 10**6
 

@@ -15,8 +15,8 @@ from otel_rollout import semconv
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.facts.reward_parts import reward_parts
+from otel_rollout.facts.span_messages import previews_of
 from otel_rollout.facts.trace_tree import Place, place_of, walk_tree
-from otel_rollout.messages.previews import previews_of
 from otel_rollout.text.plain_text import duration, printable, shorten
 
 __all__ = ["ConsoleSpanExporter"]

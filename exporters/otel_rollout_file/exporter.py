@@ -157,10 +157,10 @@ class FileSpanExporter(OutcomeSpanExporter):
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
         """Count the spans, all of one trace, that are in the folder."""
-        from otel_rollout.folder.reader import read
+        from otel_rollout.folder.reader import read_trajectories
 
         step = (spans[0].attributes or {}).get(semconv.STEP)
-        recorded = read(self.settings.folder, step=step if type(step) is int else None)
+        recorded = read_trajectories(self.settings.folder, step=step if type(step) is int else None)
         trace_id = f"{trace_id_of(spans[0]):032x}"
         found = next((each.spans for each in recorded if each.trace_id == trace_id), ())
         count = len(set(map(span_id_of, found)) & set(map(span_id_of, spans)))
@@ -175,13 +175,13 @@ class FileSpanExporter(OutcomeSpanExporter):
         Returns:
             The trace id, the root's span id and the run of each.
         """
-        from otel_rollout.folder.reader import read
+        from otel_rollout.folder.reader import read_trajectories
 
         step, sample, rollout = (tags.get(key) for key in (semconv.STEP, semconv.SAMPLE_INDEX, semconv.ROLLOUT_N))
         try:
             found = [
                 each
-                for each in read(
+                for each in read_trajectories(
                     self.settings.folder,
                     step=step if type(step) is int else None,
                     sample_index=None if sample is None else str(sample),

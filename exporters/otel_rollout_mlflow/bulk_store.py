@@ -7,72 +7,53 @@ other in one direction. A batch that is written twice leaves the tables as they 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from mlflow.store.tracking.dbmodels.models import SqlAssessments
+from mlflow.tracing.constant import SpanAttributeKey, TraceMetadataKey, TraceTagKey
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.recent import RecentDict
-from otel_rollout.facts.span_facts import trace_id_of
-from otel_rollout_mlflow.bulk_connection import BulkConnection
-from otel_rollout_mlflow.bulk_sql import DRIVERS, Statements
-from otel_rollout_mlflow.layouts import LAYOUTS, Layout
-from otel_rollout_mlflow.mlflow_functions import MlflowFunctions
-from otel_rollout_mlflow.reward_rows import write_rewards
-from otel_rollout_mlflow.span_rows import COST, SpanRow, span_row
+from otel_rollout_mlflow import bulk_rows
+from otel_rollout_mlflow.bulk_rows import SpanRow, TraceRows, is_counted, nodes_of, span_row, trace_rows
+from otel_rollout_mlflow.bulk_sql import bulk_engine, in_transaction, stored_rows, upsert
+from otel_rollout_mlflow.mlflow_store import assessment_of
 from otel_rollout_mlflow.store import Feedback
-from otel_rollout_mlflow.trace_rows import (
-    FINALIZED,
-    LOCATION,
-    LOCATION_IN_DATABASE,
-    SESSION,
-    USER,
-    Node,
-    StoredTrace,
-    TraceRows,
-    trace_rows,
-)
-from otel_rollout_mlflow.translate import TRACE_NAME, USAGE, stored_spans
+from otel_rollout_mlflow.translate import TRACE_NAME, mlflow_trace_id, stored_spans
 
-__all__ = ["BulkStore"]
+REVISIONS: Final = {
+    "6f8d9c3b2a1e": "3.15",
+    "b7e2c1a4d9f3": "3.16",
+    "dc11669786a5": "3.17",
+    "f4a9b2c7d1e6": "3.18",
+}
+"""The schema revisions whose tables are known, and the MLflow that makes each."""
 
 MAX_TREES: Final = 4096
 """The traces whose spans are remembered, so that they need not be read again."""
-
 MAX_TRACES_READ: Final = 16
 """The traces whose stored payloads are in memory simultaneously."""
 
-_TAG_PREFIX: Final = "mlflow.traceTag."
+_TABLES: Final = SqlAssessments.metadata.tables
+_ASSESSMENTS: Final = _TABLES["assessments"]
+_TAGS: Final = SpanAttributeKey.TRACE_TAG_PREFIX
+_FINALIZED: Final = TraceMetadataKey.TRACE_INFO_FINALIZED
+_MARKS: Final = (TraceTagKey.SPANS_LOCATION, _FINALIZED, TraceMetadataKey.TRACE_SESSION, TraceMetadataKey.TRACE_USER)
 
 
 class BulkStore:
-    """One connection to a tracking database whose layout is known.
+    """One connection to a tracking database whose tables are known.
 
     Args:
-        engine: SQLAlchemy's engine, only for this store.
-        layout: The database's layout.
-        functions: MLflow's functions.
-        unwraps_texts: MLflow parses a text that looks like JSON, as versions before 3.18 do.
+        uri: The database.
     """
 
-    def __init__(self, engine: Any, layout: Layout, functions: MlflowFunctions, *, unwraps_texts: bool) -> None:
-        self._connection = BulkConnection(engine)
-        self._layout = layout
-        self._functions = functions
-        self._unwraps_texts = unwraps_texts
-        self._trees: RecentDict[str, tuple[int, list[Node]]] = RecentDict(MAX_TREES)
-
-    @staticmethod
-    def layout_of(engine: Any) -> Layout | None:
-        """Return the layout of a database; None if its revision or its driver is not a known one."""
-        import sqlalchemy
-
-        if engine.dialect.driver not in DRIVERS:
-            return None
-        with engine.connect() as connection:
-            revisions = connection.execute(sqlalchemy.text("SELECT version_num FROM alembic_version")).scalars().all()
-        return LAYOUTS.get(revisions[0]) if len(revisions) == 1 else None
+    def __init__(self, uri: str) -> None:
+        self._engine = bulk_engine(uri)
+        self._trees: RecentDict[tuple[str, int], list[tuple[Any, Any]]] = RecentDict(MAX_TREES)
 
     def write(
         self,
@@ -92,168 +73,143 @@ class BulkStore:
         batch: dict[str, list[SpanRow]] = {}
         left: set[str] = set()
         # Tags are rows of their own here, so the spans need no resource.
-        stored = stored_spans(spans, unwraps_texts=self._unwraps_texts, tags={trace_id: {} for trace_id in tags})
-        for span in stored:
-            trace_id = f"tr-{trace_id_of(span):032x}"
-            row = span_row(span, trace_id, self._layout, self._functions, unwraps_texts=self._unwraps_texts)
-            batch.setdefault(trace_id, []).append(row)
-            if span.start_time is None or _has_tags(row):
-                left.add(trace_id)
-        by_trace = {f"tr-{trace_id:032x}": found for trace_id, found in tags.items()}
+        for span in stored_spans(spans, unwraps_texts=bulk_rows.UNWRAPS_TEXTS, tags={key: {} for key in tags}):
+            row = span_row(span, int(experiment_id))
+            batch.setdefault(row.columns["trace_id"], []).append(row)
+            if span.start_time is None or any(key.startswith(_TAGS) and key != TRACE_NAME for key in row.attributes):
+                left.add(row.columns["trace_id"])
         rows = {trace_id: batch[trace_id] for trace_id in sorted(batch) if trace_id not in left}
+        found_tags = {f"tr-{trace_id:032x}": found for trace_id, found in tags.items()}
 
-        def work(statements: Statements) -> tuple[list[TraceRows], set[str]]:
-            known, elsewhere = self._read(statements, experiment_id, rows)
-            written = [
-                trace_rows(
-                    trace_id,
-                    int(experiment_id),
-                    self._functions.artifact_location(artifacts, "traces", trace_id, "artifacts"),
-                    found,
-                    by_trace.get(trace_id, {}),
-                    known.get(trace_id),
-                    self._layout,
-                    self._functions,
-                )
+        def work(connection: Any) -> tuple[dict[str, TraceRows], set[str]]:
+            stored, elsewhere = self._read(connection, rows)
+            written = {
+                trace_id: trace_rows(found, found_tags.get(trace_id, {}), artifacts, stored.get(trace_id))
                 for trace_id, found in rows.items()
                 if trace_id not in elsewhere
-            ]
-            self._write(statements, written, rows)
+            }
+            _write(connection, written, rows, stored)
             return written, elsewhere
 
         if rows:
-            written, elsewhere = self._connection.in_transaction(work)
+            written, elsewhere = in_transaction(self._engine, work)
             left |= elsewhere
-            for trace in written:
-                self._remember(trace)
-        return [span for span in spans if f"tr-{trace_id_of(span):032x}" in left]
+            for trace_id, trace in written.items():
+                generation = trace.info["db_payload_generation"]
+                self._trees.pop((trace_id, generation - 1), None)
+                if trace.nodes is not None:
+                    self._trees[trace_id, generation] = trace.nodes
+        return [span for span in spans if mlflow_trace_id(span) in left]
 
     def record(self, rewards: Sequence[Feedback]) -> list[Feedback]:
-        """Upsert rewards; return those whose traces are not in the database."""
-        return self._connection.in_transaction(lambda statements: write_rewards(statements, rewards, self._layout))
+        """Upsert rewards, of several for one trace the latest; return those whose traces are not in the database."""
+        latest = {reward.assessment_id: reward for reward in sorted(rewards, key=lambda reward: reward.time_ns)}
+        trace_ids = sorted({reward.trace_id for reward in rewards})
+
+        def work(connection: Any) -> list[Feedback]:
+            # Locked: a span that arrives meanwhile could move the trace's time, which the assessment repeats.
+            traces = stored_rows(connection, _TABLES["trace_info"], trace_ids, is_locking=True)
+            infos = {info["request_id"]: info for info in traces}
+            stored = {row["assessment_id"]: row for row in stored_rows(connection, _ASSESSMENTS, sorted(latest))}
+            rows = [
+                _assessment(reward, infos[reward.trace_id], stored.get(assessment_id))
+                for assessment_id, reward in sorted(latest.items())
+                if reward.trace_id in infos
+            ]
+            upsert(connection, _ASSESSMENTS, [row for row in rows if row is not None])
+            return [reward for reward in rewards if reward.trace_id not in infos]
+
+        return in_transaction(self._engine, work)
 
     def close(self) -> None:
         """Close the connection."""
-        self._connection.close()
+        self._engine.dispose()
 
-    # --- one transaction
-
-    def _read(
-        self, statements: Statements, experiment_id: str, rows: Mapping[str, Sequence[SpanRow]]
-    ) -> tuple[dict[str, StoredTrace], set[str]]:
+    def _read(self, connection: Any, rows: Mapping[str, Sequence[SpanRow]]) -> tuple[dict[str, TraceRows], set[str]]:
         """Lock and return the traces that are in the database, and the ids of those for MLflow's own store."""
-        columns = self._layout.trace_columns
-        key = statements.name("key")
-        marks = [
-            f"(SELECT {value} FROM {table} m WHERE m.request_id = trace_info.request_id AND m.{key} = '{name}')"
-            for value, table, name in (
-                ("value", "trace_tags", LOCATION),
-                ("1", "trace_request_metadata", FINALIZED),
-                ("1", "trace_request_metadata", SESSION),
-                ("1", "trace_request_metadata", USER),
-            )
-        ]
-        query = f"SELECT {', '.join((*columns, *marks))} FROM trace_info WHERE request_id IN"
-        traces: dict[str, StoredTrace] = {}
+        traces = {}
+        for info in stored_rows(connection, _TABLES["trace_info"], list(rows), is_locking=True):
+            nodes = self._trees.get((info["request_id"], info["db_payload_generation"]))
+            traces[info["request_id"]] = TraceRows(info, {}, {}, {}, nodes)
         left: set[str] = set()
-        for values in statements.rows(query, list(rows), is_locking=True):
-            info = dict(zip(columns, values[: len(columns)], strict=True))
-            location, is_final, has_session, has_user = values[len(columns) :]
-            trace_id = info["request_id"]
-            traces[trace_id] = StoredTrace(info, location is not None, bool(has_session), bool(has_user))
-            if is_final or location not in (None, LOCATION_IN_DATABASE) or info["experiment_id"] != int(experiment_id):
+        if not traces:
+            return traces, left
+        for name, kind in (("trace_tags", "tags"), ("trace_request_metadata", "metadata")):
+            table = _TABLES[name]
+            for row in stored_rows(connection, table, list(traces), table.c.key.in_(_MARKS)):
+                getattr(traces[row["request_id"]], kind)[row["key"]] = row["value"]
+        unknown = []
+        for trace_id, (info, tags, metadata, _, nodes) in traces.items():
+            if info.get("session_id") is not None:
+                metadata[TraceMetadataKey.TRACE_SESSION] = info["session_id"]
+            is_here = (
+                tags.get(TraceTagKey.SPANS_LOCATION, bulk_rows.LOCATION_IN_DATABASE) == bulk_rows.LOCATION_IN_DATABASE
+            )
+            is_same = info["experiment_id"] == rows[trace_id][0].columns["experiment_id"]
+            if _FINALIZED in metadata or not (is_here and is_same):
                 left.add(trace_id)
-        counted = [
-            trace_id
-            for trace_id in traces
-            if trace_id not in left and any(row.usage is not None or row.cost is not None for row in rows[trace_id])
-        ]
-        nodes = self._nodes(statements, {trace_id: traces[trace_id] for trace_id in counted})
-        for trace_id, found in nodes.items():
-            trace = traces[trace_id]
-            traces[trace_id] = StoredTrace(trace.columns, trace.has_location, trace.has_session, trace.has_user, found)
+            elif nodes is None and is_counted(rows[trace_id]):
+                unknown.append(trace_id)
+        spans = _TABLES["spans"]
+        for first in range(0, len(unknown), MAX_TRACES_READ):
+            some: dict[str, list[tuple[Any, Any]]] = {id_: [] for id_ in unknown[first : first + MAX_TRACES_READ]}
+            for row in stored_rows(connection, spans, list(some), spans.c.content != ""):
+                with suppress(ValueError, AttributeError):
+                    attributes = json.loads(row["content"]).get("attributes") or {}
+                    some[row["trace_id"]].append(nodes_of(row["span_id"], row["parent_span_id"], attributes))
+            traces |= {trace_id: traces[trace_id]._replace(nodes=nodes) for trace_id, nodes in some.items()}
         return traces, left
 
-    def _nodes(self, statements: Statements, traces: Mapping[str, StoredTrace]) -> dict[str, list[Node]]:
-        """Return the stored spans of traces, from memory if nobody else has written to them."""
-        nodes: dict[str, list[Node]] = {}
-        for trace_id, trace in traces.items():
-            generation, found = self._trees.get(trace_id, (None, []))
-            if generation == trace.columns["db_payload_generation"]:
-                nodes[trace_id] = found
-        unknown = [trace_id for trace_id in traces if trace_id not in nodes]
-        query = "SELECT trace_id, span_id, parent_span_id, content FROM spans WHERE content <> '' AND trace_id IN"
-        nodes |= {trace_id: [] for trace_id in unknown}
-        for first in range(0, len(unknown), MAX_TRACES_READ):
-            for trace_id, span_id, parent_id, content in statements.rows(
-                query, unknown[first : first + MAX_TRACES_READ]
-            ):
-                with suppress(ValueError, AttributeError):
-                    attributes = json.loads(content).get("attributes") or {}
-                    usage, cost = _loaded(attributes, USAGE), _loaded(attributes, COST)
-                    nodes[trace_id].append(Node(span_id, parent_id, usage, cost))
-        return nodes
 
-    def _write(
-        self, statements: Statements, traces: Sequence[TraceRows], rows: Mapping[str, Sequence[SpanRow]]
-    ) -> None:
-        columns = self._layout.trace_columns
-        new = [[trace.info[column] for column in columns] for trace in traces if trace.is_new]
-        changed = [[trace.info[column] for column in columns] for trace in traces if not trace.is_new]
-        # A trace that another writer has made since it was looked for violates the key: everything again.
-        statements.insert("trace_info", columns, new)
-        statements.upsert("trace_info", columns, 1, changed)
-        spans: dict[tuple[str, str], tuple[Any, ...]] = {}
-        metrics: dict[tuple[str, str, str], tuple[Any, ...]] = {}
-        for trace in traces:
-            trace_id, experiment_id = trace.info["request_id"], trace.info["experiment_id"]
-            for row in rows[trace_id]:
-                # If a batch has a span twice, keep the later.
-                spans[trace_id, row.span_id] = (*row.columns[:2], experiment_id, *row.columns[3:])
-                metrics |= {
-                    (trace_id, row.span_id, name): (trace_id, row.span_id, name, value) for name, value in row.metrics
-                }
-        statements.upsert_many("spans", self._layout.span_columns, 2, [spans[key] for key in sorted(spans)])
-        if metrics:
-            metric_columns = ("trace_id", "span_id", "key", "value")
-            statements.upsert("span_metrics", metric_columns, 3, [metrics[key] for key in sorted(metrics)])
-        for table, kind in (
-            ("trace_request_metadata", "metadata"),
-            ("trace_metrics", "metrics"),
-            ("trace_tags", "tags"),
-        ):
-            found = [
-                (trace.info["request_id"], key, value)
-                for trace in traces
-                for key, value in sorted(getattr(trace, kind).items())
-            ]
-            statements.upsert(table, ("request_id", "key", "value"), 2, found)
-        moved = [trace.info["request_id"] for trace in traces if trace.is_moved]
-        if self._layout.has_columns and moved:
-            for trace_id in moved:
-                start = next(trace.info["timestamp_ms"] for trace in traces if trace.info["request_id"] == trace_id)
-                statements.execute(
-                    "UPDATE assessments SET trace_timestamp_ms = ? WHERE trace_id = ?", (start, trace_id)
-                )
-
-    def _remember(self, trace: TraceRows) -> None:
-        trace_id, generation = trace.info["request_id"], trace.info["db_payload_generation"]
-        known, nodes = self._trees.get(trace_id, (None, []))
-        ids = {node.span_id for node in trace.nodes}
-        if trace.is_new or known == generation - 1:
-            self._trees[trace_id] = generation, [*trace.nodes, *(node for node in nodes if node.span_id not in ids)]
-        else:
-            self._trees.pop(trace_id, None)
+def _write(
+    connection: Any,
+    traces: Mapping[str, TraceRows],
+    spans: Mapping[str, Sequence[SpanRow]],
+    stored: Mapping[str, TraceRows],
+) -> None:
+    # A trace that another writer has made since it was looked for violates the key: everything again.
+    new = [trace.info for trace_id, trace in traces.items() if trace_id not in stored]
+    upsert(connection, _TABLES["trace_info"], new, are_new=True)
+    upsert(connection, _TABLES["trace_info"], [traces[trace_id].info for trace_id in traces if trace_id in stored])
+    # If a batch has a span twice, keep the later.
+    rows = {(trace_id, row.columns["span_id"]): row for trace_id in traces for row in spans[trace_id]}
+    upsert(connection, _TABLES["spans"], [row.columns for row in rows.values()])
+    if not bulk_rows.HAS_COLUMNS:
+        metrics = [
+            {"trace_id": trace_id, "span_id": span_id, "key": key, "value": float(value)}
+            for (trace_id, span_id), row in rows.items()
+            for key, value in (row.nodes[1].data or {}).items()
+        ]
+        upsert(connection, _TABLES["span_metrics"], metrics)
+    for name, kind in (("trace_request_metadata", "metadata"), ("trace_metrics", "metrics"), ("trace_tags", "tags")):
+        pairs = [
+            {"request_id": trace_id, "key": key, "value": value}
+            for trace_id, trace in traces.items()
+            for key, value in getattr(trace, kind).items()
+        ]
+        upsert(connection, _TABLES[name], pairs)
+    for trace_id, trace in traces.items():
+        start = trace.info["timestamp_ms"]
+        if bulk_rows.HAS_COLUMNS and trace_id in stored and start < stored[trace_id].info["timestamp_ms"]:
+            of_trace = _ASSESSMENTS.update().where(_ASSESSMENTS.c.trace_id == trace_id)
+            connection.execute(of_trace.values(trace_timestamp_ms=start))
 
 
-def _has_tags(row: SpanRow) -> bool:
-    """Return True if a span sets tags of its trace by attributes, besides the trace's name."""
-    return row.parent_id is None and any(key.startswith(_TAG_PREFIX) and key != TRACE_NAME for key in row.attributes)
-
-
-def _loaded(attributes: Mapping[str, Any], key: str) -> dict[str, Any] | None:
-    value = attributes.get(key)
-    if isinstance(value, str):
-        with suppress(ValueError):
-            value = json.loads(value)
-    return value if isinstance(value, dict) else None
+def _assessment(reward: Feedback, info: Mapping[str, Any], stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the row of a reward, merged with the stored one; None if that is newer."""
+    record = SqlAssessments.from_mlflow_entity(assessment_of(reward))
+    row = {column.name: getattr(record, column.name) for column in _ASSESSMENTS.columns}
+    if bulk_rows.HAS_COLUMNS:
+        row |= {"experiment_id": info["experiment_id"], "trace_timestamp_ms": info["timestamp_ms"]}
+    if stored is None:
+        return row
+    metadata = json.loads(stored["assessment_metadata"] or "{}")
+    if not reward.is_newer_than(metadata):
+        return None
+    changed = ("value", "aggregate_value", "is_numeric_value", *(("rationale",) if reward.rationale else ()))
+    return {
+        **stored,
+        **{column: row[column] for column in changed if column in row},
+        "last_updated_timestamp": time.time_ns() // 1_000_000,
+        "assessment_metadata": json.dumps({**metadata, **reward.metadata}),
+    }

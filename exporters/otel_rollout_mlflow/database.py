@@ -54,16 +54,25 @@ _ENDS_OF_PIECES: Final = re.compile(r"[@:/?#\[\]\s]")
 _Result = TypeVar("_Result")
 
 
-def make_engine(uri: str) -> Any:
-    """Return an engine of our own: each connection is a new one."""
+def make_engine(uri: str, *, is_pooled: bool = False) -> Any:
+    """Return an engine of our own.
+
+    Args:
+        uri: The database.
+        is_pooled: Keep one connection, and test it before each use; else each connection is a new one.
+    """
     import sqlalchemy
-    from sqlalchemy.pool import NullPool
+    from sqlalchemy.pool import NullPool, QueuePool
 
     url = sqlalchemy.make_url(uri)
     options = _OPTIONS.get(url.get_dialect().driver, {})
     # The URI's options go first.
     given = {name: value for name, value in options.items() if name not in url.query}
-    return sqlalchemy.create_engine(url, poolclass=NullPool, connect_args=given)
+    if not is_pooled:
+        return sqlalchemy.create_engine(url, poolclass=NullPool, connect_args=given)
+    return sqlalchemy.create_engine(
+        url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_pre_ping=True, connect_args=given
+    )
 
 
 def connect_without_prepared_statements() -> None:
@@ -137,16 +146,21 @@ def opened(engine: Any, make: Callable[[], _Result]) -> _Result:
     The revision shows that: MySQL and MariaDB show each table as soon as it is made, and MLflow, which finds that some
     are missing, would make them at the same time.
     """
-    import sqlalchemy
-
     is_complete = False
-    with suppress(Exception), engine.connect() as connection:
-        revision = connection.execute(sqlalchemy.text("SELECT version_num FROM alembic_version")).scalar_one()
-        is_complete = revision == _latest_revision()
+    with suppress(Exception):
+        is_complete = revision_of(engine) == _latest_revision()
     if is_complete:
         return make()
     with schema_lock(engine):
         return make()
+
+
+def revision_of(engine: Any) -> str:
+    """Return a database's schema revision."""
+    import sqlalchemy
+
+    with engine.connect() as connection:
+        return str(connection.execute(sqlalchemy.text("SELECT version_num FROM alembic_version")).scalar_one())
 
 
 def _latest_revision() -> str:

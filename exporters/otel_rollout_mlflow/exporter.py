@@ -15,10 +15,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind, NotYet
 from otel_rollout.export.http import destination_of, require_requests, shown_url, without_userinfo
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
-from otel_rollout.export.side_work import Kind, NotYet, SideWork
 from otel_rollout.facts.reward_parts import reward_parts
 from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_id_of
 from otel_rollout.guard.clock import monotonic
@@ -88,18 +88,18 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         is_created = read_flag(CREATE_RUN, is_strict=False) if create_run is None else create_run
         self._runs = RunAssociation(run_id, is_created=is_created)
         self._experiments: dict[str, str] = {}
-        # The side work that was noted for each trace, so that it isn't done again.
+        # The follow-up requests noted for each trace, so that none is made again.
         self._announced: RecentDict[str, bool] = RecentDict(MAX_TRACES)
         self._linked: RecentDict[str, RunCandidates] = RecentDict(MAX_TRACES)
         self._rewarded: RecentDict[str, Feedback] = RecentDict(MAX_TRACES)
         self._is_shut_down = False
-        # Side work has a connection to the server of its own: a request that hangs there doesn't delay spans.
+        # Follow-up requests have a connection of their own: a request that hangs there doesn't delay spans.
         is_server = self._fault is None and self._uri.kind == "http"
         self._side_store: Store | None = None
         self._has_side_store = is_server
         self._pid = os.getpid()
         self._turn = threading.Lock()
-        self.side_work: SideWork = SideWork(
+        self.follow_up_requests: FollowUpRequests = FollowUpRequests(
             "mlflow",
             {
                 "announcements": Kind(self._announce),
@@ -147,14 +147,14 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                 check_sqlite_file(self._uri.sqlite_path)
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
-        """Make one attempt to write `spans`; links to runs and rewards follow as side work."""
+        """Make one attempt to write `spans`; links to runs and rewards are follow-up requests."""
         try:
             with self._opened_store() as store:
                 for (project, experiment_name), group in _groups(spans).items():
                     stored = [span for span in group if not is_late_annotation(span)]
                     experiment_id = self._write(store, self._experiment_name or project, stored)
                     try:
-                        self._add_side_work(store, experiment_id, experiment_name, stored)
+                        self._add_follow_ups(store, experiment_id, experiment_name, stored)
                         self._add_rewards(group)
                     except Exception:
                         # The spans are stored.
@@ -179,7 +179,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         """Return lines of text on how to find trajectories in MLflow."""
         return where_to_look(self._uri.uri, self._experiment_name or project_name, experiment_name)
 
-    def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
+    def trajectory_url(self, trace_id: str, root_id: str, project_name: str) -> str | None:
         """Return the URL of a trajectory in the server's UI, once its experiment's id is known."""
         experiment_id = self._experiments.get(self._experiment_name or project_name)
         if self._fault is not None or self._uri.kind != "http" or experiment_id is None:
@@ -188,13 +188,13 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         return f"{uri}/#/experiments/{experiment_id}/traces?selectedEvaluationId=tr-{trace_id}"
 
     def shutdown(self) -> None:
-        """Finish side work within `export_timeout`, mark runs created here as finished, and disconnect."""
+        """Finish follow-up requests within `export_timeout`, mark runs created here as finished, and disconnect."""
         if self._is_shut_down:
             warn_once("mlflow shutdown", "MlflowSpanExporter is shut down already")
             return
         self._is_shut_down = True
-        self.side_work.shutdown(monotonic() + self.export_timeout)
-        if self.side_work.is_running:
+        self.follow_up_requests.shutdown(monotonic() + self.export_timeout)
+        if self.follow_up_requests.is_running:
             # A request hangs, and its connections with it.
             return
         try:
@@ -256,24 +256,26 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             self._experiments[name] = store.ensure_experiment(name)
         return self._experiments[name]
 
-    # --- side work
+    # --- follow-up requests
 
-    def _add_side_work(
+    def _add_follow_ups(
         self, store: Store, experiment_id: str, experiment_name: str, spans: Sequence[ReadableSpan]
     ) -> None:
-        """Add the side work of stored spans, each thing once."""
+        """Add the follow-up requests of stored spans, each once."""
         for info, is_whole in store.trace_infos(experiment_id, spans):
             trace_id = info["trace_id"]
             if self._announced.get(trace_id) not in (is_whole, True):
                 self._announced[trace_id] = is_whole
                 body = orjson.dumps(info)
-                self.side_work.add("announcements", None, trace_id, body, order=is_whole, payload_bytes=len(body))
+                self.follow_up_requests.add(
+                    "announcements", None, trace_id, body, order=is_whole, payload_bytes=len(body)
+                )
         candidates = self._runs.candidates(experiment_id, experiment_name)
         if candidates is not None:
             for trace_id in dict.fromkeys(map(mlflow_trace_id, spans)):
                 if self._linked.get(trace_id) != candidates:
                     self._linked[trace_id] = candidates
-                    self.side_work.add("links", candidates, trace_id, trace_id)
+                    self.follow_up_requests.add("links", candidates, trace_id, trace_id)
 
     def _add_rewards(self, spans: Sequence[ReadableSpan]) -> None:
         for span in spans:
@@ -289,7 +291,9 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                 known = self._rewarded.get(feedback.assessment_id)
                 if known is None or (known != feedback and known.time_ns <= feedback.time_ns):
                     self._rewarded[feedback.assessment_id] = feedback
-                    self.side_work.add("rewards", None, feedback.assessment_id, feedback, order=feedback.time_ns)
+                    self.follow_up_requests.add(
+                        "rewards", None, feedback.assessment_id, feedback, order=feedback.time_ns
+                    )
 
     def _announce(self, _: None, bodies: list[bytes]) -> Outcome:
         return self._on_the_side(lambda store: store.announce([orjson.loads(body) for body in bodies]))
@@ -305,7 +309,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         return outcome
 
     def _on_the_side(self, work: Callable[[Store], object]) -> Outcome:
-        """Make one attempt at side work."""
+        """Make one attempt at follow-up requests."""
         try:
             if self._has_side_store:
                 if self._side_store is None:

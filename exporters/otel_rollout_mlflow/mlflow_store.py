@@ -7,13 +7,12 @@ from typing import Any, Final, TypeVar
 
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.installing import install_line
-from otel_rollout_mlflow.bulk_sql import Fault, fault_of
 from otel_rollout_mlflow.store import REWARD_SOURCE, AttemptError, Feedback, configuration_error
-
-__all__ = ["FIRST_VERSION", "assessment_of", "attempt", "explained", "import_mlflow", "reason_of"]
 
 FIRST_VERSION: Final = (3, 14)
 """The first version whose store takes several traces in one call and makes trace tags of resource attributes."""
+TEXTS_VERSION: Final = (3, 18)
+"""The first version whose store keeps a text that looks like JSON as text."""
 
 _PASSING: Final = frozenset({"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED"})
 _INVALID: Final = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORMED_REQUEST"})
@@ -23,7 +22,52 @@ _OTHER_VERSION: Final = (
     "version that made them, or, if they are older, run `mlflow db upgrade` with the tracking URI"
 )
 
+_DEADLOCKS: Final = frozenset({"40001", "40P01", 1205, 1213})
+# psycopg's classes for the first three are a wrong statement's too; MySQL and MariaDB have numbers.
+_DENIED: Final = frozenset({"42501", "3F000", 1044, 1142, 1143})
+_READ_ONLY: Final = frozenset({"25006", 1290, 1792, 1836})
+_CONSTRAINTS: Final = ("IntegrityError", "UniqueViolation", "ForeignKeyViolation")
+_CONNECTION: Final = ("OperationalError", "InterfaceError", "AdminShutdown", "CrashShutdown", "CannotConnectNow")
+
 _Result = TypeVar("_Result")
+
+
+class Fault:
+    """The meaning of a database driver's error for the transaction."""
+
+    DEADLOCK: Final = "deadlock"
+    """Two writers waited for each other: the same transaction again."""
+    CONSTRAINT: Final = "constraint"
+    """Another writer was quicker, or the experiment is gone: read again."""
+    CONNECTION: Final = "connection"
+    """The database is away or busy: a new connection, later."""
+    READ_ONLY: Final = "read-only"
+    """The server takes no writes, as a standby for another server: a new connection, later."""
+    DENIED: Final = "denied"
+    """The user may not write: nothing helps but other rights."""
+    OTHER: Final = "other"
+
+
+def fault_of(error: BaseException) -> str:
+    """Return the kind of a driver's error."""
+    code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    # PyMySQL's errors have both, and the state is the same for many of them.
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else None
+    if code is None:
+        code = number
+    if code in _DEADLOCKS:
+        return Fault.DEADLOCK
+    if code in _READ_ONLY or number in _READ_ONLY:
+        return Fault.READ_ONLY
+    if code in _DENIED or number in _DENIED:
+        return Fault.DENIED
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if not names.isdisjoint(_CONSTRAINTS):
+        return Fault.CONSTRAINT
+    # A class of SQLSTATE for a wrong statement comes as an OperationalError of some drivers.
+    if not names.isdisjoint(_CONNECTION) and str(code)[:2] not in ("0A", "22", "42"):
+        return Fault.CONNECTION
+    return Fault.OTHER
 
 
 def assessment_of(reward: Feedback) -> Any:
@@ -46,6 +90,13 @@ def assessment_of(reward: Feedback) -> Any:
     return assessment
 
 
+def mlflow_version() -> tuple[int, ...]:
+    """Return the first two numbers of the installed version."""
+    import mlflow
+
+    return tuple(int(part) for part in mlflow.__version__.split(".")[:2])
+
+
 def import_mlflow() -> tuple[Any, tuple[int, ...]]:
     """Import what the store needs of MLflow; return the package and its version."""
     try:
@@ -56,7 +107,7 @@ def import_mlflow() -> tuple[Any, tuple[int, ...]]:
         raise configuration_error(
             f"an SQL tracking URI needs mlflow in this process ({error}): {install_line('mlflow')}"
         ) from error
-    version = tuple(int(part) for part in mlflow.__version__.split(".")[:2])
+    version = mlflow_version()
     if version < FIRST_VERSION:
         needed = ".".join(str(part) for part in FIRST_VERSION)
         raise configuration_error(

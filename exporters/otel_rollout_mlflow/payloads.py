@@ -7,17 +7,14 @@ the last message of such an object, and any other value as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.export.openai_payload import answer_json, request_json
-from otel_rollout.export.token_ids import ids_as_text
 from otel_rollout.facts.span_facts import is_own, reward_of
-from otel_rollout.messages.chat_messages import ChatMessages, text_of
+from otel_rollout.messages import ChatMessages, answer_json, ids_as_text, is_message, request_json
 from otel_rollout.text.sanitize import replace_surrogates
 from otel_rollout_mlflow.json_text import JsonText, sanitize_json, sanitize_value
 
@@ -47,7 +44,7 @@ def payload_of(span: ReadableSpan, side: str, chat: ChatMessages | None) -> Json
     reward = reward_of(span) if is_root and side == OUTPUTS else None
     if reward is not None:
         # In the list the column of an assessment is beyond the right edge of most windows; the output isn't.
-        answer = JsonText(_dumps(text_of(messages[-1]))) if messages else given
+        answer = JsonText(_dumps(messages[-1].gist)) if messages else given
         return _with_reward(reward, answer)
     if messages:
         make = request_json if side == INPUTS else answer_json
@@ -91,15 +88,9 @@ def _as_messages(payload: JsonText) -> JsonText:
         return payload
     value = orjson.loads(str(payload))
     items = value if isinstance(value, list) else [value]
-    if not items or not all(_is_message(item) for item in items):
+    if not items or not all(is_message(item) and ("content" in item or "tool_calls" in item) for item in items):
         return payload
     return JsonText(f'{{"messages":{payload}}}' if isinstance(value, list) else f'{{"messages":[{payload}]}}')
-
-
-def _is_message(item: Any) -> bool:
-    return (
-        isinstance(item, Mapping) and isinstance(item.get("role"), str) and ("content" in item or "tool_calls" in item)
-    )
 
 
 def _dumps(value: Any) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -16,14 +16,14 @@ from otel_rollout.export.recent import RecentDict
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout_mlflow import database
-from otel_rollout_mlflow.bulk_sql import Fault, fault_of
-from otel_rollout_mlflow.bulk_store import BulkStore
-from otel_rollout_mlflow.mlflow_functions import find_functions
 from otel_rollout_mlflow.mlflow_store import (
     FIRST_VERSION,
+    TEXTS_VERSION,
+    Fault,
     assessment_of,
     attempt,
     explained,
+    fault_of,
     import_mlflow,
     reason_of,
 )
@@ -42,10 +42,9 @@ from otel_rollout_mlflow.store import (
 from otel_rollout_mlflow.tracking_uri import TrackingUri, check_driver
 from otel_rollout_mlflow.translate import stored_spans, tags_of_traces
 
-__all__ = ["SqlStore"]
+if TYPE_CHECKING:
+    from otel_rollout_mlflow.bulk_store import BulkStore
 
-TEXTS_VERSION: Final = (3, 18)
-"""The first version whose store keeps a text that looks like JSON as text."""
 MAX_TAGS: Final = 20_000
 """The written trace tags that are remembered."""
 SECONDS_FOR_OTHERS: Final = 60.0
@@ -255,18 +254,32 @@ class SqlStore(Store):
 
     def _opened_bulk(self, engine: Any) -> BulkStore | None:
         """Return the store that writes in bulk; None if MLflow's own has to."""
-        functions = find_functions()
-        if functions is not None and functions.uses_rollups():
-            return None
-        layout = attempt(lambda: BulkStore.layout_of(engine))
-        if layout is None or functions is None or type(self._tracing.store).__name__ != _STORE:
+        try:
+            from mlflow.store.tracking.utils.sql_trace_rollups import rollups_enabled
+
+            if rollups_enabled():
+                # MLflow keeps tables of sums, which it must then update itself.
+                return None
+        except ImportError:
+            # Before 3.17.
+            pass
+        is_known = type(self._tracing.store).__name__ == _STORE
+        try:
+            from otel_rollout_mlflow import bulk_sql, bulk_store
+
+            is_known &= engine.dialect.driver in bulk_sql.DRIVERS
+            is_known &= attempt(lambda: database.revision_of(engine)) in bulk_store.REVISIONS
+        except ImportError:
+            # This version of MLflow lacks a function that decides on the content of rows.
+            is_known = False
+        if not is_known:
             warn_once(
                 f"mlflow layout {self._uri.uri}",
                 "mlflow %s: the layout of its database is not known: its own store writes the spans, more slowly",
                 ".".join(map(str, self._version)),
             )
             return None
-        return BulkStore(engine, layout, functions, unwraps_texts=self._version < TEXTS_VERSION)
+        return bulk_store.BulkStore(self._uri.uri)
 
     def _opened(self, make: Callable[[], _Result]) -> _Result:
         """Make a client; raise CONFIGURATION_ERROR for what only another setting or package fixes."""

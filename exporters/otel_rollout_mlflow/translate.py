@@ -19,7 +19,7 @@ from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
 from otel_rollout.facts.span_facts import is_own, rollout_label, trace_id_of
-from otel_rollout.messages.chat_messages import as_openai_tools, chat_messages
+from otel_rollout.messages import as_openai_tools, chat_messages
 from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 from otel_rollout_mlflow.json_text import ExactText, JsonText, sanitize_value
 from otel_rollout_mlflow.payloads import INPUTS, OUTPUTS, payload_of
@@ -80,7 +80,7 @@ _TOOL_CALL: Final = {
     semconv.TOOL_CALL_RESULT: semconv.OUTPUT_VALUE,
 }
 """Attributes that repeat another one, if that is there."""
-_COUNTS: Final = {
+COUNTS: Final = {
     "input_tokens": semconv.USAGE_INPUT_TOKENS,
     "output_tokens": semconv.USAGE_OUTPUT_TOKENS,
     "cache_read_input_tokens": semconv.USAGE_CACHED_TOKENS,
@@ -220,7 +220,7 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     """Return the attributes under MLflow's names: payloads as `JsonText`, the rest as plain values."""
     given = span.attributes or {}
     is_root = span.parent is None
-    chat = chat_messages(span)
+    chat = chat_messages(span.attributes)
     moved = _MOVED if chat is None else _MOVED | _MESSAGES
     moved |= {key for key, payload in _TOOL_CALL.items() if payload in given}
     translated = {replace_surrogates(key): sanitize_value(value) for key, value in given.items() if key not in moved}
@@ -261,7 +261,7 @@ def trace_name(root: ReadableSpan) -> str:
 
 def _token_usage(attributes: Mapping[str, Any]) -> JsonText | None:
     """Return the tokens of a model's call with their total, without which MLflow counts a single side as none."""
-    counts = {name: attributes.get(key) for name, key in _COUNTS.items()}
+    counts = {name: attributes.get(key) for name, key in COUNTS.items()}
     known = {name: count for name, count in counts.items() if type(count) is int and fits_int64(count)}
     if "input_tokens" not in known and "output_tokens" not in known:
         return None

@@ -10,11 +10,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind, NotYet
 from otel_rollout.export.http import HttpClient, destination_of, require_requests, shown_url
 from otel_rollout.export.otlp_http import OTLP_HEADERS, TRACES_PATH, OtlpHttpSender
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
-from otel_rollout.export.side_work import Kind, NotYet, SideWork
 from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_id_of
 from otel_rollout.finish.span_copies import copy_span
 from otel_rollout.guard.clock import monotonic
@@ -66,7 +66,9 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
         self._api = PhoenixApi(self._client, address)
         # With connections of its own, on another thread: a request that hangs doesn't delay spans.
         self._side_api = PhoenixApi(HttpClient(headers=headers, timeout=timeout), address)
-        self.side_work: SideWork = SideWork("phoenix", {"rewards": Kind(self._annotate, MAX_ANNOTATIONS)})
+        self.follow_up_requests: FollowUpRequests = FollowUpRequests(
+            "phoenix", {"rewards": Kind(self._annotate, MAX_ANNOTATIONS)}
+        )
         # The times of the annotations that were sent: an older one never replaces a newer one.
         self._annotated: RecentDict[str, int] = RecentDict(MAX_KNOWN)
         self._resources: RecentDict[int, tuple[Resource, Resource]] = RecentDict(16)
@@ -87,7 +89,7 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
         return destination_of(self._settings.address, self._settings.headers)
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
-        """Make one attempt to send `spans`; rewards follow as side work."""
+        """Make one attempt to send `spans`; rewards are follow-up requests."""
         try:
             spans = self._with_projects(spans)
         except Exception:
@@ -125,15 +127,15 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
             "    metadata['step'] == 1 and annotations['reward'].score > 0.5",
         ]
 
-    def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
+    def trajectory_url(self, trace_id: str, root_id: str, project_name: str) -> str | None:
         """Return the URL of a trajectory, which Phoenix resolves by the trace's id."""
         return f"{shown_url(self._settings.address).rstrip('/')}/redirects/traces/{trace_id}"
 
     def shutdown(self) -> None:
-        """Finish side work within `export_timeout`, and close the connections."""
-        self.side_work.shutdown(monotonic() + self.export_timeout)
+        """Finish follow-up requests within `export_timeout`, and close the connections."""
+        self.follow_up_requests.shutdown(monotonic() + self.export_timeout)
         self._api.close()
-        if not self.side_work.is_running:
+        if not self.follow_up_requests.is_running:
             self._side_api.close()
 
     # --- spans
@@ -164,7 +166,7 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
             for each in annotations_of([span]):
                 if self._annotated.get(each.key, -1) <= each.time_ns:
                     self._annotated[each.key] = each.time_ns
-                    self.side_work.add(
+                    self.follow_up_requests.add(
                         "rewards", _project(span), each.key, each, order=each.time_ns, payload_bytes=each.size
                     )
 

@@ -10,7 +10,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.facts.span_facts import kind_of
-from otel_rollout.messages.chat_messages import as_openai, chat_messages
+from otel_rollout.facts.span_messages import input_messages, output_messages
+from otel_rollout.messages import as_openai, chat_messages, messages_in
 from otel_rollout.text.sanitize import replace_surrogates
 
 __all__ = ["conversation_of", "input_of", "output_of"]
@@ -26,27 +27,27 @@ def conversation_of(spans: Sequence[ReadableSpan], root: ReadableSpan | None) ->
     turns = [span for span in spans if kind_of(span) == "LLM"]
     candidates = [span for span in (root, turns[-1] if turns else None) if span is not None]
     for span in candidates:
-        found = chat_messages(span)
+        found = chat_messages(span.attributes)
         if found is not None:
             return as_openai([*found.input, *found.output])
     # Messages are switched off, or the op has none.
-    turn = turns[-1] if turns else None
+    asked, answered = (input_messages(turns[-1]), output_messages(turns[-1])) if turns else ([], [])
     return [
-        *(_asked(turn) or _shown(root, "user", semconv.INPUT_VALUE)),
-        *(_answered(turn) or _shown(root, "assistant", semconv.OUTPUT_VALUE)),
+        *(as_openai(asked) or _shown(root, "user", semconv.INPUT_VALUE)),
+        *(as_openai(answered) or _shown(root, "assistant", semconv.OUTPUT_VALUE)),
     ]
 
 
 def input_of(span: ReadableSpan, *, with_messages: bool = True) -> Any:
     """Return a span's input: its messages with the other arguments."""
-    found = chat_messages(span) if with_messages else None
+    found = chat_messages(span.attributes) if with_messages else None
     messages = [] if found is None else as_openai(found.input)
     return _with_messages(_payload(span, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE), messages)
 
 
 def output_of(span: ReadableSpan, *, with_messages: bool = True) -> Any:
     """Return a span's output: the model's answer with the rest of the result."""
-    found = chat_messages(span) if with_messages else None
+    found = chat_messages(span.attributes) if with_messages else None
     messages = [] if found is None else as_openai(found.output)
     return _with_messages(_payload(span, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE), messages)
 
@@ -79,35 +80,6 @@ def _with_messages(value: Any, messages: list[dict[str, Any]]) -> Any:
     return {"messages": messages, **value} if isinstance(value, dict) else {"messages": messages, "value": value}
 
 
-def _asked(turn: ReadableSpan | None) -> list[dict[str, Any]]:
-    """Return the messages among an op's arguments, else the prompt's text, which verl's turns have in the result."""
-    given, result = _sides(turn)
-    return _messages_in(given) or _text_in(given, "user", "prompt_text") or _text_in(result, "user", "prompt_text")
-
-
-def _answered(turn: ReadableSpan | None) -> list[dict[str, Any]]:
-    _, result = _sides(turn)
-    return _messages_in(result) or _text_in(result, "assistant", "response_text")
-
-
-def _sides(turn: ReadableSpan | None) -> tuple[Any, Any]:
-    return (None, None) if turn is None else (input_of(turn), output_of(turn))
-
-
-def _messages_in(value: Any) -> list[dict[str, Any]]:
-    if isinstance(value, dict):
-        choices = value.get("choices")
-        if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-            return _messages_in([choices[0].get("message")])
-        return _messages_in(value.get("messages", [value]))
-    return list(value) if _are_messages(value) else []
-
-
-def _text_in(value: Any, role: str, key: str) -> list[dict[str, Any]]:
-    text = value.get(key) if isinstance(value, dict) else value
-    return [{"role": role, "content": text}] if isinstance(text, str) and text else []
-
-
 def _shown(root: ReadableSpan | None, role: str, key: str) -> list[dict[str, Any]]:
     """Return one message with a root's input or output, whatever its form."""
     if root is None:
@@ -115,16 +87,10 @@ def _shown(root: ReadableSpan | None, role: str, key: str) -> list[dict[str, Any
     value = input_of(root) if key == semconv.INPUT_VALUE else output_of(root)
     if value in (None, "", [], {}):
         return []
-    return _messages_in(value) or [{"role": role, "content": value if isinstance(value, str) else _json(value)}]
+    return as_openai(messages_in(value)) or [
+        {"role": role, "content": value if isinstance(value, str) else _json(value)}
+    ]
 
 
 def _json(value: Any) -> str:
     return orjson.dumps(value).decode()
-
-
-def _are_messages(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(item, dict) and isinstance(item.get("role"), str) for item in value)
-    )

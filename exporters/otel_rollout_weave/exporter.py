@@ -13,10 +13,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
+from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.http import require_requests, shown_url
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
-from otel_rollout.export.side_work import Kind, SideWork
 from otel_rollout.facts.span_facts import span_id_of, trace_id_of
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error, warn_once
@@ -112,7 +112,9 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         self._catalogue: Catalogue | None = None
         # With connections of its own, on another thread: a request that hangs doesn't delay calls.
         self._rewards: RewardFeedback | None = None
-        self.side_work: SideWork = SideWork("weave", {"rewards": Kind(self._file_rewards, MAX_REWARDS)})
+        self.follow_up_requests: FollowUpRequests = FollowUpRequests(
+            "weave", {"rewards": Kind(self._file_rewards, MAX_REWARDS)}
+        )
         # Ids that were in a request: True if the server has them, False if it may have them. A second row of an id
         # would be shown too, until ClickHouse happens to merge the two.
         self._sent: RecentDict[str, bool] = RecentDict(MAX_SENT_IDS)
@@ -179,7 +181,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             "Filter them by attributes.step = 1.",
         ]
 
-    def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
+    def trajectory_url(self, trace_id: str, root_id: str, project_name: str) -> str | None:
         """Return the URL of a trajectory's call, once its project's owner is known."""
         catalogue = self._catalogue
         project_id = catalogue.known_project_id(self._project or project_name) if catalogue is not None else None
@@ -189,10 +191,10 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         return shown_url(self._settings().api_url).replace("://api.wandb.ai", "://wandb.ai")
 
     def shutdown(self) -> None:
-        """Finish side work within `export_timeout`, and close the connections."""
-        self.side_work.shutdown(monotonic() + self.export_timeout)
+        """Finish follow-up requests within `export_timeout`, and close the connections."""
+        self.follow_up_requests.shutdown(monotonic() + self.export_timeout)
         self._disconnect()
-        if not self.side_work.is_running:
+        if not self.follow_up_requests.is_running:
             self._disconnect_rewards()
 
     # --- one attempt
@@ -210,7 +212,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             try:
                 for reward in reward_feedback_of(group):
                     key = f"{reward.root_id} {reward.name}"
-                    self.side_work.add("rewards", (project_id, reward.name), key, reward, order=reward.time_ns)
+                    self.follow_up_requests.add("rewards", (project_id, reward.name), key, reward, order=reward.time_ns)
             except Exception:
                 # The calls are stored.
                 internal_error("noting the rewards of stored calls")

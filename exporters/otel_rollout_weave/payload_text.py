@@ -7,15 +7,13 @@ from collections.abc import Sequence
 import orjson
 
 from otel_rollout import semconv
-from otel_rollout.export.openai_payload import answer_json, request_json
-from otel_rollout.export.token_ids import ids_as_text
-from otel_rollout.messages.chat_messages import ChatMessage
+from otel_rollout.messages import Message, answer_json, ids_as_text, request_json
 
 __all__ = ["as_inputs", "as_output", "is_json_of_ours"]
 
 
 def as_inputs(
-    text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False, messages: Sequence[ChatMessage] = ()
+    text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False, messages: Sequence[Message] = ()
 ) -> bytes:
     """Return a span's input as a JSON object; Weave refuses a batch with other inputs.
 
@@ -40,7 +38,7 @@ def as_output(
     is_trusted: bool,
     with_ids_as_text: bool = False,
     reward: float | None = None,
-    messages: Sequence[ChatMessage] = (),
+    messages: Sequence[Message] = (),
 ) -> bytes:
     """Return a span's output as JSON.
 

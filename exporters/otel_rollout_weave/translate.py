@@ -24,7 +24,7 @@ from otel_rollout.facts.span_facts import (
     span_id_of,
     trace_id_of,
 )
-from otel_rollout.messages.chat_messages import chat_messages
+from otel_rollout.messages import chat_messages
 from otel_rollout.text.sanitize import INT64_MAX, replace_surrogates
 from otel_rollout_weave.payload_text import as_inputs, as_output, is_json_of_ours
 from otel_rollout_weave.usage import Below
@@ -87,7 +87,7 @@ def call_of_span(
     scope = span.instrumentation_scope
     scope_name = scope.name if scope is not None else ""
     is_ours = is_json_of_ours(semconv.JSON_MIME_TYPE, scope_name)
-    chat = chat_messages(span)
+    chat = chat_messages(span.attributes)
     reward = reward_of(span)
     conversation = plain_text(attributes[semconv.CONVERSATION_ID]) if semconv.CONVERSATION_ID in attributes else None
     step = attributes.get(semconv.STEP)

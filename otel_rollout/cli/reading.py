@@ -15,7 +15,7 @@ from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.folder.layout import STEP, VALIDATE, step_of
-from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, read
+from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, read_trajectories
 from otel_rollout.folder.selection import Filters
 from otel_rollout.installing import install_line
 from otel_rollout.text.plain_text import counted
@@ -57,7 +57,7 @@ def filters_of(arguments: argparse.Namespace) -> Filters:
 
 def selected(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[RecordedTrajectory]:
     """Return the trajectories of the command line's folder that its filters let through."""
-    return read(arguments.folder, **filters_of(arguments), on_problem=problems.note)
+    return read_trajectories(arguments.folder, **filters_of(arguments), on_problem=problems.note)
 
 
 def nothing_matches(arguments: argparse.Namespace) -> str:
@@ -72,7 +72,9 @@ def nothing_matches(arguments: argparse.Namespace) -> str:
             return f"{message}{named_steps(recorded)}"
     if arguments.experiment is None and arguments.run is None:
         return message
-    found = {(each.experiment_name, each.run_id) for each in read(arguments.folder, on_problem=lambda _: None)}
+    found = {
+        (each.experiment_name, each.run_id) for each in read_trajectories(arguments.folder, on_problem=lambda _: None)
+    }
     experiments = {experiment for experiment, _ in found}
     if arguments.experiment is not None and arguments.experiment not in experiments:
         return f"{message}{_named('experiments', experiments)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from otel_rollout.counts import ExporterStats, SideWorkStats
+from otel_rollout.counts import ExporterStats, FollowUpStats
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.signal_safe_lock import SignalSafeCondition, SignalSafeLock, wait_for
 
@@ -69,8 +69,8 @@ class Account:
         self.lost["shutdown"] -= spans
         self.lost = +self.lost
 
-    def stats(self, side_work: Mapping[str, SideWorkStats]) -> ExporterStats:
-        """Return the counts so far, with the counts of side work."""
+    def stats(self, follow_up_requests: Mapping[str, FollowUpStats]) -> ExporterStats:
+        """Return the counts so far, with the counts of follow-up requests."""
         with self.lock:
             return ExporterStats(
                 recorded=self.recorded,
@@ -82,5 +82,5 @@ class Account:
                 payloads_dropped=self.payloads_dropped,
                 payloads_shrunk=self.payloads_shrunk,
                 last_error=self.last_error,
-                side_work=side_work,
+                follow_up_requests=follow_up_requests,
             )

@@ -21,9 +21,9 @@ from otel_rollout.deliver.running_report import RunningReport
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import BatchReport, send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
+from otel_rollout.export.follow_up_requests import FollowUpRequests
 from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.export.side_work import SideWork
 from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.finish.span_copies import copy_without_payload
@@ -83,11 +83,11 @@ class ExporterQueue:
         reader.register()
         self._limits = limits or QueueLimits()
         self._batch_bytes = self._limits.batch_bytes
-        self._side_work: SideWork | None = None
+        self._follow_ups: FollowUpRequests | None = None
         self._held: HeldSpans | None = None
         if isinstance(exporter, OutcomeSpanExporter):
             self._batch_bytes = min(self._batch_bytes, exporter.max_batch_bytes)
-            self._side_work = exporter.side_work
+            self._follow_ups = exporter.follow_up_requests
             self._held = exporter.held
         max_bytes, max_spans = self._limits.max_bytes, self._limits.max_spans or sys.maxsize
         # A batch is sent before the queue is full, however small the queue is.
@@ -205,19 +205,19 @@ class ExporterQueue:
             self._work.notify()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all spans put before are settled, with their side work, or the backend refuses us.
+        """Wait until all spans put before are settled, with their follow-up requests, or the backend refuses us.
 
         Args:
             timeout: Seconds to wait at most.
 
         Returns:
-            True if the backend has every span put since the last flush, and the side work is done.
+            True if the backend has every span put since the last flush, and the follow-up requests are done.
         """
         deadline = monotonic() + timeout
         is_delivered = self._flush_spans(deadline) and not self._holds_spans() and self._flush_exporter(deadline)
-        if self._side_work is None:
+        if self._follow_ups is None:
             return is_delivered
-        return self._side_work.flush(max(0.0, deadline - monotonic()) if is_delivered else 0.0) and is_delivered
+        return self._follow_ups.flush(max(0.0, deadline - monotonic()) if is_delivered else 0.0) and is_delivered
 
     def _flush_exporter(self, deadline: float) -> bool:
         """Have an exporter that buffers spans itself send them; return False if it fails or takes too long."""
@@ -265,8 +265,8 @@ class ExporterQueue:
             self._is_closed = True
             line = self._shorten_end() if self._is_failing else ""
             self.request_flush()
-            if self._side_work is not None:
-                self._side_work.retry_now()
+            if self._follow_ups is not None:
+                self._follow_ups.retry_now()
             must_drain_here = not self._thread.is_started and bool(self._store.spans)
         self._note_end(line)
         if must_drain_here:
@@ -285,15 +285,15 @@ class ExporterQueue:
         self._abandon()
         self._store.close(self._end.thread if thread.is_started else math.inf)
         is_whole = not self._account.lost and not self._account.spooled and not self._holds_spans()
-        return self._end_side_work() and is_whole and not (self._held and self._held.lost)
+        return self._end_follow_ups() and is_whole and not (self._held and self._held.lost)
 
     def _holds_spans(self) -> bool:
         """Return True if the exporter waits for the end of trajectories: no flush can hasten that."""
         return self._held is not None and self._held.spans > 0
 
-    def _end_side_work(self) -> bool:
-        """Do the side work that is left, as far as there is time; True if all was done."""
-        return self._side_work is None or self._side_work.shutdown(self._end.attempts or 0.0)
+    def _end_follow_ups(self) -> bool:
+        """Make the follow-up requests that are left, as far as there is time; True if all were made."""
+        return self._follow_ups is None or self._follow_ups.shutdown(self._end.attempts or 0.0)
 
     def _await_end(self, deadline: float) -> None:
         """Wait for the thread's end; not by `Thread.join`, which takes it for ended once a signal handler has raised.
@@ -314,7 +314,7 @@ class ExporterQueue:
 
     def stats(self) -> ExporterStats:
         """Return the counts so far."""
-        stats = self._account.stats({} if self._side_work is None else self._side_work.stats())
+        stats = self._account.stats({} if self._follow_ups is None else self._follow_ups.stats())
         return stats if self._held is None else self._held.correct(stats)
 
     # --- on the queue's own thread
@@ -333,7 +333,7 @@ class ExporterQueue:
             self._store.spill_all()
             self._deliver_rest()
             self._abandon()
-            self._end_side_work()
+            self._end_follow_ups()
         finally:
             context_api.detach(token)
             try:

@@ -124,7 +124,7 @@ def print_delivery(console: Console, counts: Mapping[str, ExporterStats]) -> boo
         if lost:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in lost.items())
             _complain(console, f"{name} lost spans: {reasons}.", _why(exporter))
-        for kind, work in exporter.side_work.items():
+        for kind, work in exporter.follow_up_requests.items():
             if missing := work.waiting + sum(work.lost.values()):
                 _complain(console, f"{name} has the spans, but not {missing:,} {kind}.", "")
     return all(exporter.delivered == exporter.recorded for exporter in counts.values())

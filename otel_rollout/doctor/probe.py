@@ -149,10 +149,10 @@ def _send(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float)
 
     report = send_batch(one_attempt_of(exporter), spans, wait=wait, on_trouble=troubles.append)
     if not report.lost and not report.shrunk:
-        side_work = exporter.side_work if isinstance(exporter, OutcomeSpanExporter) else None
-        if side_work is None or side_work.flush(max(0.0, deadline - monotonic())):
+        follow_up_requests = exporter.follow_up_requests if isinstance(exporter, OutcomeSpanExporter) else None
+        if follow_up_requests is None or follow_up_requests.flush(max(0.0, deadline - monotonic())):
             return ""
-        return f"took the trajectory, but not what goes with it: {side_work.last_error or 'no answer in time'}"
+        return f"took the trajectory, but not what goes with it: {follow_up_requests.last_error or 'no answer in time'}"
     last = troubles[-1]
     if last.verdict is Verdict.DELIVERED:
         return f"took the trajectory, but {last.reason}"

@@ -11,9 +11,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from otel_rollout.export.batch_sender import send_batch, wait_until
+from otel_rollout.export.follow_up_requests import FollowUpRequests
 from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.export.side_work import SideWork
 from otel_rollout.finish.run_resource import RunResource, is_unnamed
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.clock import monotonic
@@ -48,7 +48,7 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     export_timeout: float = 30.0
     max_batch_bytes: int = 2**62
     """The most bytes of a batch that the backend takes."""
-    side_work: SideWork | None = None
+    follow_up_requests: FollowUpRequests | None = None
     """Requests about stored spans, if the exporter makes any."""
     held: HeldSpans | None = None
     """Spans that `send` took and the backend doesn't have yet, if the exporter holds any."""
@@ -108,7 +108,7 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         """Forget connections and spans in a forked child: they are the parent's."""
         return
 
-    def trajectory_address(self, trace_id: str, root_id: str, project_name: str) -> str | None:
+    def trajectory_url(self, trace_id: str, root_id: str, project_name: str) -> str | None:
         """Return the URL of a trajectory's page; None if there is none, or if finding it takes a request.
 
         It is called on the caller's thread: never make a request here.
@@ -121,8 +121,8 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         return None
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait for side work; True if it is done and no span is held."""
-        is_done = self.side_work is None or self.side_work.flush(timeout_millis / 1000)
+        """Wait for follow-up requests; True if they are done and no span is held."""
+        is_done = self.follow_up_requests is None or self.follow_up_requests.flush(timeout_millis / 1000)
         return is_done and not (self.held and self.held.spans)
 
 

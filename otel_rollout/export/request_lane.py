@@ -1,4 +1,4 @@
-"""A lane of side work: the waiting requests of one kind and group, which share attempts and delays."""
+"""A lane of follow-up requests: the waiting requests of one kind and group, which share attempts and delays."""
 
 from __future__ import annotations
 

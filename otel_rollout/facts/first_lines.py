@@ -1,126 +1,196 @@
-"""The first line of a prompt and of an answer, found without parsing the payload.
+"""The first line of a prompt and of an answer.
 
-A finding is raw: a JSON string without its end, which begins with its quote, or a text after a space. `line_of` decodes
-it, so that of all answers of a trajectory only one is decoded.
+A payload is parsed piece by piece, up to the one that has the line: prompts stand at the beginning, and texts before
+token ids.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-import orjson
-
 from otel_rollout import semconv
+from otel_rollout.messages import convert_messages, is_message
 from otel_rollout.text.plain_text import shorten
 from otel_rollout.text.sanitize import replace_surrogates
 
 MAX_LINE_CHARACTERS: Final = 200
 """Longer lines are cut, and end in an ellipsis."""
-_MAX_RAW: Final = 600
-_CUT_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?$")
-_ASKED: Final = re.compile(
-    r'"role":\s?"user",\s?"(?:parts":\s?\[\{"type":\s?"text",\s?"content|content":\s?\[\{"type":\s?"text",\s?"text'
-    r'|content)":\s?(?=")'
+MAX_SEARCHED_CHARACTERS: Final = 256 * 1024
+"""Pieces that begin after so many characters are not read."""
+MAX_STRING_CHARACTERS: Final = 4096
+_MAX_KEPT: Final = 600
+_MAX_PIECES: Final = 1000
+_LONGEST_ESCAPE: Final = 6
+_MAX_DEPTH: Final = 6
+_MAX_ITEMS: Final = 64
+_DECODER: Final = json.JSONDecoder(strict=False)
+"""It takes control characters and half a surrogate pair."""
+_USERS: Final = ("user", "human")
+_ASKED: Final = re.compile(r'\{\s*"role"\s*:\s*"(?:user|human)"')
+_SAID: Final = re.compile(r'\{\s*"type"\s*:\s*"text"\s*,\s*"content"\s*:\s*(?=")')
+"""Most messages begin with their role, most texts with their type; others are found by parsing, which takes longer."""
+_KEYS_OF_TEXTS: Final = ('"text"', '"content"')
+_BETWEEN: Final = re.compile(r"[\s,:]*")
+_NUMBERS: Final = re.compile(r"\[\s*[-\d]")
+_PROMPT_KEYS: Final = frozenset(
+    {"prompt", "question", "query", "problem", "instruction", "task", "user_prompt", "input", "prompt_text", "text"}
+    | {"content", "message"}
 )
-_ANSWERED: Final = '"type":"text","content":"'
-_PROMPT_KEYS: Final = re.compile(
-    r'"(?:prompt|question|query|problem|instruction|task|user_prompt|input|prompt_text|text|content|message)":\s?(?=")'
-)
-_ANSWER_KEYS: Final = re.compile(
-    r'"(?:response_text|output_text|answer|response|completion|content|text|output|result)":\s?(?=")'
+_ANSWER_KEYS: Final = frozenset(
+    {"response_text", "output_text", "answer", "response", "completion", "content", "text", "output", "result"}
 )
 
 
 def find_prompt(attributes: Mapping[str, Any], *, is_root: bool) -> str:
-    """Return the beginning of what the user asked, raw; empty if the span has none.
+    """Return the beginning of what the user asked; empty if the span has none.
 
     Args:
         attributes: The span's.
         is_root: The span is a trajectory's root, whose whole input is the prompt.
     """
-    value, messages = attributes.get(semconv.INPUT_VALUE), attributes.get(semconv.INPUT_MESSAGES)
-    text = _text(value)
-    if is_root and (plain := _plain(text, attributes.get(semconv.INPUT_MIME_TYPE))):
-        return plain
-    for payload in (_text(messages), text):
-        if payload and (found := _ASKED.search(payload)):
-            return payload[found.end() : found.end() + _MAX_RAW]
-    return _by_key(_PROMPT_KEYS, text, attributes.get(semconv.INPUT_MIME_TYPE), is_root=is_root)
+    text, messages = _text(attributes, semconv.INPUT_VALUE), _text(attributes, semconv.INPUT_MESSAGES)
+    plain = _plain(text, attributes.get(semconv.INPUT_MIME_TYPE))
+    if is_root and plain:
+        return _kept(plain)
+    named = ""
+    for payload in (messages, text):
+        found = _ASKED.search(payload, 0, MAX_SEARCHED_CHARACTERS)
+        if found is not None and (asked := _asked_at(payload, found.start())):
+            return _kept(asked)
+        for key, piece in _pieces(payload):
+            if asked := _asked(piece):
+                return _kept(asked)
+            if payload is text and not named:
+                named = _named(key, piece, _PROMPT_KEYS)
+    return _kept(plain or named or (text if is_root and text[:1] in "{[" else ""))
 
 
 def find_answer(attributes: Mapping[str, Any], *, is_root: bool) -> str:
-    """Return the beginning of what was answered, raw; empty if the span has no text: tool calls are no answer.
+    """Return the beginning of what was answered; empty if the span has no text: tool calls are no answer.
 
     Args:
         attributes: The span's.
         is_root: The span is a trajectory's root, whose whole output is the answer.
     """
-    text = _text(attributes.get(semconv.OUTPUT_VALUE))
-    if is_root and (plain := _plain(text, attributes.get(semconv.OUTPUT_MIME_TYPE))):
-        return plain
-    messages = _text(attributes.get(semconv.OUTPUT_MESSAGES))
-    if messages:
-        at = messages.find(_ANSWERED) + len(_ANSWERED) - 1
-        if at >= len(_ANSWERED) - 1:
-            return messages[at : at + _MAX_RAW]
-        if not is_root:
-            return ""
-    return _by_key(_ANSWER_KEYS, text, attributes.get(semconv.OUTPUT_MIME_TYPE), is_root=is_root)
-
-
-def line_of(raw: str) -> str:
-    """Return the first line of a finding."""
-    if not raw:
+    text, messages = _text(attributes, semconv.OUTPUT_VALUE), _text(attributes, semconv.OUTPUT_MESSAGES)
+    plain = _plain(text, attributes.get(semconv.OUTPUT_MIME_TYPE))
+    if is_root and plain:
+        return _kept(plain)
+    found = _SAID.search(messages, 0, MAX_SEARCHED_CHARACTERS)
+    if found is not None and (said := _string_at(messages, found.end()).strip()):
+        return _kept(said)
+    for _, piece in _pieces(messages) if any(key in messages for key in _KEYS_OF_TEXTS) else ():
+        if is_message(piece) and (said := _said(piece)):
+            return _kept(said)
+    if messages and not is_root:
         return ""
-    text = raw[:_MAX_RAW]
-    if text[0] == '"':
-        text = _decoded(text)
-    return replace_surrogates(shorten(text.strip().partition("\n")[0], MAX_LINE_CHARACTERS))
+    named = plain or next(filter(None, (_named(key, piece, _ANSWER_KEYS) for key, piece in _pieces(text))), "")
+    return _kept(named or (text if is_root and text[:1] in "{[" else ""))
 
 
-def _decoded(raw: str) -> str:
-    """Return the text of a JSON string that may be cut; empty if it is none."""
-    end = raw.find('"', 1)
-    while end > 0 and (end - len(raw[:end].rstrip("\\"))) % 2:
-        # The quote is escaped.
-        end = raw.find('"', end + 1)
-    if end < 0:
-        body = raw[1:]
-        slashes = len(body) - len(body.rstrip("\\"))
-        if slashes % 2 or not slashes:
-            body = _CUT_ESCAPE.sub("", body)
-    else:
-        body = raw[1:end]
-    text = f'"{body}"'
-    try:
-        return str(orjson.loads(text))
-    except ValueError:
-        with suppress(ValueError):
-            # It takes control characters and half a surrogate pair, which may stand at the bound.
-            return str(json.loads(text, strict=False))
-        return ""
+def line_of(text: str) -> str:
+    """Return the first line of a text that was found."""
+    return replace_surrogates(shorten(text.partition("\n")[0], MAX_LINE_CHARACTERS)) if text else ""
+
+
+def _kept(text: str) -> str:
+    return "" if text == "null" else text.strip()[:_MAX_KEPT]
+
+
+def _text(attributes: Mapping[str, Any], key: str) -> str:
+    value = attributes.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def _plain(text: str, mime_type: Any) -> str:
-    """Return a payload that is a text or a JSON string, raw."""
+    """Return a payload that is a text or a JSON string as its text; empty for another."""
     if not text or text == "null":
         return ""
     if mime_type == semconv.TEXT_MIME_TYPE or text[0] not in '{["':
-        return " " + text[:_MAX_RAW]
-    return text[:_MAX_RAW] if text[0] == '"' else ""
+        return text
+    if text[0] != '"':
+        return ""
+    return _string_at(text, 0)
 
 
-def _by_key(keys: re.Pattern[str], text: str, mime_type: Any, *, is_root: bool) -> str:
-    if plain := _plain(text, mime_type):
-        return plain
-    if found := keys.search(text):
-        return text[found.end() : found.end() + _MAX_RAW]
-    return " " + text[:_MAX_RAW] if is_root and text and text != "null" else ""
+def _string_at(text: str, at: int) -> str:
+    """Return the beginning of a JSON string, which may be cut."""
+    head = text[at : at + MAX_STRING_CHARACTERS]
+    with suppress(ValueError):
+        return str(_DECODER.raw_decode(head)[0])
+    for less in range(_LONGEST_ESCAPE + 1):
+        with suppress(ValueError):
+            return str(_DECODER.raw_decode(f'{head[: len(head) - less]}"')[0])
+    return ""
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def _pieces(text: str) -> Iterator[tuple[str, Any]]:
+    """Yield the items of a JSON list, or the members of an object and itself if it is a message; each parsed in turn.
+
+    It ends quietly where the text is no JSON, or cut. Lists of numbers are passed over.
+    """
+    if not text or text[0] not in "{[" or _NUMBERS.match(text):
+        return
+    whole: dict[str, Any] = {}
+    key, at = "", 1
+    try:
+        while at < MAX_SEARCHED_CHARACTERS and len(whole) < _MAX_PIECES:
+            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+            if text[at] in "]}":
+                break
+            if text[0] == "{":
+                key, at = _DECODER.raw_decode(text, at)
+                at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+            if text[at] == "[" and _NUMBERS.match(text, at):
+                at = text.index("]", at) + 1
+                continue
+            piece, at = _DECODER.raw_decode(text, at)
+            whole[key or str(at)] = piece
+            yield key, piece
+    except (ValueError, TypeError, IndexError, RecursionError):
+        pass
+    if is_message(whole):
+        yield "", whole
+
+
+def _asked_at(text: str, at: int) -> str:
+    try:
+        return _asked(_DECODER.raw_decode(text, at)[0])
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _asked(value: Any, depth: int = 0) -> str:
+    """Return the first text of the first message of a user in a value; empty if it has none."""
+    if depth > _MAX_DEPTH or type(value) not in (dict, list):
+        return ""
+    if type(value) is dict and (value.get("role") in _USERS or value.get("type") in _USERS) and is_message(value):
+        return _said(value)
+    items = value.values() if type(value) is dict else value
+    return next(filter(None, (_asked(item, depth + 1) for item in items)), "")
+
+
+def _said(message: dict[str, Any]) -> str:
+    """Return the first text in a message."""
+    for each in convert_messages(message):
+        for part in each.parts:
+            if part["type"] == "text" and (text := str(part["content"])).strip():
+                return text
+    return ""
+
+
+def _named(key: str, value: Any, keys: frozenset[str], depth: int = 0) -> str:
+    """Return the first text under one of some keys; empty if there is none."""
+    if type(value) is str:
+        return value if key in keys else ""
+    if depth > _MAX_DEPTH:
+        return ""
+    if type(value) is dict:
+        return next(filter(None, (_named(name, item, keys, depth + 1) for name, item in value.items())), "")
+    if type(value) is list:
+        return next(filter(None, (_named("", item, keys, depth + 1) for item in value[:_MAX_ITEMS])), "")
+    return ""

@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from otel_rollout import semconv
-from otel_rollout.finish.chat_payload import ChatSide, preview, split_input, split_output
 from otel_rollout.finish.conversation import Conversation, Conversations, encode_messages
 from otel_rollout.finish.payload_finisher import PayloadFinisher
-from otel_rollout.finish.token_text import PROMPT_TEXT, RESPONSE_TEXT
-from otel_rollout.messages.message_reading import text_message
+from otel_rollout.messages import (
+    PROMPT_TEXT,
+    RESPONSE_TEXT,
+    ChatSide,
+    Message,
+    preview,
+    split_input,
+    split_output,
+    text_message,
+)
 from otel_rollout.text.plain_json import value_to_json
 
 __all__ = ["ChatWriter", "WrittenSide"]
@@ -91,7 +98,7 @@ class ChatWriter:
             asked, more = self._attributes(semconv.INPUT_MESSAGES, messages, tools)
             cut += more
         if answer:
-            encoded = [value_to_json(message) for message in answer]
+            encoded = [message.to_json() for message in answer]
             replied, answer_cut = self._attributes(semconv.OUTPUT_MESSAGES, encoded, None)
         return WrittenSide(payload, asked, None, cut), WrittenSide(output, replied, None, answer_cut)
 
@@ -102,12 +109,12 @@ class ChatWriter:
         side = None if type(value) is str else split_input(value, takes_texts=False)
         if side is None or not conversation.start_with(side.encoded):
             return value_to_json(value)
-        users = [message for message in side.messages if message["role"] == "user"] or side.messages
+        users = [message for message in side.messages if message.role == "user"] or side.messages
         return _payload(PROMPT_TEXT, preview(users[-1], self._finisher.max_bytes), side.rest)
 
     def _root_output(
         self, conversation: Conversation, answered: tuple[Any] | None
-    ) -> tuple[bytes | None, list[dict[str, Any]]]:
+    ) -> tuple[bytes | None, list[Message]]:
         answer = conversation.answer
         if answered is None:
             text = preview(answer[-1], self._finisher.max_bytes) if answer else ""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Final
 
-from otel_rollout.finish.chat_payload import ChatSide
 from otel_rollout.finish.payload_limits import cut_json
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
-from otel_rollout.messages.message_reading import text_message
-from otel_rollout.messages.message_text import described_text
+from otel_rollout.messages import ChatSide, Message, text_message
 from otel_rollout.text.plain_json import dumps, loads, value_to_json
 
 __all__ = ["Conversation", "Conversations", "cut_messages", "encode_messages"]
@@ -33,7 +31,7 @@ class Conversation:
         self._limit = limit
         self._segments: dict[bytes, list[bytes]] = {}
         """The messages of each conversation before the last answer, by its first message; the current one is last."""
-        self.answer: list[dict[str, Any]] = []
+        self.answer: list[Message] = []
         self.prompt: str | None = None
         """The text of the prompt."""
         self.tools: dict[str, dict[str, Any]] = {}
@@ -102,12 +100,12 @@ class Conversation:
         if self._raw and asked.raw is not None and asked.raw.startswith(self._raw) and len(messages) == 1:
             # The whole prompt as text, in no known template's form: only its end is new.
             messages, continues = [text_message("user", asked.raw[len(self._raw) :])], True
-        encoded = asked.encoded if messages is asked.messages else [value_to_json(message) for message in messages]
+        encoded = asked.encoded if messages is asked.messages else [message.to_json() for message in messages]
         if self.prompt is None:
             self._is_text = asked.raw is not None
             self._first_length = len(encoded)
-            users = [message for message in messages if message["role"] == "user"] or messages
-            self.prompt = described_text(users[-1]["parts"])[:MAX_PROMPT_CHARACTERS]
+            users = [message for message in messages if message.role == "user"] or messages
+            self.prompt = users[-1].gist[:MAX_PROMPT_CHARACTERS]
         key = encoded[0]
         if continues and self._segments:
             self._keep_answer()
@@ -140,9 +138,7 @@ class Conversation:
 
     def _keep_answer(self) -> None:
         """Move the last answer into the conversation that it belongs to."""
-        answer = [
-            value_to_json({key: item for key, item in one.items() if key != "finish_reason"}) for one in self.answer
-        ]
+        answer = [one.without_reason().to_json() for one in self.answer]
         if not self._segments:
             self._segments[b""] = []
         self._segments[next(reversed(self._segments))].extend(answer)
@@ -262,7 +258,7 @@ def cut_messages(messages: list[bytes], limit: int) -> tuple[list[bytes], int]:
             last -= 1
     left = last - first + 1
     if left:
-        head.append(dumps(text_message("user", f"…[{left:,} messages cut]")))
+        head.append(text_message("user", f"…[{left:,} messages cut]").to_json())
     kept = [*head, *reversed(tail)]
     return kept, size - sum(map(len, kept)) - len(kept) - 1
 
@@ -286,7 +282,5 @@ def _cut_message(message: bytes, limit: int) -> bytes:
     ):
         return dumps(shorter)
     role = given["role"] if len(given["role"]) < 32 else "user"
-    note: dict[str, Any] = text_message(role, f"…[{len(message):,} bytes cut]")
-    if "finish_reason" in given:
-        note["finish_reason"] = ""
-    return dumps(note)
+    reason = "" if "finish_reason" in given else None
+    return text_message(role, f"…[{len(message):,} bytes cut]", reason).to_json()

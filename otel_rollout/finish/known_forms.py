@@ -144,7 +144,14 @@ def _begin_with_letters() -> list[re.Pattern[str]]:
 
 _BEGINNINGS: Final = _compile()
 _LONGEST: Final = max(map(len, _BEGINNINGS))
-_BY_SIGN: Final = {sign: re.compile(rf"{re.escape(sign)}(?=[A-Za-z0-9_.+/=-]{{10}})") for sign in _SIGNS}
+_LAST_CHARACTERS: Final = {beginning[-3:] for beginning in _BEGINNINGS}
+_BY_SIGN: Final = {
+    sign: re.compile(
+        rf"{re.escape(sign)}(?<=[{''.join({each[-2] for each in _BEGINNINGS if each[-1] == sign})}]{re.escape(sign)})"
+        r"(?=[A-Za-z0-9_.+/=-]{10})"
+    )
+    for sign in _SIGNS
+}
 """`re` finds a pattern that begins with a rare character fastest."""
 _BY_LETTERS: Final = _begin_with_letters()
 _MIDDLES: Final = tuple(
@@ -158,7 +165,9 @@ def form_spans(text: str) -> Iterator[Span]:
         end = 0
         for found in pattern.finditer(text) if sign in text else ():
             last = found.start()
-            if last < end:
+            if last < end or (
+                text[last - 2 : last + 1] not in _LAST_CHARACTERS and text[last - 1 : last + 1] not in _BEGINNINGS
+            ):
                 continue
             start = last
             while start > end and last - start < _LONGEST and text[start - 1].isalnum():

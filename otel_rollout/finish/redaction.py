@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import threading
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from json import JSONDecoder
 from typing import Any, Final
 
@@ -25,6 +27,12 @@ _DECODER: Final = JSONDecoder()
 MAX_LABEL: Final = 200
 MAX_LABELS: Final = 4096
 """At most this many short texts (names, kinds, models) are remembered as free of secrets."""
+_NEXT_OBJECT: Final = re.compile(r'\},(?=\{"[a-z_]{1,32}":)')
+"""Between two objects of a list: inside a JSON text's strings, quotes are escaped."""
+MIN_PIECE: Final = 512
+MAX_PIECES: Final = 65_536
+"""At most twice this many pieces of JSON texts are remembered as free of secrets, by 16 bytes of a hash each."""
+DIGEST_BYTES: Final = 16
 
 
 class _Count(threading.local):
@@ -54,6 +62,8 @@ class Redactor:
         self._patterns: list[re.Pattern[str]] = [compile_pattern(pattern) for pattern in patterns]
         self._has_forms = has_forms
         self._labels: set[tuple[str, str]] = set()
+        self._clean: set[bytes] = set()
+        self._cleaner: set[bytes] = set()
         self._here = _Count()
         self.redacted = 0
         """The number of values replaced so far."""
@@ -66,10 +76,38 @@ class Redactor:
     def may_find(self, json_bytes: bytes) -> bool:
         """Return False if `json_bytes` (one or more JSON texts) has no secret."""
         # A user's pattern may match characters that JSON escapes, or the ends of a text.
-        return (
-            bool(self._patterns)
-            or next(self._spans(json_bytes.decode("utf-8", "replace"), is_json=True), None) is not None
-        )
+        return bool(self._patterns) or not self._is_clean(json_bytes.decode("utf-8", "replace"))
+
+    def _is_clean(self, text: str) -> bool:
+        """Return True if there is no secret; pieces that had none before, as earlier turns, are skipped."""
+        starts = [0]
+        for found in _NEXT_OBJECT.finditer(text):
+            if found.end() - starts[-1] >= MIN_PIECE:
+                starts.append(found.end())
+        ends = [*starts[1:], len(text)]
+        pieces = [
+            blake2b(text[start:end].encode("utf-8", "replace"), digest_size=DIGEST_BYTES).digest()
+            for start, end in zip(starts, ends, strict=True)
+        ]
+        new = [place for place, piece in enumerate(pieces) if piece not in self._clean and piece not in self._cleaner]
+        if not new:
+            return True
+        begin, end = starts[new[0]], ends[new[-1]]
+        ranges: list[tuple[int, int]] = []
+        if next(self._spans(text[begin:end], is_json=True, ranges=ranges), None) is not None:
+            return False
+        torn: set[int] = set()
+        for start, stop in ranges:
+            first, last = (bisect_right(starts, begin + place) - 1 for place in (start, stop - 1))
+            if (start < 0 < begin) or (begin + stop > end < len(text)):
+                # What is before or after counts too.
+                return next(self._spans(text, is_json=True), None) is None
+            if first != last or begin + stop > end:
+                torn.update(range(first, last + 1))
+        if len(self._clean) >= MAX_PIECES:
+            self._cleaner, self._clean = self._clean, set()
+        self._clean.update(pieces[place] for place in range(new[0], new[-1] + 1) if place not in torn)
+        return True
 
     def __call__(self, json_bytes: bytes) -> bytes:
         """Return a JSON text with its secrets replaced; it stays valid JSON."""
@@ -136,11 +174,11 @@ class Redactor:
             name = item.lstrip("-") if isinstance(item, str) else ""
         return items if any(item is not was for item, was in zip(items, value, strict=True)) else value
 
-    def _spans(self, text: str, *, is_json: bool) -> Iterator[Span]:
+    def _spans(self, text: str, *, is_json: bool, ranges: list[tuple[int, int]] | None = None) -> Iterator[Span]:
         if self._has_forms:
             yield from form_spans(text)
         if self._texts is not None:
-            yield from self._texts.spans(text, is_json=is_json)
+            yield from self._texts.spans(text, is_json=is_json, ranges=ranges)
 
     def _matches_in_strings(self, text: str) -> Iterator[Span]:
         """Yield the strings of a JSON text with matches of the user's patterns, which see them unescaped."""

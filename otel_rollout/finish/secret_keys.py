@@ -138,20 +138,18 @@ class SecretKeys:
         self._names = {"_".join(words_of(name)) for name in names} - {""}
         self._glued = tuple(word for word in _GLUED if word in self._names or word == "authtoken")
         self._last = _TRAILING | VALUE_FIELDS | IN_QUERIES | {name.rpartition("_")[2] for name in self._names}
+        self._endings = {last[start:] for last in self._last for start in range(len(last) + 1)}
         self.kind = lru_cache(MAX_REMEMBERED)(self._kind)
         """Returns the kind of the value of a name."""
+        self.may_be = lru_cache(MAX_REMEMBERED)(self._may_be)
+        """Returns False if no name of a secret, nor a field of its value, ends as a name does; its start may be cut."""
 
     def __bool__(self) -> bool:
         return bool(self._names)
 
-    def may_be(self, name: str) -> bool:
-        """Return False if no name of a secret, nor a field of its value, ends as this does; its start may be cut."""
+    def _may_be(self, name: str) -> bool:
         *before, word = words_of(name) or ("",)
-        return (
-            word in self._last
-            or word.endswith(self._glued)
-            or (not before and any(last.endswith(word) for last in self._last))
-        )
+        return word in self._last or word.endswith(self._glued) or (not before and word in self._endings)
 
     def _kind(self, name: str) -> KeyKind:
         words = words_of(name) if len(name) <= MAX_NAME else []

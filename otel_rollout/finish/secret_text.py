@@ -104,6 +104,14 @@ _COLUMNS: Final = re.compile(
     r"(?P<value>[^\s\"'=:,\\]{6,256})(?![^\s\\\"])"
 )
 """A line of two columns: a name, and a value without spaces that ends with the line or before a space."""
+_FIRST_COLUMN: Final = re.compile(r"(?:\A|[\n\"]|\\{1,64}n)[A-Za-z_][\w.-]{2,40}\Z")
+MAX_FIRST_COLUMN: Final = 106
+_GAPS: Final = (
+    ("  ", re.compile(r"  (?<=[\w.-]{3}  )(?= {0,38}[^\s\"'=:,\\]{6})")),
+    ("\t", re.compile(r"\t(?<=[\w.-]{3}\t)(?=[^\s\"'=:,\\]{6})")),
+    ("\\t", re.compile(r"\\t(?<=[\w.\\-]{3}\\t)(?=[^\s\"'=:,\\]{6})")),
+)
+"""What may be between two columns: `re` finds a pattern that begins with a rare text fastest."""
 _USERINFO: Final = re.compile(
     r"""://(?P<user>[^\s/@:"'<>\\?#]{0,256})(?::(?P<password>[^\s/"'<>\\?#]{1,256}))?@(?=[\w.\[-])"""
 )
@@ -140,17 +148,20 @@ class SecretTexts:
         self._may_end = lru_cache(MAX_REMEMBERED)(self._may_end_in_a_name)
         self._may_be_last = lru_cache(MAX_REMEMBERED)(self._may_be_a_last_word)
 
-    def spans(self, text: str, *, is_json: bool) -> Iterator[Span]:
+    def spans(self, text: str, *, is_json: bool, ranges: list[tuple[int, int]] | None = None) -> Iterator[Span]:
         """Yield the span of each value.
 
         Args:
             text: The text.
             is_json: True for a JSON text: no span crosses the ends of its strings.
+            ranges: Gets what was read together beyond the objects of a JSON list: containers below a secret's name,
+                and the commands before options. A range that the text's ends cut goes beyond them.
         """
+        ranges = [] if ranges is None else ranges
         for sign in _SIGNS:
             if sign[-1] in text and sign in text and (sign != ">" or "</" in text or "]]>" in text):
-                yield from self._after(text, sign, is_json=is_json)
-        value = _Value(text, is_json=is_json)
+                yield from self._after(text, sign, ranges, is_json=is_json)
+        value = _Value(text, ranges, is_json=is_json)
         for sign, word, pattern in _NOTATIONS:
             for found in pattern.finditer(text) if sign in text and word in text else ():
                 has_name = "name" in pattern.groupindex
@@ -161,13 +172,23 @@ class SecretTexts:
                 if kind:
                     yield from value.at(found.end(), kind, "", is_whole=not has_name)
         for found in _FLAG.finditer(text) if "-" in text and " -" in text else ():
+            ranges.append((found.start() - MAX_COMMAND, found.start()))
             command = _COMMAND.search(text, max(0, found.start() - MAX_COMMAND), found.start())
             if command is not None and command[1] in str(found.lastgroup):
                 yield from value.at(found.end(), KeyKind.PASSWORD, "", is_whole=True)
-        if any(gap in text for gap in ("  ", "\t", "\\t")):
-            for found in _COLUMNS.finditer(text):
-                if (kind := self._keys.kind(found["name"])) and can_be_secret(found["value"], kind, is_bare=True):
-                    yield *found.span("value"), REDACTED
+        for gap, pattern in _GAPS:
+            for found in pattern.finditer(text) if gap in text else ():
+                # An escaped tab may have more backslashes.
+                before = text[max(0, found.start() - MAX_FIRST_COLUMN) : found.start()]
+                end = found.start() - len(before) + len(before.rstrip("\\"))
+                name = _FIRST_COLUMN.search(text, max(0, end - MAX_FIRST_COLUMN), end)
+                line = _COLUMNS.match(text, name.start()) if name is not None else None
+                if (
+                    line is not None
+                    and (kind := self._keys.kind(line["name"]))
+                    and can_be_secret(line["value"], kind, is_bare=True)
+                ):
+                    yield *line.span("value"), REDACTED
         for found in _USERINFO.finditer(text) if "@" in text and "/" in text else ():
             password = found["password"] or ""
             if not password.isdigit() and can_be_secret(password, KeyKind.PASSWORD):
@@ -175,18 +196,17 @@ class SecretTexts:
             if looks_random(found["user"]):
                 yield *found.span("user"), REDACTED
 
-    def _after(self, text: str, sign: str, *, is_json: bool) -> Iterator[Span]:
+    def _after(self, text: str, sign: str, ranges: list[tuple[int, int]], *, is_json: bool) -> Iterator[Span]:
         parts = text.split(sign)[:-1]
         endings = [part[-ENDING:] for part in parts]
         named = set(filter(self._may_end, set(endings)))
         if not named:
             return
-        ends = accumulate(map(len, parts), lambda end, length: end + length + len(sign))
+        ends = [*accumulate(map(len, parts))]
         walked, walked_kind = 0, KeyKind.ORDINARY
-        value = _Value(text, is_json=is_json)
-        for part, end in [
-            (part, end) for part, ending, end in zip(parts, endings, ends, strict=True) if ending in named
-        ]:
+        value = _Value(text, ranges, is_json=is_json)
+        for number in [number for number, ending in enumerate(endings) if ending in named]:
+            part, end = parts[number], ends[number] + number * len(sign)
             # The start of the text begins a line too.
             name = _name_before(part[-TAIL:] if end > TAIL else f"\n{part}"[-TAIL:] if end == len(part) else part)
             kind = self._kind(name, text, end, sign) if name is not None else KeyKind.ORDINARY
@@ -261,11 +281,13 @@ class _Value:
 
     Args:
         text: The text.
+        ranges: Gets the containers.
         is_json: True for a JSON text.
     """
 
-    def __init__(self, text: str, *, is_json: bool) -> None:
+    def __init__(self, text: str, ranges: list[tuple[int, int]], *, is_json: bool) -> None:
         self._text = text
+        self._ranges = ranges
         self._is_json = is_json
         self.walked = 0
         """The end of the last container, whose values are found."""
@@ -400,6 +422,7 @@ class _Value:
         for _ in range(MAX_TOKENS):
             found = _STRUCTURE.search(text, position)
             if found is None:
+                self._ranges.append((start, len(text) + 1))
                 break
             sign = found[0][-1]
             if self._is_json and sign == '"' and len(found[0]) <= slashes:
@@ -422,6 +445,7 @@ class _Value:
                     key = value
                 elif not _NO_SECRETS.match(key) and can_be_secret(value, kind):
                     yield found.end(), stop, REDACTED
+        self._ranges.append((start, position))
         self.walked = max(self.walked, min(position, len(text)))
 
     def _closing(self, token: str, start: int, last: int | None = None) -> int:

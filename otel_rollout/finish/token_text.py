@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from otel_rollout.guard.log_once import warn_once
+from otel_rollout.messages.names import PROMPT_TEXT, RESPONSE_TEXT
 from otel_rollout.text.sanitize import replace_surrogates
 
-__all__ = ["PROMPT_TEXT", "RESPONSE_TEXT", "add_token_text", "numbers_last"]
+__all__ = ["add_token_text", "numbers_last"]
 
-PROMPT_TEXT: Final = "prompt_text"
-RESPONSE_TEXT: Final = "response_text"
 _PROMPT_IDS: Final = "prompt_ids"
 _RESPONSE_IDS: Final = ("response_ids", "token_ids")
 MIN_NUMBERS: Final = 16

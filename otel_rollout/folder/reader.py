@@ -32,7 +32,7 @@ from otel_rollout.folder.trace_files import StepKey, TraceFile, find_trace_files
 from otel_rollout.otlp import encode_spans, json_of_request
 from otel_rollout.text.plain_text import printable
 
-__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read"]
+__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read_trajectories"]
 
 _TRACE_ID: Final = place_of("trace_id")
 _HAS_ROOT: Final = place_of("has_root")
@@ -47,7 +47,7 @@ _ATTEMPTS: Final = 5
 _logger = logging.getLogger("otel_rollout")
 
 
-def read(
+def read_trajectories(
     folder: str | PathLike[str],
     *,
     step: int | Container[int | None] | None = None,
@@ -206,7 +206,7 @@ def _reward_time(part: Part) -> tuple[int, float]:
 
 @dataclass(init=False, repr=False, eq=False, slots=True)
 class RecordedTrajectory:
-    """A recorded trajectory, made by `read`; its spans are read on first use."""
+    """A recorded trajectory, made by `read_trajectories`; its spans are read on first use."""
 
     _row: Row
     parts: Sequence[Part]

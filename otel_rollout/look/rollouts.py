@@ -8,8 +8,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.facts.amounts import deviation_of, mean_of
-from otel_rollout.messages.conversation import input_messages, said_by
-from otel_rollout.messages.messages import parse_json
+from otel_rollout.facts.span_messages import input_messages, said_by
+from otel_rollout.messages import parse_json
 
 
 def prompt_of(spans: Sequence[ReadableSpan]) -> str:

@@ -1,1 +1,86 @@
-"""Chat messages: their forms, templates and conversations."""
+"""One chat message: its forms, rendered templates and payloads, of plain JSON values.
+
+`Message` has the form of OpenTelemetry's GenAI conventions. `forms` makes it of what client libraries send, `templates`
+of rendered text; `payloads` takes the messages out of an op's arguments and result, `reading` finds them on a span and
+in any payload; `openai` writes them for backends.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from otel_rollout.messages.forms import convert_messages, finish_reason_of, is_message, tool_definitions
+    from otel_rollout.messages.message import (
+        CALL,
+        RESULT,
+        Message,
+        Part,
+        ToolCall,
+        json_of,
+        parse_json,
+        text_message,
+        value_text,
+    )
+    from otel_rollout.messages.names import PROMPT_TEXT, RESPONSE_TEXT
+    from otel_rollout.messages.openai import answer_json, as_openai, as_openai_tools, ids_as_text, request_json
+    from otel_rollout.messages.payloads import ChatSide, preview, split_input, split_output
+    from otel_rollout.messages.reading import ChatMessages, chat_messages, messages_in, unfolded
+    from otel_rollout.messages.templates import answer_message, prompt_messages, read_template
+else:
+    from otel_rollout.lazy import lazy_names
+
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "forms": ("convert_messages", "finish_reason_of", "is_message", "tool_definitions"),
+            "message": (
+                "CALL",
+                "RESULT",
+                "Message",
+                "Part",
+                "ToolCall",
+                "json_of",
+                "parse_json",
+                "text_message",
+                "value_text",
+            ),
+            "names": ("PROMPT_TEXT", "RESPONSE_TEXT"),
+            "openai": ("answer_json", "as_openai", "as_openai_tools", "ids_as_text", "request_json"),
+            "payloads": ("ChatSide", "preview", "split_input", "split_output"),
+            "reading": ("ChatMessages", "chat_messages", "messages_in", "unfolded"),
+            "templates": ("answer_message", "prompt_messages", "read_template"),
+        },
+    )
+
+__all__ = [
+    "CALL",
+    "PROMPT_TEXT",
+    "RESPONSE_TEXT",
+    "RESULT",
+    "ChatMessages",
+    "ChatSide",
+    "Message",
+    "Part",
+    "ToolCall",
+    "answer_json",
+    "answer_message",
+    "as_openai",
+    "as_openai_tools",
+    "chat_messages",
+    "convert_messages",
+    "finish_reason_of",
+    "ids_as_text",
+    "is_message",
+    "json_of",
+    "messages_in",
+    "parse_json",
+    "preview",
+    "prompt_messages",
+    "read_template",
+    "request_json",
+    "split_input",
+    "split_output",
+    "text_message",
+    "tool_definitions",
+    "unfolded",
+    "value_text",
+]

@@ -17,6 +17,7 @@ from otel_rollout.record.array_types import is_compiling
 from otel_rollout.record.call import Call, Capture, Operation
 from otel_rollout.record.callables import Unawaited, is_kind, is_untouched, like, require_function
 from otel_rollout.record.followed_result import follow_iterator
+from otel_rollout.semconv import SpanKind
 
 __all__ = ["rollout_trace_op"]
 
@@ -36,7 +37,7 @@ def rollout_trace_op(function: Function, /) -> Function: ...
 def rollout_trace_op(
     *,
     name: str | None = None,
-    kind: str = "CHAIN",
+    kind: SpanKind = "CHAIN",
     capture_inputs: Capture = True,
     capture_output: Capture = True,
     follow_result: bool = False,

@@ -36,6 +36,7 @@ from otel_rollout.record.trajectory_state import TrajectoryState
 
 if TYPE_CHECKING:
     from otel_rollout.record.runtime import RunningPipeline
+from otel_rollout.semconv import SpanKind
 
 __all__ = ["Trajectory", "end_open", "find_trajectory", "forget_open", "rollout_trace_attr", "start_trajectory"]
 
@@ -276,7 +277,7 @@ class Trajectory(HasHandle):
         return self._place.handle
 
     @property
-    def address(self) -> str | None:
+    def url(self) -> str | None:
         """The URL of the trajectory's page in the first backend that has one; None if none has, or not yet.
 
         Some URLs have an id that the backend gives to a project: they are known once it has got the first spans.
@@ -284,7 +285,7 @@ class Trajectory(HasHandle):
         pipeline, place = self._pipeline, self._place
         if pipeline is None or place is None:
             return None
-        return _address(pipeline, f"{place.root.trace_id:032x}", f"{place.root.span_id:016x}")
+        return _page_url(pipeline, f"{place.root.trace_id:032x}", f"{place.root.span_id:016x}")
 
     def annotate(self, **facts: Any) -> None:
         """Set attributes of the trajectory, at any time and in any process: `otel_rollout.annotate` with this one.
@@ -297,7 +298,7 @@ class Trajectory(HasHandle):
     def record(
         self,
         name: str,
-        kind: str = "CHAIN",
+        kind: SpanKind = "CHAIN",
         *,
         start_time: int | None = None,
         end_time: int | None = None,
@@ -597,12 +598,12 @@ def _note_missing_init() -> None:
         )
 
 
-def _address(pipeline: RunningPipeline, trace_id: str, root_id: str) -> str | None:
+def _page_url(pipeline: RunningPipeline, trace_id: str, root_id: str) -> str | None:
     for exporter in pipeline.exporters.values():
-        look_up = getattr(exporter, "trajectory_address", None)
-        address = look_up(trace_id, root_id, pipeline.project_name) if look_up is not None else None
-        if address:
-            return str(address)
+        look_up = getattr(exporter, "trajectory_url", None)
+        url = look_up(trace_id, root_id, pipeline.project_name) if look_up is not None else None
+        if url:
+            return str(url)
     return None
 
 

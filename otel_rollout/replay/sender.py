@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.deliver.queue_limits import QueueLimits
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import send_batch
+from otel_rollout.export.follow_up_requests import FollowUpRequests
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.export.side_work import SideWork
 from otel_rollout.finish.span_size import readable_size
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.replay.delivered_log import DeliveredLog
@@ -41,7 +41,7 @@ class Sender:
         limits: The bounds of a batch.
         patience: Seconds without anything delivered after which a backend that can't be reached is given up.
         policy: The policy of retries.
-        side_work: The exporter's requests besides spans: a unit is delivered once these are done too.
+        follow_up_requests: The exporter's requests besides spans: a unit is delivered once these are done too.
         store_held: Stores the spans that the exporter holds until their root comes: of a unit, no more will.
         on_progress: Called with the counts and the unit's bytes, each time one is settled.
     """
@@ -55,7 +55,7 @@ class Sender:
         *,
         patience: float,
         policy: RetryPolicy | None = None,
-        side_work: SideWork | None = None,
+        follow_up_requests: FollowUpRequests | None = None,
         store_held: Callable[[], Outcome] = lambda: DELIVERED,
         on_progress: Progress = lambda report, size: None,
     ) -> None:
@@ -66,8 +66,8 @@ class Sender:
         self._limits = limits
         self._patience = patience
         self._policy = policy
-        self._side_work = side_work
-        self._side_work_patience = patience
+        self._follow_ups = follow_up_requests
+        self._follow_up_requests_patience = patience
         self._store_held = store_held
         self._on_progress = on_progress
         self._last_success = monotonic()
@@ -118,7 +118,7 @@ class Sender:
             # The search for bad spans ends after many in a row, which may all be of one unit: now each by itself.
             self.report.lost = lost
             missing = set().union(*map(self._send_spans, touched))
-        is_complete = self._do_store_held() and self._do_side_work()
+        is_complete = self._do_store_held() and self._do_follow_up_requests()
         outcomes = [(unit, is_complete and missing.isdisjoint(map(_key, spans))) for unit, spans in batch.units]
         self._log.add(unit.token for unit, is_delivered in outcomes if is_delivered)
         for unit, is_delivered in outcomes:
@@ -134,24 +134,24 @@ class Sender:
         self.report.reason = outcome.reason
         return False
 
-    def _do_side_work(self) -> bool:
+    def _do_follow_up_requests(self) -> bool:
         """Wait for the requests besides spans as long as some are done; return if all are."""
-        if self._side_work is None:
+        if self._follow_ups is None:
             return True
         done_before = -1
         while (done := self._done_on_the_side()) > done_before:
             done_before = done
-            if self._side_work.flush(self._side_work_patience):
+            if self._follow_ups.flush(self._follow_up_requests_patience):
                 return True
-            if not any(each.waiting for each in self._side_work.stats().values()):
+            if not any(each.waiting for each in self._follow_ups.stats().values()):
                 break
         # Waited for once: each batch still tries, and the next replay sends the rest.
-        self._side_work_patience = 0.0
-        self.report.reason = self._side_work.last_error
+        self._follow_up_requests_patience = 0.0
+        self.report.reason = self._follow_ups.last_error
         return False
 
     def _done_on_the_side(self) -> int:
-        return 0 if self._side_work is None else sum(each.done for each in self._side_work.stats().values())
+        return 0 if self._follow_ups is None else sum(each.done for each in self._follow_ups.stats().values())
 
     def _send_spans(self, spans: Sequence[ReadableSpan]) -> set[tuple[int, int]]:
         """Send spans, and return the keys of those that the backend has not, or may not have."""

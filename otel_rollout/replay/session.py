@@ -106,7 +106,7 @@ def replay(
                 limits,
                 patience=patience,
                 policy=policy,
-                side_work=ours.side_work if ours else None,
+                follow_up_requests=ours.follow_up_requests if ours else None,
                 store_held=ours.store_held if ours else lambda: DELIVERED,
                 on_progress=progress,
             )

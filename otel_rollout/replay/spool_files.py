@@ -15,7 +15,7 @@ from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.files.file_lock import exclusive_lock
 from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, TornFrame, read_frame, scan_frames
 from otel_rollout.folder.layout import NO_STEP, is_frame_file, step_of
-from otel_rollout.folder.reader import read
+from otel_rollout.folder.reader import read_trajectories
 from otel_rollout.folder.selection import Filters
 from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.otlp import decode_spans
@@ -193,7 +193,10 @@ def _traces_like(folder: Path, filters: Filters) -> set[int]:
     """Return the trace ids that filters let through."""
     try:
         # `units` counts what can't be read, batch by batch.
-        return {int(trajectory.trace_id, 16) for trajectory in read(folder, **filters, on_problem=lambda problem: None)}
+        return {
+            int(trajectory.trace_id, 16)
+            for trajectory in read_trajectories(folder, **filters, on_problem=lambda problem: None)
+        }
     except NoTracesError:
         return set()
 

@@ -14,7 +14,7 @@ from otel_rollout.folder.frames import FrameExtent, scan_frames
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import read_index
 from otel_rollout.folder.layout import index_path
-from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, read
+from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, read_trajectories
 from otel_rollout.folder.selection import Filters
 from otel_rollout.folder.stored_file import LineCache, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
@@ -48,7 +48,7 @@ class TrajectorySource:
         """Return the trajectories' number and bytes from the indexes, without reading spans."""
         units = size = 0
         problems: set[ReadProblem] = set()
-        for trajectory in read(self._folder, **self._filters, on_problem=problems.add):
+        for trajectory in read_trajectories(self._folder, **self._filters, on_problem=problems.add):
             if not self._is_running(trajectory):
                 units += 1
                 size += trajectory.size_bytes
@@ -57,7 +57,7 @@ class TrajectorySource:
     def units(self) -> Iterator[Unit]:
         """Yield the trajectories in the order of steps, then the damage."""
         is_any = False
-        for trajectory in read(self._folder, **self._filters, on_problem=self._note):
+        for trajectory in read_trajectories(self._folder, **self._filters, on_problem=self._note):
             is_any = True
             if self._is_running(trajectory):
                 self._left += 1

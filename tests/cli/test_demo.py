@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.cli.main import main
 from otel_rollout.installing import install_line
 
@@ -197,7 +197,7 @@ class TestMlflow:
             [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=LIMIT, cwd=folder
         )
         assert found.stdout.splitlines()[-1:] == ["16 trajectories"], found.stderr
-        folders = {each.experiment_name: each for each in read(folder / "rollout-traces", step=1)}
+        folders = {each.experiment_name: each for each in read_trajectories(folder / "rollout-traces", step=1)}
         assert len(folders) == 1
         assert lines[-1].endswith(f"otel-rollout view {folder / 'rollout-traces'}")
 

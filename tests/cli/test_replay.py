@@ -180,7 +180,7 @@ class TestOutput:
 
         assert done.returncode == 0, done.stderr
         assert len(receiver.taken) == 16
-        assert len(list(otel_rollout.read(tmp_path / "copy"))) == TRAJECTORIES
+        assert len(list(otel_rollout.read_trajectories(tmp_path / "copy"))) == TRAJECTORIES
 
 
 class TestProgress:

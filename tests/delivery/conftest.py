@@ -16,8 +16,8 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from otel_rollout import semconv
 from otel_rollout.deliver import ExporterQueue, QueueLimits
+from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.outcome import DELIVERED
-from otel_rollout.export.side_work import Kind, SideWork
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.record.recording_span import RolloutSpan
@@ -102,7 +102,7 @@ def make_queue(reader):
 
 @pytest.fixture
 def backend():
-    """A backend for side work."""
+    """A backend for follow-up requests."""
     backend = Backend()
     yield backend
     backend.gate.set()
@@ -110,11 +110,11 @@ def backend():
 
 @pytest.fixture
 def make_work(backend):
-    """Makes side work of one kind, rewards, which is shut down when the test ends."""
+    """Makes follow-up requests of one kind, rewards, which is shut down when the test ends."""
     made = []
 
     def make(limit=1, policy=QUICK, **options):
-        made.append(SideWork("backend", {"rewards": Kind(backend, limit)}, policy=policy, **options))
+        made.append(FollowUpRequests("backend", {"rewards": Kind(backend, limit)}, policy=policy, **options))
         return made[-1]
 
     yield make

@@ -1,4 +1,4 @@
-"""Side work of one kind, rewards, and the backend that it asks."""
+"""Follow-up requests of one kind, rewards, and the backend that gets them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import threading
 from opentelemetry import context as context_api
 
 from otel_rollout.export import RetryPolicy
+from otel_rollout.export.follow_up_requests import NotYet
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.export.side_work import NotYet
 
 RETRY = Outcome(Verdict.RETRY, "down")
 REFUSED = Outcome(Verdict.REFUSED, "HTTP 400")

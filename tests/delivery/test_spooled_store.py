@@ -12,17 +12,17 @@ import time
 
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.deliver import ExporterQueue, QueueLimits, spool
 from otel_rollout.deliver.spool import Spool
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.files import is_being_written
-from otel_rollout.folder.frames import FrameFile
+from otel_rollout.folder import FrameFile
 from tests.delivery.queues import QUICK, RETRY, is_balanced, until
 
 
 def names_on_disk(folder):
-    return [span.name for trajectory in read(folder) for span in trajectory.spans]
+    return [span.name for trajectory in read_trajectories(folder) for span in trajectory.spans]
 
 
 @pytest.fixture

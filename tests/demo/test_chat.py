@@ -11,7 +11,7 @@ from otel_rollout.demo.chat import (
     write_tool_call,
 )
 from otel_rollout.demo.problems import ToolCall
-from otel_rollout.messages.template_text import answer_message
+from otel_rollout.messages import answer_message
 
 
 class TestMessages:
@@ -35,7 +35,7 @@ class TestToolCalls:
     def test_are_tool_calls_on_spans(self):
         """Backends show them as calls of tools, which the messages on spans have as parts of their own."""
         call = write_tool_call(ToolCall("lookup", "price of a pen"))
-        words, part = answer_message(f"I need the price.\n{call}", "stop")["parts"]
+        words, part = answer_message(f"I need the price.\n{call}", "stop").parts
         assert words["content"].strip() == "I need the price."
         assert (part["type"], part["name"], part["arguments"]) == ("tool_call", "lookup", {"entry": "price of a pen"})
 

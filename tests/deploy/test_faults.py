@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from tests.servers.otelcol_server import Otelcol, Sink
 from tests.servers.process import ServerFailedError, ServerProcess, answers_http, free_port
 
@@ -140,14 +140,14 @@ class TestReceiver:
                 time.sleep(0.5)
 
         assert [(report["delivered"], report["lost"]) for report in reports] == [(trajectories * SPANS, {})] * 2
-        assert [len(each.spans) for each in read(traces)] == [SPANS] * 2 * trajectories
+        assert [len(each.spans) for each in read_trajectories(traces)] == [SPANS] * 2 * trajectories
 
 
 def stored(folder):
     """Return the number of different spans of a folder."""
     if not folder.exists() or not list(folder.iterdir()):
         return 0
-    return sum(len({span.context.span_id for span in each.spans if span.context}) for each in read(folder))
+    return sum(len({span.context.span_id for span in each.spans if span.context}) for each in read_trajectories(folder))
 
 
 class TestFullQueues:

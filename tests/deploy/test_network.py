@@ -160,7 +160,10 @@ class TestFolder:
         while not list(folder.iterdir()) or count_folder(folder).spans < SPANS:
             assert time.monotonic() < deadline, "the spans are not in the folder"
             time.sleep(0.2)
-        names = [sorted(span.name.rpartition(".")[2] for span in each.spans) for each in otel_rollout.read(folder)]
+        names = [
+            sorted(span.name.rpartition(".")[2] for span in each.spans)
+            for each in otel_rollout.read_trajectories(folder)
+        ]
         assert names == [NAMES] * TRACES
         assert count_folder(folder).spans == SPANS
 

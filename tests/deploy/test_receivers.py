@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.catalog import count_folder
 from otel_rollout.errors import NoTracesError
-from otel_rollout.folder.trace_files import find_trace_files
+from otel_rollout.folder import find_trace_files
 from tests.deploy import network
 from tests.installed import import_path
 from tests.servers.process import ServerProcess
@@ -94,8 +94,8 @@ class TestTwoReceivers:
 
         stats = count_folder(folder)
         assert (stats.trajectories, stats.spans, stats.rootless) == (TRAJECTORIES, TRAJECTORIES * SPANS, 0)
-        assert [len(each.spans) for each in read(folder)] == [SPANS] * TRAJECTORIES
-        of_each = [{file.worker for file, _ in each.parts} for each in read(folder)]
+        assert [len(each.spans) for each in read_trajectories(folder)] == [SPANS] * TRAJECTORIES
+        of_each = [{file.worker for file, _ in each.parts} for each in read_trajectories(folder)]
         assert all(len(workers) == 1 for workers in of_each)
         shares = Counter(next(iter(workers)) for workers in of_each)
         assert set(shares) == {file.worker for file in find_trace_files(folder)}

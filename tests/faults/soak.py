@@ -208,7 +208,7 @@ def stored_in_folder(folder: Path) -> set[str]:
     import otel_rollout
 
     ids: Counter[str] = Counter()
-    for trajectory in otel_rollout.read(folder):
+    for trajectory in otel_rollout.read_trajectories(folder):
         ids.update(f"{span.context.span_id:016x}" for span in trajectory.spans)
     twice = [one for one, times in ids.items() if times > 1]
     assert not twice, f"{len(twice)} spans are in the folder twice"

@@ -45,7 +45,9 @@ class TestTraceFolder:
     def stored(self, folder):
         """Return how often each span is read from the folder."""
         return Counter(
-            f"{span.context.span_id:016x}" for trajectory in otel_rollout.read(folder) for span in trajectory.spans
+            f"{span.context.span_id:016x}"
+            for trajectory in otel_rollout.read_trajectories(folder)
+            for span in trajectory.spans
         )
 
     def test_full(self, small_disk, start, train) -> None:
@@ -114,7 +116,7 @@ class TestTraceFolder:
         stored = self.stored(tmp_path / "traces")
         assert set(stored.values()) == {1}
         assert first < stored.keys() <= trainer.sent
-        (unfinished,) = otel_rollout.read(tmp_path / "traces", step=3)
+        (unfinished,) = otel_rollout.read_trajectories(tmp_path / "traces", step=3)
         assert [span.name for span in unfinished.spans] == ["tool"]
         assert not unfinished.has_root
 
@@ -125,9 +127,9 @@ class TestTraceFolder:
         )
         assert self.stored(tmp_path / "traces") == dict.fromkeys(sent, 1)
         assert counts["file"]["lost"] == {}
-        trajectories = list(otel_rollout.read(tmp_path / "traces"))
+        trajectories = list(otel_rollout.read_trajectories(tmp_path / "traces"))
         assert [trajectory.span_count for trajectory in trajectories] == [2] * (len(sent) // 2)
-        assert {trajectory.step for trajectory in otel_rollout.read(tmp_path / "traces", step=1)} == {1}
+        assert {trajectory.step for trajectory in otel_rollout.read_trajectories(tmp_path / "traces", step=1)} == {1}
 
 
 class TestSqlite:

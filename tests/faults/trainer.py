@@ -205,7 +205,7 @@ def account(
 
 def spooled(folder: Path) -> list[str]:
     """Return the ids of the spans in a spool, torn frames left out."""
-    from otel_rollout.folder.frames import FrameExtent, read_frame, scan_frames
+    from otel_rollout.folder import FrameExtent, read_frame, scan_frames
     from otel_rollout.otlp import decode_spans
 
     return [

@@ -1,9 +1,9 @@
 """Damages a trace folder in thousands of ways, and looks at it: `python -m tests.fuzz.folder --mutations 10000`.
 
-Whatever is damaged, `ls`, `show`, `stats`, `diagnose`, `top`, `replay` and `otel_rollout.read` end without a traceback,
-raise nothing but our own errors, print nothing that a terminal acts on, take bounded memory and time, and show nothing
-else than before without saying that something can't be read. Exit status 1 where that does not hold. The same seed does
-the same.
+Whatever is damaged, `ls`, `show`, `stats`, `diagnose`, `top`, `replay` and `otel_rollout.read_trajectories` end without
+a traceback, raise nothing but our own errors, print nothing that a terminal acts on, take bounded memory and time, and
+show nothing else than before without saying that something can't be read. Exit status 1 where that does not hold. The
+same seed does the same.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from otel_rollout import RecordedTrajectory, RolloutTraceError, read
+from otel_rollout import RecordedTrajectory, RolloutTraceError, read_trajectories
 from otel_rollout.cli.main import main as command_line
-from otel_rollout.folder import layout, stored_file
+from otel_rollout.folder import FrameFile, layout, stored_file
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.frames import FrameFile
 from otel_rollout.otlp import encode_spans
 from tests.fuzz.folder_mutations import BOMB, MUTATIONS, Mutation
 from tests.trace_folder.recordings import make_trajectory
@@ -92,7 +91,7 @@ def make_folder(folder: Path) -> None:
         (folder / ".replay").mkdir()
         (folder / ".replay" / "console-0123456789ab.txt").write_text("# delivered\ntoken\n")
     with mock.patch.object(stored_file, "MIN_BYTES", 0):
-        list(read(folder))
+        list(read_trajectories(folder))
 
 
 def view(folder: Path) -> View:
@@ -104,7 +103,7 @@ def view(folder: Path) -> View:
     complaints: list[str] = []
     trajectories: dict[str, tuple[Any, ...]] = {}
     try:
-        for each in read(folder, on_problem=lambda problem: complaints.append(str(problem))):
+        for each in read_trajectories(folder, on_problem=lambda problem: complaints.append(str(problem))):
             if each.trace_id in trajectories:
                 raise AssertionError(f"{each.trace_id} is given twice")
             trajectories[each.trace_id] = _facts(each, complaints)

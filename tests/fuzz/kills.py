@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.folder.stored_file import ReadProblem
 
 PROGRAM = Path(__file__).parents[1] / "trace_folder" / "programs" / "write_until_killed.py"
@@ -42,7 +42,7 @@ def spans_in(folder: Path) -> tuple[set[str], int, Counter[str]]:
     def note(problem: ReadProblem) -> None:
         problems[problem.what] += 1
 
-    trajectories = list(read(folder, on_problem=note))
+    trajectories = list(read_trajectories(folder, on_problem=note))
     spans = {f"{span.context.span_id:016x}" for each in trajectories for span in each.spans if span.context}
     return spans, len(trajectories), problems
 

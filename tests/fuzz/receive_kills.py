@@ -20,7 +20,7 @@ from pathlib import Path
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.folder.stored_file import ReadProblem
 from tests.receive.receiving import ReceiverProcess, make_trace, spans_in_frames
 
@@ -95,7 +95,10 @@ def run_folder(folder: Path, kills: int, rng: random.Random) -> tuple[int, int, 
         problems[problem.what] += 1
 
     found = Counter(
-        f"{span.context.span_id:016x}" for each in read(folder, on_problem=note) for span in each.spans if span.context
+        f"{span.context.span_id:016x}"
+        for each in read_trajectories(folder, on_problem=note)
+        for span in each.spans
+        if span.context
     )
     answered = set().union(*(sender.answered for sender in senders))
     doubled = sum(count > 1 for count in found.values()) + sum(count > 1 for count in spans_in_frames(folder).values())

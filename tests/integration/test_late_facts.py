@@ -143,6 +143,6 @@ class TestPlainOtlp:
 
 def _stored(folder: Path) -> list[otel_rollout.RecordedTrajectory]:
     try:
-        return list(otel_rollout.read(folder))
+        return list(otel_rollout.read_trajectories(folder))
     except otel_rollout.NoTracesError:
         return []

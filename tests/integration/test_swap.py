@@ -137,7 +137,7 @@ def from_folder(folder: Path) -> list[Op]:
             [read(child, spans) for child in spans if child.parent and child.parent.span_id == span.context.span_id],
         )
 
-    trajectories = [trajectory.spans for trajectory in otel_rollout.read(folder)]
+    trajectories = [trajectory.spans for trajectory in otel_rollout.read_trajectories(folder)]
     return sorted((read(span, spans) for spans in trajectories for span in spans if span.parent is None), key=repr)
 
 

@@ -70,7 +70,7 @@ def train(folder: Path, *, is_traced: bool = True, exit_code: int = 0) -> str:
 
 def read(folder: Path, **filters: Any) -> dict[tuple[Any, Any, Any], RecordedTrajectory]:
     """Return the recorded trajectories by their identity."""
-    found = list(otel_rollout.read(folder / TRACES, **filters))
+    found = list(otel_rollout.read_trajectories(folder / TRACES, **filters))
     by_identity = {(each.step, each.sample_index, each.rollout_n): each for each in found}
     assert len(by_identity) == len(found)
     return by_identity

@@ -185,7 +185,7 @@ def stored(folder: Path) -> dict[str, Counter[str]]:
     """Return how often each span is read from a folder, by trace."""
     return {
         each.trace_id: Counter(f"{span.context.span_id:016x}" for span in each.spans)
-        for each in otel_rollout.read(folder)
+        for each in otel_rollout.read_trajectories(folder)
     }
 
 

@@ -105,4 +105,4 @@ def test_trainers_journal_stays(start, tmp_path) -> None:
     assert receiver.send([make_span(5, 0)]).status == 200
     assert receiver.stop()[0] == 0
     assert len(list((tmp_path / "traces" / "open").glob("*.otlp"))) == 1
-    assert len(list(otel_rollout.read(tmp_path / "traces"))) == 2
+    assert len(list(otel_rollout.read_trajectories(tmp_path / "traces"))) == 2

@@ -63,7 +63,7 @@ def test_mutations(tmp_path) -> None:
     problems = []
     read = {
         (each.trace_id, f"{span.context.span_id:016x}")
-        for each in otel_rollout.read(tmp_path / "traces", on_problem=problems.append)
+        for each in otel_rollout.read_trajectories(tmp_path / "traces", on_problem=problems.append)
         for span in each.spans
         if span.attributes is not None
     }

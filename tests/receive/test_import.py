@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.catalog import count_folder
 from otel_rollout.cli import import_files
 from tests.receive.importing import REQUESTS, add
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def spans_in(folder):
     """Return the names of the spans of each trajectory of a folder, each line of it counted."""
     assert count_folder(folder).problems == {}
-    return [sorted(span.name for span in each.spans) for each in read(folder)]
+    return [sorted(span.name for span in each.spans) for each in read_trajectories(folder)]
 
 
 class TestForms:
@@ -46,7 +46,7 @@ class TestForms:
         assert spans_in(tmp_path / "traces") == [["generate", "look_up", "rollout"]] * 20
         (index,) = (tmp_path / "traces" / "step=000001").glob("*.index.jsonl")
         assert [json.loads(line)["spans"] for line in index.read_text().splitlines()] == [3] * 20
-        assert all(each.spans[-1].parent is None for each in read(tmp_path / "traces"))
+        assert all(each.spans[-1].parent is None for each in read_trajectories(tmp_path / "traces"))
 
     @pytest.mark.integration
     @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ class TestForms:
         out, _ = add(capsys, *files, into=tmp_path / "traces")
 
         assert "300 spans of 60 trajectories" in out
-        assert [len(each.spans) for each in read(tmp_path / "traces")] == [5] * 60
+        assert [len(each.spans) for each in read_trajectories(tmp_path / "traces")] == [5] * 60
 
 
 class TestAgain:

@@ -126,7 +126,7 @@ def test_every_way_gives_the_same_trees(trees, tmp_path, start, monkeypatch, cap
 
     assert len(expected) > TRAJECTORIES
     for way in ("file", "received", "json", "proto", "replayed"):
-        found = described(span for each in otel_rollout.read(tmp_path / way) for span in each.spans)
+        found = described(span for each in otel_rollout.read_trajectories(tmp_path / way) for span in each.spans)
         assert found == expected, way
         if way in ("received", "replayed"):
             assert results_in(tmp_path / way) == [1] * TRAJECTORIES
@@ -134,7 +134,7 @@ def test_every_way_gives_the_same_trees(trees, tmp_path, start, monkeypatch, cap
 
 def results_in(folder: Path) -> list[int]:
     """Return the number of evaluation events of each root: those that OTLP gets beside the reward's attribute."""
-    found = [[span for span in each.spans if span.parent is None] for each in otel_rollout.read(folder)]
+    found = [[span for span in each.spans if span.parent is None] for each in otel_rollout.read_trajectories(folder)]
     return [sum(map(_is_result, root.events)) for [root] in found]
 
 

@@ -52,7 +52,7 @@ def test_forms(start, tmp_path) -> None:
         sent += spans
         assert stored(tmp_path / "traces") == ids_of(sent)
     assert receiver.stop()[0] == 0
-    trajectories = list(otel_rollout.read(tmp_path / "traces"))
+    trajectories = list(otel_rollout.read_trajectories(tmp_path / "traces"))
     spans = [[span.to_json() for span in each.spans] for each in trajectories]
     trace_ids = [each.trace_id for each in trajectories]
     same = {
@@ -82,7 +82,7 @@ def test_all_fields(start, tmp_path) -> None:
     request.resource_spans[0].scope_spans[0].scope.version = "2"
     receiver = start()
     assert receiver.send(request).status == 200
-    (one,) = otel_rollout.read(tmp_path / "traces")
+    (one,) = otel_rollout.read_trajectories(tmp_path / "traces")
     (read,) = one.spans
     assert read.attributes == {"nested": {"list": (1.5, b"\0\xff", None)}}
     assert (read.status.status_code.value, read.status.description) == (2, "it failed")
@@ -130,7 +130,7 @@ def test_a_time_without_end(start, tmp_path, form) -> None:
     endless.end_time_unix_nano = 2**64 - 1
     endless.events.add(time_unix_nano=2**64 - 1, name="never")
     assert receiver.send([endless], form=form).status == 200
-    [[span]] = [each.spans for each in otel_rollout.read(tmp_path / "traces")]
+    [[span]] = [each.spans for each in otel_rollout.read_trajectories(tmp_path / "traces")]
     assert (span.end_time, span.events[0].timestamp) == (2**63 - 1, 2**63 - 1)
     assert "1 span" in receiver.stop()[1]
 
@@ -243,7 +243,7 @@ def test_zero_parent_is_a_root(start, tmp_path) -> None:
         body = make_request([span])
         assert receiver.send(as_json(body) if form == JSON else body, form=form).status == 200
     assert receiver.stop()[0] == 0
-    assert [each.has_root for each in otel_rollout.read(tmp_path / "traces")] == [True, True]
+    assert [each.has_root for each in otel_rollout.read_trajectories(tmp_path / "traces")] == [True, True]
     assert len(spans_in_frames(tmp_path / "traces")) == 2
 
 
@@ -274,7 +274,7 @@ def test_json_of_other_senders(start, tmp_path) -> None:
     assert (answer.status, answer.body) == (200, b"{}")
     assert receiver.send(b'{"resourceSpans": [{"resource": null, "scopeSpans": null}]}', form=JSON).status == 200
     receiver.stop()
-    (one,) = otel_rollout.read(tmp_path / "traces")
+    (one,) = otel_rollout.read_trajectories(tmp_path / "traces")
     spans = {span.context.span_id: span for span in one.spans}
     found = spans[int("d" * 16, 16)]
     assert (found.kind.name, found.status.status_code.name, found.status.description) == (
@@ -294,7 +294,7 @@ def test_text_that_is_no_utf8_in_json(start, tmp_path) -> None:
     answer = receiver.send(half % (b"1" * 32, b"2" * 16), form=JSON)
     assert (answer.status, answer.body) == (200, b"{}")
     receiver.stop()
-    (one,) = otel_rollout.read(tmp_path / "traces")
+    (one,) = otel_rollout.read_trajectories(tmp_path / "traces")
     assert one.spans[0].name == "a ? b \N{REPLACEMENT CHARACTER}"
 
 

@@ -43,7 +43,7 @@ def test_same_as_the_file_exporter(start, tmp_path) -> None:
     assert otel_rollout.shutdown(30.0)
     assert receiver.stop()[0] == 0
     received, written = (
-        {each.trace_id: each for each in otel_rollout.read(folder)}
+        {each.trace_id: each for each in otel_rollout.read_trajectories(folder)}
         for folder in (tmp_path / "traces", tmp_path / "file")
     )
     assert len(written) == 3
@@ -84,7 +84,7 @@ def test_another_program_joins_the_trajectory(start, tmp_path) -> None:
         generate()
     assert otel_rollout.shutdown(30.0)
     assert receiver.stop()[0] == 0
-    (one,) = otel_rollout.read(tmp_path / "traces", step=4)
+    (one,) = otel_rollout.read_trajectories(tmp_path / "traces", step=4)
     by_name = {span.name: span for span in one.spans}
     assert one.has_root
     assert {"prefill", "attention"} < by_name.keys()

@@ -26,7 +26,7 @@ def test_any_order(start, tmp_path) -> None:
         assert receiver.send([span]).status == 200
     wait_until(lambda: len(requests_in_frames(tmp_path / "traces")) == 5)
     assert stored(tmp_path / "traces") == ids_of(spans)
-    for each in otel_rollout.read(tmp_path / "traces"):
+    for each in otel_rollout.read_trajectories(tmp_path / "traces"):
         assert each.has_root
         assert each.spans[-1].name == "root"
 
@@ -51,12 +51,12 @@ def test_unfinished(start, tmp_path) -> None:
     receiver = start("--idle", "1")
     *children, root = make_trace(1, rollout__step=7)
     assert receiver.send(children).status == 200
-    (open_one,) = otel_rollout.read(tmp_path / "traces")
+    (open_one,) = otel_rollout.read_trajectories(tmp_path / "traces")
     assert not open_one.has_root
     wait_until(lambda: requests_in_frames(tmp_path / "traces"))
     assert receiver.send([root]).status == 200
     wait_until(lambda: len(requests_in_frames(tmp_path / "traces")) == 2)
-    (one,) = otel_rollout.read(tmp_path / "traces", step=7)
+    (one,) = otel_rollout.read_trajectories(tmp_path / "traces", step=7)
     assert (one.has_root, one.name, one.span_count) == (True, "root", 4)
     assert stored(tmp_path / "traces") == ids_of([*children, root])
 
@@ -68,7 +68,7 @@ def test_late_spans_join_the_step(start, tmp_path) -> None:
     wait_until(lambda: requests_in_frames(tmp_path / "traces"))
     assert receiver.send([make_span(1, 9, name="engine")]).status == 200
     wait_until(lambda: len(requests_in_frames(tmp_path / "traces")) == 2)
-    (one,) = otel_rollout.read(tmp_path / "traces", step=7, validate=True)
+    (one,) = otel_rollout.read_trajectories(tmp_path / "traces", step=7, validate=True)
     assert {span.name for span in one.spans} == {"op", "root", "engine"}
     assert not (tmp_path / "traces" / "no-step").exists()
 
@@ -110,7 +110,7 @@ def test_without_our_attributes(start, tmp_path, capsys) -> None:
     header, row = capsys.readouterr().out.splitlines()
     assert header.split()[1:3] == ["service", "name"]
     assert row.split()[1:3] == ["a-service", "root"]
-    (one,) = otel_rollout.read(tmp_path / "traces")
+    (one,) = otel_rollout.read_trajectories(tmp_path / "traces")
     assert main(["show", str(tmp_path / "traces"), "--trace", one.trace_id]) == 0
     shown = capsys.readouterr().out
     assert "root" in shown
@@ -125,7 +125,7 @@ def test_bound_on_the_folder(start, tmp_path) -> None:
         text = rng.randbytes(15_000).hex()
         assert receiver.send(make_trace(step, 3, rollout__step=step, text=text)).status == 200
     assert receiver.stop()[0] == 0
-    steps = [each.step for each in otel_rollout.read(tmp_path / "traces")]
+    steps = [each.step for each in otel_rollout.read_trajectories(tmp_path / "traces")]
     assert 0 < len(steps) < 20
     assert steps[-1] == 19
     assert sum(path.stat().st_size for path in (tmp_path / "traces").rglob("*") if path.is_file()) <= 200 * 1024

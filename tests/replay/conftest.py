@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 import otel_rollout
 from otel_rollout.export import RetryPolicy
-from otel_rollout.folder.frames import FrameFile
+from otel_rollout.folder import FrameFile
 from otel_rollout.otlp import encode_spans
 from otel_rollout.replay import replay, session
 from otel_rollout.replay.report import Replay

@@ -16,13 +16,11 @@ import otel_rollout
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter
+from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.export.side_work import Kind, SideWork
+from otel_rollout.folder import FrameFile, index_path, read_frame, read_index, scan_frames
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.frames import FrameFile, read_frame, scan_frames
 from otel_rollout.folder.index import index_line
-from otel_rollout.folder.index_reading import read_index
-from otel_rollout.folder.layout import index_path
 from otel_rollout.settings import resolve_settings
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout_file import FileSpanExporter
@@ -311,7 +309,7 @@ class TestFailures:
         assert (done.report.delivered, done.report.undelivered, dict(done.report.lost)) == (0, 5, {"rejected": 2})
         assert replayed(folder, exporter).report.skipped == 0
 
-    def test_side_work_that_fails(self, record, replayed):
+    def test_follow_up_requests_that_fails(self, record, replayed):
         """A trajectory whose reward the backend does not take is not noted as delivered: the next replay sends it."""
         folder = record()
         state = {"outcome": Outcome(Verdict.CONFIGURATION_ERROR, "HTTP 403")}
@@ -321,16 +319,18 @@ class TestFailures:
 
             def __init__(self):
                 self.spans = []
-                self.side_work = SideWork("there", {"rewards": Kind(lambda group, values: state["outcome"])})
+                self.follow_up_requests = FollowUpRequests(
+                    "there", {"rewards": Kind(lambda group, values: state["outcome"])}
+                )
 
             def send(self, spans):
                 self.spans += spans
                 for span in spans:
-                    self.side_work.add("rewards", None, str(span.context.span_id), span.name)
+                    self.follow_up_requests.add("rewards", None, str(span.context.span_id), span.name)
                 return DELIVERED
 
             def shutdown(self):
-                self.side_work.shutdown(time.monotonic() + 1)
+                self.follow_up_requests.shutdown(time.monotonic() + 1)
 
         first = replayed(folder, Rewarding())
         state["outcome"] = DELIVERED
@@ -346,7 +346,7 @@ class TestFailures:
         assert (second.report.delivered, second.report.skipped) == (5, 0)
         assert (third.report.delivered, third.report.skipped) == (0, 5)
 
-    def test_side_work_that_is_slow(self, record, replayed):
+    def test_follow_up_requests_that_is_slow(self, record, replayed):
         """Rewards that take longer than the patience in all are waited for as long as some are done."""
         folder = record()
 
@@ -354,7 +354,7 @@ class TestFailures:
             destination = "there"
 
             def __init__(self):
-                self.side_work = SideWork("there", {"rewards": Kind(self.store)})
+                self.follow_up_requests = FollowUpRequests("there", {"rewards": Kind(self.store)})
 
             def store(self, group, values):
                 threading.Event().wait(0.1)
@@ -362,11 +362,11 @@ class TestFailures:
 
             def send(self, spans):
                 for span in spans:
-                    self.side_work.add("rewards", None, str(span.context.span_id), span.name)
+                    self.follow_up_requests.add("rewards", None, str(span.context.span_id), span.name)
                 return DELIVERED
 
             def shutdown(self):
-                self.side_work.shutdown(time.monotonic() + 1)
+                self.follow_up_requests.shutdown(time.monotonic() + 1)
 
         done = replayed(folder, Rewarding(), patience=0.6)
 

@@ -36,8 +36,8 @@ class TestRequests:
         replayed(folder, "file")
         replayed(folder, "file", is_again=True)
 
-        copied = {each.trace_id: each for each in otel_rollout.read(tmp_path / "copy")}
-        assert {each.trace_id: len(each.spans) for each in otel_rollout.read(folder)} == {
+        copied = {each.trace_id: each for each in otel_rollout.read_trajectories(tmp_path / "copy")}
+        assert {each.trace_id: len(each.spans) for each in otel_rollout.read_trajectories(folder)} == {
             trace_id: len(each.spans) for trace_id, each in copied.items()
         }
 

@@ -11,8 +11,7 @@ import pytest
 import otel_rollout
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.folder import index_reading, stored_file
-from otel_rollout.folder.frames import FrameExtent, FrameFile, scan_frames
+from otel_rollout.folder import FrameExtent, FrameFile, index_reading, scan_frames, stored_file
 from otel_rollout.otlp import decode_spans, encode_spans, traces_of
 from otel_rollout.replay import describe, spool_files
 from otel_rollout.testing import InMemorySpanExporter
@@ -198,7 +197,7 @@ class TestRemoval:
         done = replayed(folder, "file", is_removing=True)
 
         assert (done.report.delivered, files(folder)) == (4, [])
-        assert len(list(otel_rollout.read(tmp_path))) == 4
+        assert len(list(otel_rollout.read_trajectories(tmp_path))) == 4
 
 
 def block_header(data, frame):

@@ -10,12 +10,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.catalog import Run, rollout_run, step_making
 from otel_rollout.errors import NoTracesError
+from otel_rollout.folder import STEP_SUMMARY, seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.layout import STEP_SUMMARY
-from otel_rollout.folder.lines import seal_of
 from otel_rollout.folder.retention import enforce_bound
 from tests.trace_folder.recordings import make_trajectory, trace_id_of, write_frames
 
@@ -210,7 +209,7 @@ class TestSteps:
         """It is no file of traces: readers report nothing, and the bound on the folder removes it with its step."""
         Run([folder]).steps()
         problems = []
-        assert len(list(read(folder, on_problem=problems.append))) == 9
+        assert len(list(read_trajectories(folder, on_problem=problems.append))) == 9
         assert problems == []
         enforce_bound(folder, 0)
         assert [path.name for path in folder.rglob("*") if path.is_file()] == []

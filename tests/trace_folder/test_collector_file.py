@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.catalog import count_folder
 from otel_rollout.folder import stored_file
 from tests.trace_folder.collector_files import write_collector_file
@@ -64,7 +64,7 @@ class TestForms:
         write_collector_file(tmp_path / name, "json zstd", REQUESTS)
         problems = []
 
-        found = list(read(tmp_path, on_problem=problems.append))
+        found = list(read_trajectories(tmp_path, on_problem=problems.append))
 
         assert [len(each.spans) for each in found] == [3] * 40
         assert problems == []
@@ -79,7 +79,7 @@ class TestForms:
         path.write_bytes(data)
         problems = []
 
-        found = list(read(tmp_path, on_problem=problems.append))
+        found = list(read_trajectories(tmp_path, on_problem=problems.append))
 
         assert {problem.what for problem in problems} <= {"torn frame", "unreadable line"}
         assert problems
@@ -92,5 +92,5 @@ class TestForms:
         write_collector_file(tmp_path / name, form, REQUESTS)
         problems = []
 
-        assert list(read(tmp_path, on_problem=problems.append)) == []
+        assert list(read_trajectories(tmp_path, on_problem=problems.append)) == []
         assert [problem.what for problem in problems] == ["Collector file for `otel-rollout import`"]

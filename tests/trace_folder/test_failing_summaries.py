@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.facts import SummaryBuilder, summarise_trajectory
 from otel_rollout.folder import folder_writer
@@ -72,7 +72,7 @@ class TestFault:
             writer.write(spans[batches - 1 :])
             writer.close()
         assert len(internal_errors) == 1
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         assert len(found.spans) == len(spans)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(spans))
 
@@ -85,7 +85,7 @@ class TestFault:
             writer.close()
         assert internal_errors == {"summarising a span": 1}
         assert [path.name for path in tmp_path.glob("step=*")] == ["step=000007"]
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         assert (found.step, found.reward, found.status) == (7, spans[-1].attributes.get("rollout.reward"), "completed")
         assert fields_of(found.summary) == fields_of(summarise_trajectory([tool, *spans]))
 
@@ -96,7 +96,7 @@ class TestFault:
         with mock.patch("otel_rollout.folder.op_durations.OpDurations.add", side_effect=ZeroDivisionError):
             assert exporter.send(spans) == DELIVERED
         exporter.shutdown()
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         assert ids(found.spans) == ids(spans)
 
     @pytest.mark.parametrize("place", [f"{INDEX}.columns_of", f"{STEP_FILES}.entry_of"])
@@ -110,7 +110,7 @@ class TestFault:
                 pass
             assert (folder.open_traces, folder.written) == (0, 3)
             folder.close()
-        assert ids(span for each in read(tmp_path) for span in each.spans) == ids(batch)
+        assert ids(span for each in read_trajectories(tmp_path) for span in each.spans) == ids(batch)
 
 
 class TestMemory:
@@ -126,7 +126,7 @@ class TestMemory:
             assert len(writer._open) == 2
         writer.close()
         assert writer._summary_bytes == 0
-        assert len(list(read(tmp_path))) == 10
+        assert len(list(read_trajectories(tmp_path))) == 10
 
     def test_a_trajectory_of_any_number_of_spans(self, writer):
         """It is written in parts, so that its summary stays bounded."""

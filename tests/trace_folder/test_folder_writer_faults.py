@@ -20,10 +20,8 @@ from hypothesis import strategies as st
 from writing import contents, count_spans, ids, place, requests_in, spans_in, trajectory
 
 from otel_rollout.files import is_being_written
-from otel_rollout.folder import journal
+from otel_rollout.folder import TornFrame, journal, read_frame, read_index, scan_frames
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.frames import TornFrame, read_frame, scan_frames
-from otel_rollout.folder.index_reading import read_index
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 

@@ -17,16 +17,9 @@ from hypothesis import strategies as st
 
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.files import exclusive_lock, file_lock, is_being_written
-from otel_rollout.folder import frames
-from otel_rollout.folder.append_file import AppendFile, FileGoneError
-from otel_rollout.folder.frames import (
-    MAX_LINE_BYTES,
-    DamagedFrameError,
-    FrameFile,
-    TornFrame,
-    read_frame,
-    scan_frames,
-)
+from otel_rollout.folder import DamagedFrameError, FileGoneError, FrameFile, TornFrame, frames, read_frame, scan_frames
+from otel_rollout.folder.append_file import AppendFile
+from otel_rollout.folder.frames import MAX_LINE_BYTES
 
 # Noise doesn't compress: frames with many blocks, and of every size.
 LINES = [b"first", b"x" * 300_000, random.Random(1).randbytes(400_000).hex().encode(), b"", b"last"]

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
 
-from otel_rollout import read
+from otel_rollout import read_trajectories
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import StoredSpan, encode_spans, lazy_spans, traces_of
 from tests.sdk import COPIES
@@ -46,7 +46,7 @@ def test_one_span_is_decoded_without_the_others(tmp_path):
     writer = FolderWriter(tmp_path)
     writer.write(make_trajectory(7, 1, 2))
     writer.close()
-    [trajectory] = read(tmp_path)
+    [trajectory] = read_trajectories(tmp_path)
     assert [bool(span.data) for span in trajectory.spans] == [True, True, True]
     root = trajectory.spans[-1]
     assert (root.name, root.attributes["rollout.step"], root.dropped_attributes) == ("rollout", 7, 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout import NoTracesError, read
+from otel_rollout import NoTracesError, read_trajectories
 from otel_rollout.folder import stored_file
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import encode_spans
@@ -34,7 +34,7 @@ class TestOrder:
             make_trajectory(9),
             make_trajectory(1_000_000),
         )
-        assert [(each.step, each.validate) for each in read(folder)] == [
+        assert [(each.step, each.validate) for each in read_trajectories(folder)] == [
             (9, False),
             (9, True),
             (10, False),
@@ -46,12 +46,12 @@ class TestOrder:
         """What many processes wrote of a step comes together, and with rotated files of one process."""
         record(folder, make_trajectory(1, 0), make_trajectory(2, 0))
         record(folder, make_trajectory(1, 1))
-        assert sorted(tags(read(folder))) == [(1, 0, 0), (1, 1, 0), (2, 0, 0)]
+        assert sorted(tags(read_trajectories(folder))) == [(1, 0, 0), (1, 1, 0), (2, 0, 0)]
 
     def test_reading_is_lazy(self, folder):
         """Nothing of a later step is looked at before it is its turn: removing it meanwhile does no harm."""
         record(folder, make_trajectory(1), make_trajectory(2))
-        trajectories = read(folder)
+        trajectories = read_trajectories(folder)
         assert next(trajectories).step == 1
         data_file(folder, 2).unlink()
         assert list(trajectories) == []
@@ -70,9 +70,9 @@ class TestOrder:
 
         tracemalloc.start()
         try:
-            one = peak(islice(read(folder), 1), lambda each: len(each.spans))
-            everything = peak(read(folder), lambda each: len(each.spans))
-            indexes = peak(read(folder), lambda each: each.span_count)
+            one = peak(islice(read_trajectories(folder), 1), lambda each: len(each.spans))
+            everything = peak(read_trajectories(folder), lambda each: len(each.spans))
+            indexes = peak(read_trajectories(folder), lambda each: each.span_count)
         finally:
             tracemalloc.stop()
         assert everything < 1.5 * one
@@ -122,7 +122,7 @@ class TestFilters:
     )
     def test_every_filter_must_agree(self, recorded, filters, expected):
         """A filter lets through what it names, several together what all of them name."""
-        assert len(list(read(recorded, **filters))) == expected
+        assert len(list(read_trajectories(recorded, **filters))) == expected
 
     def test_no_frame_is_read_to_filter(self, recorded, monkeypatch):
         """Filters are answered by the indexes alone."""
@@ -132,7 +132,11 @@ class TestFilters:
 
         monkeypatch.setattr(stored_file, "read_frame", fail)
         monkeypatch.setattr(stored_file, "scan_frames", fail)
-        found = list(read(recorded, sample_index=0, rollout_n=1, status="completed", reward=(1, 1), experiment="exp"))
+        found = list(
+            read_trajectories(
+                recorded, sample_index=0, rollout_n=1, status="completed", reward=(1, 1), experiment="exp"
+            )
+        )
         assert tags(found) == [(1, 0, 1)]
 
     def test_the_indexes_of_other_steps_are_not_read(self, recorded, monkeypatch):
@@ -140,7 +144,7 @@ class TestFilters:
         opened = []
         genuine = stored_file.read_rows
         monkeypatch.setattr(stored_file, "read_rows", lambda path: opened.append(str(path)) or genuine(path))
-        assert len(list(read(recorded, step=1))) == 3
+        assert len(list(read_trajectories(recorded, step=1))) == 3
         assert len(opened) == 1
         assert "step=000001" in opened[0]
 
@@ -150,7 +154,7 @@ class TestFilters:
         genuine = os.scandir
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "scandir", lambda path: listed.append(str(path)) or genuine(path))
-            assert len(list(read(recorded, step=1))) == 3
+            assert len(list(read_trajectories(recorded, step=1))) == 3
         assert [path for path in listed if "step=000001" in path]
         assert not [path for path in listed if "step=000002" in path]
 
@@ -162,32 +166,32 @@ class TestPlaces:
         """A step's folder, or one above several trace folders, can be read like a trace folder."""
         record(folder / "a", make_trajectory(1))
         record(folder / "b", make_trajectory(2))
-        assert tags(read(folder / "b" / "step=000002")) == [(2, 0, 0)]
-        assert tags(read(folder)) == [(1, 0, 0), (2, 0, 0)]
+        assert tags(read_trajectories(folder / "b" / "step=000002")) == [(2, 0, 0)]
+        assert tags(read_trajectories(folder)) == [(1, 0, 0), (2, 0, 0)]
 
     def test_names_that_begin_like_a_step(self, folder):
         """What is called almost like a step's folder is no step: its lines say themselves of which step they are."""
         write_lines(folder / "step=7-export.jsonl", make_trajectory(12, 0))
         record(folder / "step=final", make_trajectory(12, 1), make_trajectory(2, 1))
         record(folder, make_trajectory(12, 2), make_trajectory(-12, 2))
-        assert sorted(tags(read(folder, step=12))) == [(12, 0, 0), (12, 1, 0), (12, 2, 0)]
-        assert tags(read(folder, step=-12)) == [(-12, 2, 0)]
+        assert sorted(tags(read_trajectories(folder, step=12))) == [(12, 0, 0), (12, 1, 0), (12, 2, 0)]
+        assert tags(read_trajectories(folder, step=-12)) == [(-12, 2, 0)]
 
     def test_a_spool_is_read_like_a_folder(self, folder):
         """Files without an index, at any depth, several traces in a line: in the order of steps all the same."""
         first, second, third = make_trajectory(3), make_trajectory(2, 1), make_trajectory(2, 2)
         write_frames(folder / "mlflow" / "host-1-abcd-1.otlp.zst", first + second[:1], second[1:] + third)
-        found = list(read(folder))
+        found = list(read_trajectories(folder))
         assert tags(found) == [(2, 1, 0), (2, 2, 0), (3, 0, 0)]
         assert [names(each) for each in found] == [["generate", "look_up", "rollout"]] * 3
         assert [each.span_count for each in found] == [3, 3, 3]
-        assert tags(read(folder, step=3)) == [(3, 0, 0)]
+        assert tags(read_trajectories(folder, step=3)) == [(3, 0, 0)]
 
     def test_plain_lines_of_any_exporter(self, folder):
         """Uncompressed OTLP JSON lines are read as well, and foreign spans in them."""
         foreign = make_span("GET /", 9, 5, parent=None)
         write_lines(folder / "export.jsonl", make_trajectory(1), [foreign], [*make_trajectory(2), foreign])
-        found = list(read(folder))
+        found = list(read_trajectories(folder))
         assert tags(found) == [(1, 0, 0), (2, 0, 0), (None, None, None)]
         assert names(found[2]) == ["GET /"]
         assert found[2].has_root
@@ -195,7 +199,7 @@ class TestPlaces:
     def test_a_line_of_many_traces_is_decoded_once(self, folder, monkeypatch):
         """The traces of a batch are read with one look at its line."""
         write_lines(folder / "export.jsonl", [span for sample in range(50) for span in make_trajectory(1, sample)])
-        found = list(read(folder))
+        found = list(read_trajectories(folder))
         calls = []
         genuine = stored_file.traces_of
         monkeypatch.setattr(stored_file, "traces_of", lambda line: calls.append(1) or genuine(line))
@@ -209,12 +213,12 @@ class TestPlaces:
             (folder / "sub").mkdir(parents=True)
             (folder / "sub" / "notes.txt").write_text("no traces")
         with pytest.raises(NoTracesError, match=str(folder)):
-            read(folder)
+            read_trajectories(folder)
 
     def test_nothing_of_a_step_is_no_error(self, folder):
         """A folder with other steps is a trace folder, with nothing to give."""
         record(folder, make_trajectory(1))
-        assert list(read(folder, step=2)) == []
+        assert list(read_trajectories(folder, step=2)) == []
 
 
 class TestRunning:
@@ -225,16 +229,16 @@ class TestRunning:
         record(folder, make_trajectory(1), make_trajectory(3))
         writer = FolderWriter(folder)
         writer.write(make_trajectory(2, 5)[:2])
-        running = list(read(folder))
+        running = list(read_trajectories(folder))
         assert tags(running) == [(1, 0, 0), (2, 5, 0), (3, 0, 0)]
         assert [each.has_root for each in running] == [True, False, True]
         assert running[1].status is None
         assert running[1].reward is None
         assert running[1].experiment_name == "exp"
         assert names(running[1]) == ["generate", "look_up"]
-        assert tags(read(folder, step=2)) == [(2, 5, 0)]
+        assert tags(read_trajectories(folder, step=2)) == [(2, 5, 0)]
         writer.write(make_trajectory(2, 5)[2:])
-        [ended] = read(folder, step=2)
+        [ended] = read_trajectories(folder, step=2)
         assert ended.has_root
         assert names(ended) == ["generate", "look_up", "rollout"]
         writer.close()
@@ -244,7 +248,7 @@ class TestRunning:
         writer = FolderWriter(folder)
         spans = make_trajectory(2)
         writer.write(spans[:1])
-        [running] = read(folder)
+        [running] = read_trajectories(folder)
         assert not running.has_root
         writer.write(spans[1:])
         writer.write(make_trajectory(2, 9)[:2])
@@ -257,7 +261,7 @@ class TestRunning:
         spans = make_trajectory(2)
         writer.write(spans[:2])
         monkeypatch.setattr(stored_file, "entries_of", _before(stored_file.entries_of, lambda: writer.write(spans[2:])))
-        [found] = read(folder)
+        [found] = read_trajectories(folder)
         assert names(found) == ["generate", "look_up", "rollout"]
         assert found.has_root
         writer.close()
@@ -275,7 +279,7 @@ class TestRunning:
         root = Path(__file__).parents[2]
         done = subprocess.run([sys.executable, "-c", program, folder, root], check=False, timeout=60)
         assert done.returncode == 9
-        found = list(read(folder))
+        found = list(read_trajectories(folder))
         assert [(each.step, each.has_root, each.span_count) for each in found] == [(1, True, 3), (2, False, 2)]
 
     def test_the_order_of_a_journals_lines_does_not_matter(self, folder):
@@ -285,7 +289,7 @@ class TestRunning:
         journal = folder / "open" / "host-7-abcd.otlp"
         for lines in itertools.permutations([[spans[0]], [spans[1]], [foreign]]):
             write_records(journal, *lines)
-            [found] = read(folder)
+            [found] = read_trajectories(folder)
             assert (found.name, found.step, found.experiment_name, found.span_count) == ("generate", 2, "exp", 3)
             journal.unlink()
 
@@ -294,7 +298,7 @@ class TestRunning:
         record(folder, make_trajectory(1), make_trajectory(2))
         foreign = make_span("GET /", 9, trace_id_of(2, 0, 0))
         write_records(folder / "open" / "host-7-abcd.otlp", [foreign])
-        for found in (list(read(folder)), [None, *read(folder, step=2)]):
+        for found in (list(read_trajectories(folder)), [None, *read_trajectories(folder, step=2)]):
             assert len(found) == 2
             assert names(found[1]) == ["generate", "look_up", "GET /", "rollout"]
 
@@ -303,7 +307,7 @@ class TestRunning:
         spans = make_trajectory(1)
         record(folder, spans)
         write_records(folder / "open" / "host-7-abcd.otlp", spans[:1], spans[1:2])
-        [found] = read(folder)
+        [found] = read_trajectories(folder)
         assert names(found) == ["generate", "look_up", "rollout"]
         assert found.span_count == 3
         assert found.has_root
@@ -312,22 +316,22 @@ class TestRunning:
         """While a folder grows its sizes don't count what a journal still has, and nothing is parsed for that."""
         spans = make_trajectory(1)
         record(folder, spans)
-        [alone] = read(folder)
+        [alone] = read_trajectories(folder)
         size = alone.size_bytes
         write_records(folder / "open" / "host-7-abcd.otlp", spans[:1], spans[1:2])
         monkeypatch.setattr(stored_file.StoredFile, "read_spans", None)
-        [found] = read(folder)
+        [found] = read_trajectories(folder)
         assert (found.size_bytes, found.summary.bytes, found.summary.spans) == (size, size, 3)
 
     def test_late_spans_beside_a_copy_count(self, folder):
         """A line of a journal that has a new span beside known ones is read, and its size counts."""
         spans = make_trajectory(1)
         record(folder, spans)
-        [alone] = read(folder)
+        [alone] = read_trajectories(folder)
         size = alone.size_bytes
         late = make_span("late", 99, spans[0].context.trace_id)
         write_records(folder / "open" / "host-7-abcd.otlp", spans[:1], [spans[1], late])
-        [found] = read(folder)
+        [found] = read_trajectories(folder)
         assert found.summary.spans == 4
         assert found.summary.bytes == found.size_bytes == size + len(encode_spans([spans[1], late]))
 
@@ -351,7 +355,7 @@ class TestCopies:
         record(folder, make_trajectory(1), make_trajectory(1, 1))
         path = data_file(folder, 1)
         path.with_name(f"copy-{path.name}").write_bytes(path.read_bytes())
-        found = list(read(folder, on_problem=problems.append))
+        found = list(read_trajectories(folder, on_problem=problems.append))
         assert [(each.sample_index, each.span_count) for each in found] == [(0, 3), (1, 3)]
         assert not problems
 
@@ -362,7 +366,7 @@ class TestCopies:
         (folder / "step=000001" / "up").symlink_to(folder.parent)
         (folder / "latest").symlink_to(folder / "step=000002")
         (folder / "link.otlp.zst").symlink_to(data_file(folder, 1))
-        found = list(read(folder, on_problem=problems.append))
+        found = list(read_trajectories(folder, on_problem=problems.append))
         assert [(each.step, each.span_count) for each in found] == [(1, 3), (2, 3)]
         assert not problems
 
@@ -371,7 +375,7 @@ class TestCopies:
         record(tmp_path / "elsewhere", make_trajectory(2))
         record(folder, make_trajectory(1))
         (folder / "step=000002").symlink_to(tmp_path / "elsewhere" / "step=000002")
-        assert tags(read(folder)) == [(1, 0, 0), (2, 0, 0)]
+        assert tags(read_trajectories(folder)) == [(1, 0, 0), (2, 0, 0)]
 
 
 class TestSeveralLines:
@@ -382,7 +386,7 @@ class TestSeveralLines:
         spans = make_trajectory(1)
         late = make_span("late", 4, trace_id_of(1, 0, 0), attributes=spans[0].attributes, seconds=(0.5, 3.0))
         record(folder, spans, [late])
-        [found] = read(folder)
+        [found] = read_trajectories(folder)
         assert names(found) == ["generate", "look_up", "late", "rollout"]
         assert found.span_count == 4
         assert found.duration == 1.0
@@ -393,6 +397,6 @@ class TestSeveralLines:
         spans = make_trajectory(1)
         record(folder, spans[:1])
         record(folder, spans[1:])
-        [found] = read(folder)
+        [found] = read_trajectories(folder)
         assert sorted(names(found)) == ["generate", "look_up", "rollout"]
         assert found.status == "completed"

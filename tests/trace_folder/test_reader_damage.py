@@ -12,10 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import zstandard
 
-from otel_rollout import read
-from otel_rollout.folder import stored_file
+from otel_rollout import read_trajectories
+from otel_rollout.folder import read_index, stored_file
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.index_reading import read_index
 
 from .read_folders import data_file, index_file, names, record, tags
 from .recordings import frame, make_trajectory, write_frames, write_lines, write_records
@@ -47,7 +46,10 @@ class TestJournalOfTheDead:
 
     def facts(self, folder):
         """What a reader is given of each trajectory."""
-        return [(each.step, each.span_count, each.size_bytes, each.start_time, names(each)) for each in read(folder)]
+        return [
+            (each.step, each.span_count, each.size_bytes, each.start_time, names(each))
+            for each in read_trajectories(folder)
+        ]
 
     def test_the_second_reader_parses_nothing(self, folder, journal, parsed):
         """The first one leaves an index beside it, which says the same."""
@@ -62,7 +64,7 @@ class TestJournalOfTheDead:
         monkeypatch.setattr(stored_file, "MIN_BYTES", 0)
         writer = FolderWriter(folder)
         writer.write(make_trajectory(2)[:1])
-        assert len(list(read(folder))) == len(list(read(folder))) == 1
+        assert len(list(read_trajectories(folder))) == len(list(read_trajectories(folder))) == 1
         assert len(parsed) == 2
         assert not list(folder.glob("open/*.index.jsonl"))
         writer.close()
@@ -99,7 +101,7 @@ class TestJournalOfTheDead:
         with journal.open("ab") as file:
             file.write(journal.read_bytes()[:20])
         for _ in range(2):
-            assert len(list(read(folder, on_problem=problems.append))) == 3
+            assert len(list(read_trajectories(folder, on_problem=problems.append))) == 3
         assert len(parsed) == 3
         assert [problem.what for problem in problems] == ["torn record"] * 2
 
@@ -128,7 +130,7 @@ class TestDamage:
         record(folder, *(make_trajectory(1, sample) for sample in range(3)))
         path = data_file(folder, 1)
         os.truncate(path, path.stat().st_size - 10)
-        assert len(list(read(folder, on_problem=problems.append))) == 2
+        assert len(list(read_trajectories(folder, on_problem=problems.append))) == 2
         [problem] = problems
         assert (problem.what, problem.path) == ("torn frame", path)
         assert str(problem) == f"torn frame skipped in {path} at byte {problem.offset}"
@@ -139,7 +141,7 @@ class TestDamage:
         path = data_file(folder, 1)
         os.truncate(path, path.stat().st_size - 10)
         with caplog.at_level(logging.WARNING, "otel_rollout"):
-            assert len(list(read(folder))) == 1
+            assert len(list(read_trajectories(folder))) == 1
         assert "torn frame skipped" in caplog.text
 
     def test_a_frame_cut_off_altogether(self, folder, problems):
@@ -147,14 +149,14 @@ class TestDamage:
         record(folder, make_trajectory(1), make_trajectory(1, 1))
         first = read_index(index_file(folder, 1))[0]
         os.truncate(data_file(folder, 1), first.length)
-        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0)]
         assert [problem.what for problem in problems] == ["torn frame"]
 
     def test_a_file_without_an_index(self, folder, problems):
         """Without its index a file is read all the same."""
         record(folder, make_trajectory(1), make_trajectory(1, 1, reward=0.5))
         index_file(folder, 1).unlink()
-        found = list(read(folder, on_problem=problems.append))
+        found = list(read_trajectories(folder, on_problem=problems.append))
         assert tags(found) == [(1, 0, 0), (1, 1, 0)]
         assert found[1].reward == 0.5
         assert found[1].name == "rollout"
@@ -166,7 +168,7 @@ class TestDamage:
         record(folder, *(make_trajectory(1, sample) for sample in range(3)))
         path = index_file(folder, 1)
         path.write_bytes(path.read_bytes().splitlines(keepends=True)[0] + torn)
-        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (1, 1, 0), (1, 2, 0)]
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0), (1, 1, 0), (1, 2, 0)]
         assert not problems
 
     def test_an_index_with_a_gap(self, folder, problems):
@@ -175,7 +177,7 @@ class TestDamage:
         path = index_file(folder, 1)
         first, *_, last = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(first + last)
-        assert tags(read(folder, on_problem=problems.append)) == [(1, sample, 0) for sample in range(4)]
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, sample, 0) for sample in range(4)]
         assert not problems
 
     def test_a_damaged_line_of_an_index(self, folder, problems):
@@ -185,7 +187,7 @@ class TestDamage:
         data = path.read_bytes()
         place = data.index(b'"reward":1.0', len(data) // 2) + len(b'"reward":')
         path.write_bytes(data[:place] + b"9" + data[place + 1 :])
-        assert [each.reward for each in read(folder, on_problem=problems.append)] == [1.0] * 3
+        assert [each.reward for each in read_trajectories(folder, on_problem=problems.append)] == [1.0] * 3
         assert not problems
 
     @pytest.mark.parametrize("change", ["swapped", "doubled", "of another file"])
@@ -199,7 +201,9 @@ class TestDamage:
             path.write_bytes(index_file(folder, 2).read_bytes())
         else:
             path.write_bytes(second + first + third if change == "swapped" else first + second + second + third)
-        assert tags(read(folder, step=1, on_problem=problems.append)) == [(1, sample, 0) for sample in range(3)]
+        assert tags(read_trajectories(folder, step=1, on_problem=problems.append)) == [
+            (1, sample, 0) for sample in range(3)
+        ]
         assert not problems
 
     def test_an_index_of_the_first_form(self, folder, problems):
@@ -210,7 +214,7 @@ class TestDamage:
         values = [*entry[:11], entry.offset, entry.length, entry.bytes, entry.spans, entry.status_code, text]
         values[values.index(0.5)] = 0.75
         index_file(folder, 1).write_text(json.dumps(values) + "\n")
-        assert [each.reward for each in read(folder, on_problem=problems.append)] == [0.5]
+        assert [each.reward for each in read_trajectories(folder, on_problem=problems.append)] == [0.5]
         assert not problems
 
     def test_an_index_of_another_form(self, folder, problems):
@@ -218,7 +222,7 @@ class TestDamage:
         record(folder, make_trajectory(1), make_trajectory(1, 1, reward=0.5))
         path = index_file(folder, 1)
         path.write_text('["00", 0, 14475, {"rollout.step": 1}]\n' * 2)
-        found = list(read(folder, on_problem=problems.append))
+        found = list(read_trajectories(folder, on_problem=problems.append))
         assert [(each.sample_index, each.reward) for each in found] == [(0, 1.0), (1, 0.5)]
         assert not problems
 
@@ -229,7 +233,7 @@ class TestDamage:
         with path.open("ab") as file:
             file.write(frame(make_trajectory(1, 1))[:-10])
         write_frames(path, make_trajectory(1, 2))
-        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (1, 2, 0)]
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0), (1, 2, 0)]
         assert [problem.what for problem in problems] == ["torn frame"]
 
     def test_a_frame_whose_bytes_have_changed(self, folder, problems):
@@ -239,7 +243,7 @@ class TestDamage:
         data = bytearray(path.read_bytes())
         data[30] ^= 0xFF
         path.write_bytes(data)
-        assert tags(read(folder, on_problem=problems.append)) == [(1, 1, 0)]
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 1, 0)]
         assert {problem.what for problem in problems} == {"torn frame"}
 
     def test_a_frame_that_is_being_written(self, folder, problems):
@@ -248,7 +252,7 @@ class TestDamage:
         writer.write(make_trajectory(1))
         with data_file(folder, 1).open("ab") as file:
             file.write(frame(make_trajectory(1, 1))[:20])
-        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0)]
         assert not problems
         writer.close()
 
@@ -258,7 +262,7 @@ class TestDamage:
         write_records(journal, make_trajectory(1)[:2])
         with journal.open("ab") as file:
             file.write(journal.read_bytes()[:50])
-        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0)]
         assert [problem.what for problem in problems] == ["torn record"]
 
     def test_a_journal_whose_bytes_have_changed(self, folder, problems):
@@ -268,7 +272,7 @@ class TestDamage:
         writer.write(make_trajectory(2)[:1])
         [journal] = folder.glob("open/*.otlp")
         journal.write_bytes(journal.read_bytes().replace(b"hello", b"hallo", 1))
-        assert tags(read(folder, on_problem=problems.append)) == [(2, 0, 0)]
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(2, 0, 0)]
         assert [problem.what for problem in problems] == ["torn record"]
         writer.close()
 
@@ -281,7 +285,7 @@ class TestDamage:
         copy = tmp_path / "copy" / "spans.otlp"
         copy.parent.mkdir()
         copy.write_bytes(journal.read_bytes().replace(b"hello", b"hallo", 1))
-        assert tags(read(copy.parent, on_problem=problems.append)) == [(2, 0, 0)]
+        assert tags(read_trajectories(copy.parent, on_problem=problems.append)) == [(2, 0, 0)]
         assert [problem.what for problem in problems] == ["torn record"]
         writer.close()
 
@@ -291,7 +295,7 @@ class TestDamage:
         monkeypatch.setattr("otel_rollout.folder.lines._SKIPPED_BYTES", 1000)
         path = folder / "export.jsonl"
         write_lines(path, make_trajectory(1), make_trajectory(2, payload='"' + "x" * 40_000 + '"'), make_trajectory(3))
-        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (3, 0, 0)]
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0), (3, 0, 0)]
         assert [problem.what for problem in problems] == ["unreadable line"]
 
     @pytest.mark.parametrize("item", [b"[],", pytest.param(b"1000,", marks=pytest.mark.slow)])
@@ -303,7 +307,7 @@ class TestDamage:
         path.write_bytes(zstandard.compress(line, 1))
         tracemalloc.start()
         try:
-            assert list(read(folder, on_problem=problems.append)) == []
+            assert list(read_trajectories(folder, on_problem=problems.append)) == []
             assert tracemalloc.get_traced_memory()[1] < 8 * len(line)
         finally:
             tracemalloc.stop()
@@ -313,7 +317,7 @@ class TestDamage:
         """A long payload of numbers or lists is a text, whatever is in it."""
         payload = json.dumps("[1,2]," * 3_000_000)
         write_frames(folder / "step=000001" / "host-9-0009.otlp.zst", make_trajectory(1, payload=payload)[2:])
-        [found] = read(folder, on_problem=problems.append)
+        [found] = read_trajectories(folder, on_problem=problems.append)
         assert found.spans[0].attributes["input.value"] == payload
         assert not problems
 
@@ -326,7 +330,7 @@ class TestDamage:
             os.mkfifo(path)
         else:
             path.symlink_to("/dev/zero" if kind == "device" else path)
-        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0)]
         assert [(problem.what, problem.path) for problem in problems] == [("unreadable file", path)]
 
     def test_a_name_can_not_draw_on_the_terminal(self, folder, caplog):
@@ -335,7 +339,7 @@ class TestDamage:
         write_lines(path, make_trajectory(1))
         path.write_bytes(path.read_bytes() + b"hello\n")
         with caplog.at_level(logging.WARNING, "otel_rollout"):
-            assert len(list(read(folder))) == 1
+            assert len(list(read_trajectories(folder))) == 1
         assert "unreadable line" in caplog.text
         assert "\x1b" not in caplog.text
 
@@ -346,5 +350,5 @@ class TestDamage:
         with path.open("ab") as file:
             file.write(b'\nhello\n[1]\n{"resourceSpans": 3}\n{"resourceLogs": []}\n')
         write_lines(path, make_trajectory(2))
-        assert tags(read(folder, on_problem=problems.append)) == [(1, 0, 0), (2, 0, 0)]
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0), (2, 0, 0)]
         assert [problem.what for problem in problems] == ["unreadable line"] * 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from otel_rollout import RecordedTrajectory, UnreadableTraceError, read
+from otel_rollout import RecordedTrajectory, UnreadableTraceError, read_trajectories
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import decode_spans, encode_spans, request_of_json
 
@@ -17,7 +17,7 @@ def recorded(folder, *trajectories) -> list[RecordedTrajectory]:
     for spans in trajectories:
         writer.write(spans)
     writer.close()
-    return list(read(folder))
+    return list(read_trajectories(folder))
 
 
 class TestFields:
@@ -108,7 +108,7 @@ class TestSpans:
         spans = make_trajectory(1)
         write_frames(tmp_path / "a.otlp.zst", spans[:1])
         write_frames(tmp_path / "b.otlp.zst", spans[1:])
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         assert (found.has_root, found.status, found.name, found.span_count) == (True, "completed", "rollout", 3)
         line = found.otlp_json()
         assert b"\n" not in line
@@ -119,7 +119,7 @@ class TestSpans:
         writer = FolderWriter(tmp_path)
         writer.write(make_trajectory(1)[:2])
         writer.write(make_trajectory(2))
-        [running, _] = read(tmp_path)
+        [running, _] = read_trajectories(tmp_path)
         for path in tmp_path.glob("open/*"):
             path.unlink()
         with pytest.raises(UnreadableTraceError, match=running.trace_id):

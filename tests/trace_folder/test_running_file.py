@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_rollout.folder import running_file
-from otel_rollout.folder.op_durations import OpDurations
-from otel_rollout.folder.running_file import RunningFile
+from otel_rollout.folder import OpDurations, RunningFile, running_file
 from otel_rollout.record.open_trajectories import OpenOp, OpenTrajectory
 from tests.trace_folder.writing import START, make_span, random_id
 

@@ -8,14 +8,12 @@ from unittest import mock
 import orjson
 import pytest
 
-from otel_rollout import read, semconv
+from otel_rollout import read_trajectories, semconv
 from otel_rollout.catalog import StepSummary, summarise_groups, summarise_step, to_json
 from otel_rollout.catalog.failure_class import failure_class
 from otel_rollout.facts import FIRST_COLUMN, from_json, summarise_trajectory
+from otel_rollout.folder import StoredFile, listed_summaries_of, seal_of, summaries_of
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.lines import seal_of
-from otel_rollout.folder.stored_file import StoredFile
-from otel_rollout.folder.summaries import listed_summaries_of, summaries_of
 from otel_rollout.look.perfetto import trace_events
 
 from .recordings import make_span, make_trajectory, trace_id_of, write_frames
@@ -53,7 +51,7 @@ class TestRecordedTrajectory:
         """It equals that of the spans, and no spans are read."""
         spans = make_trajectory(7, 3, 1, payload="[1]")
         write(tmp_path, spans[:1], spans[1:])
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
             summary = found.summary
         assert fields_of(summary) == fields_of(summarise_trajectory(spans))
@@ -66,10 +64,10 @@ class TestRecordedTrajectory:
         given = {"rollout.step": 1, "rollout.sample_index": 0, "rollout.reward": 0.5}
         late = make_span("score", 9, trace_id_of(1, 0, 0), seconds=(2, 3), attributes=given)
         write(tmp_path, spans, [late])
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         assert (found.reward, found.summary.reward, found.status) == (0.5, 0.5, "completed")
         assert fields_of(found.summary) == fields_of(summarise_trajectory([*spans, late]))
-        assert [each.reward for each in read(tmp_path, reward=(0.4, 0.6))] == [0.5]
+        assert [each.reward for each in read_trajectories(tmp_path, reward=(0.4, 0.6))] == [0.5]
 
     def test_of_a_running_one(self, tmp_path):
         """It is merged from the lines of the journal."""
@@ -77,7 +75,7 @@ class TestRecordedTrajectory:
         writer = FolderWriter(tmp_path)
         writer.write(spans[:1])
         writer.write(spans[1:2])
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(spans[:2]))
         writer.close()
 
@@ -86,7 +84,7 @@ class TestRecordedTrajectory:
         spans = make_trajectory()
         write_frames(tmp_path / "step=000001" / "host-1-abcd.otlp.zst", spans)
         write_frames(tmp_path / "step=000001" / "host-2-abcd.otlp.zst", spans[:2])
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(spans))
 
     @pytest.mark.parametrize(
@@ -115,7 +113,7 @@ class TestRecordedTrajectory:
         del line["crc32"]
         start = orjson.dumps(line)[:-1]
         index.write_bytes(start + seal_of(start))
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(make_trajectory()))
 
     def test_any_value_of_a_column(self, tmp_path):
@@ -130,7 +128,7 @@ class TestRecordedTrajectory:
         for column, value in product(columns, HOSTILE):
             start = orjson.dumps({**entry, column: value})[:-1]
             index.write_bytes(start + seal_of(start))
-            [found] = read(tmp_path)
+            [found] = read_trajectories(tmp_path)
             shown = fields_of(found.summary)
             assert {name for name in sound if shown[name] != sound[name]} <= {column}
             assert from_json(
@@ -144,14 +142,14 @@ class TestRecordedTrajectory:
         write(tmp_path, make_trajectory())
         [index] = tmp_path.rglob("*.index.jsonl")
         index.write_bytes(index.read_bytes()[:-40])
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(make_trajectory()))
 
     def test_an_attribute_with_the_name_of_a_column(self, tmp_path):
         """It stays an attribute of the root, and tools of that name are counted."""
         given = {"x": 1, "service_name": "mine", "shape": 2}
         write(tmp_path, make_trajectory(**given))
-        [found] = read(tmp_path)
+        [found] = read_trajectories(tmp_path)
         assert {key: found.attributes[key] for key in given} == given
         assert found.summary.service_name == "p"
 
@@ -174,7 +172,7 @@ class TestListedSummaries:
             make_trajectory(1, 2, 0)[:2],
             make_trajectory(None, None, None, **totals),
         )
-        found = list(read(tmp_path))
+        found = list(read_trajectories(tmp_path))
         whole = list(summaries_of(found))
         listed = list(listed_summaries_of(found))
         assert [[getattr(each, name) for name in LISTED] for each in listed] == [
@@ -192,5 +190,5 @@ class TestListedSummaries:
         ]
         index.write_bytes(start + seal_of(start))
         with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
-            [listed] = listed_summaries_of(read(tmp_path))
+            [listed] = listed_summaries_of(read_trajectories(tmp_path))
         assert listed.turns == 3

@@ -87,13 +87,16 @@ async def use() -> None:
 
 
 rollout_trace_op(kind=3)  # type: ignore[call-overload]
+rollout_trace_op(kind="CHAT")  # type: ignore[call-overload]
 rollout_trace_op(3)  # type: ignore[call-overload]
 
 assert_type(rollout_trace_attr(1, 2, 3, "name", True, False), Trajectory)
 with rollout_trace_attr(sample_index="uid", step=1, rollout_n=0, validate=True) as running:
     assert_type(running, Trajectory)
     assert_type(running.trace_id, str | None)
-    assert_type(running.address, str | None)
+    assert_type(running.url, str | None)
+    running.record("generate", "LLM")
+    running.record("generate", "CHAT")  # type: ignore[arg-type]
     annotate(reward=1.0, status="truncated", input=["any"], output={"value": 1}, scorer="exact")
     annotate(reward=1.0, rewards={"format": 0.2, "judge": {"value": True, "explanation": "as asked"}})
     annotate(reward="high")  # type: ignore[arg-type]
@@ -115,15 +118,15 @@ assert_type(otel_rollout.stats(), otel_rollout.Stats)
 assert_type(otel_rollout.stats().lost, int)
 assert_type(select_samples([1, "a"], 2, step=1), set[int])
 
-assert_type(otel_rollout.read("rollout-traces"), Iterator[otel_rollout.RecordedTrajectory])
-for trajectory in otel_rollout.read(
+assert_type(otel_rollout.read_trajectories("rollout-traces"), Iterator[otel_rollout.RecordedTrajectory])
+for trajectory in otel_rollout.read_trajectories(
     Path("spool"), step=range(3), sample_index="uid", reward=(None, 0.5), validate=False
 ):
     assert_type(trajectory.step, int | None)
     assert_type(trajectory.reward, float | None)
     assert_type(trajectory.spans, list[ReadableSpan])
-otel_rollout.read("rollout-traces", step="7")  # type: ignore[arg-type]
-otel_rollout.read("rollout-traces", 7)  # type: ignore[call-arg]
+otel_rollout.read_trajectories("rollout-traces", step="7")  # type: ignore[arg-type]
+otel_rollout.read_trajectories("rollout-traces", 7)  # type: ignore[call-arg]
 
 with deterministic_ids_and_times():
     span_tree(InMemorySpanExporter().spans)

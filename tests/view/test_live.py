@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from otel_rollout.folder import IndexEntry, seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.index import IndexEntry
-from otel_rollout.folder.lines import seal_of
 from otel_rollout.look.view import RunState
 from tests.trace_folder.recordings import make_trajectory, write_frames, write_lines
 from tests.view.conftest import write_run

@@ -9,10 +9,9 @@ import orjson
 import pytest
 
 from otel_rollout import semconv
+from otel_rollout.folder import OpDurations, RunningFile
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.layout import running_path
-from otel_rollout.folder.op_durations import OpDurations
-from otel_rollout.folder.running_file import RunningFile
 from otel_rollout.record.open_trajectories import OpenOp, OpenTrajectory
 from tests.servers.browser import Browser
 from tests.view.looking import look

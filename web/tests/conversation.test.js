@@ -38,6 +38,12 @@ test("A result without a call, and a call without a result, are kept", () => {
   assert.equal(messagesOf(items[0]).length, 1);
 });
 
+test("A result that no message asked for has the call of its own span", () => {
+  const own = { ...result("lone", "a"), calls: [call("a")] };
+  const [item] = pairCalls([own]);
+  assert.deepEqual(item.cards, [{ call: own.calls[0], result: own }]);
+});
+
 test("JSON is indented, and what only looks like it is left as it is", () => {
   assert.equal(pretty('{"a":1}'), '{\n  "a": 1\n}');
   assert.equal(pretty("{not json"), "{not json");

@@ -1,4 +1,4 @@
-"""otel-rollout's trace folder: the exporter `file`, and `otel_rollout.read`."""
+"""otel-rollout's trace folder: the exporter `file`, and `otel_rollout.read_trajectories`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan
 
 from benchmarks.trace_files.stores.store import Group, Root, Store
-from otel_rollout.folder.reader import read
+from otel_rollout.folder.reader import read_trajectories
 from otel_rollout_file import FileSpanExporter
 
 
@@ -40,18 +40,18 @@ class TraceFolder(Store):
                 trajectory.start_time,
                 trajectory.end_time,
             )
-            for trajectory in read(self.folder, step=step)
+            for trajectory in read_trajectories(self.folder, step=step)
         ]
 
     def trajectory(self, step: int, sample_index: int, rollout_n: int) -> Sequence[Any]:
-        return next(read(self.folder, step=step, sample_index=sample_index, rollout_n=rollout_n)).spans
+        return next(read_trajectories(self.folder, step=step, sample_index=sample_index, rollout_n=rollout_n)).spans
 
     def spans(self, step: int) -> Sequence[Any]:
-        return [span for trajectory in read(self.folder, step=step) for span in trajectory.spans]
+        return [span for trajectory in read_trajectories(self.folder, step=step) for span in trajectory.spans]
 
     def groups(self) -> Sequence[Group]:
         rewards: dict[tuple[int, int], list[float]] = {}
-        for trajectory in read(self.folder):
+        for trajectory in read_trajectories(self.folder):
             rewards.setdefault((trajectory.step, trajectory.sample_index), []).append(trajectory.reward)
         return [Group(*key, len(values), statistics.fmean(values)) for key, values in rewards.items()]
 

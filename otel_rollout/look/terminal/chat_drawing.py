@@ -11,11 +11,11 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from otel_rollout import semconv
+from otel_rollout.facts.conversation import Utterance, conversation_of
 from otel_rollout.facts.reward_parts import REWARD, reward_parts
 from otel_rollout.facts.trace_tree import STATUS_STYLES, error_of
 from otel_rollout.look.terminal.screen import wrapped
-from otel_rollout.messages.conversation import Utterance, conversation_of
-from otel_rollout.messages.messages import Message
+from otel_rollout.messages import Message
 from otel_rollout.text.plain_text import duration, printable
 
 if TYPE_CHECKING:
@@ -62,8 +62,15 @@ def draw_message(message: Message, *, width: int | None, style: str = "", margin
         yield Text(f"{margin}reasoning:", style="dim")
     for line in wrapped(message.reasoning, width, margin + MARGIN):
         yield Text(f"{margin}{MARGIN}{line}", style="dim")
+    if message.role == "tool":
+        yield from _calls(message, width, margin)
     for line in wrapped(message.text, width, margin):
         yield Text.assemble((margin, "dim"), (line, style))
+    if message.role != "tool":
+        yield from _calls(message, width, margin)
+
+
+def _calls(message: Message, width: int | None, margin: str) -> Iterator[Text]:
     for call in message.calls:
         for position, line in enumerate(wrapped(str(call), width, margin + MARGIN)):
             yield Text.assemble((margin, "dim"), (MARGIN if position else CALL, "yellow"), (line, "yellow"))

@@ -12,13 +12,11 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from otel_rollout import semconv
+from otel_rollout.facts.span_messages import input_messages, output_messages, previews_of
 from otel_rollout.facts.trace_tree import KIND_STYLES, STATUS_STYLES, error_of, place_of, time_bar, walk_tree
 from otel_rollout.look.terminal.chat_drawing import ROLE_STYLES, draw_message
 from otel_rollout.look.terminal.screen import wrapped
-from otel_rollout.messages.chat_templates import json_of
-from otel_rollout.messages.conversation import input_messages, output_messages
-from otel_rollout.messages.messages import Message, messages_of, parse_json
-from otel_rollout.messages.previews import previews_of
+from otel_rollout.messages import Message, json_of, messages_in, parse_json
 from otel_rollout.text.plain_text import counted, duration, printable, shorten, size, step_name
 
 if TYPE_CHECKING:
@@ -247,7 +245,7 @@ def draw_named(name: str, value: Any, *, width: int | None, margin: str, depth: 
         return
     yield label
     deeper = margin + GAP
-    if messages := messages_of(value):
+    if messages := messages_in(value):
         yield from draw_messages(messages, width=width, margin=deeper)
     elif isinstance(value, Mapping):
         for key, item in sorted(value.items(), key=lambda pair: _rank(pair[1])):

@@ -10,10 +10,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
+from otel_rollout.facts.conversation import Utterance, conversation_of
 from otel_rollout.facts.trace_tree import error_of, place_of
 from otel_rollout.look.view.turns import prefix_breaks, token_ids_of, turn_numbers
-from otel_rollout.messages.conversation import Utterance, conversation_of
-from otel_rollout.messages.messages import ToolCall
+from otel_rollout.messages import ToolCall
 
 MAX_TEXT: Final = 20_000
 """The characters of one text in a list."""
@@ -189,7 +189,7 @@ def _record(
 
 
 def _call(call: ToolCall, cutter: Cutter) -> dict[str, Any]:
-    arguments, cut = cutter.value(call.arguments if call.fields is None else call.fields)
+    arguments, cut = cutter.value(call.arguments)
     return {"name": call.name, "arguments": arguments, "call_id": call.call_id, "cut": cut}
 
 

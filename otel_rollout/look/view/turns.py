@@ -9,9 +9,9 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.facts.conversation import outermost
 from otel_rollout.facts.trace_tree import place_of
-from otel_rollout.messages.conversation import outermost
-from otel_rollout.messages.messages import parse_json
+from otel_rollout.messages import parse_json
 
 
 def turns_of(spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:

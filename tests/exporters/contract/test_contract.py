@@ -39,7 +39,7 @@ EXPORTERS = {
     "weave": "otel_rollout_weave:WeaveSpanExporter",
     "file": "otel_rollout_file:FileSpanExporter",
 }
-WITH_SIDE_WORK = ("mlflow", "phoenix", "weave")
+WITH_FOLLOW_UPS = ("mlflow", "phoenix", "weave")
 BACKEND_PACKAGES = ("grpc", "requests", "mlflow", "sqlalchemy", "trackio", "wandb", "weave", "zstandard")
 
 
@@ -255,15 +255,15 @@ class TestAbsentBackend:
         provider.shutdown()
 
 
-class TestSideWork:
+class TestFollowUpRequests:
     """Requests about spans that are stored: rewards, links, feedback."""
 
     def test_who_has_any(self, exporter, request):
         """The exporters that make such requests are those that the next test is about."""
         name = request.node.callspec.params["exporter_class"]
-        assert (exporter.side_work is not None) == (name in WITH_SIDE_WORK)
+        assert (exporter.follow_up_requests is not None) == (name in WITH_FOLLOW_UPS)
 
-    @pytest.mark.parametrize("name", WITH_SIDE_WORK)
+    @pytest.mark.parametrize("name", WITH_FOLLOW_UPS)
     def test_a_failing_reward_endpoint_changes_no_span(self, name, server, monkeypatch):
         """Spans are sent once, whole, and counted as delivered, whatever becomes of their rewards and runs."""
         for variable in (
@@ -306,6 +306,6 @@ class TestSideWork:
             (span.context, dict(span.attributes)) for span in spans
         ]
         assert sum(_Server.requests[path] for path in ("/v1/traces", "/v2/nobody/project/calls/complete")) == len(sent)
-        for kind, work in stats.side_work.items():
+        for kind, work in stats.follow_up_requests.items():
             if kind != "announcements":
                 assert (work.done, work.waiting, sum(work.lost.values())) == (0, 0, 20)

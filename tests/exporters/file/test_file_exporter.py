@@ -21,8 +21,7 @@ import otel_rollout
 from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown, stats
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.outcome import DELIVERED, Verdict
-from otel_rollout.folder.frames import read_frame, scan_frames
-from otel_rollout.folder.records import scan_records
+from otel_rollout.folder import read_frame, scan_frames, scan_records
 from otel_rollout.guard import internal_errors
 from otel_rollout.installing import install_line
 from otel_rollout.otlp import decode_spans
@@ -138,13 +137,13 @@ class TestTracing:
         assert list(tmp_path.glob("open/*")) == []
 
     def test_it_is_read_with_otel_rollout(self, monkeypatch, tmp_path):
-        """`otel_rollout.read` returns what the exporter wrote."""
+        """`otel_rollout.read_trajectories` returns what the exporter wrote."""
         monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
         init("project", "experiment", "file")
         with rollout_trace_attr(step=4, sample_index="a", rollout_n=1):
             generate("x")
         shutdown(30)
-        [trajectory] = otel_rollout.read(tmp_path, step=4)
+        [trajectory] = otel_rollout.read_trajectories(tmp_path, step=4)
         assert (trajectory.sample_index, trajectory.rollout_n, trajectory.status) == ("a", 1, "completed")
         assert [span.name for span in trajectory.spans] == ["generate", "rollout_trace"]
 

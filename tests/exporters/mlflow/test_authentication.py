@@ -106,7 +106,7 @@ class TestGuardedServer:
         outcome = exporter.send(one.spans)
 
         assert outcome.verdict is Verdict.DELIVERED, outcome.reason
-        assert exporter.force_flush(), exporter.side_work.last_error
+        assert exporter.force_flush(), exporter.follow_up_requests.last_error
         assert read_back(guarded.address, project).trace(one.mlflow_id).info.assessments[0].value == 1.0
 
     def test_password_in_the_address(self, guarded, project, trajectory) -> None:

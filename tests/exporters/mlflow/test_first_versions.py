@@ -32,7 +32,7 @@ class TestFirstVersionWithTags:
             for part in ([one.model, one.tool], [one.root], one.spans):
                 outcome = exporter.send(part)
                 assert outcome.verdict is Verdict.DELIVERED, outcome.reason
-            assert exporter.force_flush(), exporter.side_work.last_error
+            assert exporter.force_flush(), exporter.follow_up_requests.last_error
             (trace,) = back.traces("tags.step = '1'")
             runs = server.run_of_traces()
 

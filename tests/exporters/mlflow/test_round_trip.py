@@ -20,7 +20,7 @@ INT64_MAX = 2**63 - 1
 def deliver(exporter, spans) -> None:
     outcome = exporter.send(spans)
     assert outcome.verdict is Verdict.DELIVERED, outcome.reason
-    assert exporter.force_flush(), exporter.side_work.last_error
+    assert exporter.force_flush(), exporter.follow_up_requests.last_error
 
 
 class TestTrajectory:
@@ -271,7 +271,7 @@ class TestHardValues:
         deliver(exporter, one.spans)
         late = one.span("compute_score", 11, 12, {"rollout.reward_parts": '{"format":0}'})
         deliver(exporter, [late])
-        assert exporter.force_flush(), exporter.side_work.last_error
+        assert exporter.force_flush(), exporter.follow_up_requests.last_error
 
         found = read_back(uri, project).trace(one.mlflow_id).info.assessments
 

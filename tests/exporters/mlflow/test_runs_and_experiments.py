@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 def deliver(exporter, spans) -> None:
     outcome = exporter.send(spans)
     assert outcome.verdict is Verdict.DELIVERED, outcome.reason
-    assert exporter.force_flush(), exporter.side_work.last_error
+    assert exporter.force_flush(), exporter.follow_up_requests.last_error
 
 
 def in_thread(call, *arguments) -> None:
@@ -154,7 +154,7 @@ class TestRun:
         found = {trace.info.trace_id for trace in back.traces(run_id=run.info.run_id)}
         assert found == {each.mlflow_id for each in later}
         exporter.shutdown()
-        assert exporter.side_work.stats()["links"].done == 4
+        assert exporter.follow_up_requests.stats()["links"].done == 4
         assert back.client.get_run(run.info.run_id).info.status == "FINISHED"
 
     @pytest.mark.parametrize("goes_on", [True, False])
@@ -186,10 +186,10 @@ class TestRun:
         exporter, one = MlflowSpanExporter(tracking_uri=uri), trajectory(project)
         assert exporter.send(one.spans).verdict is Verdict.DELIVERED
         assert not exporter.force_flush()
-        assert exporter.side_work.stats()["links"].waiting == 1
+        assert exporter.follow_up_requests.stats()["links"].waiting == 1
         client.restore_run(run_id)
 
-        assert exporter.force_flush(), exporter.side_work.last_error
+        assert exporter.force_flush(), exporter.follow_up_requests.last_error
 
         assert [trace.info.trace_id for trace in read_back(uri, project).traces(run_id=run_id)] == [one.mlflow_id]
 
@@ -204,7 +204,7 @@ class TestRun:
         assert len(read_back(uri, project).traces()) == 2
         assert len([record for record in caplog.records if unknown in record.message]) == 1
         exporter.shutdown()
-        assert dict(exporter.side_work.stats()["links"].lost) == {"configuration_error": 2}
+        assert dict(exporter.follow_up_requests.stats()["links"].lost) == {"configuration_error": 2}
 
 
 class TestExperiment:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import otel_rollout
-from otel_rollout import SideWorkStats, annotate, rollout_trace_attr, rollout_trace_op
+from otel_rollout import FollowUpStats, annotate, rollout_trace_attr, rollout_trace_op
 from otel_rollout_phoenix import PhoenixSpanExporter
 from tests.faults.faulty_receiver import FaultyReceiver
 
@@ -49,7 +49,7 @@ def trace(project: str) -> Callable[..., None]:
     return run
 
 
-def counted() -> SideWorkStats:
+def counted() -> FollowUpStats:
     """Return the counts of the rewards."""
     (stats,) = otel_rollout.stats().exporters.values()
-    return stats.side_work["rewards"]
+    return stats.follow_up_requests["rewards"]

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import otel_rollout
-from otel_rollout import SideWorkStats
+from otel_rollout import FollowUpStats
 from tests.delivery.queues import until
 from tests.faults.faulty_receiver import Fault
 
@@ -43,7 +43,7 @@ class TestFailingRewards:
         proxy.faults += [fault] * 3
         trace(proxy.url, 0.0, 0.5)
         assert otel_rollout.flush(SECONDS), otel_rollout.stats()
-        until(lambda: counted() == SideWorkStats(done=2))
+        until(lambda: counted() == FollowUpStats(done=2))
         (stats,) = otel_rollout.stats().exporters.values()
         assert (stats.delivered, stats.lost, stats.payloads_shrunk) == (4, {}, 0)
         assert scores(phoenix, project) == [0.0, 0.5]
@@ -55,7 +55,7 @@ class TestFailingRewards:
         with caplog.at_level(logging.WARNING, logger="otel_rollout"):
             until(lambda: proxy.met)
             assert not otel_rollout.flush(2.0)
-        assert counted() == SideWorkStats(waiting=2)
+        assert counted() == FollowUpStats(waiting=2)
         [line] = [entry.getMessage() for entry in caplog.records if "configuration error" in entry.getMessage()]
         assert "check PHOENIX_COLLECTOR_ENDPOINT, PHOENIX_API_KEY and PHOENIX_CLIENT_HEADERS" in line
         proxy.steady = None
@@ -66,7 +66,7 @@ class TestFailingRewards:
         """Of a batch with a name that Phoenix keeps for itself, that annotation alone is lost, and counted."""
         trace(phoenix.address, 0.0, 0.5, rewards={"note": 1.0})
         assert not otel_rollout.flush(SECONDS)
-        assert counted() == SideWorkStats(done=2, lost={"refused": 2})
+        assert counted() == FollowUpStats(done=2, lost={"refused": 2})
         assert scores(phoenix, project) == [0.0, 0.5]
 
     def test_a_shutdown_has_a_deadline(self, project, proxy, trace) -> None:
@@ -78,7 +78,7 @@ class TestFailingRewards:
         assert time.monotonic() - begin < 4.0
         (stats,) = otel_rollout.stats().exporters.values()
         assert (stats.delivered, stats.lost) == (4, {})
-        assert stats.side_work["rewards"] == SideWorkStats(lost={"shutdown": 2})
+        assert stats.follow_up_requests["rewards"] == FollowUpStats(lost={"shutdown": 2})
         proxy.release()
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -93,7 +93,7 @@ class TestFailingRewards:
             try:
                 with otel_rollout.rollout_trace_attr(12, 7, 1, name="trajectory"):
                     otel_rollout.annotate(reward=0.5)
-                code = 0 if otel_rollout.flush(SECONDS) and counted() == SideWorkStats(done=1) else 2
+                code = 0 if otel_rollout.flush(SECONDS) and counted() == FollowUpStats(done=1) else 2
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

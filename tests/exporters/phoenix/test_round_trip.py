@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.trace import get_current_span
 
 import otel_rollout
-from otel_rollout import SideWorkStats, annotate, rollout_trace_attr, rollout_trace_op
+from otel_rollout import FollowUpStats, annotate, rollout_trace_attr, rollout_trace_op
 from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.facts import RewardPart
 from otel_rollout.hooks.ray import extract, inject
@@ -45,7 +45,7 @@ class TestRewards:
         trace(phoenix.address, 0.0, 1.0, rewards=parts)
         assert otel_rollout.flush(SECONDS), otel_rollout.stats()
 
-        assert counted() == SideWorkStats(done=6)
+        assert counted() == FollowUpStats(done=6)
         found = roots(phoenix, project)
         ids = {number: span["context"] for number, span in found.items()}
         spans = phoenix.api.annotations(project, "span", identifier=["otel-rollout"])
@@ -110,7 +110,7 @@ class TestRewards:
         with rollout_trace_attr(12, 7, 0, name="trajectory"):
             annotate(reward=0.5)
         assert otel_rollout.flush(SECONDS)
-        assert counted() == SideWorkStats(done=1)
+        assert counted() == FollowUpStats(done=1)
         path = exporter._side_api.project_path(name)
         [row] = phoenix.api.annotations(unquote(path), "span", identifier=["otel-rollout"])
         assert row["result"]["score"] == 0.5

@@ -81,7 +81,7 @@ class TestLostAnswer:
             replay = WeaveSpanExporter(ask_first=True)
             assert replay.send(sent) == DELIVERED
             replay.shutdown()
-            assert not replay.side_work.stats()["rewards"].lost
+            assert not replay.follow_up_requests.stats()["rewards"].lost
         assert stored_once(server, project, sent)
         assert len(server.feedback(project)) == 1
 
@@ -235,12 +235,12 @@ class TestRefusals:
 
 def rewards_of(exporter: WeaveSpanExporter) -> tuple[int, int, dict[str, int]]:
     """Return how many rewards are done, how many wait, and what was lost of them."""
-    counts = exporter.side_work.stats()["rewards"]
+    counts = exporter.follow_up_requests.stats()["rewards"]
     return counts.done, counts.waiting, dict(counts.lost)
 
 
 class TestRewards:
-    """Rewards as feedback, which are side work."""
+    """Rewards as feedback, which are follow-up requests."""
 
     @pytest.mark.parametrize("path", ["/feedback/query", "/feedback/batch/create"])
     @pytest.mark.parametrize("status", [429, 500, 503])

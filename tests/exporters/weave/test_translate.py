@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import SpanContext
 
-from otel_rollout.export import ids_as_text
+from otel_rollout.messages import ids_as_text
 from otel_rollout_weave.payload_text import as_inputs, as_output
 from otel_rollout_weave.translate import call_of_span, exception_of_span
 from otel_rollout_weave.usage import Below

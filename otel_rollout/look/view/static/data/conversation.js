@@ -39,7 +39,7 @@ export function pairCalls(conversation, from = 0) {
         items.push({
           utterance,
           index,
-          cards: [{ call: null, result: utterance }],
+          cards: [{ call: utterance.calls[0] ?? null, result: utterance }],
         });
       return;
     }

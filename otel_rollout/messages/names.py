@@ -5,11 +5,10 @@ The GenAI conventions are in development: a later version changes this table, an
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 __all__ = [
     "CALL_IDS",
-    "CHAT_TEMPLATES",
     "CONVENTION",
     "FINISH_REASONS",
     "FINISH_REASON_KEYS",
@@ -17,17 +16,21 @@ __all__ = [
     "MODALITIES",
     "PART_TYPES",
     "PROMPT_ARGUMENTS",
+    "PROMPT_TEXT",
     "REASONING_KEYS",
+    "RESPONSE_TEXT",
     "ROLES",
     "SYSTEM_ARGUMENTS",
     "TOOL_ARGUMENTS",
-    "ChatTemplate",
 ]
 
 CONVENTION: Final = "1.41"
 """The version of the semantic conventions whose message format is written
 (https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai)."""
 
+PROMPT_TEXT: Final = "prompt_text"
+RESPONSE_TEXT: Final = "response_text"
+"""The decoded texts in the payload of a generation of token ids, which are verl's names."""
 MESSAGE_ARGUMENTS: Final = (
     "messages",
     "input_messages",
@@ -102,19 +105,3 @@ FINISH_REASONS: Final = {
     "tool_use": "tool_call",
 }
 """The convention's finish reason in a message; others stay as they are."""
-
-
-class ChatTemplate(NamedTuple):
-    """The marks of a chat template around a role and a content."""
-
-    start: str
-    middle: str
-    end: str
-
-
-CHAT_TEMPLATES: Final = (
-    ChatTemplate("<|im_start|>", "\n", "<|im_end|>"),
-    ChatTemplate("<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>"),
-    ChatTemplate("<|", "|>", "<|end|>"),
-)
-"""ChatML (Qwen), Llama 3, and `<|role|>` (Phi, and the demo)."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from otel_rollout.guard.signal_handlers import is_from_signal_handler
-from otel_rollout.messages.message_aliases import (
+from otel_rollout.messages.message import Message, Part, json_text, text_message
+from otel_rollout.messages.names import (
     CALL_IDS,
     FINISH_REASON_KEYS,
     FINISH_REASONS,
@@ -18,22 +19,18 @@ from otel_rollout.messages.message_aliases import (
     REASONING_KEYS,
     ROLES,
 )
-from otel_rollout.text.plain_json import loads, value_to_json
+from otel_rollout.text.plain_json import loads
 
 __all__ = [
     "convert_messages",
     "finish_reason_of",
     "is_message",
     "is_message_list",
-    "text_message",
     "tool_definitions",
 ]
 
-Message = dict[str, Any]
-Part = dict[str, Any]
-
 _CONTENT_KEYS: Final = frozenset({"content", "function_call", "parts", "tool_calls", *REASONING_KEYS})
-_PLAIN_KEYS: Final = frozenset({"content", "role"})
+_REASONING: Final = frozenset(REASONING_KEYS)
 _OTHER_ROLES: Final = frozenset({"tool", *ROLES})
 _MESSAGE_KEYS: Final = _CONTENT_KEYS | {"role"}
 _LANGCHAIN_TYPES: Final = frozenset({"ai", "function", "human", "system", "tool"})
@@ -63,20 +60,6 @@ def is_message_list(value: Any) -> bool:
     return all(is_message(item) or (type(item) is str and item[:2] == "…[") for item in value)
 
 
-def text_message(role: str, text: str, finish_reason: str | None = None) -> Message:
-    """Return a message of one text.
-
-    Args:
-        role: Its role.
-        text: Its text.
-        finish_reason: The reason why the model stopped, for an answer; empty if it is unknown, None for an input.
-    """
-    message: Message = {"role": role, "parts": [{"type": "text", "content": text}] if text else []}
-    if finish_reason is not None:
-        message["finish_reason"] = finish_reason
-    return message
-
-
 def finish_reason_of(*values: Any) -> str:
     """Return the finish reason in the convention's words, from the first value that has one; empty if none has."""
     for value in values:
@@ -97,7 +80,12 @@ def convert_messages(value: Any) -> list[Message]:
     messages: list[Message] = []
     for item in value if type(value) is list else [value]:
         if type(item) is dict:
-            messages += _convert(item)
+            role, text = item.get("role"), item.get("content")
+            if len(item) == 2 and type(role) is type(text) is str and role not in _OTHER_ROLES:
+                # Most messages.
+                messages.append(Message(role, [{"type": "text", "content": text}] if text else []))
+            else:
+                messages += _convert(item)
         else:
             messages.append(text_message("user", str(item)))
     return messages
@@ -130,33 +118,32 @@ def tool_definitions(value: Any) -> list[dict[str, Any]] | None:
 def _convert(item: dict[str, Any]) -> list[Message]:
     """Return one message, or several if it holds results of tools beside other parts."""
     role, kind = item.get("role"), item.get("type")
-    if item.keys() == _PLAIN_KEYS and type(role) is type(item["content"]) is str and role not in _OTHER_ROLES:
-        # Most messages.
-        return [text_message(role, item["content"])]
     if type(role) is not str:
         role = kind if kind in _LANGCHAIN_TYPES else "tool" if str(kind).endswith("_output") else "assistant"
         item = {"content": [item]} if kind in _ITEM_TYPES else {**item, "type": None}
     role = ROLES.get(role, role)
     content = item["parts"] if type(item.get("parts")) is list else item.get("content")
-    parts = [part for key in REASONING_KEYS if (part := _reasoning(item.get(key))) is not None][:1]
-    parts += _parts(content)
-    parts += _calls(item)
+    parts = _parts(content)
+    if not _REASONING.isdisjoint(item):
+        parts = [part for key in REASONING_KEYS if (part := _reasoning(item.get(key))) is not None][:1] + parts
+    if "tool_calls" in item or "function_call" in item:
+        parts += _calls(item)
     more = {
         key: field
         for key, field in item.items()
         if key not in _MESSAGE_KEYS and not _is_empty(field) and not (key == "type" and field == "message")
     }
-    if role == "tool" and not any(part["type"] == "tool_call_response" for part in parts):
+    results = [part for part in parts if part["type"] == "tool_call_response"]
+    if role == "tool" and not results:
         identity = next((more.pop(key) for key in CALL_IDS if type(more.get(key)) is str), None)
         parts = [{"type": "tool_call_response", "id": identity, "response": _response(parts, content)}]
-        return [{"role": role, "parts": parts, **more}]
-    results = [part for part in parts if part["type"] == "tool_call_response"]
+        return [Message(role, parts, more)]
     if not results:
-        return [{"role": role, "parts": parts, **more}]
-    messages = [{"role": "tool", "parts": [part]} for part in results]
+        return [Message(role, parts, more)]
+    messages = [Message("tool", [part]) for part in results]
     rest = [part for part in parts if part["type"] != "tool_call_response"]
     if rest:
-        messages.append({"role": role, "parts": rest, **more})
+        messages.append(Message(role, rest, more))
     return messages
 
 
@@ -167,7 +154,7 @@ def _parts(content: Any) -> list[Part]:
     if kind is dict:
         return [_part(content)]
     if kind is not list:
-        return [] if content is None else [{"type": "text", "content": _json(content)}]
+        return [] if content is None else [{"type": "text", "content": json_text(content)}]
     return [
         {"type": "text", "content": item} if type(item) is str else _part(item)
         for item in content[:MAX_PARTS]
@@ -177,7 +164,7 @@ def _parts(content: Any) -> list[Part]:
 
 def _part(item: Any) -> Part:
     if type(item) is not dict:
-        return {"type": "text", "content": _json(item)}
+        return {"type": "text", "content": json_text(item)}
     given = item.get("type")
     if type(given) is not str:
         # Gemini's parts have no type.
@@ -191,7 +178,7 @@ def _part(item: Any) -> Part:
     if kind == "text":
         text = fields.pop("text", None)
         text = fields.pop("content", "") if text is None else text
-        return {"type": "text", "content": text if type(text) is str else _json(text), **fields}
+        return {"type": "text", "content": text if type(text) is str else json_text(text), **fields}
     if kind == "reasoning":
         texts = [fields.pop(key) for key in ("thinking", "text", "content", "summary", "reasoning") if key in fields]
         return {"type": "reasoning", "content": "\n".join(filter(None, map(_plain_text, texts))), **fields}
@@ -254,7 +241,7 @@ def _call(call: dict[str, Any]) -> Part:
     name = inner.get("name")
     arguments = next((inner[key] for key in ("arguments", "args", "input") if key in inner), None)
     identity = next((call[key] for key in ("call_id", "id") if type(call.get(key)) is str), None)
-    part: Part = {"type": "tool_call", "id": identity, "name": name if type(name) is str else _json(name)}
+    part: Part = {"type": "tool_call", "id": identity, "name": name if type(name) is str else json_text(name)}
     part["arguments"] = _arguments(arguments)
     return part
 
@@ -303,16 +290,10 @@ def _media(kind: str, item: dict[str, Any]) -> Part:
         described["mime_type"] = mime
     if "uri" not in described and "file_id" not in described:
         # A `blob` would be shown as an image.
-        note = text if text[:1] == "[" else f"[{len(text):,} bytes cut]" if text else _json(source)
+        note = text if text[:1] == "[" else f"[{len(text):,} bytes cut]" if text else json_text(source)
         return {**described, "type": modality, "content": note}
     return described
 
 
 def _is_empty(value: Any) -> bool:
     return value is None or (type(value) in (str, list, dict) and not value)
-
-
-def _json(value: Any) -> str:
-    if type(value) is str:
-        return value
-    return value_to_json(value).decode()

@@ -11,27 +11,14 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
+from otel_rollout.facts.span_messages import input_messages, output_messages
 from otel_rollout.facts.trace_tree import error_of, place_of
-from otel_rollout.messages.chat_messages import ChatMessage, chat_messages
-from otel_rollout.messages.chat_templates import read_template
-from otel_rollout.messages.messages import (
-    Message,
-    ToolCall,
-    message_of,
-    messages_of,
-    parse_json,
-    read_message,
-    text_of_value,
-)
+from otel_rollout.messages import CALL, RESULT, Message, Part, ToolCall, parse_json, text_message
 
-__all__ = ["RESPONSE_TEXT", "Utterance", "conversation_of", "input_messages", "outermost", "output_messages", "said_by"]
+__all__ = ["Utterance", "conversation_of", "outermost"]
 
-SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
-PROMPT_TEXT: Final = "prompt_text"
-RESPONSE_TEXT: Final = "response_text"
 PROMPT_START: Final = '"prompt_ids_start":'
 """In a turn's input: the number of the prompt's token ids that earlier turns have recorded."""
-_TEXTS: Final = ("text", "content", "response")
 _TOKENS: Final = ("token_ids", "response_ids", "output_ids")
 
 
@@ -77,9 +64,9 @@ def conversation_of(spans: Sequence[ReadableSpan]) -> list[Utterance]:
         generated = output_messages(turn)
         told += [Utterance(message, turn) for message in generated]
         if turn.status.status_code is StatusCode.ERROR:
-            told.append(Utterance(Message("assistant", error_of(turn)), turn, is_error=True))
+            told.append(Utterance(text_message("assistant", error_of(turn)), turn, is_error=True))
         elif not generated:
-            told.append(Utterance(Message("assistant", _tokens_of(turn)), turn))
+            told.append(Utterance(text_message("assistant", _tokens_of(turn)), turn))
         if prompt:
             known = (known if is_continued else []) + prompt + generated
     told += map(_result, tools)
@@ -111,54 +98,6 @@ def outermost(ordered: Sequence[ReadableSpan], kind: str) -> list[ReadableSpan]:
         return found
 
     return [span for span in ordered if _kind(span) == kind and not is_inside(span)]
-
-
-def input_messages(span: ReadableSpan) -> list[Message]:
-    """Return the messages that a span was given; empty if it has none."""
-    attributes = span.attributes or {}
-    system = parse_json(attributes.get(SYSTEM_INSTRUCTIONS))
-    before = [Message("system", text_of_value(system))] if system else []
-    if (standard := chat_messages(span)) and standard.input:
-        return before + _read(standard.input)
-    prompt = _field(attributes.get(semconv.OUTPUT_VALUE), PROMPT_TEXT)
-    if prompt is None:
-        prompt = _field(attributes.get(semconv.INPUT_VALUE), PROMPT_TEXT)
-    if isinstance(prompt, str):
-        return _from_template(prompt, "user")
-    value = attributes.get(semconv.INPUT_VALUE)
-    parsed = parse_json(value)
-    if found := messages_of(parsed):
-        return before + found
-    text = _text(value, parsed.get("prompt") if isinstance(parsed, Mapping) else parsed)
-    return before + _from_template(text, "user")
-
-
-def output_messages(span: ReadableSpan) -> list[Message]:
-    """Return the messages that a span gave; empty if it has none."""
-    attributes = span.attributes or {}
-    if (standard := chat_messages(span)) and standard.output:
-        return _read(standard.output)
-    value = attributes.get(semconv.OUTPUT_VALUE)
-    parsed = parse_json(value)
-    if isinstance(parsed, Mapping) and isinstance(parsed.get(RESPONSE_TEXT), str):
-        return _from_template(parsed[RESPONSE_TEXT], "assistant")
-    if found := messages_of(parsed):
-        return found
-    if isinstance(parsed, Mapping):
-        parsed = next((parsed[key] for key in _TEXTS if isinstance(parsed.get(key), str)), None)
-    return _from_template(_text(value, parsed), "assistant")
-
-
-def said_by(span: ReadableSpan) -> str:
-    """Return the last message of the model that a span gave: words, then tool calls; empty if it has none."""
-    said = [message for message in output_messages(span) if message.role == "assistant"]
-    return "  ".join(filter(None, (said[-1].text, *map(str, said[-1].calls)))) if said else ""
-
-
-def _from_template(text: str, role: str) -> list[Message]:
-    if text and (role == "assistant" or read_template(text)):
-        return list(message_of({"role": role, "content": text}))
-    return [Message(role, text)] if text else []
 
 
 def _kind(span: ReadableSpan) -> Any:
@@ -210,12 +149,21 @@ def _take(tools: list[ReadableSpan], result: Message) -> ReadableSpan | None:
 
 def _result(tool: ReadableSpan) -> Utterance:
     attributes = tool.attributes or {}
-    name = str(attributes.get(semconv.TOOL_NAME) or tool.name)
-    if tool.status.status_code is StatusCode.ERROR:
-        return Utterance(Message("tool", error_of(tool), name=name), tool, is_error=True)
-    value = attributes.get(semconv.OUTPUT_VALUE)
-    parsed = parse_json(value)
-    return Utterance(Message("tool", str(value or "") if parsed is None else text_of_value(parsed), name=name), tool)
+    more = {"name": str(attributes.get(semconv.TOOL_NAME) or tool.name)}
+    is_error = tool.status.status_code is StatusCode.ERROR
+    value = attributes.get(semconv.OUTPUT_VALUE, attributes.get(semconv.TOOL_CALL_RESULT))
+    parsed = error_of(tool) if is_error else parse_json(value)
+    response = str(value or "") if parsed is None else parsed
+    return Utterance(Message("tool", [{"type": RESULT, "id": None, "response": response}], more), tool, is_error)
+
+
+def _call_of(tool: ReadableSpan, name: str) -> list[Part]:
+    """Return a tool's call as its span has it; empty if it has no arguments."""
+    attributes = tool.attributes or {}
+    given = attributes.get(semconv.INPUT_VALUE, attributes.get(semconv.TOOL_CALL_ARGUMENTS))
+    if given is None:
+        return []
+    return [{"type": CALL, "id": attributes.get(semconv.TOOL_CALL_ID), "name": name or tool.name, "arguments": given}]
 
 
 def _tokens_of(turn: ReadableSpan) -> str:
@@ -232,16 +180,19 @@ def _tokens_of(turn: ReadableSpan) -> str:
 def _without_turns(ordered: Sequence[ReadableSpan]) -> list[Utterance]:
     """Return the root's input and output, and the tools between them."""
     told = [*map(Utterance, _prompt_of(ordered)), *map(_result, outermost(ordered, "TOOL"))]
-    if (root := _root_of(ordered)) is None:
-        return told
-    answer = output_messages(root)
-    if not answer and (value := (root.attributes or {}).get(semconv.OUTPUT_VALUE)) not in (None, "null"):
-        answer = [Message("assistant", str(value))]
-    return told + [Utterance(message, root) for message in answer]
+    if (root := _root_of(ordered)) is not None:
+        answer = output_messages(root)
+        if not answer and (value := (root.attributes or {}).get(semconv.OUTPUT_VALUE)) not in (None, "null"):
+            answer = [text_message("assistant", str(value))]
+        told += [Utterance(message, root) for message in answer]
+    return list(_named(told))
 
 
 def _named(told: Sequence[Utterance]) -> Iterator[Utterance]:
-    """Yield what was said, each tool's result with the name of its tool: by the call's id, else by its place."""
+    """Yield what was said, each tool's result with the name of its tool: by the call's id, else by its place.
+
+    A result that no message asked for has the call of its span.
+    """
     calls: list[ToolCall] = []
     for utterance in told:
         message = utterance.message
@@ -251,8 +202,10 @@ def _named(told: Sequence[Utterance]) -> Iterator[Utterance]:
             call = next((call for call in calls if call.call_id and call.call_id == message.call_id), calls[0])
             calls.remove(call)
             if not message.name:
-                message = replace(message, name=call.name)
-        yield replace(utterance, message=message)
+                message = message._replace(more={**message.more, "name": call.name})
+        elif utterance.span is not None:
+            message = message._replace(parts=[*_call_of(utterance.span, message.name), *message.parts])
+        yield utterance if message is utterance.message else replace(utterance, message=message)
 
 
 def _root_of(spans: Sequence[ReadableSpan]) -> ReadableSpan | None:
@@ -265,23 +218,4 @@ def _prompt_of(spans: Sequence[ReadableSpan]) -> list[Message]:
     if root is None or (prompt := input_messages(root)):
         return prompt if root is not None else []
     value = (root.attributes or {}).get(semconv.INPUT_VALUE)
-    return [] if value in (None, "null") else [Message("user", str(value))]
-
-
-def _text(payload: Any, said: Any) -> str:
-    """Return the text that a payload's JSON says, else the payload if it is no JSON."""
-    if isinstance(said, str):
-        return said
-    is_text = isinstance(payload, str) and payload != "null" and parse_json(payload) is None
-    return str(payload) if is_text else ""
-
-
-def _read(messages: Sequence[ChatMessage]) -> list[Message]:
-    return [each for message in messages for each in read_message({"role": message.role, "parts": message.parts})]
-
-
-def _field(payload: Any, name: str) -> Any:
-    if not isinstance(payload, str) or f'"{name}"' not in payload:
-        return None
-    value = parse_json(payload)
-    return value.get(name) if isinstance(value, Mapping) else None
+    return [] if value in (None, "null") else [text_message("user", str(value))]

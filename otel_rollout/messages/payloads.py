@@ -5,25 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from otel_rollout.finish.token_text import PROMPT_TEXT, RESPONSE_TEXT
 from otel_rollout.guard.signal_handlers import is_from_signal_handler
-from otel_rollout.messages.message_aliases import (
-    MESSAGE_ARGUMENTS,
-    PROMPT_ARGUMENTS,
-    SYSTEM_ARGUMENTS,
-    TOOL_ARGUMENTS,
-)
-from otel_rollout.messages.message_reading import (
+from otel_rollout.messages.forms import (
     convert_messages,
     finish_reason_of,
     is_message,
     is_message_list,
-    text_message,
     tool_definitions,
 )
-from otel_rollout.messages.message_text import described_text
-from otel_rollout.messages.template_text import answer_message, prompt_messages
-from otel_rollout.text.plain_json import value_to_json
+from otel_rollout.messages.message import Message, text_message
+from otel_rollout.messages.names import (
+    MESSAGE_ARGUMENTS,
+    PROMPT_ARGUMENTS,
+    PROMPT_TEXT,
+    RESPONSE_TEXT,
+    SYSTEM_ARGUMENTS,
+    TOOL_ARGUMENTS,
+)
 from otel_rollout.text.plain_text import cut_text
 
 __all__ = ["PREVIEW_CHARACTERS", "ChatSide", "preview", "split_input", "split_output"]
@@ -46,7 +44,7 @@ class ChatSide:
         continues: True if the messages are only those after the turn before.
     """
 
-    messages: list[dict[str, Any]]
+    messages: list[Message]
     rest: Any
     tools: list[dict[str, Any]] | None = None
     raw: str | None = None
@@ -58,13 +56,13 @@ class ChatSide:
         """Each message as JSON."""
         # Not functools.cached_property: before Python 3.12 it holds a lock, which a forked child would wait for.
         if self._encoded is None:
-            self._encoded = [value_to_json(message) for message in self.messages]
+            self._encoded = [message.to_json() for message in self.messages]
         return self._encoded
 
 
-def preview(message: dict[str, Any], characters: int = PREVIEW_CHARACTERS) -> str:
+def preview(message: Message, characters: int = PREVIEW_CHARACTERS) -> str:
     """Return the text of a message, with a note in place of its middle if it is long."""
-    text = described_text(message["parts"])
+    text = message.gist
     return text if len(text) <= characters else cut_text(text, characters)
 
 
@@ -93,7 +91,7 @@ def split_input(value: Any, *, takes_texts: bool = True) -> ChatSide | None:
         return None
     messages, raw = found
     system = next((key for key in SYSTEM_ARGUMENTS if key in inner and _is_prompt(inner[key])), None)
-    if system is not None and raw is None and messages[0]["role"] != "system":
+    if system is not None and raw is None and messages[0].role != "system":
         messages = [*convert_messages({"role": "system", "content": inner[system]}), *messages]
         rest = _without(rest, system)
     return ChatSide(messages, rest or None, tools, raw, continues=bool(value.get(_CONTINUES)))
@@ -114,6 +112,9 @@ def split_output(value: Any, arguments: Any = None) -> ChatSide | None:
         return None
     text = value.get(RESPONSE_TEXT)
     if type(text) is str:
+        # Most processes have no decoded texts.
+        from otel_rollout.messages.templates import answer_message
+
         return ChatSide([answer_message(text, finish_reason_of(value))], _without(value, RESPONSE_TEXT), raw=text)
     choices = value.get("choices")
     if type(choices) is list and choices and all(type(choice) is dict for choice in choices):
@@ -133,7 +134,7 @@ def split_output(value: Any, arguments: Any = None) -> ChatSide | None:
 
 
 def _split_choices(value: dict[str, Any], choices: list[dict[str, Any]]) -> ChatSide | None:
-    messages: list[dict[str, Any]] = []
+    messages: list[Message] = []
     left = []
     for choice in choices:
         reason = finish_reason_of(choice)
@@ -148,17 +149,22 @@ def _split_choices(value: dict[str, Any], choices: list[dict[str, Any]]) -> Chat
     return ChatSide(messages, {**value, "choices": left})
 
 
-def _answers(value: Any, reason: str) -> list[dict[str, Any]]:
+def _answers(value: Any, reason: str) -> list[Message]:
     """Return converted messages with their finish reason, which the convention demands of each answer."""
-    return [{**message, "finish_reason": message.get("finish_reason") or reason} for message in convert_messages(value)]
+    return [
+        Message(role, parts, {**more, "finish_reason": more.get("finish_reason") or reason})
+        for role, parts, more in convert_messages(value)
+    ]
 
 
 def _find(
     value: dict[str, Any], *, takes_texts: bool
-) -> tuple[tuple[list[dict[str, Any]], str | None] | None, dict[str, Any], dict[str, Any]]:
+) -> tuple[tuple[list[Message], str | None] | None, dict[str, Any], dict[str, Any]]:
     """Return the messages (with the text that they come from), the payload without them, and the dict around them."""
     text = value.get(PROMPT_TEXT)
     if type(text) is str and text:
+        from otel_rollout.messages.templates import prompt_messages
+
         return (prompt_messages(text), text), _without(value, PROMPT_TEXT), value
     for outer in (None, *(key for key, item in value.items() if type(item) is dict)):
         inner = value if outer is None else value[outer]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from opentelemetry import context as context_api
 
-from otel_rollout.counts import SideWorkStats
+from otel_rollout.counts import FollowUpStats
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.request_lane import Entry, Lane
@@ -22,7 +22,7 @@ from otel_rollout.guard.log_once import internal_error
 from otel_rollout.guard.signal_safe_lock import SignalSafeCondition, SignalSafeLock, wait_for
 from otel_rollout.record.context import UNTRACED
 
-__all__ = ["Kind", "NotYet", "SideWork"]
+__all__ = ["FollowUpRequests", "Kind", "NotYet"]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Some 120,000 entries: the rewards of a step of 8,192 rollouts, with their parts, come together."""
@@ -59,7 +59,7 @@ class NotYet:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of side work.
+    """A kind of follow-up requests.
 
     Args:
         do: Makes one attempt at some entries of one group and returns the outcome of all, or that some must wait; never
@@ -71,11 +71,11 @@ class Kind:
     limit: int = 1
 
 
-class SideWork:
+class FollowUpRequests:
     """A queue of requests, bounded in bytes, with a thread and retries of its own.
 
     The exporter owns it and adds an entry once the spans are stored. Delivery flushes it, shuts it down and reads its
-    counts. The thread starts with the first entry. A request that hangs delays only other side work.
+    counts. The thread starts with the first entry. A request that hangs delays only other follow-up requests.
 
     Args:
         name: The exporter's name, for logs.
@@ -205,7 +205,7 @@ class SideWork:
             self._progress.notify_all()
             return not self._total_lost()
 
-    def stats(self) -> dict[str, SideWorkStats]:
+    def stats(self) -> dict[str, FollowUpStats]:
         """Return the counts by kind."""
         self._reset_if_forked()
         with self._lock:
@@ -213,7 +213,7 @@ class SideWork:
             for lane in self._lanes.values():
                 waiting[lane.kind] += len(lane.entries)
             return {
-                kind: SideWorkStats(done=self._done[kind], waiting=waiting[kind], lost=dict(self._lost[kind]))
+                kind: FollowUpStats(done=self._done[kind], waiting=waiting[kind], lost=dict(self._lost[kind]))
                 for kind in self._kinds
             }
 
@@ -279,7 +279,7 @@ class SideWork:
                     self._note_trouble(lane.kind, outcome)
                 self._settle(lane, entries, outcome)
         except Exception:
-            internal_error("doing side work")
+            internal_error("making follow-up requests")
         finally:
             context_api.detach(token)
             with self._lock:

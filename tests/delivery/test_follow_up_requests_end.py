@@ -1,4 +1,4 @@
-"""A flush, a shutdown and a fork during side work, which is no part of a span's verdict."""
+"""A flush, a shutdown and a fork during follow-up requests, which is no part of a span's verdict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 import pytest
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from otel_rollout.counts import SideWorkStats
+from otel_rollout.counts import FollowUpStats
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from tests.delivery.queues import Plain, Recorder, is_balanced, until
 from tests.delivery.side_requests import CONFIGURATION_ERROR, REFUSED, RETRY, SLOW, UNEXPLAINED, add, counts
@@ -110,7 +110,7 @@ class TestShutdown:
         until(lambda: backend.attempts)
         backend.rule = lambda values: DELIVERED
         assert work.shutdown(time.monotonic() + 10)
-        assert counts(work) == SideWorkStats(done=3)
+        assert counts(work) == FollowUpStats(done=3)
 
     @pytest.mark.parametrize(("outcome", "reason"), [(RETRY, "shutdown"), (CONFIGURATION_ERROR, "configuration_error")])
     def test_what_is_left_is_counted(self, make_work, backend, outcome, reason):
@@ -119,7 +119,7 @@ class TestShutdown:
         backend.rule = lambda values: outcome
         add(work, *range(3))
         assert not work.shutdown(time.monotonic() + 0.3)
-        assert counts(work) == SideWorkStats(lost={reason: 3})
+        assert counts(work) == FollowUpStats(lost={reason: 3})
 
     def test_a_request_that_hangs_is_left_behind(self, make_work, backend):
         """A shutdown ends with its deadline; what a hanging request comes to is not counted again."""
@@ -133,14 +133,14 @@ class TestShutdown:
         assert work.is_running
         backend.gate.set()
         until(lambda: not work.is_running)
-        assert counts(work) == SideWorkStats(lost={"shutdown": 2})
+        assert counts(work) == FollowUpStats(lost={"shutdown": 2})
 
     def test_what_comes_later_is_counted(self, make_work):
         """An entry that comes after the shutdown is lost, and counted as such."""
         work = make_work()
         assert work.shutdown(time.monotonic() + 1)
         add(work, "late")
-        assert counts(work) == SideWorkStats(lost={"after_shutdown": 1})
+        assert counts(work) == FollowUpStats(lost={"after_shutdown": 1})
 
     def test_without_a_thread(self, make_work, backend, monkeypatch):
         """If no thread can be started, at the interpreter's exit, the shutdown does the work itself."""
@@ -170,7 +170,7 @@ class TestFork:
                 backend.gate.set()
                 backend.done.clear()
                 add(work, "mine")
-                is_right = work.flush(10) and backend.done == ["mine"] and counts(work) == SideWorkStats(done=1)
+                is_right = work.flush(10) and backend.done == ["mine"] and counts(work) == FollowUpStats(done=1)
                 os._exit(0 if is_right else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         backend.gate.set()
@@ -179,16 +179,16 @@ class TestFork:
 
 
 class TestQueue:
-    """Side work behind the queue of an exporter."""
+    """Follow-up requests behind the queue of an exporter."""
 
     @pytest.fixture
     def exporter(self, make_work):
         """An exporter that makes a reward of each span that it has stored."""
         exporter = Recorder()
-        exporter.side_work = make_work()
+        exporter.follow_up_requests = make_work()
 
         def outcome(spans):
-            add(exporter.side_work, *(span.name for span in spans))
+            add(exporter.follow_up_requests, *(span.name for span in spans))
             return DELIVERED
 
         exporter.outcome = outcome
@@ -196,7 +196,7 @@ class TestQueue:
 
     @pytest.mark.parametrize("outcome", [RETRY, REFUSED, CONFIGURATION_ERROR, UNEXPLAINED])
     def test_it_changes_no_span(self, make_queue, exporter, backend, make_span, outcome):
-        """Whatever becomes of side work, spans are delivered once, whole, and counted; a flush returns False."""
+        """Whatever becomes of them, spans are delivered once, whole, and counted; a flush returns False."""
         queue = make_queue(exporter)
         backend.rule = lambda values: outcome
         for number in range(20):
@@ -206,11 +206,11 @@ class TestQueue:
         assert sorted(exporter.names) == sorted(f"span{number}" for number in range(20))
         assert (stats.delivered, stats.lost, stats.payloads_shrunk) == (20, {}, 0)
         assert is_balanced(stats)
-        rewards = stats.side_work["rewards"]
+        rewards = stats.follow_up_requests["rewards"]
         assert rewards.waiting + sum(rewards.lost.values()) == 20
 
     def test_a_request_that_hangs_holds_up_no_span(self, make_queue, exporter, backend, make_span):
-        """Spans are delivered while side work hangs, and a flush and a shutdown keep to their time."""
+        """Spans are delivered while follow-up requests hangs, and a flush and a shutdown keep to their time."""
         queue = make_queue(exporter)
         backend.gate.clear()
         queue.put(make_span("first"))
@@ -224,10 +224,10 @@ class TestQueue:
         assert not queue.join()
         assert time.monotonic() - started < 10.0
         assert queue.stats().delivered == 51
-        assert queue.stats().side_work["rewards"] == SideWorkStats(lost={"shutdown": 51})
+        assert queue.stats().follow_up_requests["rewards"] == FollowUpStats(lost={"shutdown": 51})
 
     def test_a_shutdown_waits_for_it(self, make_queue, exporter, backend, make_span):
-        """Side work of the last spans is done before the exporter is shut down."""
+        """Follow-up requests of the last spans are made before the exporter is shut down."""
         queue = make_queue(exporter, delay=60.0)
         order = []
         backend.rule = lambda values: order.append("reward") or DELIVERED
@@ -238,10 +238,10 @@ class TestQueue:
         assert order == ["reward", "shutdown"]
 
     def test_something_else_of_that_name_is_left_alone(self, make_queue, make_span):
-        """A foreign exporter may have an attribute called side_work."""
+        """A foreign exporter may have an attribute called follow_up_requests."""
         exporter = Plain(lambda spans: SpanExportResult.SUCCESS)
-        exporter.side_work = "hard"
+        exporter.follow_up_requests = "hard"
         queue = make_queue(exporter)
         queue.put(make_span())
         assert queue.flush(10)
-        assert queue.stats().side_work == {}
+        assert queue.stats().follow_up_requests == {}

@@ -8,10 +8,10 @@ import tracemalloc
 
 import pytest
 
-from otel_rollout.counts import SideWorkStats
-from otel_rollout.export import request_lane, side_work
+from otel_rollout.counts import FollowUpStats
+from otel_rollout.export import follow_up_requests, request_lane
+from otel_rollout.export.follow_up_requests import NotYet
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.export.side_work import NotYet
 from tests.delivery.queues import until
 from tests.delivery.side_requests import CONFIGURATION_ERROR, REFUSED, RETRY, UNEXPLAINED, add, counts
 
@@ -25,7 +25,7 @@ class TestAttempts:
         add(work, *range(10))
         assert work.flush(10)
         assert backend.done == list(range(10))
-        assert counts(work) == SideWorkStats(done=10)
+        assert counts(work) == FollowUpStats(done=10)
 
     def test_entries_of_a_group_go_together(self, make_work, backend):
         """Waiting entries share attempts up to the kind's limit, groups apart."""
@@ -45,7 +45,7 @@ class TestAttempts:
         work = make_work(limit=4)
         backend.rule = lambda values: DELIVERED if len(backend.attempts) > 20 else outcome
         add(work, *range(10))
-        until(lambda: counts(work) == SideWorkStats(done=10))
+        until(lambda: counts(work) == FollowUpStats(done=10))
         assert sorted(backend.done) == list(range(10))
 
     def test_entries_wait_for_the_backend(self, make_work, backend, caplog):
@@ -57,30 +57,30 @@ class TestAttempts:
         add(work, *range(6))
         stored |= {1, 5}
         backend.gate.set()
-        until(lambda: counts(work) == SideWorkStats(done=2, waiting=4))
+        until(lambda: counts(work) == FollowUpStats(done=2, waiting=4))
         assert sorted(backend.done) == [1, 5]
         stored |= set(range(6))
         assert work.flush(10)
         assert sorted(backend.done) == list(range(6))
-        assert counts(work) == SideWorkStats(done=6)
+        assert counts(work) == FollowUpStats(done=6)
         assert caplog.records == []
 
     def test_a_span_that_never_comes_is_given_up(self, make_work, backend, caplog, monkeypatch):
         """An entry that waits for long is lost once a later one is done, not before, and the log says so."""
-        monkeypatch.setattr(side_work, "SECONDS_BEHIND", 0.0)
+        monkeypatch.setattr(follow_up_requests, "SECONDS_BEHIND", 0.0)
         backend.rule = lambda values: NotYet({n for n, value in enumerate(values) if value == "never"}, "not stored")
         work = make_work(limit=3)
         add(work, "never")
         until(lambda: len(backend.attempts) > 2)
-        assert counts(work) == SideWorkStats(waiting=1)
+        assert counts(work) == FollowUpStats(waiting=1)
         add(work, "later")
-        until(lambda: counts(work) == SideWorkStats(done=1, lost={"span_missing": 1}))
+        until(lambda: counts(work) == FollowUpStats(done=1, lost={"span_missing": 1}))
         assert "rewards are not stored yet, trying again; spans are not affected (not stored)" in caplog.text
         assert not work.flush(10)
 
     def test_spans_that_never_come_keep_no_other_from_its_attempt(self, make_work, backend, monkeypatch):
         """Entries that waited for long before any later one came stand behind those, as many as there are."""
-        monkeypatch.setattr(side_work, "SECONDS_BEHIND", 0.0)
+        monkeypatch.setattr(follow_up_requests, "SECONDS_BEHIND", 0.0)
         monkeypatch.setattr(request_lane, "FIRST_WAIT", 0.01)
         monkeypatch.setattr(request_lane, "LONGEST_WAIT", 0.01)
         backend.rule = lambda values: NotYet({n for n, value in enumerate(values) if value != "later"}, "not stored")
@@ -89,7 +89,7 @@ class TestAttempts:
         until(lambda: len(backend.attempts) > 2)
         add(work, "later")
         until(lambda: "later" in backend.done)
-        until(lambda: counts(work) == SideWorkStats(done=1, lost={"span_missing": 3}))
+        until(lambda: counts(work) == FollowUpStats(done=1, lost={"span_missing": 3}))
 
     def test_waiting_ends_with_the_shutdown(self, make_work, backend):
         """At a shutdown, entries that still wait at the deadline are counted as lost."""
@@ -97,7 +97,7 @@ class TestAttempts:
         work = make_work()
         add(work, "reward")
         assert not work.shutdown(time.monotonic() + 0.3)
-        assert counts(work) == SideWorkStats(lost={"shutdown": 1})
+        assert counts(work) == FollowUpStats(lost={"shutdown": 1})
 
     def test_the_one_at_fault_is_found(self, make_work, backend):
         """An entry that is refused is lost alone; those that went with it are done."""
@@ -109,7 +109,7 @@ class TestAttempts:
         add(work, *range(8))
         backend.gate.set()
         assert not work.flush(10)
-        assert counts(work) == SideWorkStats(done=8, lost={"refused": 1})
+        assert counts(work) == FollowUpStats(done=8, lost={"refused": 1})
 
     @pytest.mark.parametrize(
         ("outcome", "reason"), [(UNEXPLAINED, "export_failed"), (CONFIGURATION_ERROR, "configuration_error")]
@@ -123,15 +123,15 @@ class TestAttempts:
         for number in range(10, 30):
             add(work, number)
             until(lambda number=number: number in backend.done)
-        until(lambda: counts(work) == SideWorkStats(done=29, lost={reason: 1}))
+        until(lambda: counts(work) == FollowUpStats(done=29, lost={reason: 1}))
 
     def test_one_alone_is_never_given_up(self, make_work, backend):
         """As long as nothing of its kind is done this is an outage, and the entry is not at fault."""
         work = make_work()
         backend.rule = lambda values: UNEXPLAINED
         add(work, "only")
-        until(lambda: len(backend.attempts) > 4 * side_work.ATTEMPTS_ALONE)
-        assert counts(work) == SideWorkStats(waiting=1)
+        until(lambda: len(backend.attempts) > 4 * follow_up_requests.ATTEMPTS_ALONE)
+        assert counts(work) == FollowUpStats(waiting=1)
 
     def test_retry_after_is_heeded_by_a_flush_too(self, make_work, backend):
         """A backend that asks to wait is not asked again before, also not by a flush."""
@@ -158,7 +158,7 @@ class TestAttempts:
         assert type(error).__name__ in work.last_error
 
     def test_it_is_not_traced(self, make_work, backend):
-        """While side work is done, instrumentation is suppressed."""
+        """While follow-up requests is done, instrumentation is suppressed."""
         work = make_work()
         add(work, "one")
         assert work.flush(10)
@@ -191,7 +191,7 @@ class TestReplacing:
         backend.gate.set()
         assert work.flush(10)
         assert backend.done == ["first", (0, 2) if orders == (2, 1) else (1, orders[1])]
-        assert counts(work) == SideWorkStats(done=2)
+        assert counts(work) == FollowUpStats(done=2)
 
     def test_one_that_is_being_tried_is_followed_by_the_other(self, make_work, backend):
         """An entry that is replaced while it is tried doesn't settle its successor."""
@@ -210,12 +210,12 @@ class TestBounds:
 
     def test_the_oldest_are_dropped_and_counted(self, make_work, backend):
         """Beyond its bytes the list drops the oldest of what is not being tried."""
-        work = make_work(max_bytes=10 * (side_work.ITEM_BYTES + 3))
+        work = make_work(max_bytes=10 * (follow_up_requests.ITEM_BYTES + 3))
         backend.gate.clear()
         add(work, 100)
         assert backend.entered.wait(10)
         add(work, *range(101, 150))
-        assert counts(work) == SideWorkStats(waiting=10, lost={"queue_full": 40})
+        assert counts(work) == FollowUpStats(waiting=10, lost={"queue_full": 40})
         backend.gate.set()
         assert not work.flush(10)
         assert backend.done == [100, *range(141, 150)]
@@ -228,7 +228,7 @@ class TestBounds:
         add(work, 0)
         assert backend.entered.wait(10)
         add(work, *range(1, 9), payload_bytes=4_000)
-        assert counts(work) == SideWorkStats(waiting=3, lost={"queue_full": 6})
+        assert counts(work) == FollowUpStats(waiting=3, lost={"queue_full": 6})
 
     def test_four_megabytes_are_four_megabytes(self, make_work, backend):
         """The list in full takes about the memory that its bound says."""

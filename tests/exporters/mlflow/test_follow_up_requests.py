@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout import SideWorkStats
+from otel_rollout import FollowUpStats
 from otel_rollout.export import send_batch
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
@@ -56,7 +56,7 @@ def large(trajectory, project, **more):
     return trajectory(project, root_attributes={"input.value": f'"{PAYLOAD}"'}, **more)
 
 
-class TestFailingSideWork:
+class TestFailingFollowUps:
     """Requests beside the spans that fail."""
 
     @ON_SQLITE
@@ -68,8 +68,8 @@ class TestFailingSideWork:
             report = deliver(exporter, [span for each in trajectories for span in each.spans])
             assert (report.delivered, report.shrunk, dict(report.lost)) == (9, 0, {})
             assert not exporter.force_flush(2000)
-            assert exporter.side_work.stats()["rewards"] == SideWorkStats(waiting=3)
-        assert exporter.force_flush(60_000), exporter.side_work.last_error
+            assert exporter.follow_up_requests.stats()["rewards"] == FollowUpStats(waiting=3)
+        assert exporter.force_flush(60_000), exporter.follow_up_requests.last_error
 
         found = read_back(uri, project).traces()
 
@@ -77,7 +77,7 @@ class TestFailingSideWork:
         for trace in found:
             assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [STORED]
             assert [item.value for item in trace.info.assessments] == [1.0]
-        assert exporter.side_work.stats()["rewards"] == SideWorkStats(done=3)
+        assert exporter.follow_up_requests.stats()["rewards"] == FollowUpStats(done=3)
 
     @ON_SQLITE
     def test_links_change_no_span(self, uri, file, project, trajectory, read_back) -> None:
@@ -88,9 +88,9 @@ class TestFailingSideWork:
             report = deliver(exporter, [span for each in trajectories for span in each.spans])
             assert (report.delivered, report.shrunk, dict(report.lost)) == (9, 0, {})
             assert not exporter.force_flush(60_000)
-        counts = exporter.side_work.stats()
-        assert counts["links"] == SideWorkStats(lost={"refused": 3})
-        assert counts["rewards"] == SideWorkStats(done=3)
+        counts = exporter.follow_up_requests.stats()
+        assert counts["links"] == FollowUpStats(lost={"refused": 3})
+        assert counts["rewards"] == FollowUpStats(done=3)
 
         for trace in read_back(uri, project).traces():
             assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [STORED]
@@ -108,7 +108,7 @@ class TestFailingSideWork:
 
         assert not exporter.force_flush(60_000)
 
-        assert exporter.side_work.stats()["rewards"] == SideWorkStats(done=1, lost={"refused": 1})
+        assert exporter.follow_up_requests.stats()["rewards"] == FollowUpStats(done=1, lost={"refused": 1})
         (trace,) = back.traces()
         assert [item.value for item in trace.info.assessments] == [1.0]
 
@@ -125,7 +125,7 @@ class TestCorrectedReward:
             exporter = MlflowSpanExporter(tracking_uri=uri)
             assert exporter.send([spans[place]]).verdict is Verdict.DELIVERED
             exporter.shutdown()
-            assert exporter.side_work.stats()["rewards"] == SideWorkStats(done=1)
+            assert exporter.follow_up_requests.stats()["rewards"] == FollowUpStats(done=1)
 
         (trace,) = read_back(uri, project).traces()
 
@@ -138,12 +138,12 @@ class TestCorrectedReward:
         correction = one.span("reward", 0, 12, {"rollout.reward": 1.0})
         for batch in (one.spans, [correction], one.spans):
             assert exporter.send(batch).verdict is Verdict.DELIVERED
-            assert exporter.force_flush(), exporter.side_work.last_error
+            assert exporter.force_flush(), exporter.follow_up_requests.last_error
 
         (trace,) = read_back(uri, project).traces()
 
         assert [item.value for item in trace.info.assessments] == [1.0]
-        assert exporter.side_work.stats()["rewards"] == SideWorkStats(done=2)
+        assert exporter.follow_up_requests.stats()["rewards"] == FollowUpStats(done=2)
 
 
 class TestServer:
@@ -158,7 +158,7 @@ class TestServer:
     @pytest.mark.parametrize("path", ["assessments", "link-to-run", "runs/"])
     @pytest.mark.parametrize("status", [403, 500, 503])
     def test_status(self, receiver, project, trajectory, read_back, path, status) -> None:
-        """Whatever the answer to side work, every span is stored whole by one request and delivered."""
+        """Whatever the answer to follow-up requests, every span is stored whole by one request and delivered."""
         receiver.steady = fault = Fault(status=status, path=path)
         trajectories = [large(trajectory, project, reward=1.0) for _ in range(3)]
         exporter = MlflowSpanExporter(tracking_uri=receiver.url, create_run=True)
@@ -167,7 +167,7 @@ class TestServer:
         assert not exporter.force_flush(1500)
         assert receiver.met[fault] > 0
         receiver.steady = None
-        assert exporter.force_flush(30_000), exporter.side_work.last_error
+        assert exporter.force_flush(30_000), exporter.follow_up_requests.last_error
         exporter.shutdown()
 
         found = read_back(receiver.url, project).traces()
@@ -192,4 +192,4 @@ class TestServer:
         started = time.monotonic()
         exporter.shutdown()
         assert time.monotonic() - started < 10.0
-        assert exporter.side_work.stats()["rewards"] == SideWorkStats(lost={"shutdown": 4})
+        assert exporter.follow_up_requests.stats()["rewards"] == FollowUpStats(lost={"shutdown": 4})

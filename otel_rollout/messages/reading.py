@@ -1,0 +1,142 @@
+"""Read messages back: from a span's attributes, from any payload, and as people see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from otel_rollout import semconv
+from otel_rollout.messages.forms import convert_messages, is_message
+from otel_rollout.messages.message import CALLS, RESULTS, Message, Part, parse_json, part_text, text_message
+from otel_rollout.messages.names import MESSAGE_ARGUMENTS, SYSTEM_ARGUMENTS
+from otel_rollout.messages.templates import answer_parts, read_template
+
+__all__ = ["ChatMessages", "chat_messages", "messages_in", "unfolded"]
+
+_SAID: Final = ("content", "parts", "tool_calls")
+_LISTS: Final = (*MESSAGE_ARGUMENTS, "choices", "output")
+_MAX_DEPTH: Final = 4
+
+
+class ChatMessages(NamedTuple):
+    """The messages of one span; a side that wasn't captured is empty.
+
+    Args:
+        input: The messages that the model got; on a root, the conversation before the last answer.
+        output: The model's answer; several if it was asked for several.
+        tools: The definitions of the tools, as they stand on the span.
+    """
+
+    input: list[Message]
+    output: list[Message]
+    tools: list[dict[str, Any]]
+
+
+def chat_messages(attributes: Mapping[str, Any] | None) -> ChatMessages | None:
+    """Return the messages on a span; None if it has none that can be read.
+
+    Args:
+        attributes: Those of a span of ours, or of another instrumentation that follows the GenAI conventions.
+    """
+    attributes = attributes or {}
+    asked = _messages(attributes.get(semconv.INPUT_MESSAGES))
+    answered = _messages(attributes.get(semconv.OUTPUT_MESSAGES))
+    if not asked and not answered:
+        return None
+    tools = [tool for tool in _items(attributes.get(semconv.TOOL_DEFINITIONS)) if isinstance(tool, dict)]
+    return ChatMessages(asked, answered, tools)
+
+
+def messages_in(value: Any, depth: int = 0) -> list[Message]:
+    """Return the messages in a parsed payload, as people see them; empty if it has none.
+
+    Args:
+        value: A list of messages, a message, or an object that has either: `messages`, `choices`, `message`.
+        depth: The depth of the value in its payload.
+    """
+    if depth > _MAX_DEPTH:
+        return []
+    if type(value) is dict:
+        # A role beside other fields is no message.
+        if is_message(value) and ("role" not in value or any(key in value for key in _SAID)):
+            return list(_shown(value))
+        for key in _LISTS:
+            if type(value.get(key)) is list and (found := messages_in(value[key], depth + 1)):
+                system = next((value[name] for name in SYSTEM_ARGUMENTS if type(value.get(name)) is str), None)
+                return found if system is None else [text_message("system", system), *found]
+        return messages_in(value["message"], depth + 1) if type(value.get("message")) is dict else []
+    if type(value) is not list or not value or not all(type(each) is dict for each in value):
+        return []
+    each_has = [messages_in(each, depth + 1) for each in value]
+    return [message for messages in each_has for message in messages] if all(each_has) else []
+
+
+def unfolded(message: Message, *, has_results: bool = False) -> Iterator[Message]:
+    """Yield a message as people see it: results, thoughts and calls apart, a template's text as its messages.
+
+    Args:
+        message: A message.
+        has_results: Results of tools were taken from it before; it is nothing if it says nothing else.
+    """
+    role, parts, more = message
+    if len(parts) == 1 and parts[0].get("type") == "text":
+        text = part_text(parts[0])
+        if "<" not in text and text[:1] != "[":
+            # It has no mark of any template.
+            is_padded = role == "assistant" and text != text.strip("\n")
+            if text or not has_results:
+                yield text_message(role, text.strip("\n"))._replace(more=more) if is_padded else message
+            return
+    results = [part for part in parts if part.get("type") in RESULTS]
+    named = {"name": message.name} if role == "tool" and message.name else {}
+    for part in results:
+        yield Message("tool", [part], {"name": str(part["name"])} if part.get("name") else named)
+    rest = message
+    if results:
+        rest = Message(role, [part for part in parts if part.get("type") not in RESULTS], more)
+    text, thought, calls = rest.text, rest.reasoning, [part for part in rest.parts if part.get("type") in CALLS]
+    if (results or has_results) and not text and not thought and not calls:
+        return
+    thoughts: list[Part] = [{"type": "reasoning", "content": thought}] if thought else []
+    if not calls and role != "tool" and (split := read_template(text)):
+        if thought:
+            yield Message(role, thoughts)
+        yield from split
+    elif role == "assistant":
+        # In a model's text reasoning and tool calls may stand.
+        said = answer_parts(text, has_calls=bool(calls))
+        yield Message(role, [*thoughts, *said, *calls], more)
+    else:
+        yield rest
+
+
+def _shown(value: dict[str, Any]) -> Iterator[Message]:
+    try:
+        converted = convert_messages(value)
+    except RecursionError:
+        # It is nested too deeply.
+        converted = [text_message(str(value.get("role")), "…")]
+    for message in converted:
+        yield from unfolded(message, has_results=len(converted) > 1)
+
+
+def _messages(value: Any) -> list[Message]:
+    return [message for item in _items(value) for message in _message(item)]
+
+
+def _items(value: Any) -> Iterable[Any]:
+    """Return a list that an attribute holds as JSON text, or as other instrumentations set it."""
+    value = parse_json(value) if isinstance(value, str) else value
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _message(item: Any) -> list[Message]:
+    """Return a message of the conventions' form as it is; of another, what it is in theirs."""
+    if not isinstance(item, (dict, Mapping)) or not isinstance(item.get("role"), str):
+        return []
+    parts = item.get("parts")
+    if not isinstance(parts, (list, tuple)):
+        return convert_messages(dict(item))
+    kept = [part if type(part) is dict else dict(part) for part in parts if isinstance(part, (dict, Mapping))]
+    more = {key: field for key, field in item.items() if key not in ("role", "parts")} if len(item) > 2 else {}
+    return [Message(item["role"], kept, more)]

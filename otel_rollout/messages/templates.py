@@ -1,0 +1,286 @@
+"""Messages in rendered text: a prompt that a chat template wrote, and a model's answer to it.
+
+Templates: ChatML (Qwen and many others), Llama 3, Gemma, `<|role|>` (Phi, GLM, the demo), DeepSeek, Mistral; thoughts
+in `<think>`, tool calls as Hermes and Qwen write them, in `<tool_call>`. What is stored is read strictly: a text is
+taken apart only if all of it is in a template's form, as nothing may be lost. Readers show what can be found.
+
+Sources: the `chat_template` of these models' tokenizers, and https://huggingface.co/docs/transformers/chat_templating.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
+
+from otel_rollout.guard.signal_handlers import is_from_signal_handler
+from otel_rollout.messages.message import Message, Part, text_message
+from otel_rollout.messages.names import ROLES
+from otel_rollout.text.plain_json import loads
+
+__all__ = ["answer_message", "answer_parts", "prompt_messages", "read_template"]
+
+
+class _Template(NamedTuple):
+    """A family of chat templates.
+
+    Args:
+        header: A header: the role, and the line breaks after it.
+        gap: The line breaks that belong to a header; None if templates differ.
+        end: The mark after a message.
+        is_closed: True if each message but the last has the mark after it.
+    """
+
+    header: re.Pattern[str]
+    gap: str | None
+    end: str
+    is_closed: bool = True
+
+
+_ROLE: Final = "(?:system|user|assistant|tool|developer|observation|ipython|model|function|human|ai)"
+_HEADERS: Final = {
+    "chatml": rf"<\|im_start\|>({_ROLE})(\n?)",
+    "llama": rf"<\|start_header_id\|>({_ROLE})<\|end_header_id\|>(\n{{0,2}})",
+    "gemma": rf"<start_of_turn>({_ROLE})(\n?)",
+    "plain": rf"<\|({_ROLE})\|>(\n?)",
+    "deepseek": "<[|\uff5c](User|Assistant|System|Tool)[|\uff5c]>()",
+    "mistral": r" ?\[(SYSTEM_PROMPT|INST|/INST|TOOL_RESULTS)\]( ?)",
+}
+# A beginning that all have in common is found fast.
+_OF_TAGS: Final = "|".join(f"(?P<{name}>{header[1:]})" for name, header in _HEADERS.items() if header[0] == "<")
+_ANY_HEADER: Final = re.compile(f"<(?=[|\uff5cs])(?:{_OF_TAGS})")
+_TEMPLATES: Final = {
+    "chatml": _Template(re.compile(_HEADERS["chatml"]), "\n", "<|im_end|>"),
+    "llama": _Template(re.compile(_HEADERS["llama"]), "\n\n", "<|eot_id|>"),
+    "gemma": _Template(re.compile(_HEADERS["gemma"]), "\n", "<end_of_turn>"),
+    "plain": _Template(re.compile(_HEADERS["plain"]), None, "<|end|>"),
+    "deepseek": _Template(
+        re.compile(_HEADERS["deepseek"]), "", "<\uff5cend\u2581of\u2581sentence\uff5c>", is_closed=False
+    ),
+    "mistral": _Template(re.compile(_HEADERS["mistral"]), None, "</s>"),
+}
+_MISTRAL: Final = _TEMPLATES["mistral"]
+_ROLES: Final = {
+    **ROLES,
+    "ipython": "tool",
+    "observation": "tool",
+    "User": "user",
+    "Assistant": "assistant",
+    "System": "system",
+    "Tool": "tool",
+    "SYSTEM_PROMPT": "system",
+    "INST": "user",
+    "/INST": "assistant",
+    "TOOL_RESULTS": "tool",
+}
+_BOS: Final = ("<|begin_of_text|>", "<bos>", "<s>", "<\uff5cbegin\u2581of\u2581sentence\uff5c>")
+_MISTRALS_BEGIN: Final = re.compile(r"(?:<s>\s*)?\[(?:INST|SYSTEM_PROMPT)\]")
+_ENDS: Final = re.compile(
+    r"<\|im_end\|>|<\|eot_id\|>|<\|eom_id\|>|<end_of_turn>|<\|end\|>|<\|endoftext\|>|<\|end_of_text\|>|<\|begin_of_text\|>"
+    r"|<[|\uff5c](?:begin|end)[\u2581_]of[\u2581_]sentence[|\uff5c]>|<bos>|<eos>"
+)
+_ENDS_OF_ANSWERS: Final = (
+    *(template.end for template in _TEMPLATES.values() if template is not _MISTRAL),
+    "<|eom_id|>",
+    "<|endoftext|>",
+)
+_MISTRALS_ENDS: Final = re.compile(r"</?s>|\[/(?:SYSTEM_PROMPT|TOOL_RESULTS)\]")
+_MAX_LEFT_OVER: Final = 32
+"""Characters of a thinking mark that a template writes after the last role."""
+_RESULTS: Final = re.compile(r"\s*<tool_response>\n?(.*?)\n?</tool_response>\s*", re.DOTALL)
+_CALL: Final = "<tool_call>"
+_CALL_END: Final = "</tool_call>"
+_SPACE: Final = re.compile(r"\s*")
+_THINKS: Final = re.compile(r"\s*<think(?:ing)?>")
+_THINK: Final = re.compile(r"<think(?:ing)?>")
+_THINK_END: Final = re.compile(r"</think(?:ing)?>\s*")
+
+
+def read_template(text: str, *, strict: bool = False) -> list[Message]:
+    """Return the messages of a conversation in a chat template's form; empty if it is in none.
+
+    Args:
+        text: The text of a prompt, a response, or both; text before the first role continues the assistant's.
+        strict: Return messages only if all of the text is in the form.
+    """
+    template = _template_of(text, strict=strict)
+    headers = [] if template is None else list(template.header.finditer(text))
+    if template is None or not headers:
+        return []
+    # The turn before may have ended with the mark alone.
+    before = _without_bos(text[: headers[0].start()].lstrip("\n")).lstrip("\n").removeprefix(template.end)
+    messages = _before_headers(before, text, strict=strict)
+    if messages is None:
+        return []
+    for header, following in zip_longest(headers, headers[1:]):
+        role = _ROLES.get(header[1], header[1])
+        content = text[header.end() : None if following is None else following.start()]
+        if not strict:
+            content = (_MISTRALS_ENDS.sub("", content) if template is _MISTRAL else _ENDS.sub("", content)).strip("\n")
+        if following is None and _is_asked(role, content, strict=strict):
+            # The last header alone asks the model to generate.
+            break
+        if strict:
+            content, end, rest = content.partition(template.end)
+            if template.gap not in (None, header[2]) or rest.strip() or not (end or not template.is_closed):
+                return []
+        messages += _messages(role, content, strict=strict)
+    return messages
+
+
+def prompt_messages(text: str) -> list[Message]:
+    """Return the messages in a decoded prompt; one of the user's if it is not completely in a known template's form.
+
+    Args:
+        text: The prompt, or the part of it that is new.
+    """
+    return read_template(text, strict=True) or [text_message("user", text)]
+
+
+def answer_message(text: str, finish_reason: str) -> Message:
+    """Return the message of a decoded answer, without the mark of its end.
+
+    Args:
+        text: The answer.
+        finish_reason: The finish reason; empty if it is unknown.
+    """
+    end = next(filter(text.endswith, _ENDS_OF_ANSWERS), "") if text.endswith(_ENDS_OF_ANSWERS) else ""
+    return Message("assistant", answer_parts(text.removesuffix(end), strict=True), {"finish_reason": finish_reason})
+
+
+def answer_parts(text: str, *, strict: bool = False, has_calls: bool = False) -> list[Part]:
+    """Return the parts of a model's text: its thought, its words, its tool calls; a malformed call stays text.
+
+    Args:
+        text: The text.
+        strict: Take a thought apart only if both its marks are there, and calls only if nothing else follows.
+        has_calls: The message has its calls beside the text; what looks like one in it is text.
+    """
+    text = text if strict else _ENDS.sub("", text)
+    start, end = _THINKS.match(text), _THINK_END.search(text) if "</think" in text else None
+    if end is not None and start is None and (strict or _THINK.search(text, 0, end.start())):
+        end = None
+    thought, said = "", text
+    if end is not None:
+        # Templates of models that always think end the prompt with the first mark.
+        thought, said = text[start.end() if start else 0 : end.start()].strip(), text[end.end() :]
+    elif start is not None and not strict:
+        said = text[start.end() :]
+    said, calls = (said, []) if has_calls else _split_calls(said, strict=strict)
+    if end is None and start is not None and not strict:
+        thought, said = said.strip(), ""
+    parts: list[Part] = [{"type": "reasoning", "content": thought}] if thought or (strict and end) else []
+    if said.strip() or (said and not parts and not calls):
+        parts.append({"type": "text", "content": said})
+    return parts + calls
+
+
+def _template_of(text: str, *, strict: bool) -> _Template | None:
+    """Return the template whose header comes first."""
+    if not strict and "[" in text and _MISTRALS_BEGIN.match(text):
+        return _MISTRAL
+    found = _ANY_HEADER.search(text) if "<" in text else None
+    return None if found is None else next(_TEMPLATES[name] for name, role in found.groupdict().items() if role)
+
+
+def _without_bos(text: str) -> str:
+    for mark in (*_BOS, "<|endoftext|>"):
+        text = text.removeprefix(mark)
+    return text
+
+
+def _before_headers(before: str, text: str, *, strict: bool) -> list[Message] | None:
+    """Return the message that the text before the first header is; None if strictly none may be there."""
+    before = before if strict else _ENDS.sub("", before)
+    if not before.strip():
+        return []
+    if text.startswith(_BOS[-1:] if strict else _BOS):
+        # DeepSeek's system prompt has no header.
+        return [text_message("system", before)]
+    return None if strict else _messages("assistant", before, strict=False)
+
+
+def _is_asked(role: str, content: str, *, strict: bool) -> bool:
+    if strict:
+        is_short = len(content) <= _MAX_LEFT_OVER
+        return is_short and role == "assistant" and not any(end in content for end in _ENDS_OF_ANSWERS)
+    return not _THINK_END.sub("", _THINK.sub("", content)).strip()
+
+
+def _messages(role: str, content: str, *, strict: bool) -> list[Message]:
+    # Qwen's template writes the results of tools as the user's.
+    results = [] if strict and role in ("assistant", "tool") else _results(content)
+    results = results if strict else [result.strip("\n") for result in results]
+    if role == "assistant" and not results:
+        return [Message(role, answer_parts(content, strict=strict))]
+    if role == "tool" and not results:
+        results = [content]
+    if results:
+        return [Message("tool", [{"type": "tool_call_response", "id": None, "response": each}]) for each in results]
+    return [text_message(role, content)]
+
+
+def _results(text: str) -> list[str]:
+    """Return the results of tools that a text consists of; empty if it has anything else."""
+    results, position = [], 0
+    while position < len(text):
+        match = _RESULTS.match(text, position)
+        if match is None:
+            return []
+        results.append(match[1])
+        position = match.end()
+    return results
+
+
+def _split_calls(text: str, *, strict: bool) -> tuple[str, list[Part]]:
+    """Return a model's text without its tool calls, and the calls."""
+    calls: list[Part] = []
+    said: list[str] = []
+    at = 0
+    for start, content, end in _calls(text):
+        call = _call_of(content, strict=strict)
+        if call is not None and not (strict and calls and start > at):
+            calls.append(call)
+            said += (text[at:start].rstrip(), "\n")
+            at = end
+        elif strict:
+            return text, []
+    if strict:
+        # The template begins the calls on a line of their own.
+        is_whole = calls and at == len(text)
+        return (text.partition(_CALL)[0].rstrip("\n"), calls) if is_whole else (text, [])
+    said.append(text[at:])
+    return "".join(said).strip("\n"), calls
+
+
+def _call_of(content: str, *, strict: bool) -> Part | None:
+    try:
+        value = loads(content)
+    except (ValueError, RecursionError) as error:
+        if is_from_signal_handler(error):
+            raise
+        return None
+    if type(value) is not dict:
+        return None
+    name = value.get("name") or value.get("tool")
+    arguments: Any = value.get("arguments", value.get("parameters", value.get("argument")))
+    if type(name) is not str or (strict and (value.keys() != {"name", "arguments"} or type(arguments) is not dict)):
+        return None
+    return {"type": "tool_call", "id": None, "name": name, "arguments": arguments}
+
+
+def _calls(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield start, content and end of each tool call, the space after it included, in linear time.
+
+    A regular expression would search the whole text for the end of each of many calls that have none.
+    """
+    start = text.find(_CALL)
+    while start >= 0:
+        end = text.find(_CALL_END, start)
+        if end < 0:
+            return
+        space = _SPACE.match(text, end + len(_CALL_END))
+        following = space.end() if space is not None else end + len(_CALL_END)
+        yield start, text[start + len(_CALL) : end], following
+        start = text.find(_CALL, following)
