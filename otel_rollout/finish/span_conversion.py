@@ -214,7 +214,7 @@ class SpanReader:
         record.cut += others.cut_characters
 
     def _count(self, record: _Record, redacted: int) -> None:
-        """Count what was cut and replaced; the root says it."""
+        """Count what was cut and replaced; the root reports it."""
         self._finisher.truncated_bytes += record.cut
         trajectory = record.span.trajectory
         if trajectory is not None:

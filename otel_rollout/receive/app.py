@@ -159,7 +159,7 @@ def _success(media_type: str, refused: int = 0, reason: str = "") -> Response:
     """Return the answer to a request whose spans are stored.
 
     Args:
-        media_type: That of the request.
+        media_type: The request's media type.
         refused: The number of spans that are not stored, and would not be if they came again.
         reason: The reason.
     """
@@ -177,7 +177,7 @@ def _failure(media_type: str, status: int, reason: str) -> Response:
     """Return the answer to a request of which nothing is stored.
 
     Args:
-        media_type: That of the request.
+        media_type: The request's media type.
         status: The HTTP status; with 429 and 503 the sender tries again.
         reason: A sentence.
     """

@@ -181,7 +181,7 @@ class _Place(NamedTuple):
 
 
 class _StoredSpans:
-    """The ids of a folder's spans; those of a trace are read when a span of it comes.
+    """The ids of a folder's spans; a trace's are read when a span of it comes.
 
     Takes 8 bytes for each span and some hundred for each trace.
 
@@ -221,7 +221,7 @@ class _StoredSpans:
     def _read(self, trace_id: bytes) -> bytearray:
         ids = bytearray()
         for place in self._places.get(trace_id, ()):
-            # What can't be read is damaged, and comes again.
+            # A span that can't be read is damaged, and comes again.
             with suppress(OSError, ValueError):
                 for span in place.file.read_spans(_row(trace_id, place)):
                     if span.context is not None:

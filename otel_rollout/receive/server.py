@@ -152,7 +152,7 @@ def _listen(address: Address) -> socket.socket:
 
 
 def _max_connections() -> int:
-    """Return how many files the process may have open, less those of the folder."""
+    """Return the number of files that the process may have open, less the folder's."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2**20 if most == resource.RLIM_INFINITY else max(most - FOLDER_FILES, most // 2)
 
