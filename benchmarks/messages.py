@@ -21,15 +21,12 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from benchmarks.payloads import chat, token_ids
 from otel_rollout import semconv
+from otel_rollout.finish import PayloadFinisher, Redactor, SpanReader
 from otel_rollout.finish.chat_writer import ChatWriter
-from otel_rollout.finish.payload_finisher import PayloadFinisher
-from otel_rollout.finish.redaction import Redactor
-from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.otlp import encode_spans
+from otel_rollout.record import RolloutSpan, TrajectoryState
 from otel_rollout.record.provider import SCOPE
-from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import snapshot
-from otel_rollout.record.trajectory_state import TrajectoryState
 
 TURNS = 8
 TRAJECTORIES = 20

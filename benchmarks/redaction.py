@@ -190,7 +190,7 @@ def run(rounds: int) -> list[dict[str, Any]]:
 
 def print_quality() -> None:
     """Count and print recall, false changes and growth."""
-    from otel_rollout.finish.redaction import Redactor
+    from otel_rollout.finish import Redactor
 
     redactor = Redactor()
     print("| cases | |\n| --- | ---: |")

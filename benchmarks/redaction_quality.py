@@ -17,8 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from otel_rollout.finish import known_forms, secret_keys, secret_text
-from otel_rollout.finish.redaction import Redactor
+from otel_rollout.finish import Redactor, known_forms, secret_keys, secret_text
 from otel_rollout.text.pattern_check import parser
 
 __all__ = ["false_changes", "growth", "recall"]

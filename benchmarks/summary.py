@@ -21,10 +21,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from benchmarks.trace_files import load
 from benchmarks.trace_files.load import Load, batches
 from otel_rollout.facts import SummaryBuilder, columns_of
+from otel_rollout.finish import PayloadFinisher, SpanReader, make_redactor
 from otel_rollout.finish.chat_writer import ChatWriter
-from otel_rollout.finish.payload_finisher import PayloadFinisher
-from otel_rollout.finish.redaction import make_redactor
-from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.folder import folder_writer, index
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.settings import resolve_settings

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from otel_rollout.folder import OpDurations, RunningFile
 from otel_rollout.folder.layout import INDEX, step_folder
-from otel_rollout.record.open_trajectories import OpenOp, OpenTrajectory
+from otel_rollout.record import OpenTrajectory
+from otel_rollout.record.open_trajectories import OpenOp
 
 WORKERS, TRAJECTORIES, ENDED, STEP = 64, 64, 8192, 7
 INDEX_LINE = b"x" * 1500 + b"\n"

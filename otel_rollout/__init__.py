@@ -35,9 +35,11 @@ if _TYPE_CHECKING:
     )
     from otel_rollout.folder.reader import RecordedTrajectory, read_trajectories
     from otel_rollout.record.annotate import annotate
+    from otel_rollout.record.find_trajectory import find_trajectory
     from otel_rollout.record.op import rollout_trace_op
     from otel_rollout.record.sampling import select_samples
-    from otel_rollout.record.trajectory import Trajectory, find_trajectory, rollout_trace_attr, start_trajectory
+    from otel_rollout.record.start_trajectory import start_trajectory
+    from otel_rollout.record.trajectory import Trajectory, rollout_trace_attr
 
 __all__ = [
     "AlreadyInitializedError",
@@ -67,7 +69,17 @@ __all__ = [
     "stats",
 ]
 
-_TRACING = ("errors", "counts", "record.sampling", "record.annotate", "record.op", "record.trajectory", "config")
+_TRACING = (
+    "errors",
+    "counts",
+    "record.sampling",
+    "record.annotate",
+    "record.op",
+    "record.trajectory",
+    "record.start_trajectory",
+    "record.find_trajectory",
+    "config",
+)
 _READING = ("folder.reader",)
 
 

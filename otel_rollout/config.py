@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from multiprocessing import util as multiprocessing_util
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from opentelemetry.trace import TracerProvider
 
@@ -27,8 +27,13 @@ from otel_rollout.pipeline import Pipeline
 from otel_rollout.record import handle, runtime
 from otel_rollout.record.annotate import forget_facts
 from otel_rollout.record.provider import application_provider
-from otel_rollout.record.trajectory import end_open, forget_open
+from otel_rollout.record.start_trajectory import end_open, forget_open
 from otel_rollout.settings import resolve_settings
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from otel_rollout.settings import InitSettings
 
 __all__ = ["RolloutTraceConfig", "flush", "init", "shutdown", "stats"]
 
@@ -53,7 +58,7 @@ def init(
     endpoint: str | None = None,
     headers: Mapping[str, str] | None = None,
     tracer_provider: TracerProvider | None = None,
-    **settings: Any,
+    **settings: Unpack[InitSettings],
 ) -> None:
     """Switch tracing on for this process; every setting is checked here, and nothing raises afterwards.
 

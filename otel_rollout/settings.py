@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.text.near_miss import did_you_mean
@@ -19,6 +19,7 @@ __all__ = [
     "SETTINGS",
     "STANDARD_VARIABLES",
     "VARIABLES",
+    "InitSettings",
     "Setting",
     "Settings",
     "for_traces_alone",
@@ -246,6 +247,25 @@ class Settings:
         False,
         "make our provider the global one, so that other instrumentations' spans arrive with ours",
     )
+
+
+class InitSettings(TypedDict, total=False):
+    """The arguments of `init` that are fields of `Settings`, with the types that their readers take."""
+
+    run_id: str | None
+    max_queue_bytes: int | str | None
+    max_queue_spans: int | None
+    spool: str | Path | None
+    max_spool_bytes: int | str | None
+    max_batch_bytes: int | str | None
+    max_batch_spans: int | None
+    schedule_delay_ms: float | None
+    shutdown_timeout_ms: float | None
+    max_payload_bytes: int | str | None
+    chat_messages: bool | None
+    redact_keys: str | Iterable[str] | None
+    redact_patterns: str | Iterable[str] | None
+    set_global: bool | None
 
 
 SETTINGS: Final[tuple[Setting, ...]] = tuple(Setting(one.name, *one.metadata["row"]) for one in fields(Settings))

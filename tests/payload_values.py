@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 import orjson
 
-from otel_rollout.record.snapshot import snapshot, to_json
+from otel_rollout.record import to_json
+from otel_rollout.record.snapshot import snapshot
 
 
 def read_payload(span: Any, key: str) -> Any:

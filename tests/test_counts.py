@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
 from otel_rollout import ExporterStats, FollowUpStats, Stats
-from otel_rollout.record.open_spans import OpenSpans
+from otel_rollout.record import OpenSpans
 from otel_rollout.testing import InMemorySpanExporter
 
 

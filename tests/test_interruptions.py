@@ -14,10 +14,8 @@ from opentelemetry import context as context_api
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr
-from otel_rollout.record import call, runtime, trajectory
+from otel_rollout.record import OpenTrajectories, OpenTrajectory, Trajectory, call, runtime, trajectory
 from otel_rollout.record.call import Call
-from otel_rollout.record.open_trajectories import OpenTrajectories, OpenTrajectory
-from otel_rollout.record.trajectory import Trajectory
 from otel_rollout.testing import InMemorySpanExporter
 from tests.ops import add, count_to, multiply, stream
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
-from otel_rollout.record import open_spans
-from otel_rollout.record.open_spans import ProviderSpans
-from otel_rollout.record.recording_span import RolloutSpan
-from otel_rollout.record.trajectory_state import TrajectoryState
+from otel_rollout.record import ProviderSpans, RolloutSpan, TrajectoryState, open_spans
 
 
 class TestProviderSpans:

@@ -10,9 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
-from otel_rollout.finish import known_forms, secret_keys, secret_text
+from otel_rollout.finish import Redactor, known_forms, make_redactor, secret_keys, secret_text
 from otel_rollout.finish.known_forms import looks_random
-from otel_rollout.finish.redaction import Redactor, make_redactor
 from otel_rollout.settings import BUILT_IN
 from otel_rollout.text import compile_pattern
 from otel_rollout.text.pattern_check import fault_of

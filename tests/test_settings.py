@@ -7,8 +7,9 @@ from dataclasses import fields
 
 import pytest
 
+import otel_rollout
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.settings import SETTINGS, Settings, resolve_settings
+from otel_rollout.settings import SETTINGS, InitSettings, Settings, resolve_settings
 
 
 class TestPrecedence:
@@ -29,6 +30,12 @@ class TestPrecedence:
     def test_the_table_and_the_dataclass_have_the_same_settings(self):
         """Each row has a field, and each field a row."""
         assert {setting.name for setting in SETTINGS} == {field.name for field in fields(Settings)}
+
+    def test_every_setting_is_a_typed_keyword_of_init(self):
+        """Editors and type checkers know each setting: by name in the signature, or in `InitSettings`."""
+        keywords = {*inspect.signature(otel_rollout.init).parameters, *InitSettings.__annotations__}
+        assert keywords >= {setting.name for setting in SETTINGS}
+        assert set(InitSettings.__annotations__) < {setting.name for setting in SETTINGS}
 
     def test_no_variable_sets_two_settings(self):
         """A variable means one thing."""

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from otel_rollout import rollout_trace_op
-from otel_rollout.record.signature import compile_binder
+from otel_rollout.record import compile_binder
 from tests.ops import record, recorded
 
 if TYPE_CHECKING:

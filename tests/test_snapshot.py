@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import pydantic
 import pytest
 
-from otel_rollout.record.snapshot import snapshot, to_json
+from otel_rollout.record import to_json
+from otel_rollout.record.snapshot import snapshot
 from tests.delivery.queues import until
 from tests.payload_values import Attrs, Frozen, Slotted, read
 

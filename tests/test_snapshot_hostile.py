@@ -22,7 +22,8 @@ import orjson
 import pytest
 
 from otel_rollout.guard import internal_errors
-from otel_rollout.record.snapshot import DEFAULT_BUDGET, snapshot, to_json
+from otel_rollout.record import DEFAULT_BUDGET, to_json
+from otel_rollout.record.snapshot import snapshot
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
 
@@ -477,6 +478,31 @@ class TestContainers:
         }
         surrogates = {chr(0xD800 + number): number for number in range(3)}
         assert read(surrogates) == {"?": 0, "? (2)": 1, "? (3)": 2}
+
+    def test_objects_as_keys_of_what_contains_itself(self):
+        """A cycle is named, and each key that is an object by its class; none is lost."""
+        cycle: list[Any] = []
+        cycle.append({"again": cycle, type: "a", (1, type): "b", object(): Attrs(4)})
+
+        [seen] = read(cycle)
+        assert "<cycle to builtins.list>" in str(seen["again"])
+        assert [value for key, value in seen.items() if key != "again"] == ["a", "b", {"x": 4, "y": None}]
+        assert len(seen) == 4
+
+    def test_few_large_values(self):
+        """Each of a few values gets its share of the budget, and what doesn't fit is counted."""
+        taken = snapshot({number: Slotted("z" * 90_000) for number in range(5)}, budget=50_000)
+        seen = orjson.loads(to_json(taken))
+
+        assert list(seen) == ["0", "1", "2", "3", "4"]
+        assert all(value["x"].startswith("zzz") and "characters cut]" in value["x"] for value in seen.values())
+        assert taken.left_out > 400_000
+
+    def test_a_giant_number_beside_other_values(self):
+        """A number that fits nowhere is told by its length, and the others are kept."""
+        seen = orjson.loads(to_json(snapshot({"text": "x", "n": 1 << 8_000_000, "flag": True}, budget=50_000)))
+
+        assert seen == {"text": "x", "n": "<int of 8,000,001 bits>", "flag": True}
 
     def test_a_dict_that_grows_while_it_is_read(self):
         """It is whole, as it is at some moment, also if it grows each time."""

@@ -9,9 +9,9 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_rollout.finish.payload_finisher import PayloadFinisher
-from otel_rollout.finish.redaction import Redactor
-from otel_rollout.record.snapshot import snapshot, to_json
+from otel_rollout.finish import PayloadFinisher, Redactor
+from otel_rollout.record import to_json
+from otel_rollout.record.snapshot import snapshot
 from tests.payload_values import Attrs, Slotted
 
 

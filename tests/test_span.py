@@ -10,10 +10,9 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
-from otel_rollout.record.context import Frame, enter, leave
-from otel_rollout.record.recording_span import RolloutSpan
-from otel_rollout.record.snapshot import Snapshot, snapshot
-from otel_rollout.record.span_bounds import SpanBounds
+from otel_rollout.record import Frame, RolloutSpan, Snapshot, SpanBounds
+from otel_rollout.record.context import enter, leave
+from otel_rollout.record.snapshot import snapshot
 from otel_rollout.testing import InMemorySpanExporter
 
 IDS = SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))

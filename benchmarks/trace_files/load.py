@@ -14,12 +14,10 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from benchmarks.trace_files.text import Writer
 from otel_rollout import semconv
-from otel_rollout.finish.payload_finisher import PayloadFinisher
-from otel_rollout.finish.span_conversion import SpanReader
+from otel_rollout.finish import PayloadFinisher, SpanReader
+from otel_rollout.record import RolloutSpan, TrajectoryState
 from otel_rollout.record.finished_span import FinishedSpan
-from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import snapshot
-from otel_rollout.record.trajectory_state import TrajectoryState
 
 BATCH_BYTES = 4 * 2**20
 BATCH_SPANS = 512

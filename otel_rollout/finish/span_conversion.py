@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
@@ -102,158 +103,125 @@ class SpanReader:
         return run.named(span)
 
     def _finish(self, span: RolloutSpan) -> FinishedSpan:
+        record = _Record(span)
         before = 0 if self.redactor is None else self.redactor.redacted_here
-        payload = self._finish_payload(span)
-        cut = payload.cut
-        trajectory = span.trajectory
-        bounds, attributes = span.bounds, span.attributes
-        redactor = self.redactor
-        others = AttributeFinisher(bounds, redactor)
-        text_bytes = plain_size(attributes, bounds.characters)
+        for step in (
+            _load,
+            _encode,
+            self._write_messages,
+            self._finish_payload,
+            self._show_texts,
+            self._finish_attributes,
+            self._finish_rest,
+        ):
+            step(record)
+        self._count(record, 0 if self.redactor is None else self.redactor.redacted_here - before)
+        return _finished(record)
+
+    def _write_messages(self, record: _Record) -> None:
+        """Take the messages of an LLM op or a root out of its payload; they are redacted and within the limits."""
+        span, text, output = record.span, record.input, record.output
+        # One check of both together costs less than two.
+        record.is_clean = self._finisher.is_clean(b"%b\n%b" % (text or b"", output or b""))
+        is_root = span.parent is None and span.trajectory is not None
+        # Another exporter has the same span whole, and its conversation is not to change with this copy.
+        is_copy = self._readers > 1 and is_without_payload(span)
+        if self.chat is None or is_copy or not (is_root or span.attributes.get(semconv.SPAN_KIND) == "LLM"):
+            return
+        try:
+            if not record.is_clean:
+                clean = self._finisher.clean
+                record.arguments = None if text is None else clean(text)
+                record.answer = None if output is None else clean(output)
+            asked, answered = self._written(record, self.chat, is_root=is_root)
+        except Exception:
+            # The payload is sent as it is.
+            internal_error("writing messages")
+            return
+        record.input, record.output = asked.payload, answered.payload
+        record.messages = {**asked.attributes, **answered.attributes}
+        record.cut += asked.cut + answered.cut
+        # Redacted already; a root's text may be new.
+        record.is_clean = max(len(record.input or b""), len(record.output or b"")) <= self._finisher.limit
+
+    @staticmethod
+    def _written(record: _Record, chat: ChatWriter, *, is_root: bool) -> tuple[WrittenSide, WrittenSide]:
+        span, text, output = record.span, record.input, record.output
+        trace_id = span.context.trace_id
+        if is_root:
+            return chat.write_root(
+                trace_id, None if text is None else (record.arguments,), None if output is None else (record.answer,)
+            )
+        asked = _NOTHING if text is None else chat.write_arguments(record.arguments)
+        answered = _NOTHING if output is None else chat.write_result(record.answer, record.arguments)
+        if semconv.TURN in span.attributes:
+            chat.conversations.add(trace_id, asked.side, answered.side)
+        return asked, answered
+
+    def _finish_payload(self, record: _Record) -> None:
+        """Redact and cut what is left of the payload."""
+        if record.is_clean:
+            return
+        if record.input is not None:
+            record.input, cut = self._finisher.finish(record.input)
+            record.cut += cut
+        if record.output is not None:
+            record.output, cut = self._finisher.finish(record.output)
+            record.cut += cut
+
+    def _show_texts(self, record: _Record) -> None:
+        """Write a payload that is one text as backends show it, without its quotes."""
+        plain_input = None if record.input is None else plain_text(record.input)
+        plain_output = None if record.output is None else plain_text(record.output)
+        if plain_input is not None:
+            record.input, record.texts = plain_input, frozenset((semconv.INPUT_VALUE,))
+        if plain_output is not None:
+            record.output, record.texts = plain_output, record.texts | {semconv.OUTPUT_VALUE}
+        if self._readers > 1:
+            # Another exporter's queue holds them longer. orjson's texts keep a buffer of 4 KiB or more; a copy doesn't.
+            record.input = None if record.input is None else memoryview(record.input).tobytes()
+            record.output = None if record.output is None else memoryview(record.output).tobytes()
+
+    def _finish_attributes(self, record: _Record) -> None:
+        """Redact and cut the attributes, and the tags of the trajectory once."""
+        span, redactor = record.span, self.redactor
+        record.others = others = AttributeFinisher(span.bounds, redactor)
+        text_bytes = plain_size(span.attributes, span.bounds.characters)
         if text_bytes is None:
-            attributes = others.attributes(attributes)
-            text_bytes = attributes_size(attributes)
+            record.attributes = others.attributes(span.attributes)
+            text_bytes = attributes_size(record.attributes)
         elif redactor is not None:
-            attributes = redactor.attributes(attributes)
-        tags: dict[str, Any] = {}
+            record.attributes = redactor.attributes(span.attributes)
+        trajectory = span.trajectory
         if trajectory is not None:
             if redactor is not None and not trajectory.has_clean_tags:
                 trajectory.tags = redactor.attributes(trajectory.tags)
                 trajectory.has_clean_tags = True
             text_bytes += trajectory.tag_bytes
-            tags = trajectory.tags if bounds.characters is None else others.attributes(trajectory.tags)
-        name = others.name(span.name)
-        status = _UNSET
+            record.tags = trajectory.tags if span.bounds.characters is None else others.attributes(trajectory.tags)
+        record.text_bytes = text_bytes
+
+    @staticmethod
+    def _finish_rest(record: _Record) -> None:
+        """Redact and cut the name, the status, the events and the links."""
+        span, others = record.span, record.others
+        record.name = others.name(span.name)
         if span.status_code is not StatusCode.UNSET:
             description = span.status_description
-            status = Status(span.status_code, others.description(description) if description else None)
-        events = [others.event(event) for event in span.events] if span.events else ()
-        links = [others.link(link) for link in span.links] if span.links else ()
-        cut += others.cut_characters
-        self._finisher.truncated_bytes += cut
+            record.status = Status(span.status_code, others.description(description) if description else None)
+        record.events = [others.event(event) for event in span.events] if span.events else ()
+        record.links = [others.link(link) for link in span.links] if span.links else ()
+        record.cut += others.cut_characters
+
+    def _count(self, record: _Record, redacted: int) -> None:
+        """Count what was cut and replaced; the root says it."""
+        self._finisher.truncated_bytes += record.cut
+        trajectory = record.span.trajectory
         if trajectory is not None:
-            trajectory.truncated_bytes += cut
-            if redactor is not None:
-                trajectory.redacted += redactor.redacted_here - before
-            if span.parent is None:
-                attributes = {**_losses(trajectory), **attributes}
-        dropped = span.dropped_attributes
-        if len(attributes) + _OTHER_ATTRIBUTES > bounds.attributes:
-            given = _count(tags, payload, attributes)
-            tags, payload, attributes = _first(bounds.attributes, tags, payload, attributes)
-            dropped += given - _count(tags, payload, attributes)
-        size = SIZE_OF_SPAN + 4 * len(name) + text_bytes + payload.size
-        size += SIZE_OF_ATTRIBUTE * (len(attributes) + _OTHER_ATTRIBUTES)
-        if events or links or status.description:
-            size += rest_size(events, links, status.description)
-        return FinishedSpan(
-            name,
-            attributes,
-            tags,
-            payload.input,
-            payload.output,
-            status,
-            events,
-            links,
-            dropped,
-            size,
-            payload.texts,
-            payload.messages,
-        )
-
-    def _finish_payload(self, span: RolloutSpan) -> _Payload:
-        """Return the finished input, output and messages, and the number of bytes cut from them."""
-        taken, result = span.input, span.output
-        arguments, answer, cut = None, None, 0
-        if taken is not None:
-            arguments, cut = taken.load(), taken.left_out
-        if result is not None:
-            answer, cut = result.load(), cut + result.left_out
-        if span.tokenizer is not None:
-            arguments, answer = add_token_text(span.tokenizer, arguments, answer)
-        arguments, answer = numbers_last(arguments), numbers_last(answer)
-        text = None if taken is None else value_to_json(arguments)
-        output = None if result is None else value_to_json(answer)
-        messages: dict[str, bytes] = {}
-        # One check of both together costs less than two.
-        is_clean = self._finisher.is_clean(b"%b\n%b" % (text or b"", output or b""))
-        is_root = span.parent is None and span.trajectory is not None
-        # Another exporter has the same span whole, and its conversation is not to change with this copy.
-        is_copy = self._readers > 1 and is_without_payload(span)
-        if self.chat is not None and not is_copy and (is_root or span.attributes.get(semconv.SPAN_KIND) == "LLM"):
-            written = self._write_messages(
-                span, text, output, (arguments, answer) if is_clean else None, is_root=is_root
-            )
-            if written is not None:
-                asked, answered = written
-                text, output = asked.payload, answered.payload
-                messages = {**asked.attributes, **answered.attributes}
-                cut += asked.cut + answered.cut
-                # Redacted already; a root's text may be new.
-                is_clean = max(len(text or b""), len(output or b"")) <= self._finisher.limit
-        if not is_clean:
-            if text is not None:
-                text, text_cut = self._finisher.finish(text)
-                cut += text_cut
-            if output is not None:
-                output, output_cut = self._finisher.finish(output)
-                cut += output_cut
-        plain_input = None if text is None else plain_text(text)
-        plain_output = None if output is None else plain_text(output)
-        texts = frozenset(
-            key
-            for key, plain in ((semconv.INPUT_VALUE, plain_input), (semconv.OUTPUT_VALUE, plain_output))
-            if plain is not None
-        )
-        text = text if plain_input is None else plain_input
-        output = output if plain_output is None else plain_output
-        if self._readers > 1:
-            # Another exporter's queue holds them longer. orjson's texts keep a buffer of 4 KiB or more; a copy doesn't.
-            text = None if text is None else memoryview(text).tobytes()
-            output = None if output is None else memoryview(output).tobytes()
-        return _Payload(text, output, texts, messages, cut)
-
-    def _write_messages(
-        self,
-        span: RolloutSpan,
-        text: bytes | None,
-        output: bytes | None,
-        values: tuple[Any, Any] | None,
-        *,
-        is_root: bool,
-    ) -> tuple[WrittenSide, WrittenSide] | None:
-        """Return both sides with messages; None if they can't be written.
-
-        Args:
-            span: An LLM op, or a trajectory's root.
-            text: The input as JSON, if there is one.
-            output: The output as JSON, if there is one.
-            values: The values of both; None if they need cleaning.
-            is_root: True for a root.
-        """
-        chat = cast("ChatWriter", self.chat)
-        try:
-            if values is None:
-                clean = self._finisher.clean
-                values = None if text is None else clean(text), None if output is None else clean(output)
-            arguments, answer = values
-            trace_id = span.context.trace_id
-            if is_root:
-                return chat.write_root(
-                    trace_id, None if text is None else (arguments,), None if output is None else (answer,)
-                )
-            asked = answered = _NOTHING
-            if text is not None:
-                asked = chat.write_arguments(arguments)
-            if output is not None:
-                answered = chat.write_result(answer, arguments)
-            if semconv.TURN in span.attributes:
-                chat.conversations.add(trace_id, asked.side, answered.side)
-        except Exception:
-            # The payload is sent as it is.
-            internal_error("writing messages")
-            return None
-        return asked, answered
+            trajectory.truncated_bytes += record.cut
+            trajectory.redacted += redacted
+            if record.span.parent is None:
+                record.attributes = {**_losses(trajectory), **record.attributes}
 
 
 def _losses(trajectory: TrajectoryState) -> dict[str, Any]:
@@ -262,14 +230,91 @@ def _losses(trajectory: TrajectoryState) -> dict[str, Any]:
     return {key: count for key, count in counts.items() if count}
 
 
+class _Record:
+    """A span on its way through the steps; each fills in or replaces some of the fields.
+
+    Args:
+        span: The span as it was recorded.
+    """
+
+    arguments: Any = None
+    answer: Any = None
+    input: bytes | None = None
+    output: bytes | None = None
+    is_clean = False
+    """True if input and output need no redaction and no cut."""
+    texts: frozenset[str] = frozenset()
+    status = _UNSET
+    events: Sequence[Any] = ()
+    links: Sequence[Any] = ()
+    cut = 0
+    """The bytes, items and characters that were cut."""
+    text_bytes: int
+    name: str
+    others: AttributeFinisher
+
+    def __init__(self, span: RolloutSpan) -> None:
+        self.span = span
+        self.attributes: dict[str, Any] = span.attributes
+        self.messages: dict[str, bytes] = {}
+        self.tags: dict[str, Any] = {}
+
+
+def _load(record: _Record) -> None:
+    """Load the snapshots; write the text of token ids before them, and long lists of numbers last."""
+    span, arguments, answer, cut = record.span, None, None, 0
+    if span.input is not None:
+        arguments, cut = span.input.load(), span.input.left_out
+    if span.output is not None:
+        answer, cut = span.output.load(), cut + span.output.left_out
+    if span.tokenizer is not None:
+        arguments, answer = add_token_text(span.tokenizer, arguments, answer)
+    record.arguments, record.answer, record.cut = numbers_last(arguments), numbers_last(answer), cut
+
+
+def _encode(record: _Record) -> None:
+    """Write both sides as JSON."""
+    if record.span.input is not None:
+        record.input = value_to_json(record.arguments)
+    if record.span.output is not None:
+        record.output = value_to_json(record.answer)
+
+
+def _finished(record: _Record) -> FinishedSpan:
+    """Return the finished span within the limit of attributes, with its size."""
+    bounds, dropped = record.span.bounds, record.span.dropped_attributes
+    payload = _Payload(record.input, record.output, record.messages)
+    tags, attributes, status = record.tags, record.attributes, record.status
+    if len(attributes) + _OTHER_ATTRIBUTES > bounds.attributes:
+        given = _number(tags, payload, attributes)
+        tags, payload, attributes = _first(bounds.attributes, tags, payload, attributes)
+        dropped += given - _number(tags, payload, attributes)
+    size = SIZE_OF_SPAN + 4 * len(record.name) + record.text_bytes + payload.size
+    size += SIZE_OF_ATTRIBUTE * (len(attributes) + _OTHER_ATTRIBUTES)
+    if record.events or record.links or status.description:
+        size += rest_size(record.events, record.links, status.description)
+    return FinishedSpan(
+        record.name,
+        attributes,
+        tags,
+        payload.input,
+        payload.output,
+        status,
+        record.events,
+        record.links,
+        dropped,
+        size,
+        record.texts,
+        payload.messages,
+    )
+
+
 class _Payload(NamedTuple):
     """The finished payload of a span; see FinishedSpan."""
 
     input: bytes | None
     output: bytes | None
-    texts: frozenset[str]
     messages: dict[str, bytes]
-    cut: int
 
     @property
     def size(self) -> int:
@@ -283,14 +328,14 @@ def _first(
     tags = dict(islice(tags.items(), most))
     given = payload
     payload = given._replace(output=None, messages={})
-    payload = payload if _count(tags, payload) <= most else payload._replace(input=None)
+    payload = payload if _number(tags, payload) <= most else payload._replace(input=None)
     with_output = payload._replace(output=given.output)
-    payload = with_output if _count(tags, with_output) <= most else payload
-    kept = dict(islice(given.messages.items(), most - _count(tags, payload)))
+    payload = with_output if _number(tags, with_output) <= most else payload
+    kept = dict(islice(given.messages.items(), most - _number(tags, payload)))
     payload = payload._replace(messages=kept)
-    return tags, payload, dict(islice(attributes.items(), most - _count(tags, payload)))
+    return tags, payload, dict(islice(attributes.items(), most - _number(tags, payload)))
 
 
-def _count(tags: dict[str, Any], payload: _Payload, attributes: dict[str, Any] | None = None) -> int:
+def _number(tags: dict[str, Any], payload: _Payload, attributes: dict[str, Any] | None = None) -> int:
     sides = (payload.input is not None) + (payload.output is not None)
     return len(tags) + 2 * sides + len(payload.messages) + len(attributes or ())

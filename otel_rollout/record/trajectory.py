@@ -6,9 +6,7 @@ import functools
 import inspect
 import os
 import sys
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, MutableMapping
 from contextvars import Token
 from types import CoroutineType, FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -17,17 +15,17 @@ from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
-from opentelemetry.trace import Link, Span, SpanContext, StatusCode, TraceFlags, get_current_span
+from opentelemetry.trace import Link, Span, StatusCode, get_current_span
 
 from otel_rollout import semconv
-from otel_rollout.guard.log_once import call_user_function, warn_once
+from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.annotate import PREFIX, TOTALS, annotate
 from otel_rollout.record.call_fields import fields_of_call, has_functions, without_functions
 from otel_rollout.record.callables import Unawaited, is_kind, is_undecorated_yet, is_untouched, like, require_function
 from otel_rollout.record.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.record.exceptions import record_failure
-from otel_rollout.record.handle import HasHandle, Identity, Place, latest, place_of, remember
+from otel_rollout.record.handle import HasHandle, Place, place_of, remember
 from otel_rollout.record.object_reading import is_one_of
 from otel_rollout.record.recorded import Recorded, record_span
 from otel_rollout.record.scalars import PLAIN, read_sample_index, read_scalar, read_tag, read_whole_tag
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from otel_rollout.record.runtime import RunningPipeline
 from otel_rollout.semconv import SpanKind
 
-__all__ = ["Trajectory", "end_open", "find_trajectory", "forget_open", "rollout_trace_attr", "start_trajectory"]
+__all__ = ["Trajectory", "of_handle", "of_place", "rollout_trace_attr"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -86,95 +84,8 @@ def rollout_trace_attr(
     return Trajectory(sample_index, step, rollout_n, name, validate, trace)
 
 
-def start_trajectory(
-    sample_index: Any = None,
-    step: Any = None,
-    rollout_n: Any = None,
-    name: str = "rollout_trace",
-    validate: bool = False,
-    trace: bool = True,
-    *,
-    start_time: int | None = None,
-) -> Trajectory:
-    """Start a trajectory that no `with` block holds, for a loop that generates in batches, and for importers.
-
-    Nothing becomes current: `Trajectory.record` adds its spans, `Trajectory.end` ends it. `shutdown` ends what is still
-    open, as `cancelled`.
-
-    Args:
-        sample_index: As `rollout_trace_attr` takes it, like those after it.
-        step: The training step.
-        rollout_n: The index of this rollout among the n of its prompt.
-        name: The root span's name.
-        validate: True in a validation pass.
-        trace: False traces nothing of it.
-        start_time: Its start in nanoseconds since 1970; now if None.
-    """
-    trajectory = Trajectory(sample_index, step, rollout_n, name, validate, trace)
-    trajectory._start_alone(start_time)  # noqa: SLF001 - of this module
-    return trajectory
-
-
-def find_trajectory(
-    step: Any = None,
-    sample_index: Any = None,
-    rollout_n: Any = None,
-    validate: bool = False,
-    *,
-    experiment: str | None = None,
-    run: str | None = None,
-    attempt: int | None = None,
-) -> Trajectory:
-    """Return the trajectory that a trainer or an importer knows by these values alone.
-
-    It looks among the latest 32,768 trajectories of this process, then in the trace folder that the process writes, if
-    it does: then it reads files, and may take a while.
-
-    Args:
-        step: The training step.
-        sample_index: The prompt's index in the dataset, or a text.
-        rollout_n: The index of the rollout among the n of its prompt.
-        validate: True in a validation pass.
-        experiment: The experiment; `init`'s if None.
-        run: The run (`OTEL_ROLLOUT_RUN_ID`); any if None.
-        attempt: The number among the trajectories with these values, from 0 in the order of their starts; the latest if
-            None.
-
-    Returns:
-        The trajectory; if there is none, one without a trace: `trace_id` is None, and `annotate` warns and counts.
-    """
-    pipeline = runtime.pipeline
-    if pipeline is None:
-        return Trajectory(sample_index, step, rollout_n, "", validate)
-    identity = Identity.of(
-        step,
-        sample_index,
-        rollout_n,
-        validate=read_scalar(validate) is True,
-        experiment_name=pipeline.experiment_name if experiment is None else experiment,
-    )
-    places = latest(identity) or _stored(pipeline, identity.tags)
-    places = [place for place in places if run is None or place.run == run]
-    number = len(places) - 1 if attempt is None else read_scalar(attempt)
-    is_known = type(number) is int and 0 <= number < len(places)
-    return _of_place(places[number]) if is_known else _of_handle("unknown")
-
-
-def _stored(pipeline: RunningPipeline, tags: dict[str, Any]) -> Sequence[Place]:
-    """Return the trajectories with these tags that an exporter finds where it stores them."""
-    for exporter in pipeline.exporters.values():
-        look_up = getattr(exporter, "find_trajectories", None)
-        found = () if look_up is None else call_user_function("find_trajectories", look_up, tags)
-        if type(found) is list and found:
-            sampled = TraceFlags(TraceFlags.SAMPLED)
-            return [
-                Place(SpanContext(int(trace_id, 16), root_id, is_remote=True, trace_flags=sampled), tags, run)
-                for trace_id, root_id, run in found
-            ]
-    return ()
-
-
-def _of_place(place: Place) -> Trajectory:
+def of_place(place: Place) -> Trajectory:
+    """Return a trajectory that has ended or runs elsewhere."""
     tags = place.tags
     trajectory = Trajectory(
         tags.get(semconv.SAMPLE_INDEX),
@@ -187,30 +98,14 @@ def _of_place(place: Place) -> Trajectory:
     return trajectory
 
 
-def _of_handle(handle: str) -> Trajectory:
+def of_handle(handle: str) -> Trajectory:
+    """Return the trajectory of a handle; one without a trace if it is no handle."""
     place = place_of(handle)
     if place is not None:
-        return _of_place(place)
+        return of_place(place)
     trajectory = Trajectory(None, None, None, "", validate=False)
     trajectory._is_unknown = bool(handle)  # noqa: SLF001 - of this module
     return trajectory
-
-
-_open: Final[OrderedDict[int, Trajectory]] = OrderedDict()
-"""What `start_trajectory` has started and nobody has ended."""
-MAX_OPEN: Final = 32_768
-"""Some 100 MB."""
-
-
-def end_open() -> None:
-    """End what `start_trajectory` has started, as `cancelled`."""
-    for trajectory in list(_open.values()):
-        trajectory.end(status="cancelled")
-
-
-def forget_open() -> None:
-    """Leave what is open to the parent, in a forked child."""
-    _open.clear()
 
 
 def _decorate_again(given: tuple[Any, ...], function: Any) -> Any:
@@ -230,6 +125,7 @@ class Trajectory(HasHandle):
         "_outer",
         "_pipeline",
         "_place",
+        "_registry",
         "_root",
         "_state",
         "_token",
@@ -254,6 +150,8 @@ class Trajectory(HasHandle):
         self._state: TrajectoryState | None = None
         self._root: Span | None = None
         self._place: Place | None = None
+        self._registry: MutableMapping[int, Trajectory] | None = None
+        """Where it is while `start_trajectory` has it open."""
         self._is_unknown = False
         """True if somebody looked for it, and did not find it."""
         self._outer: Context | None = None
@@ -345,7 +243,7 @@ class Trajectory(HasHandle):
             status: `completed`, `error`, `cancelled` or `truncated`; without it, `error` decides.
             end_time: Its end in nanoseconds since 1970; now if None.
         """
-        if _open.pop(id(self), None) is None:
+        if self._registry is None or self._registry.pop(id(self), None) is None:
             return
         if status is not None:
             self.annotate(status=status)
@@ -356,7 +254,7 @@ class Trajectory(HasHandle):
 
     def __reduce__(self) -> tuple[Callable[[str], Trajectory], tuple[str]]:
         """Pickle as the handle."""
-        return _of_handle, (self.handle,)
+        return of_handle, (self.handle,)
 
     def __call__(self, function: _Function) -> _Function:
         """Decorate a function or a coroutine function: each call is a trajectory with these tags.
@@ -467,7 +365,8 @@ class Trajectory(HasHandle):
         else:
             self._token = enter(context, Frame(self._state, self._root))
 
-    def _start_alone(self, start_time: int | None) -> None:
+    def _start_alone(self, start_time: int | None, registry: MutableMapping[int, Trajectory]) -> None:
+        """Start it for `start_trajectory`, which keeps what is open."""
         self._pipeline = pipeline = runtime.pipeline
         if pipeline is None and not runtime.is_init_called:
             _note_missing_init()
@@ -476,14 +375,11 @@ class Trajectory(HasHandle):
             return
         try:
             if self._make_root(pipeline, context, start_time) is not None:
-                _open[id(self)] = self
+                self._registry = registry
+                registry[id(self)] = self
         except BaseException as error:
             self._end(error)
             raise
-        if len(_open) > MAX_OPEN:
-            warn_once("too many open trajectories", "%d trajectories were started and not ended: end() them", MAX_OPEN)
-            with suppress(KeyError, StopIteration):
-                _open[next(iter(_open))].end(status="cancelled")
 
     def _make_root(self, pipeline: RunningPipeline, context: Context, start_time: int | None = None) -> Span | None:
         """Start the root; return None if the sampler drops the trajectory."""

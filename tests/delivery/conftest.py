@@ -18,11 +18,9 @@ from otel_rollout import semconv
 from otel_rollout.deliver import ExporterQueue, QueueLimits
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.outcome import DELIVERED
-from otel_rollout.finish.payload_finisher import PayloadFinisher
-from otel_rollout.finish.span_conversion import SpanReader
-from otel_rollout.record.recording_span import RolloutSpan
+from otel_rollout.finish import PayloadFinisher, SpanReader
+from otel_rollout.record import RolloutSpan, TrajectoryState
 from otel_rollout.record.snapshot import snapshot
-from otel_rollout.record.trajectory_state import TrajectoryState
 from tests.delivery.queues import QUICK, Recorder, running
 from tests.delivery.side_requests import Backend
 

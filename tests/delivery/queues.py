@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import functools
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 from opentelemetry import context as context_api
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -105,3 +109,9 @@ def block(queue, exporter, span):
     queue.put(span)
     queue.request_flush()
     assert exporter.entered.wait(10)
+
+
+def refused_thread() -> Callable[..., Any]:
+    """Return a `start_new_thread` that fails as C code does: what Python code raises there is a signal handler's."""
+    context = contextvars.Context()
+    return functools.partial(context.run, context.run)

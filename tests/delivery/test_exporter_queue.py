@@ -14,7 +14,7 @@ from otel_rollout import semconv
 from otel_rollout.export import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.guard import write_rest
-from otel_rollout.record.trajectory_state import TrajectoryState
+from otel_rollout.record import TrajectoryState
 from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced, until
 
 

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from otel_rollout.counts import FollowUpStats
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from tests.delivery.queues import Plain, Recorder, is_balanced, until
+from tests.delivery.queues import Plain, Recorder, is_balanced, refused_thread, until
 from tests.delivery.side_requests import CONFIGURATION_ERROR, REFUSED, RETRY, SLOW, UNEXPLAINED, add, counts
 
 
@@ -146,10 +146,7 @@ class TestShutdown:
         """If no thread can be started, at the interpreter's exit, the shutdown does the work itself."""
         work = make_work()
 
-        def refuse(*arguments):
-            raise RuntimeError("can't start new thread at interpreter shutdown")
-
-        monkeypatch.setattr(_thread, "start_new_thread", refuse)
+        monkeypatch.setattr(_thread, "start_new_thread", refused_thread())
         add(work, *range(3))
         assert work.shutdown(time.monotonic() + 10)
         assert backend.done == [0, 1, 2]

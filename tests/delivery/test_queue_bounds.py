@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from otel_rollout import semconv
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.record.trajectory_state import TrajectoryState
+from otel_rollout.record import TrajectoryState
 from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from otel_rollout.export import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from tests.delivery.queues import RETRY, block, is_balanced, until
+from tests.delivery.queues import RETRY, block, is_balanced, refused_thread, until
 
 
 class TestDeadlines:
@@ -163,11 +163,8 @@ class TestDeadlines:
         """Where the interpreter starts no more threads, the shutdown delivers on the caller's."""
         queue = make_queue(exporter)
 
-        def refuse(*arguments):
-            raise RuntimeError("can't create new thread at interpreter shutdown")
-
         with monkeypatch.context() as patch:
-            patch.setattr(_thread, "start_new_thread", refuse)
+            patch.setattr(_thread, "start_new_thread", refused_thread())
             queue.put(make_span("last"))
             queue.shutdown(time.monotonic() + 10)
         assert queue.join() is True
@@ -183,11 +180,8 @@ class TestDeadlines:
 
         exporter.outcome = slow
 
-        def refuse(*arguments):
-            raise RuntimeError("can't create new thread at interpreter shutdown")
-
         with monkeypatch.context() as patch:
-            patch.setattr(_thread, "start_new_thread", refuse)
+            patch.setattr(_thread, "start_new_thread", refused_thread())
             for _ in range(100):
                 queue.put(make_span())
             start = time.monotonic()

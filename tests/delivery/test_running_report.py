@@ -16,7 +16,7 @@ from opentelemetry import trace
 from otel_rollout import flush, init, rollout_trace_attr, rollout_trace_op, shutdown, stats
 from otel_rollout.deliver import running_report
 from otel_rollout.deliver.running_report import RunningReport
-from otel_rollout.record.open_trajectories import OpenTrajectories, OpenTrajectory
+from otel_rollout.record import OpenTrajectories, OpenTrajectory
 from otel_rollout.testing import InMemorySpanExporter
 
 SECRET = "sk-ant-api03-" + "a1B2" * 20

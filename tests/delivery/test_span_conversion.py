@@ -15,15 +15,10 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, StatusCode, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.finish import payload_finisher
-from otel_rollout.finish.payload_finisher import PayloadFinisher
-from otel_rollout.finish.redaction import Redactor
-from otel_rollout.finish.span_conversion import SpanReader
-from otel_rollout.finish.span_size import encoded_size, readable_size
+from otel_rollout.finish import PayloadFinisher, Redactor, SpanReader, encoded_size, payload_finisher, readable_size
 from otel_rollout.otlp import encode_spans
-from otel_rollout.record.recording_span import RolloutSpan
-from otel_rollout.record.snapshot import snapshot, to_json
-from otel_rollout.record.trajectory_state import TrajectoryState
+from otel_rollout.record import RolloutSpan, TrajectoryState, to_json
+from otel_rollout.record.snapshot import snapshot
 from tests.sdk import COPIES
 
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)

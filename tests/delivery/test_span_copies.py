@@ -8,8 +8,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits, TracerProvi
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.finish.span_copies import copy_span, shrunk_copy
-from otel_rollout.finish.span_size import readable_size
+from otel_rollout.finish import copy_span, readable_size, shrunk_copy
 
 CONTEXT = SpanContext(1, 2, False)
 PARENT = SpanContext(1, 1, False)

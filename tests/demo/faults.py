@@ -28,8 +28,7 @@ from otel_rollout.demo.rollout import (
 from otel_rollout.demo.tokenizer import BpeTokenizer
 from otel_rollout.demo.tools import Calculator, Lookup
 from otel_rollout.guard import monotonic
-from otel_rollout.record import runtime
-from otel_rollout.record.context import current_frame
+from otel_rollout.record import current_frame, runtime
 
 
 class Fault(Enum):

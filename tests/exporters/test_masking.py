@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode, get_current_span
 
 import otel_rollout
-from otel_rollout.finish.span_copies import shrunk_copy
+from otel_rollout.finish import shrunk_copy
 from otel_rollout.otlp import encode_spans, lazy_spans
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout_console import ConsoleSpanExporter

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from otel_rollout.record.snapshot import Snapshot
+from otel_rollout.record import Snapshot
 from tests.fuzz.capture import ROOT, outcome
 from tests.fuzz.forms import FORMS, Turn, checked
 from tests.fuzz.hostile import Hostility, behave, make_hostile

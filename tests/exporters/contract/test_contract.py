@@ -23,8 +23,7 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 from otel_rollout.deliver import ExporterQueue
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.finish.payload_finisher import PayloadFinisher
-from otel_rollout.finish.span_conversion import SpanReader
+from otel_rollout.finish import PayloadFinisher, SpanReader
 
 UNREACHABLE = "http://127.0.0.1:9"
 """The discard port: nothing listens there."""

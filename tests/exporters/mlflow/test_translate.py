@@ -8,7 +8,7 @@ import json
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanKind, StatusCode
 
-from otel_rollout.finish.span_copies import copy_span
+from otel_rollout.finish import copy_span
 from otel_rollout_mlflow.json_text import sanitize_json, sanitize_value
 from otel_rollout_mlflow.translate import otlp_spans, session_of, stored_spans, trace_infos, with_stored
 

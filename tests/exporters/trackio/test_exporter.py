@@ -12,8 +12,7 @@ from otel_rollout.deliver import ExporterQueue
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export import send_batch
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.finish.payload_finisher import PayloadFinisher
-from otel_rollout.finish.span_conversion import SpanReader
+from otel_rollout.finish import PayloadFinisher, SpanReader
 from otel_rollout.installing import install_line
 from otel_rollout_trackio import TrackioSpanExporter
 from otel_rollout_trackio import exporter as exporter_module

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from otel_rollout.record.ids import SystemIdGenerator
+from otel_rollout.record import SystemIdGenerator
 from otel_rollout_weave import WeaveSpanExporter
 from tests.servers.weave_server import WeaveServer
 
