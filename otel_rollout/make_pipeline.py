@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.sampling import Sampler
 from opentelemetry.trace import Tracer, TracerProvider
 
 from otel_rollout.backends import Address, make_exporters
+from otel_rollout.deliver.batch import QueueLimits
 from otel_rollout.deliver.exporter_queue import ExporterQueue
-from otel_rollout.deliver.queue_limits import QueueLimits
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
 from otel_rollout.finish.chat_writer import ChatWriter
 from otel_rollout.finish.payload_finisher import PayloadFinisher

@@ -210,7 +210,7 @@ LOCKS = {
     "otel_rollout/config.py": ["config._lock"],
     "otel_rollout/record/trajectory_state.py": ["trajectory_state._lock"],
     "otel_rollout/deliver/account.py": ["queue._lock"],
-    "otel_rollout/finish/conversation.py": ["queue._reader.chat.conversations._lock"],
+    "otel_rollout/finish/conversations.py": ["queue._reader.chat.conversations._lock"],
     "otel_rollout/finish/span_conversion.py": ["queue._reader._lock"],
     "otel_rollout/deliver/spooled_store.py": ["queue._store._taking"],
     "otel_rollout/deliver/spool.py": ["queue._spool._lock"],

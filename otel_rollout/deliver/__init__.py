@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from otel_rollout.deliver.batch import QueueLimits
     from otel_rollout.deliver.exporter_queue import ExporterQueue
-    from otel_rollout.deliver.queue_limits import QueueLimits
     from otel_rollout.deliver.spool import open_spool
 else:
     from otel_rollout.lazy import lazy_names
@@ -13,7 +13,7 @@ else:
         __name__,
         {
             "exporter_queue": ("ExporterQueue",),
-            "queue_limits": ("QueueLimits",),
+            "batch": ("QueueLimits",),
             "spool": ("open_spool",),
         },
     )

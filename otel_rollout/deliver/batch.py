@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -17,12 +18,31 @@ from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.gil import GilYielder
 from otel_rollout.record.recording_span import RolloutSpan
 
-__all__ = ["Batch", "MemoryStore", "QueuedSpan"]
+__all__ = ["Batch", "MemoryStore", "QueueLimits", "QueuedSpan"]
 
 _logger = BackgroundLogger()
 
 QueuedSpan: TypeAlias = "tuple[RolloutSpan | ReadableSpan, int]"
 """A span and the bytes that it takes in the queue."""
+
+
+@dataclass(frozen=True)
+class QueueLimits:
+    """The bounds of a queue and of its batches.
+
+    Args:
+        max_bytes: Bytes held, waiting and in flight.
+        max_spans: Spans held, where a count is asked for (`OTEL_BSP_MAX_QUEUE_SIZE`).
+        batch_bytes: Bytes of a batch; a single larger span goes alone.
+        batch_spans: Spans of a batch.
+        delay: Seconds that a span waits at most for others to fill a batch.
+    """
+
+    max_bytes: int = 256 * 1024 * 1024
+    max_spans: int | None = None
+    batch_bytes: int = 4 * 1024 * 1024
+    batch_spans: int = 512
+    delay: float = 1.0
 
 
 class Batch:

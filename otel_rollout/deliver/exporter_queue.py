@@ -14,9 +14,8 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.counts import ExporterStats
 from otel_rollout.deliver.account import Account
-from otel_rollout.deliver.batch import Batch, MemoryStore
+from otel_rollout.deliver.batch import Batch, MemoryStore, QueueLimits
 from otel_rollout.deliver.deadlines import SECONDS_OF_A_WAIT, Deadlines
-from otel_rollout.deliver.queue_limits import QueueLimits
 from otel_rollout.deliver.running_report import RunningReport
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import BatchReport, send_batch

@@ -11,7 +11,6 @@ from otel_rollout.demo.chat import (
     ASSISTANT,
     END,
     SYSTEM_PROMPT,
-    Message,
     find_answer,
     find_tool_calls,
     write_message,
@@ -66,7 +65,7 @@ class AgentLoop:
             request_id: The trajectory's id for the engine.
             sampling_params: The sampling of tokens.
         """
-        opening = write_message(Message("system", SYSTEM_PROMPT)) + write_message(Message("user", question))
+        opening = write_message("system", SYSTEM_PROMPT) + write_message("user", question)
         prompt_ids = self.tokenizer.encode(opening + ASSISTANT)
         token_ids = list(prompt_ids)
         answer, turns, tool_errors = None, 0, 0
@@ -97,7 +96,7 @@ class AgentLoop:
             generated: The number of tokens at its end that the policy generated last.
             results: The results of the tools that it called.
         """
-        messages = "".join(write_message(Message("tool", result)) for result in results)
+        messages = "".join(write_message("tool", result) for result in results)
         return token_ids + self.tokenizer.encode(END + messages + ASSISTANT)
 
     async def _call(self, call: ToolCall) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from otel_rollout.demo.problems import ToolCall
 
@@ -24,26 +24,13 @@ SYSTEM_PROMPT = (
 PARAMETERS: Final = {"calculator": "expression", "lookup": "entry"}
 """The name of each tool's argument."""
 
-_MESSAGE = re.compile(r"<\|(system|user|assistant|tool)\|>(.*?)<\|end\|>", re.DOTALL)
 _TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _ANSWER = re.compile(r"<answer>\s*(-?[\d.,]+)\s*</answer>")
 
 
-class Message(NamedTuple):
-    """One message of a conversation."""
-
-    role: str
-    text: str
-
-
-def write_message(message: Message) -> str:
+def write_message(role: str, text: str) -> str:
     """Write a finished message with the special tokens around it."""
-    return f"<|{message.role}|>{message.text}{END}"
-
-
-def read_messages(text: str) -> list[Message]:
-    """Read the finished messages back from the text of a conversation."""
-    return [Message(role, content) for role, content in _MESSAGE.findall(text)]
+    return f"<|{role}|>{text}{END}"
 
 
 def write_tool_call(call: ToolCall) -> str:

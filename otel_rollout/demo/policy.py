@@ -11,9 +11,10 @@ from enum import Enum
 from typing import Final
 
 from otel_rollout import rollout_trace_op
-from otel_rollout.demo.chat import Message, read_messages, write_answer, write_tool_call
+from otel_rollout.demo.chat import write_answer, write_tool_call
 from otel_rollout.demo.problems import PROBLEMS, Problem, ToolCall
 from otel_rollout.demo.tokenizer import BpeTokenizer
+from otel_rollout.messages import Message, read_template
 
 SECONDS_PER_CALL = 0.02
 SECONDS_PER_TOKEN = 0.001
@@ -117,7 +118,7 @@ class Policy:
         Raises:
             EngineError: The engine gave up on the request.
         """
-        messages = read_messages(self.tokenizer.decode(prompt_ids))
+        messages = read_template(self.tokenizer.decode(prompt_ids))
         problem = _PROBLEM_OF_QUESTION[next(message.text for message in messages if message.role == "user")]
         behaviour = self.behaviour(sampling_params)
         in_second_turn = any(message.role == "tool" for message in messages)

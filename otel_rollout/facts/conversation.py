@@ -15,8 +15,6 @@ from otel_rollout.facts.span_messages import input_messages, output_messages
 from otel_rollout.facts.trace_tree import error_of, place_of
 from otel_rollout.messages import CALL, RESULT, Message, Part, ToolCall, parse_json, text_message
 
-__all__ = ["Utterance", "conversation_of", "outermost"]
-
 PROMPT_START: Final = '"prompt_ids_start":'
 """In a turn's input: the number of the prompt's token ids that earlier turns have recorded."""
 _TOKENS: Final = ("token_ids", "response_ids", "output_ids")

@@ -23,8 +23,6 @@ from otel_rollout.messages import (
 )
 from otel_rollout.text.plain_text import printable, shorten
 
-__all__ = ["input_messages", "output_messages", "previews_of", "said_by"]
-
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 MAX_PREVIEWED_CHARACTERS: Final = 200_000
 _TEXTS: Final = ("text", "content", "response")

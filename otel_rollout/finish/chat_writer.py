@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from otel_rollout import semconv
-from otel_rollout.finish.conversation import Conversation, Conversations, encode_messages
+from otel_rollout.finish.conversations import Conversation, Conversations, encode_messages
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.messages import (
     PROMPT_TEXT,

@@ -10,7 +10,7 @@ from opentelemetry.trace import Link, Status
 from opentelemetry.util.types import AnyValue
 
 from otel_rollout import semconv
-from otel_rollout.finish.conversation import encode_messages
+from otel_rollout.finish.conversations import encode_messages
 from otel_rollout.finish.payload_limits import cut_json
 from otel_rollout.finish.redaction import Redactor
 from otel_rollout.record.attribute_values import read_name

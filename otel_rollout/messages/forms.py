@@ -21,14 +21,6 @@ from otel_rollout.messages.names import (
 )
 from otel_rollout.text.plain_json import loads
 
-__all__ = [
-    "convert_messages",
-    "finish_reason_of",
-    "is_message",
-    "is_message_list",
-    "tool_definitions",
-]
-
 _CONTENT_KEYS: Final = frozenset({"content", "function_call", "parts", "tool_calls", *REASONING_KEYS})
 _REASONING: Final = frozenset(REASONING_KEYS)
 _OTHER_ROLES: Final = frozenset({"tool", *ROLES})

@@ -8,22 +8,6 @@ from typing import Any, Final, NamedTuple
 from otel_rollout.guard.signal_handlers import is_from_signal_handler
 from otel_rollout.text.plain_json import loads, value_to_json
 
-__all__ = [
-    "CALL",
-    "CALLS",
-    "RESULT",
-    "RESULTS",
-    "Message",
-    "Part",
-    "ToolCall",
-    "json_of",
-    "json_text",
-    "parse_json",
-    "part_text",
-    "text_message",
-    "value_text",
-]
-
 Part = dict[str, Any]
 """A part of a message: its `type`, and the fields that the conventions have for it."""
 

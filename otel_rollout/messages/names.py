@@ -7,23 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "CALL_IDS",
-    "CONVENTION",
-    "FINISH_REASONS",
-    "FINISH_REASON_KEYS",
-    "MESSAGE_ARGUMENTS",
-    "MODALITIES",
-    "PART_TYPES",
-    "PROMPT_ARGUMENTS",
-    "PROMPT_TEXT",
-    "REASONING_KEYS",
-    "RESPONSE_TEXT",
-    "ROLES",
-    "SYSTEM_ARGUMENTS",
-    "TOOL_ARGUMENTS",
-]
-
 CONVENTION: Final = "1.41"
 """The version of the semantic conventions whose message format is written
 (https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai)."""

@@ -13,8 +13,6 @@ from otel_rollout.messages.message import CALLS, RESULTS, Message, json_of, json
 from otel_rollout.messages.names import PROMPT_TEXT, RESPONSE_TEXT
 from otel_rollout.messages.payloads import preview
 
-__all__ = ["LONG_LIST", "answer_json", "as_openai", "as_openai_tools", "ids_as_text", "request_json"]
-
 LONG_LIST: Final = 64
 """A list of so many integers counts as token ids."""
 _FINISH_REASON: Final = "finish_reason"

@@ -24,8 +24,6 @@ from otel_rollout.messages.names import (
 )
 from otel_rollout.text.plain_text import cut_text
 
-__all__ = ["PREVIEW_CHARACTERS", "ChatSide", "preview", "split_input", "split_output"]
-
 PREVIEW_CHARACTERS: Final = 1000
 """The most characters of a message that stay in the payload of an op for the lists of backends."""
 _CONTINUES: Final = "prompt_ids_start"

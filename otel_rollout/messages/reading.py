@@ -11,8 +11,6 @@ from otel_rollout.messages.message import CALLS, RESULTS, Message, Part, parse_j
 from otel_rollout.messages.names import MESSAGE_ARGUMENTS, SYSTEM_ARGUMENTS
 from otel_rollout.messages.templates import answer_parts, read_template
 
-__all__ = ["ChatMessages", "chat_messages", "messages_in", "unfolded"]
-
 _SAID: Final = ("content", "parts", "tool_calls")
 _LISTS: Final = (*MESSAGE_ARGUMENTS, "choices", "output")
 _MAX_DEPTH: Final = 4

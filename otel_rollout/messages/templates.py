@@ -19,8 +19,6 @@ from otel_rollout.messages.message import Message, Part, text_message
 from otel_rollout.messages.names import ROLES
 from otel_rollout.text.plain_json import loads
 
-__all__ = ["answer_message", "answer_parts", "prompt_messages", "read_template"]
-
 
 class _Template(NamedTuple):
     """A family of chat templates.

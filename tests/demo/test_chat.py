@@ -2,16 +2,14 @@
 
 from otel_rollout.demo.chat import (
     ASSISTANT,
-    Message,
     find_answer,
     find_tool_calls,
-    read_messages,
     write_answer,
     write_message,
     write_tool_call,
 )
 from otel_rollout.demo.problems import ToolCall
-from otel_rollout.messages import answer_message
+from otel_rollout.messages import answer_message, read_template
 
 
 class TestMessages:
@@ -19,9 +17,9 @@ class TestMessages:
 
     def test_are_read_back(self):
         """A conversation is the messages that were written into it; the one that is still open does not count."""
-        messages = [Message("system", "Solve it."), Message("user", "1 < 2?\nSay so."), Message("tool", "")]
-        text = "".join(map(write_message, messages)) + ASSISTANT
-        assert read_messages(text) == messages
+        messages = [("system", "Solve it."), ("user", "1 < 2?\nSay so."), ("tool", "")]
+        text = "".join(write_message(role, said) for role, said in messages) + ASSISTANT
+        assert [(message.role, message.text) for message in read_template(text)] == messages
 
 
 class TestToolCalls:

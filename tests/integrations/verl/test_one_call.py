@@ -12,7 +12,7 @@ import pytest
 
 from otel_rollout import flush, rollout_trace_attr
 from otel_rollout.guard import forget_warnings
-from otel_rollout.hooks.verl import facts, generation, rollout, tools
+from otel_rollout.hooks.verl import generation, rewards, rollout, tools
 from otel_rollout.hooks.verl.identity import Identity
 from otel_rollout.testing import InMemorySpanExporter
 from tests.integrations.verl import stand_ins
@@ -106,6 +106,6 @@ class TestMemory:
     def test_last_turn_of_a_response(self) -> None:
         """The final text is what the model said last, with what tools said before and after it left out."""
         ids, mask = [1, 2, 3, 4, 5, 6], [1, 0, 1, 1, 0, 0]
-        assert facts._last_turn(SimpleNamespace(response_ids=ids, response_mask=mask)) == [3, 4]
-        assert facts._last_turn(SimpleNamespace(response_ids=ids, response_mask=[1] * 6)) == ids
-        assert facts._last_turn(SimpleNamespace(response_ids=ids, response_mask=[0] * 6)) == ids
+        assert rewards._last_turn(SimpleNamespace(response_ids=ids, response_mask=mask)) == [3, 4]
+        assert rewards._last_turn(SimpleNamespace(response_ids=ids, response_mask=[1] * 6)) == ids
+        assert rewards._last_turn(SimpleNamespace(response_ids=ids, response_mask=[0] * 6)) == ids
