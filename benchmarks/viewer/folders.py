@@ -12,7 +12,8 @@ from pathlib import Path
 
 from benchmarks.viewer import trajectories as module
 from benchmarks.viewer.trajectories import Load, trajectories
-from otel_rollout import analysis, trace_folder
+from otel_rollout import facts, otlp
+from otel_rollout import folder as folder_room
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_file import FileSpanExporter
 
@@ -20,7 +21,7 @@ PROMPTS_PER_TASK = 64
 KEPT = Path(tempfile.gettempdir()) / "otel-rollout-bench-view"
 """Large loads take minutes to write: they are kept for next time."""
 
-_WRITERS = (analysis, trace_folder)
+_WRITERS = (facts, folder_room, otlp)
 """The packages that decide what a folder's files hold."""
 
 

@@ -65,8 +65,7 @@ class Run:
     Args:
         folders: The trace folders: several hold parts of one run, or runs to compare.
         on_problem: Called once for everything that can't be read; by default nothing is.
-        on_progress: Called with the number of steps whose summaries have been made, and of those to make; of a step in
-            a folder of the version before, with the numbers of its trajectories.
+        on_progress: Called with the number of steps whose summaries have been made, and of those to make.
         experiment: The only experiment whose steps there are; None for all.
         run: The beginning of the id of the only run whose steps there are; None for all.
     """

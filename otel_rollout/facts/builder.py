@@ -78,7 +78,7 @@ class SummaryBuilder:
         self.start_time = INT64_MAX
         self._last_end = self._root_end = 0
         self.main: tuple[int, int, int, int] = _NOBODY
-        """The sort key of the span that has the identity; that of a root begins with 0."""
+        """The sort key of the span that has the identity; a root's begins with 0."""
         self.name = ""
         self.status_code = 0
         """The root's: 0 unset, 1 ok, 2 error."""

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.facts.span_values import count_of, text_of
-from otel_rollout.facts.table import TrajectorySummary, tag_of
+from otel_rollout.facts.span_values import count_of
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.index import place_of
-from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.folder.index_reading import listed_of
+from otel_rollout.folder.reader import RecordedTrajectory, main_row
 from otel_rollout.semconv import INPUT_TOKENS, OUTPUT_TOKENS, TURNS
 
 __all__ = ["listed_summaries_of", "summaries_of"]
@@ -19,7 +20,7 @@ _ATTRIBUTES: Final = place_of("attributes")
 
 
 def summaries_of(trajectories: Iterable[RecordedTrajectory]) -> Iterator[TrajectorySummary]:
-    """Yield the summary of each trajectory, in order; of one that can't be read, what its index entry says.
+    """Yield the summary of each trajectory, in order; of one that can't be read, only the facts of its index entry.
 
     Args:
         trajectories: Trajectories that `read` gave.
@@ -43,7 +44,7 @@ def listed_summaries_of(trajectories: Iterable[RecordedTrajectory]) -> Iterator[
 
 
 def _listed(trajectory: RecordedTrajectory) -> TrajectorySummary | None:
-    """Return what a list has of a trajectory; None if its index entry doesn't say it."""
+    """Return the facts that a list has of a trajectory; None if its index entry lacks them."""
     # Without a prompt it is listed by its service, which is a column.
     if len(trajectory.parts) > 1 or not trajectory.has_root or trajectory.sample_index is None:
         return None
@@ -64,23 +65,8 @@ def _summary_of(trajectory: RecordedTrajectory) -> TrajectorySummary:
 
 
 def _summary_of_entry(trajectory: RecordedTrajectory) -> TrajectorySummary:
-    return TrajectorySummary(
-        trajectory.trace_id,
-        step=trajectory.step,
-        sample_index=tag_of(trajectory.sample_index),
-        rollout_n=tag_of(trajectory.rollout_n),
-        validate=trajectory.validate,
-        experiment_name=text_of(trajectory.experiment_name),
-        project_name=trajectory.project_name,
-        run_id=trajectory.run_id,
-        worker=trajectory.parts[0][0].worker,
-        name=trajectory.name,
-        start_time=trajectory.start_time,
-        end_time=trajectory.end_time,
-        has_root=trajectory.has_root,
-        status="error" if trajectory.failed else text_of(trajectory.status),
-        reward=trajectory.reward,
-        spans=sum(row[_SPANS] for _, row in trajectory.parts),
-        bytes=trajectory.size_bytes,
-        stored_bytes=trajectory.stored_bytes,
-    )
+    summary = TrajectorySummary(**listed_of(main_row(trajectory.parts), trajectory.parts[0][0].worker))
+    summary.start_time, summary.end_time = trajectory.start_time, trajectory.end_time
+    summary.spans = sum(row[_SPANS] for _, row in trajectory.parts)
+    summary.bytes, summary.stored_bytes = trajectory.size_bytes, trajectory.stored_bytes
+    return summary

@@ -30,8 +30,14 @@ from otel_rollout.folder.frames import (
     require_zstandard,
     scan_frames,
 )
-from otel_rollout.receive.media_types import JSON, PROTOBUF
-from otel_rollout.receive.request_body import MAX_WINDOW_BYTES, ZSTD_PIECE_BYTES, BodyTooLargeError, decompress
+from otel_rollout.receive.request_body import (
+    JSON,
+    MAX_WINDOW_BYTES,
+    PROTOBUF,
+    ZSTD_PIECE_BYTES,
+    BodyTooLargeError,
+    decompress,
+)
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -12,9 +12,8 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.otlp import TooManySpansError, has_too_many_values
 from otel_rollout.receive.adoption import adopt
-from otel_rollout.receive.media_types import JSON
 from otel_rollout.receive.received_folder import ReceivedFolder
-from otel_rollout.receive.request_body import decompress
+from otel_rollout.receive.request_body import JSON, decompress
 from otel_rollout.receive.span_batch import SpanBatch
 
 __all__ = ["Limits", "Receiver", "Totals"]

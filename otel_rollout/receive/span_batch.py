@@ -8,7 +8,7 @@ from typing import Final
 
 from otel_rollout.otlp import EncodedSpan, split_json, split_request
 from otel_rollout.otlp.received import LARGE_ORIGIN, MAX_ORIGIN_BYTES
-from otel_rollout.receive.media_types import JSON
+from otel_rollout.receive.request_body import JSON
 
 __all__ = ["SpanBatch"]
 
