@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.facts.builder import Collected, SummaryBuilder
+    from otel_rollout.facts.conversation import conversation_of
     from otel_rollout.facts.json_types import from_json, to_json
     from otel_rollout.facts.reward_parts import RewardPart
     from otel_rollout.facts.shapes import Shapes
     from otel_rollout.facts.span_facts import reward_of, span_id_of, trace_id_of
+    from otel_rollout.facts.span_messages import said_by
     from otel_rollout.facts.summaries import merge_summaries, summarise_trajectory
     from otel_rollout.facts.table import (
         COLUMNS,
@@ -30,17 +32,19 @@ else:
         __name__,
         {
             "builder": ("Collected", "SummaryBuilder"),
+            "conversation": ("conversation_of",),
             "json_types": ("from_json", "to_json"),
             "reward_parts": ("RewardPart",),
             "shapes": ("Shapes",),
             "span_facts": ("reward_of", "span_id_of", "trace_id_of"),
+            "span_messages": ("said_by",),
             "summaries": ("merge_summaries", "summarise_trajectory"),
             "table": (
                 "COLUMNS",
                 "FACTS",
                 "FIRST_COLUMN",
-                "SUMS",
                 "Percentiles",
+                "SUMS",
                 "SpanError",
                 "SpanShape",
                 "Sum",
@@ -68,10 +72,12 @@ __all__ = [
     "ToolCounts",
     "TrajectorySummary",
     "columns_of",
+    "conversation_of",
     "error_of",
     "from_json",
     "merge_summaries",
     "reward_of",
+    "said_by",
     "span_id_of",
     "summarise_trajectory",
     "time_bar",

@@ -1,6 +1,6 @@
 """The first line of a prompt and of an answer.
 
-A payload is parsed piece by piece, up to the one that has the line: prompts stand at the beginning, and texts before
+A payload is parsed piece by piece, up to the piece with the line: prompts are at the beginning, and texts before
 token ids.
 """
 

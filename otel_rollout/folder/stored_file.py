@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from itertools import accumulate, islice
 from operator import itemgetter
@@ -16,11 +17,14 @@ from zlib import crc32
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.files.file_lock import size_of
-from otel_rollout.folder.collector_file import FOR_IMPORT, Framing, framing_of, is_length
 from otel_rollout.folder.frames import (
+    MAGIC,
+    MAX_FRAME_BYTES,
     DamagedFrameError,
     FrameExtent,
+    TornFrame,
     checksum_at,
+    has_content_size,
     read_frame,
     read_range,
     scan_frames,
@@ -39,12 +43,18 @@ MIN_BYTES: Final = 2**20
 """A smaller journal gets no index: it is parsed in milliseconds."""
 
 MAX_CACHED_BYTES: Final = 32 * 2**20
-"""Of requests; a larger one is cached alone."""
+"""The most bytes of requests; a larger one is cached by itself."""
 
 _OFFSET: Final = place_of("offset")
 _LENGTH: Final = place_of("length")
 _CHECKSUM: Final = place_of("checksum")
 _MAX_BLANK_BYTES: Final = 4096
+_FOR_IMPORT: Final = "Collector file for `otel-rollout import`"
+"""The `what` of a `ReadProblem` for a file that readers don't read."""
+
+_LENGTH_BYTES: Final = 4
+_HEAD_BYTES: Final = 32
+_PROTOBUF: Final = b"\x0a"
 
 
 class MovedError(FileNotFoundError):
@@ -71,7 +81,7 @@ class ReadProblem:
 
 
 class LineCache:
-    """Caches the spans of requests that have those of several traces: each would be read for each of them."""
+    """Caches the spans of requests with several traces: each would be read for each of them."""
 
     __slots__ = ("_bytes", "_lines")
 
@@ -111,8 +121,8 @@ class StoredFile:
         self._place = file.place
         self._cache = cache
         self._on_problem = on_problem
-        self._framing = framing_of(file) if file.index_place is None and not file.is_journal else Framing.OURS
-        self._is_compressed = file.is_compressed or self._framing is Framing.COMPRESSED_REQUESTS
+        self._framing = _framing_of(file) if file.index_place is None and not file.is_journal else _Framing.OURS
+        self._is_compressed = file.is_compressed or self._framing is _Framing.COMPRESSED_REQUESTS
         self._traces: dict[int, int] = {}
         """The number of traces in the line at an offset, if it is more than one."""
 
@@ -144,8 +154,8 @@ class StoredFile:
     def parts(self) -> list[Part]:
         """Return the file's traces, from its index as far as that reaches; none once the file is gone."""
         try:
-            if self._framing is Framing.OTHER:
-                self._report(FOR_IMPORT, 0)
+            if self._framing is _Framing.OTHER:
+                self._report(_FOR_IMPORT, 0)
                 return []
             rows = self._rows()
         except FileNotFoundError:
@@ -180,7 +190,7 @@ class StoredFile:
 
         Raises:
             OSError: The file can't be read.
-            ValueError: The frame is damaged, or another request stands there.
+            ValueError: The frame is damaged, or another request is there.
         """
         if self._is_compressed:
             return self._request_of(read_frame(self._place, row[_OFFSET], row[_LENGTH]))
@@ -218,7 +228,7 @@ class StoredFile:
         return found
 
     def _standing(self, rows: Sequence[Row], size: int) -> list[Row]:
-        """Return the rows whose frames stand where they say, in order, without duplicates."""
+        """Return the rows whose frames are at their offsets, in order, without duplicates."""
         found: list[Row] = []
         end = 0
         for row in sorted(rows, key=itemgetter(_OFFSET)):
@@ -250,7 +260,7 @@ class StoredFile:
                     continue
             elif start >= end and self._file.is_being_written():
                 return
-            if self._framing is Framing.COMPRESSED_REQUESTS and is_length(self._place, frame):
+            if self._framing is _Framing.COMPRESSED_REQUESTS and _is_length(self._place, frame):
                 continue
             if not is_damaged:
                 self._report("torn frame", frame.offset)
@@ -302,7 +312,7 @@ class StoredFile:
         return data.startswith(b"{") if self._is_compressed else not self._file.has_records
 
     def _is_last_record(self, row: Row) -> bool:
-        """Return True if that record stands there and no whole one follows it."""
+        """Return True if that record is there and no whole one follows it."""
         first, *more = islice(scan_records(self._place, row[_OFFSET]), 2)
         return first.checksum == row[_CHECKSUM] and all(rest.request is None for rest in more)
 
@@ -321,3 +331,45 @@ def _covered(rows: Sequence[Row]) -> int | None:
     """Return the end of the last row if the rows leave no gap from the first byte on; else None."""
     ends = [0, *accumulate(row[_LENGTH] for row in rows)]
     return ends[-1] if [row[_OFFSET] for row in rows] == ends[:-1] else None
+
+
+class _Framing(Enum):
+    """The separator of the requests in a file.
+
+    In the OpenTelemetry Collector's `file` exporter, protobuf, and whatever is compressed by request, has its length
+    before it: four bytes, the highest first.
+    """
+
+    OURS = "lines, or frames of one line each"
+    COMPRESSED_REQUESTS = "frames of one line of JSON each, with their lengths before them"
+    OTHER = "protobuf, or one zstd stream"
+
+
+def _framing_of(file: TraceFile) -> _Framing:
+    """Return the format of a file, by its first bytes."""
+    try:
+        head = read_range(file.place, 0, _HEAD_BYTES)
+        if head.startswith(MAGIC):
+            is_stream = not file.is_compressed or not has_content_size(head)
+            return _Framing.OTHER if is_stream else _Framing.OURS
+        length, start = int.from_bytes(head[:_LENGTH_BYTES], "big"), head[_LENGTH_BYTES:]
+        if not 0 < length <= MAX_FRAME_BYTES:
+            return _Framing.OURS
+        if start.startswith(MAGIC):
+            first = next(scan_frames(file.place, _LENGTH_BYTES), None)
+            if isinstance(first, FrameExtent) and first.length == length:
+                line = read_frame(file.place, *first)
+                return _Framing.COMPRESSED_REQUESTS if line.startswith(b"{") else _Framing.OTHER
+        # The length of a line's first bytes, if they are JSON, is above the limit.
+        return _Framing.OTHER if start.startswith(_PROTOBUF) else _Framing.OURS
+    except (OSError, DamagedFrameError):
+        return _Framing.OURS
+
+
+def _is_length(place: str, torn: TornFrame | FrameExtent) -> bool:
+    """Return True if bytes between two frames are the length of the second."""
+    if torn.length != _LENGTH_BYTES:
+        return False
+    length = int.from_bytes(read_range(place, torn.offset, _LENGTH_BYTES), "big")
+    following = next(scan_frames(place, torn.offset + _LENGTH_BYTES), None)
+    return isinstance(following, FrameExtent) and following.length == length

@@ -1,4 +1,7 @@
-"""The HTTP side of a receiver: `POST /v1/traces` and `GET /health`."""
+"""The HTTP side of a receiver: `POST /v1/traces` and `GET /health`.
+
+Answers are in protobuf or JSON, as the request was: https://opentelemetry.io/docs/specs/otlp/#otlphttp-response.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import asyncio
 from functools import partial
 from typing import Final
 
+import orjson
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -14,10 +20,8 @@ from starlette.routing import Route
 from otel_rollout.guard.log_once import internal_error, warn_once
 from otel_rollout.otlp import TooManySpansError
 from otel_rollout.receive.access import is_authorized
-from otel_rollout.receive.answers import failure, success
-from otel_rollout.receive.media_types import JSON, PROTOBUF
 from otel_rollout.receive.receiver import Receiver, Totals
-from otel_rollout.receive.request_body import ENCODINGS, BodyTooLargeError
+from otel_rollout.receive.request_body import ENCODINGS, JSON, PROTOBUF, BodyTooLargeError
 
 __all__ = ["make_app"]
 
@@ -29,6 +33,11 @@ SMALLER_BATCHES: Final = (
     "send smaller batches; the Collector does by `send_batch_max_size` of the processor `batch`, "
     "or a lower `min_size` in the exporter's `sending_queue`"
 )
+_RETRY_AFTER_SECONDS: Final = 1
+_RETRYABLE: Final = (429, 503)
+# google.rpc.Code
+_CODES: Final = {400: 3, 401: 16, 413: 3, 415: 3, 429: 8, 503: 14}
+_INTERNAL: Final = 13
 
 
 class _PressureError(Exception):
@@ -77,13 +86,13 @@ async def _take(receiver: Receiver, request: Request, encoding: str, media_type:
             body = await asyncio.wait_for(_read(request, reserved, limits.body_bytes), limits.body_seconds)
         except _PressureError:
             totals.turned_away += 1
-            return failure(media_type, 429, f"{limits.waiting_bytes:,} bytes wait to be stored, which is the limit")
+            return _failure(media_type, 429, f"{limits.waiting_bytes:,} bytes wait to be stored, which is the limit")
         except BodyTooLargeError as error:
             return refuse(413, str(error))
         except (asyncio.TimeoutError, ClientDisconnect):
             # 408 fits, but the Collector drops what is answered so.
             totals.turned_away += 1
-            return failure(media_type, 503, f"the body did not come within {limits.body_seconds:g} seconds")
+            return _failure(media_type, 503, f"the body did not come within {limits.body_seconds:g} seconds")
         try:
             batch = await receiver.store(body, encoding, media_type)
         except BodyTooLargeError as error:
@@ -94,19 +103,19 @@ async def _take(receiver: Receiver, request: Request, encoding: str, media_type:
             return refuse(400, str(error))
         except OSError as error:
             totals.turned_away += 1
-            return failure(media_type, 503, f"the spans can't be stored now: {error.strerror or error}")
+            return _failure(media_type, 503, f"the spans can't be stored now: {error.strerror or error}")
         except Exception:
             internal_error("receiving spans")
             totals.refused_requests += 1
-            return failure(media_type, 500, "an internal error; the receiver's log has it")
-    return success(media_type, batch.refused, batch.reason)
+            return _failure(media_type, 500, "an internal error; the receiver's log has it")
+    return _success(media_type, batch.refused, batch.reason)
 
 
 def _refuse(totals: Totals, media_type: str, status: int, message: str) -> Response:
     """Count a request that no repetition helps, and answer it; the log has the first of each status."""
     totals.refused_requests += 1
     warn_once(f"refused {status}", "a request is refused with status %d: %s; later ones are counted", status, message)
-    return failure(media_type, status, message)
+    return _failure(media_type, status, message)
 
 
 class _Reserved:
@@ -144,3 +153,40 @@ async def _read(request: Request, reserved: _Reserved, max_bytes: int) -> bytes:
         reserved.add(len(part))
         parts.append(part)
     return b"".join(parts)
+
+
+def _success(media_type: str, refused: int = 0, reason: str = "") -> Response:
+    """Return the answer to a request whose spans are stored.
+
+    Args:
+        media_type: That of the request.
+        refused: The number of spans that are not stored, and would not be if they came again.
+        reason: The reason.
+    """
+    if media_type == JSON:
+        message = {"partialSuccess": {"rejectedSpans": str(refused), "errorMessage": reason}} if refused else {}
+        return Response(orjson.dumps(message), media_type=JSON)
+    response = ExportTraceServiceResponse()
+    if refused:
+        response.partial_success.rejected_spans = refused
+        response.partial_success.error_message = reason
+    return Response(response.SerializeToString(), media_type=PROTOBUF)
+
+
+def _failure(media_type: str, status: int, reason: str) -> Response:
+    """Return the answer to a request of which nothing is stored.
+
+    Args:
+        media_type: That of the request.
+        status: The HTTP status; with 429 and 503 the sender tries again.
+        reason: A sentence.
+    """
+    headers = {"Retry-After": str(_RETRY_AFTER_SECONDS)} if status in _RETRYABLE else {}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    code = _CODES.get(status, _INTERNAL)
+    if media_type == JSON:
+        body = orjson.dumps({"code": code, "message": reason})
+        return Response(body, status, headers, media_type=JSON)
+    message = Status(code=code, message=reason)
+    return Response(message.SerializeToString(), status, headers, media_type=PROTOBUF)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from otel_rollout.errors import NoTracesError
+from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.layout import INDEX, OPEN, is_step_summary
+from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
+from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.otlp import EncodedSpan
 from otel_rollout.receive.adoption import adopt
+from otel_rollout.receive.open_trace import has_id
 from otel_rollout.receive.otlp_file import NoOtlpFileError, OtlpFile
 from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.span_batch import SpanBatch
-from otel_rollout.receive.stored_spans import StoredSpans
 
 __all__ = ["ImportReport", "find_files", "import_files"]
 
 MAX_PROBLEMS: Final = 1000
 NEVER: Final = float("inf")
+_NOTHING: Final = b""
 
 
 @dataclass
@@ -63,7 +68,7 @@ class ImportReport:
 
 
 def find_files(given: Iterable[Path], into: Path) -> list[tuple[Path, bool]]:
-    """Return the files to import, those of folders in the order of their names, and whether each was named itself.
+    """Return the files to import, in folders in the order of their names, each with True if it was named itself.
 
     Args:
         given: Files and folders.
@@ -90,7 +95,7 @@ def find_files(given: Iterable[Path], into: Path) -> list[tuple[Path, bool]]:
 
 def _walk(folder: Path) -> Iterator[Path]:
     for root, folders, names in os.walk(folder):
-        # What is open elsewhere is in no step yet, and would count as finished here.
+        # A trajectory that is open elsewhere is in no step yet, and would count as finished here.
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != OPEN)
         for name in sorted(names):
             if not name.startswith(".") and not name.endswith(INDEX) and not is_step_summary(name):
@@ -117,7 +122,7 @@ def import_files(files: Iterable[tuple[Path, bool]], into: Path, on_progress: Ca
         # An import that was killed has left spans in a journal.
         for _ in adopt(folder):
             pass
-        stored = StoredSpans(into)
+        stored = _StoredSpans(into)
         for path, is_named in files:
             try:
                 file = OtlpFile(path, report.note)
@@ -164,3 +169,70 @@ def _batches(file: OtlpFile, report: ImportReport, on_progress: Callable[[int], 
         on_progress(file.position - position)
         position = file.position
     on_progress(file.position - position)
+
+
+class _Place(NamedTuple):
+    """A line of a trace: the fields that reading it takes."""
+
+    file: StoredFile
+    offset: int
+    length: int
+    checksum: str
+
+
+class _StoredSpans:
+    """The ids of a folder's spans; those of a trace are read when a span of it comes.
+
+    Takes 8 bytes for each span and some hundred for each trace.
+
+    Args:
+        folder: The folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._places: dict[bytes, tuple[_Place, ...]] = {}
+        self._ids: dict[bytes, bytearray] = {}
+        cache = LineCache()
+        with suppress(NoTracesError):
+            for file in find_trace_files(folder):
+                for stored, row in StoredFile(file, cache, _ignore).parts():
+                    entry = IndexEntry._make(row)
+                    trace_id = bytes.fromhex(entry.trace_id)
+                    place = _Place(stored, entry.offset, entry.length, entry.checksum)
+                    self._places[trace_id] = (*self._places.get(trace_id, ()), place)
+
+    def __len__(self) -> int:
+        """The number of traces."""
+        return len(self._places.keys() | self._ids.keys())
+
+    def new_of(self, spans: Iterable[EncodedSpan]) -> list[EncodedSpan]:
+        """Return the spans that the folder does not have, each once."""
+        return [span for span in spans if self._is_new(span)]
+
+    def _is_new(self, span: EncodedSpan) -> bool:
+        ids = self._ids.get(span.trace_id)
+        if ids is None:
+            ids = self._ids[span.trace_id] = self._read(span.trace_id)
+        if has_id(ids, span.span_id):
+            return False
+        ids += span.span_id
+        return True
+
+    def _read(self, trace_id: bytes) -> bytearray:
+        ids = bytearray()
+        for place in self._places.get(trace_id, ()):
+            # What can't be read is damaged, and comes again.
+            with suppress(OSError, ValueError):
+                for span in place.file.read_spans(_row(trace_id, place)):
+                    if span.context is not None:
+                        ids += span.context.span_id.to_bytes(8, "big")
+        return ids
+
+
+def _row(trace_id: bytes, place: _Place) -> Sequence[object]:
+    known = {"trace_id": trace_id.hex(), "offset": place.offset, "length": place.length, "checksum": place.checksum}
+    return [known.get(name) for name in IndexEntry._fields]
+
+
+def _ignore(problem: ReadProblem) -> None:
+    """Readers report it."""

@@ -30,8 +30,14 @@ from otel_rollout.folder.frames import (
     require_zstandard,
     scan_frames,
 )
-from otel_rollout.receive.media_types import JSON, PROTOBUF
-from otel_rollout.receive.request_body import MAX_WINDOW_BYTES, ZSTD_PIECE_BYTES, BodyTooLargeError, decompress
+from otel_rollout.receive.request_body import (
+    JSON,
+    MAX_WINDOW_BYTES,
+    PROTOBUF,
+    ZSTD_PIECE_BYTES,
+    BodyTooLargeError,
+    decompress,
+)
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -56,7 +62,7 @@ _PRETTY: Final = re.compile(
 )
 """The start of a request on several lines; the lookahead excludes a line that is cut off before whole ones."""
 _BEFORE_TEXT: Final = b"\0\xef\xbb\xbf"
-"""What may stand before the first line: NULs after logrotate's `copytruncate`, a byte order mark."""
+"""Bytes that may precede the first line: NULs after logrotate's `copytruncate`, a byte order mark."""
 _LOOK_AHEAD_BYTES: Final = 2**25
 _NULS: Final = bytes(_SKIP_BYTES)
 _MAX_NULS: Final = 2**32

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from otel_rollout.folder.frames import require_zstandard
 
-__all__ = ["ENCODINGS", "MAX_WINDOW_BYTES", "ZSTD_PIECE_BYTES", "BodyTooLargeError", "decompress"]
+__all__ = ["ENCODINGS", "JSON", "MAX_WINDOW_BYTES", "PROTOBUF", "ZSTD_PIECE_BYTES", "BodyTooLargeError", "decompress"]
 
 ENCODINGS: Final = ("gzip", "zstd", "deflate", "identity")
 _GZIP: Final = 31
@@ -17,6 +17,8 @@ MAX_WINDOW_BYTES: Final = 2**27
 _MAX_MEMBERS: Final = 64
 ZSTD_PIECE_BYTES: Final = 1024
 """At most 32 MiB once decompressed: zstd's decompressor has no limit."""
+PROTOBUF: Final = "application/x-protobuf"
+JSON: Final = "application/json"
 
 
 class BodyTooLargeError(Exception):
@@ -96,7 +98,7 @@ def _decompress(
     while rest:
         members += 1
         if members > _MAX_MEMBERS:
-            # What is behind a member is copied at its end.
+            # The bytes after a member are copied at its end.
             raise ValueError(f"the body has more than {_MAX_MEMBERS} compressed members")
         decompressor = make()
         while not decompressor.eof:

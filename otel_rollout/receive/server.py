@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.receive.app import PATH
-from otel_rollout.receive.connection import BoundedConnection
 from otel_rollout.receive.receiver import Receiver
 
-__all__ = ["Address", "run_server"]
+__all__ = ["Address", "BoundedConnection", "run_server"]
 
 SECONDS_TO_END: Final = 10
-"""For requests that are under way when the server is told to end."""
+"""The time for requests that are under way when the server is asked to end."""
 MAX_HEAD_BYTES: Final = 2**16
 SHOW_SECONDS: Final = 1.0
 _BACKLOG: Final = 2048
+HEAD_SECONDS: Final = 30.0
+FOLDER_FILES: Final = 256
 
 
 class Address(NamedTuple):
@@ -145,3 +149,42 @@ def _listen(address: Address) -> socket.socket:
     except (OSError, OverflowError) as error:
         raise ConfigurationError(f"--host {address.host} --port {address.port}: {error}") from error
     return listener
+
+
+def _max_connections() -> int:
+    """Return how many files the process may have open, less those of the folder."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2**20 if most == resource.RLIM_INFINITY else max(most - FOLDER_FILES, most // 2)
+
+
+MAX_CONNECTIONS: Final = _max_connections()
+
+
+class BoundedConnection(H11Protocol):
+    """Closes itself if there are too many, or if a request's head does not come; senders try again."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection."""
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+        else:
+            self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        self._timer = self.loop.call_later(HEAD_SECONDS, self._check, self.cycle)
+
+    def _check(self, last: Any) -> None:
+        """Close the connection if the head of a request has not come since `last`; uvicorn does if nothing has."""
+        if self.conn.their_state is h11.IDLE and self.cycle is last:
+            self.transport.abort()
+        else:
+            self._watch()

@@ -10,8 +10,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from otel_rollout.receive import connection
-from otel_rollout.receive.connection import BoundedConnection
+from otel_rollout.receive import server
+from otel_rollout.receive.server import BoundedConnection
 
 SECONDS = 10.0
 REQUEST = b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
@@ -50,7 +50,7 @@ async def closes(reader: asyncio.StreamReader) -> bool:
 @pytest.mark.parametrize("before", [b"", REQUEST + b"abc"])
 def test_head_that_does_not_come(monkeypatch, before) -> None:
     """The connection is closed, also behind a whole request."""
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
 
     async def run() -> bool:
         async with listening() as port:
@@ -68,7 +68,7 @@ def test_head_that_does_not_come(monkeypatch, before) -> None:
 
 def test_slow_body(monkeypatch) -> None:
     """A body has a time of its own: the connection stays."""
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.05)
 
     async def run() -> bytes:
         async with listening() as port:
@@ -86,7 +86,7 @@ def test_slow_body(monkeypatch) -> None:
 
 def test_too_many(monkeypatch) -> None:
     """One more than the bound is closed at once, the others are served; when one is gone the next is."""
-    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
 
     async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         try:
