@@ -31,7 +31,7 @@ SECONDS_TO_SHOW = 60
 SECONDS_TO_SETTLE = 60
 SECONDS_BETWEEN_LOOKS = 0.5
 COLOURS = 256
-"""Of the palette: screenshots need few, and a picture with a palette is a third of the size."""
+"""The size of the palette: screenshots need few, and a picture with a palette is a third of the size."""
 
 
 @contextlib.contextmanager
@@ -66,11 +66,11 @@ def open_page(
     """Open a page in a profile of its own.
 
     Args:
-        browser: What to open it in.
+        browser: The browser to open it in.
         url: The page.
-        width: Of the window.
-        height: Of the window.
-        storage: What the page finds in its local storage, as JSON.
+        width: The window's width.
+        height: The window's height.
+        storage: The content of the page's local storage, as JSON.
 
     Yields:
         The page.
@@ -90,8 +90,8 @@ def take_picture(page: Page, file: Path) -> None:
     """Take a picture of a page, once it has stopped to change.
 
     Args:
-        page: Of what.
-        file: Where the picture goes.
+        page: The page.
+        file: The picture's file.
 
     Raises:
         TimeoutError: It went on changing.

@@ -30,11 +30,11 @@ def unpack(suite: str, packages: Iterable[str], target: Path, *, working: Path, 
         packages: Their names, as `name` or `name=version`.
         target: The folder that they are unpacked into; made if it isn't there.
         working: An empty folder for what is downloaded.
-        with_dependencies: Whether to unpack the packages that they depend on too.
+        with_dependencies: True to unpack the packages that they depend on too.
 
     Raises:
         NotHereError: This machine has no apt or no Debian mirror.
-        subprocess.CalledProcessError: apt or dpkg failed; its output says why.
+        subprocess.CalledProcessError: apt or dpkg failed; its output has the reason.
     """
     sources = working / "suite.sources"
     sources.write_text(
@@ -77,7 +77,7 @@ def debian_mirror() -> str:
     missing = [name for name in ("apt-get", "dpkg-deb") if not shutil.which(name)]
     if missing or not KEYRING.exists():
         raise NotHereError(f"there is no {', '.join(missing) or KEYRING} here")
-    # What an update would fetch, without fetching it.
+    # List the files that an update would fetch, without fetching them.
     command = ["apt-get", "--print-uris", "update"]
     addresses = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     mirrors = re.findall(r"^'(\S+/debian)/+dists/", addresses, re.MULTILINE)

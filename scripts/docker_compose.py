@@ -33,7 +33,7 @@ def ensure() -> Path:
 
     Raises:
         NotHereError: It can't be had this way on this machine.
-        subprocess.CalledProcessError: apt or dpkg failed; its output says why.
+        subprocess.CalledProcessError: apt or dpkg failed; its output has the reason.
     """
     folder = cache_folder() / f"{PACKAGE}-{VERSION}"
     program = folder / PROGRAM

@@ -81,11 +81,11 @@ def describe(hook: Any, module: Any) -> dict[str, str]:
 
 
 def compare(known: Functions, found: Functions) -> list[str]:
-    """Return what has changed, one line for each fact.
+    """Return the changes, one line for each fact.
 
     Args:
-        known: What is recorded.
-        found: What is installed.
+        known: The recorded facts.
+        found: The installed package's facts.
     """
     changes = []
     for key in sorted(known.keys() | found.keys()):
@@ -99,7 +99,7 @@ def compare(known: Functions, found: Functions) -> list[str]:
 
 
 def installed(python: Path, path: Path | None) -> dict[str, Any]:
-    """Return what `probe` finds in another Python.
+    """Return the findings of `probe` in another Python.
 
     Args:
         python: The interpreter of an environment with verl's dependencies.
@@ -128,7 +128,7 @@ def installed(python: Path, path: Path | None) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Compare, say what has changed, and return the exit code."""
+    """Compare, report the changes, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", type=Path, help="an environment with verl's dependencies (default: that of tests)")
     parser.add_argument("--path", type=Path, help="a folder with another verl")

@@ -37,10 +37,10 @@ def ensure(name: str) -> Path:
     """Return the folder of an environment, made now if it is not there in this form.
 
     Args:
-        name: Which one: the stem of a file in tests/servers.
+        name: The stem of its file in tests/servers.
 
     Raises:
-        subprocess.CalledProcessError: The installer failed; its output says why.
+        subprocess.CalledProcessError: The installer failed; its output has the reason.
     """
     requirements = REQUIREMENTS / f"{name}.txt"
     parts = [requirements.with_suffix(suffix) for suffix in (".txt", ".constraints", ".nodeps")]

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # A lower number is recorded here by the change that lowers it.
 RECORDED: Final = 126
 
-# What users import: the front, and what docs/how-to/write-an-exporter.md names.
+# The modules that users import: the front, and what docs/how-to/write-an-exporter.md names.
 PUBLIC: Final = frozenset(
     {
         "otel_rollout",
@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def compare(number: int, recorded: int) -> str:
-    """Return what is to be done where the number isn't the recorded one, else an empty text."""
+    """Return the advice if the number isn't the recorded one, else an empty text."""
     if number > recorded:
         return (
             f"tests import {number} inner modules, {recorded} before: "
@@ -87,7 +87,7 @@ def inner_modules(root: Path) -> Counter[str]:
 
 
 def is_door(module: str, root: Path) -> bool:
-    """Tell a public module, a listed door, or a package that exports names."""
+    """Return True for a public module, a listed door, or a package that exports names."""
     package = _file(module, root)
     exports = package is not None and package.name == "__init__.py" and "__all__" in package.read_text(encoding="utf-8")
     return module in PUBLIC or module in DOORS or exports

@@ -31,7 +31,7 @@ __all__ = ["Interpreter", "find"]
 SUITES = {"3.14": "forky"}
 """The Debian suite that has a version which few machines have yet."""
 PACKAGES = ("base-files", "bash", "coreutils", "dash", "grep", "libstdc++6", "mount", "tzdata")
-"""What tests start, or wheels link to, beside Python."""
+"""Packages that tests start, or wheels link to, besides Python."""
 DEBIANS_FOLDERS = ("bin", "boot", "etc", "lib", "lib32", "lib64", "libx32", "lost+found", "sbin", "usr", "var")
 FILES_OF_THE_MACHINE = ("/etc/group", "/etc/hosts", "/etc/nsswitch.conf", "/etc/passwd", "/etc/resolv.conf")
 CERTIFICATES = "/etc/ssl"
@@ -42,8 +42,8 @@ class Interpreter:
     """A Python interpreter.
 
     Args:
-        path: Of the program.
-        version: All that it says of itself.
+        path: The program's path.
+        version: Its version as it prints it.
         root: The Debian system that it runs in, or None.
     """
 
@@ -93,13 +93,13 @@ def candidates(version: str) -> Iterator[Path]:
 
 
 def printed(command: list[str]) -> str | None:
-    """Return what a program prints; None if it fails."""
+    """Return the output of a program; None if it fails."""
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     return ran.stdout.strip() if ran.returncode == 0 else None
 
 
 def examined(path: Path, root: Path | None = None) -> str | None:
-    """Return what an interpreter says of its version; None if it can't make virtual environments, or doesn't run."""
+    """Return an interpreter's version; None if it can't make virtual environments, or doesn't run."""
     command = [str(path), "-c", "import ensurepip, sys, venv; print(sys.version)"]
     return printed(command if root is None else inside(root, command, Path("/")))
 

@@ -25,7 +25,7 @@ from servers.mlflow_server import Mlflow  # noqa: E402
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-# What the UI keeps of having shown its hints, and of the assistant's panel, which opens itself on the first visit.
+# The UI's notes of having shown its hints, and of the assistant's panel, which opens itself on the first visit.
 SEEN = {
     "mlflow.detectIssues.guidanceShown_v1": True,
     "mlflow.flagForReview.guidanceShown_v1": True,

@@ -5,8 +5,8 @@
     python scripts/test_versions.py --lowest                # the oldest Python, with the lowest dependencies
     python scripts/test_versions.py --only 3.14 -- -m pytest tests/delivery
 
-What stands after `--` is started in the place of all tests. A virtual environment for each is made in the cache folder
-of environments.py, and reused until pyproject.toml or the interpreter changes.
+The arguments after `--` are started in the place of all tests. A virtual environment for each is made in the cache
+folder of environments.py, and reused until pyproject.toml or the interpreter changes.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ COUNTS = ("passed", "failed", "error", "skipped")
 
 @dataclasses.dataclass
 class Row:
-    """What came of one version.
+    """The outcome of one version.
 
     Args:
         name: The version, with the dependencies it ran with if these are not the newest.
         python: The whole version; empty if there is none.
         result: `ok`, `failed`, or why it did not run.
         counts: Tests by their outcome, as pytest summed them up.
-        seconds: How long the run took, without the installation.
+        seconds: The time of the run, without the installation.
     """
 
     name: str
@@ -64,10 +64,10 @@ def run(name: str, version: str, arguments: list[str], *, is_lowest: bool) -> Ro
     """Run Python with these arguments under one version, in a virtual environment of it.
 
     Args:
-        name: What the run is called.
-        version: Which Python, such as `3.12`.
-        arguments: Of the interpreter.
-        is_lowest: Whether the dependencies are the lowest that pyproject.toml allows.
+        name: The run's name.
+        version: The Python, such as `3.12`.
+        arguments: The interpreter's arguments.
+        is_lowest: True for the lowest dependencies that pyproject.toml allows.
     """
     try:
         interpreter = find(version)
@@ -96,7 +96,7 @@ def installed(interpreter: Interpreter, version: str, *, is_lowest: bool) -> Ite
         Its folder.
 
     Raises:
-        subprocess.CalledProcessError: The installer failed; its output says why.
+        subprocess.CalledProcessError: The installer failed; its output has the reason.
     """
     key = (ROOT / "pyproject.toml").read_bytes() + interpreter.version.encode()
     digest = hashlib.sha256(key).hexdigest()[:12]
@@ -145,7 +145,7 @@ def started(interpreter: Interpreter, command: list[str]) -> tuple[int, str]:
 
 
 def table(rows: list[Row]) -> str:
-    """Return what came of all versions, one in a line."""
+    """Return the outcomes of all versions, one in a line."""
     lines = [("version", "python", *COUNTS, "seconds", "result")]
     for row in rows:
         counts = [str(row.counts.get(word, "")) for word in COUNTS]

@@ -47,7 +47,7 @@ def main() -> None:
         traces = f"{server.address}/traces?project={PROJECT}"
         with open_page(browser, traces, width=1500, height=900) as page:
             page.locator("tbody tr").first.click()
-            # A turn: its words stand in the pane beside the tree.
+            # A turn: its words are in the pane next to the tree.
             page.get_by_text("Policy.generate").last.click()
             take_picture(page, IMAGES / "trackio-trajectory.png")
 

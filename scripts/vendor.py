@@ -110,7 +110,7 @@ def browser_text(text: str) -> str:
 
 
 def type_text(module: str, text: str) -> str:
-    """Return the declaration beside a vendored module: that of the package in web/node_modules."""
+    """Return the declaration next to a vendored module, from the package in web/node_modules."""
     default = "" if not re.search(r"export\s*(default\b|\{[^}]*\bas default\b)", text) else "export { default } "
     lines = [f'export * from "{module}";']
     if default:
@@ -122,7 +122,7 @@ def fetch(package: Package, folder: Path) -> dict[str, bytes]:
     """Return the files of a package's archive.
 
     Raises:
-        SystemExit: The archive isn't the one that is pinned.
+        SystemExit: The archive isn't the pinned one.
     """
     command = ["npm", "pack", "--silent", "--pack-destination", str(folder), f"{package.name}@{package.version}"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -175,7 +175,7 @@ def write() -> None:
 
 
 def problems(folder: Path) -> list[str]:
-    """Return how a folder of vendored files differs from its manifest and from the packages that are pinned here."""
+    """Return the differences of a folder of vendored files from its manifest and the packages pinned here."""
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     pinned = {(one.name, one.version, one.sha256) for one in PACKAGES if one.folder == folder}
     found = []

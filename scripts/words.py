@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Lower numbers are recorded here by the change that lowers them (--record).
 RECORDED: Final = {
-    "otel_rollout": 198,
+    "otel_rollout": 9,
     "exporters": 0,
     "docs": 7,
     "benchmarks": 121,
-    "scripts": 47,
+    "scripts": 0,
 }
 PAGES: Final = {"docs": ("docs", "README.md", "CONTRIBUTING.md", "SECURITY.md")}
 """The folders and files of a group, if it isn't the folder of that name."""
@@ -41,7 +41,7 @@ _PEOPLE: Final = r"(?:users?|readers?|people|who|whoever|you|we|nobody|somebody|
 RULES: Final = (
     (re.compile(r"\b(?:those of|that of|the ones? (?:that|of|which|who))\b", re.I), "name the thing"),
     (
-        re.compile(r"(?<!\bto )\b(?:tells?|told|says?|said|knows?|knew)\b|\bstands?\b(?! for\b)|\bstood\b", re.I),
+        re.compile(r"(?<!\bto )\b(?:tells?|told|says?|said|knows?|knew)\b|\bstands?\b(?! for\b|-in)|\bstood\b", re.I),
         "report, contain, distinguish, be, for example",
     ),
     (re.compile(r"\bbeside\b", re.I), "besides, next to, with, and"),

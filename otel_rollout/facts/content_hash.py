@@ -1,4 +1,4 @@
-"""Hashes of what was said, equal for equal content whatever ids and times come with it.
+"""Hashes of messages, equal for equal content whatever ids and times come with it.
 
 They are 32 bits; 0 stands for content that is not recorded.
 """
@@ -21,7 +21,7 @@ _MAX_COLONS: Final = 64
 
 
 def _members(names: str) -> str:
-    """Return a pattern for members of a JSON object, with one comma beside them."""
+    """Return a pattern for members of a JSON object, with one comma before or after them."""
     member = rf'"(?:{names})":\s?(?:null|-?\d[-+.\deE]*|{_TEXT})'
     return f"{member},|,?{member}"
 
@@ -40,7 +40,7 @@ _TOKENS: Final = ('"token_ids":[', '"response_ids":[', '"output_ids":[')
 _REASON: Final = ',"finish_reason":"'
 _MAX_REASON: Final = 64
 PRIME: Final = 0x01000193
-"""The hash of a turn is multiplied with it before that of a result is added, as in FNV."""
+"""The hash of a turn is multiplied with it before a result's hash is added, as in FNV."""
 UINT32_MAX: Final = 2**32 - 1
 
 

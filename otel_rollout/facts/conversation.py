@@ -1,4 +1,4 @@
-"""A trajectory's conversation: each message once, in the order in which it was said."""
+"""A trajectory's conversation: each message once, in the order of the chat."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def outermost(ordered: Sequence[ReadableSpan], kind: str) -> list[ReadableSpan]:
         kind: The OpenInference kind.
     """
     places = {place_of(span).span_id: span for span in ordered}
-    # Of each span that was passed: a chain is walked once, not once for each of its spans.
+    # The answer for each span that was passed: a chain is walked once, not once for each of its spans.
     inside: dict[int, bool] = {}
 
     def is_inside(span: ReadableSpan) -> bool:
@@ -115,7 +115,7 @@ def _has_only_new_messages(turn: ReadableSpan, prompt: Sequence[Message]) -> boo
 def _common(known: Sequence[Message], prompt: Sequence[Message]) -> int:
     """Return the number of messages that both begin with.
 
-    A tool's name is no part of what was said, nor is reasoning, which templates leave out of later prompts.
+    A tool's name is no part of a message's text, nor is reasoning, which templates leave out of later prompts.
     """
 
     def said(message: Message) -> tuple[str, str, list[str]]:
@@ -187,7 +187,7 @@ def _without_turns(ordered: Sequence[ReadableSpan]) -> list[Utterance]:
 
 
 def _named(told: Sequence[Utterance]) -> Iterator[Utterance]:
-    """Yield what was said, each tool's result with the name of its tool: by the call's id, else by its place.
+    """Yield the messages, each tool's result with the name of its tool: by the call's id, else by its place.
 
     A result that no message asked for has the call of its span.
     """

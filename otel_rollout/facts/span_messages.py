@@ -124,7 +124,7 @@ def _from_template(text: str, role: str) -> list[Message]:
 
 
 def _text(payload: Any, said: Any) -> str:
-    """Return the text that a payload's JSON says, else the payload if it is no JSON."""
+    """Return the text in a payload's JSON, else the payload if it is no JSON."""
     if isinstance(said, str):
         return said
     is_text = isinstance(payload, str) and payload != "null" and parse_json(payload) is None

@@ -60,7 +60,7 @@ class Fact:
         of: Computes it from what is `Collected` of the spans; None if only the reader of a folder has it.
         is_listed: True if it is among the first fields of an index's line, which lists need.
         shown: `row` if each row of a step's page has it, `trajectory` if a trajectory's page and `ls --json` have it,
-            `nowhere` if it is for our readers alone.
+            `nowhere` if it is only for our readers.
         merge: The rule that joins the lines of one trajectory: by the value of the line with the identity (`main`), by
             `sum`, `least` or `most`, by `of` from the `rows` of all spans, or by a rule of its `own` in `summaries.py`.
     """

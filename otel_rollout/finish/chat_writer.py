@@ -42,7 +42,7 @@ class ChatWriter:
     """Writes messages, and keeps the conversations of running trajectories for their roots.
 
     Args:
-        finisher: Knows the limits; the values that are written were cleaned by it.
+        finisher: Has the limits; the values that are written were cleaned by it.
     """
 
     def __init__(self, finisher: PayloadFinisher) -> None:
@@ -153,7 +153,7 @@ class ChatWriter:
 
 
 def _payload(name: str, text: str, rest: Any) -> bytes:
-    """Return the rest of a payload with a message's text before it, for lists; the text alone if nothing is left."""
+    """Return the rest of a payload with a message's text before it, for lists; only the text if nothing is left."""
     if not rest:
         return value_to_json(text)
     return value_to_json(rest if name in rest else {name: text, **rest})

@@ -1,4 +1,4 @@
-"""The conversations of running trajectories, for their roots: what the LLM ops said, bounded in bytes."""
+"""The conversations of running trajectories, for their roots: the messages of the LLM ops, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from otel_rollout.text.plain_json import dumps, loads, value_to_json
 __all__ = ["Conversation", "Conversations", "cut_messages", "encode_messages"]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of all conversations; beyond it the one that has rested longest is dropped and counted."""
+"""The most bytes of all conversations; beyond it the conversation idle for longest is dropped and counted."""
 MAX_PROMPT_CHARACTERS: Final = 64 * 1024
 BASE_BYTES: Final = 1000
-"""The memory of a conversation beside its texts."""
+"""The memory of a conversation without its texts."""
 _NOTE_BYTES: Final = 160
 
 
 class Conversation:
-    """The turns of one trajectory. Several conversations in it, those of sub-agents say, stand one after the other.
+    """The turns of one trajectory. Several conversations in it, such as sub-agents', follow one after the other.
 
     Args:
         limit: The most bytes of its messages.
@@ -168,7 +168,7 @@ class Conversations:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Forget those of the parent."""
+        """Forget the parent's conversations."""
         # Reentrant: on a provider's span, a signal handler may trace while its thread is here.
         self._lock = SignalSafeLock()
         self._running: OrderedDict[int, Conversation] = OrderedDict()
@@ -228,7 +228,7 @@ def encode_messages(messages: list[bytes], limit: int) -> tuple[bytes, int]:
 def cut_messages(messages: list[bytes], limit: int) -> tuple[list[bytes], int]:
     """Return messages of at most `limit` bytes, each whole or cut in its texts, and the number of bytes cut.
 
-    Messages in the middle go first: the prompt and the last turns tell what happened.
+    Messages in the middle go first: the prompt and the last turns show what happened.
 
     Args:
         messages: Each as JSON.

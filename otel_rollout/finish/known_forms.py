@@ -172,7 +172,7 @@ def form_spans(text: str) -> Iterator[Span]:
             start = last
             while start > end and last - start < _LONGEST and text[start - 1].isalnum():
                 start -= 1
-            # The first letters may be those of an escape.
+            # The first letters may be an escape's.
             for begin in range(start, last):
                 form = _BEGINNINGS.get(text[begin : last + 1])
                 stop = _stop(form, text, begin) if form is not None else 0

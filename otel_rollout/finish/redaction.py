@@ -1,6 +1,6 @@
 """Redaction: secrets are found by their form, by the name of their key, or by a user's pattern.
 
-Each is replaced inside the text that it stands in; what is around it stays as it is, byte for byte.
+Each is replaced inside the text that contains it; the text around it stays as it is, byte for byte.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Redactor:
         for start, stop in ranges:
             first, last = (bisect_right(starts, begin + place) - 1 for place in (start, stop - 1))
             if (start < 0 < begin) or (begin + stop > end < len(text)):
-                # What is before or after counts too.
+                # The text before and after it counts too.
                 return next(self._spans(text, is_json=True), None) is None
             if first != last or begin + stop > end:
                 torn.update(range(first, last + 1))

@@ -201,7 +201,7 @@ _VARIABLE: Final = re.compile(
 _CALL: Final = re.compile(
     r"(?:[A-Za-z_]\w{0,60}(?:(?:\.|::)[A-Za-z_]\w{0,60})?(?:(?:\.|::)[A-Za-z_]\w{0,60})?)?[(\[{<]"
 )
-"""What a bracket at the end, or a space, makes a call, a placeholder or a list."""
+"""Matches a call, a placeholder or a list, by a bracket at the end or a space."""
 _DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z_.:/,;!?]*")
 _PATH: Final = re.compile(
     r"(?:~|\.{1,2})?/|[A-Za-z]:\\|file:|[a-z][a-z0-9+]{1,12}://|[\w.-]{1,80}/[\w./-]{1,200}\.[a-z]{1,5}$"

@@ -51,7 +51,7 @@ _BETWEEN: Final = re.compile(
     r"""(?=[bBfFrRuUN@$]{0,2}#{0,2}\\{0,64}["'`])"""
     r"""|\$\{\w{1,64}:?-"""
 )
-"""What may be between a sign and the value."""
+"""Matches the text that may be between a sign and the value."""
 _OPENING: Final = re.compile(r"""(?P<prefix>[bBfFrRuUN@$]{0,2}#{0,2})(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
 _LITERAL: Final = re.compile(r"%[qQw]?[({\[](?P<value>[^(){}\[\]\n\\\"]{4,256})[)}\]]")
 """Ruby's other quotes."""
@@ -97,7 +97,7 @@ _FLAG: Final = re.compile(
     rf"""|(?P<curl>-?u(?:ser)?[ =]{_QUOTE}[^\s:"'\\]{{1,64}}:|-?(?:b|cookie)[ =]{_QUOTE}[^\s"'\\=]{{1,256}}=)"""
     r"""|(?P<mysql_sshpass>p(?=[^\s-])))"""
 )
-"""What passes a password, by the names of the commands."""
+"""Matches the options that pass a password, by the names of the commands."""
 _COMMAND: Final = re.compile(r"(curl|sshpass|mysql|mongo|ldap|redis|openssl)[^\n|;&]{0,200}\Z")
 _COLUMNS: Final = re.compile(
     r"(?:\A|[\n\"]|\\{1,64}n)(?P<name>[A-Za-z_][\w.-]{2,40})(?: {2,40}|\t|\\{1,64}t)"
@@ -111,7 +111,7 @@ _GAPS: Final = (
     ("\t", re.compile(r"\t(?<=[\w.-]{3}\t)(?=[^\s\"'=:,\\]{6})")),
     ("\\t", re.compile(r"\\t(?<=[\w.\\-]{3}\\t)(?=[^\s\"'=:,\\]{6})")),
 )
-"""What may be between two columns: `re` finds a pattern that begins with a rare text fastest."""
+"""Matches the text between two columns: `re` finds a pattern that begins with a rare text fastest."""
 _USERINFO: Final = re.compile(
     r"""://(?P<user>[^\s/@:"'<>\\?#]{0,256})(?::(?P<password>[^\s/"'<>\\?#]{1,256}))?@(?=[\w.\[-])"""
 )

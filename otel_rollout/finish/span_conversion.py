@@ -32,7 +32,7 @@ SIZE_OF_SPAN: Final = 400
 SIZE_OF_ATTRIBUTE: Final = 72
 """Encoded bytes of a span and of one attribute without payload and long texts, rounded up."""
 _OTHER_ATTRIBUTES: Final = 13
-"""At most this many attributes beside the span's own: input, output, their MIME types, the messages, and the tags."""
+"""At most this many attributes besides the span's own: input, output, their MIME types, the messages, and the tags."""
 _UNSET: Final = Status(StatusCode.UNSET)
 _NOTHING: Final = WrittenSide(None, {}, None, 0)
 
@@ -79,7 +79,7 @@ class SpanReader:
 
         Args:
             span: An ended span, ours or the SDK's.
-            exporter: The exporter's name; a root says how many spans of its trajectory that exporter's queue dropped.
+            exporter: The exporter's name; a root counts the spans of its trajectory that this exporter's queue dropped.
         """
         if not isinstance(span, RolloutSpan):
             span = self._named(encodable_copy(span))
@@ -225,7 +225,7 @@ class SpanReader:
 
 
 def _losses(trajectory: TrajectoryState) -> dict[str, Any]:
-    """Return the attributes of a root that say what was cut and replaced, if anything was."""
+    """Return the attributes of a root with the counts of what was cut and replaced, if anything was."""
     counts = {semconv.TRUNCATED_BYTES: trajectory.truncated_bytes, semconv.REDACTED: trajectory.redacted}
     return {key: count for key, count in counts.items() if count}
 

@@ -53,7 +53,7 @@ def copy_span(
     Args:
         span: The span to copy.
         attributes: The attributes of the copy.
-        dropped: The dropped attributes, events and links; those of `span` if None.
+        dropped: The dropped attributes, events and links; the same as in `span` if None.
         changes: Other arguments of ReadableSpan that differ.
     """
     fields: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 As in verl's token2text, the prompt's ids are `prompt_ids` of the output, else of the arguments; the response's are
 `response_ids` of the output, else its `token_ids`. The ids are read from the snapshot: later changes to the program's
-lists don't matter. Each text stands in the payload that has its ids.
+lists don't matter. Each text is in the payload that has its ids.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["add_token_text", "numbers_last"]
 _PROMPT_IDS: Final = "prompt_ids"
 _RESPONSE_IDS: Final = ("response_ids", "token_ids")
 MIN_NUMBERS: Final = 16
-"""The length from which a list of numbers stands at the end."""
+"""The length from which a list of numbers is put at the end."""
 
 
 def add_token_text(tokenizer: Any, arguments: Any, result: Any) -> tuple[Any, Any]:
     """Return both payloads with `prompt_text` and `response_text` before the ids; unchanged if decoding fails.
 
-    Tokenizers in Rust fail if two threads use one at once: the caller holds a lock.
+    Tokenizers in Rust fail if two threads use one simultaneously: the caller holds a lock.
 
     Args:
         tokenizer: Any object with `decode(ids) -> str`.

@@ -44,7 +44,7 @@ class AppendFile:
         self.end = os.fstat(self.descriptor).st_size
 
     def append(self, pieces: Sequence[bytes | memoryview]) -> int:
-        """Write `pieces`, one behind the other, at the end, and return the offset of the first.
+        """Write `pieces`, one after the other, at the end, and return the offset of the first.
 
         Raises:
             OSError: The disk did not take all of it; the part that it took is cut off again.

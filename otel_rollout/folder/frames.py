@@ -122,7 +122,7 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
     """Return the request in a frame.
 
     Raises:
-        DamagedFrameError: No whole frame stands there.
+        DamagedFrameError: There is no whole frame.
         MissingExtraError: zstandard isn't installed.
     """
     if length > MAX_FRAME_BYTES:
@@ -144,7 +144,7 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
 
 
 def has_content_size(start: bytes) -> bool:
-    """Return True if a frame says how large its request is, as ours do; `start` is its header."""
+    """Return True if a frame has the size of its request, as ours do; `start` is its header."""
     zstandard = require_zstandard()
     try:
         return bool(zstandard.frame_content_size(start) >= 0)
@@ -187,7 +187,7 @@ def scan_frames(path: str | os.PathLike[str], start: int = 0) -> Iterator[FrameE
 
 
 def checksum_at(path: str | os.PathLike[str], offset: int, length: int) -> str:
-    """Return the checksum at the end of a frame in hexadecimal; "" if no frame stands there."""
+    """Return the checksum at the end of a frame in hexadecimal; "" if there is no frame."""
     descriptor = open_to_read(path)
     try:
         end = offset + length
@@ -248,7 +248,7 @@ def _frame_end(descriptor: int, offset: int) -> int | None:
         is_last, kind, length = bool(number & 1), number >> 1 & 3, number >> 3
         if kind == 3:
             return None
-        # A run-length block has one byte, and says how often that is repeated.
+        # A run-length block has one byte, and the number of its repetitions.
         position += 3 + (1 if kind == 1 else length)
         if is_last:
             return position + (_CHECKSUM_BYTES if description & 4 else 0)
@@ -257,7 +257,7 @@ def _frame_end(descriptor: int, offset: int) -> int | None:
 
 
 def _next_frame(descriptor: int, offset: int, size: int) -> int:
-    """Return the offset of the first frame at or behind `offset`; `size` if there is none."""
+    """Return the offset of the first frame at or after `offset`; `size` if there is none."""
     while offset < size:
         data = os.pread(descriptor, _SEARCH_BYTES, offset)
         if len(data) < len(MAGIC):

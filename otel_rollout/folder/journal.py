@@ -129,7 +129,7 @@ class Journal:
         self._kept_bytes = 0
 
     def _rewrite(self, live: Iterable[JournalPart]) -> None:
-        """Replace the file by one with the needed records alone."""
+        """Replace the file by one with only the needed records."""
         old, parts = self._file, sorted(live, key=lambda part: part.offset)
         if old is None:
             return

@@ -82,7 +82,7 @@ def new_worker(role: str = "") -> str:
     """Return a new name for the files of this process: `<hostname>-<pid>-<4 hexadecimal digits>`.
 
     Args:
-        role: Stands before the host, as if it were part of its name.
+        role: Precedes the host, as if it were part of its name.
     """
     host = re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname()).lstrip(".") or "host"
     return f"{(role + host)[:_MAX_HOST_CHARACTERS]}-{os.getpid()}-{secrets.token_hex(2)}"
@@ -93,7 +93,7 @@ def step_folder(step: int | None, *, validate: bool) -> str:
 
     Args:
         step: The training step; None for spans without one.
-        validate: Whether it is a validation pass.
+        validate: True for a validation pass.
     """
     name = NO_STEP if step is None else f"{STEP}{step:06d}"
     return f"{VALIDATE}/{name}" if validate and step is not None else name
@@ -125,7 +125,7 @@ def is_frame_file(name: str, *, may_be_new: bool = False) -> bool:
 
 
 def is_step_summary(name: str) -> bool:
-    """Return True if this is the file of a step's summary, or the one that will replace it."""
+    """Return True if this is the file of a step's summary, or the new file that will replace it."""
     return name in (STEP_SUMMARY, NEW_STEP_SUMMARY)
 
 

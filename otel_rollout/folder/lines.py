@@ -1,7 +1,7 @@
-"""Lines of text files: those of an index, sealed with a checksum, and those of any file.
+"""Lines of text files: of an index, sealed with a checksum, and of any file.
 
-A sealed line is a JSON object with the CRC-32 of what stands before it as its last name: `{"a":1,"crc32":"89abcdef"}`
-has that of `{"a":1`. Other readers pass over the name.
+A sealed line is a JSON object with the CRC-32 of the text before it as its last name: `{"a":1,"crc32":"89abcdef"}`
+has the checksum of `{"a":1`. Other readers pass over the name.
 """
 
 from __future__ import annotations

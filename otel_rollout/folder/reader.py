@@ -158,7 +158,7 @@ def join_parts(
 
 
 def _columns_of_spans(file: StoredFile, row: Row) -> Mapping[str, Any]:
-    """Return the columns of a shape from the spans in a line; those of none if they can't be read."""
+    """Return the columns of a shape from the spans in a line; of no span if they can't be read."""
     with suppress(OSError, ValueError):
         shape = summarise_trajectory(file.read_spans(row)).shape
         if isinstance(shape, Shapes):
@@ -181,7 +181,7 @@ def parts_by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
 def main_row(parts: Sequence[Part]) -> Row:
     """Return the row of the part that represents a trajectory, whatever their order.
 
-    That is the part with the root; else the one that started first, of those with a step if there are any.
+    That is the part with the root; else the first that started, among those with a step if there are any.
     """
     if len(parts) == 1:
         return parts[0][1]
@@ -322,7 +322,7 @@ class RecordedTrajectory:
 
     @property
     def summary(self) -> TrajectorySummary:
-        """Everything that is said of it without its payload.
+        """All its facts without its payload.
 
         Raises:
             UnreadableTraceError: The index doesn't have it, and the file is damaged or gone.
@@ -379,7 +379,7 @@ class RecordedTrajectory:
 
     def _summaries(self) -> list[TrajectorySummary]:
         """Return the summaries of its lines, without copies; none if an index lacks one."""
-        # What was written stays in the journal for a while, and a crash leaves it there.
+        # Written lines stay in the journal for a while, and a crash leaves them there.
         lines = sorted(self.parts, key=lambda part: part[0].is_journal) if len(self.parts) > 1 else self.parts
         found = [summary_of_row(row, file.worker, partial(_columns_of_spans, file, row)) for file, row in lines]
         summaries = [summary for summary in found if summary is not None]

@@ -1,4 +1,4 @@
-"""The file in which a process says which of its trajectories run, and in which op; replaced as a whole each time."""
+"""The file in which a process reports its running trajectories with their ops; replaced as a whole each time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from otel_rollout.text.sanitize import replace_surrogates
 __all__ = ["RunningFile"]
 
 MAX_TRAJECTORIES: Final = 4096
-"""Of more, those that run longest are written."""
+"""If there are more, the longest-running are written."""
 
 
 class RunningFile:

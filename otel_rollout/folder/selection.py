@@ -46,7 +46,7 @@ class Selection:
         reward: tuple[float | None, float | None] | None = None,
     ) -> None:
         self._steps: Container[int | None] | None = (step,) if isinstance(step, int) else step
-        # Other containers may not know None: a range looks for it in all its numbers.
+        # Other containers may not support None: a range looks for it in all its numbers.
         self._takes_none = isinstance(step, (set, frozenset, list, tuple)) and None in step
         self.step_ending = str(int(step)).removeprefix("-") if isinstance(step, int) else ""
         """The end of the step's folder name, for a single step: it excludes most of a run's thousands."""

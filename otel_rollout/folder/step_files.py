@@ -26,7 +26,7 @@ _ATTEMPTS: Final = 8
 
 
 class StepFiles:
-    """One worker's files; of more than `MAX_FILES` the one that was used least recently is closed.
+    """One worker's files; if there are more than `MAX_FILES`, the least recently used is closed.
 
     Args:
         folder: The trace folder.
@@ -49,7 +49,7 @@ class StepFiles:
 
         Args:
             pieces: Its spans as a line, in pieces.
-            summary: What is said of its spans.
+            summary: The facts of its spans.
 
         Raises:
             OSError: The disk did not take it, and has none of it.

@@ -43,7 +43,7 @@ MIN_BYTES: Final = 2**20
 """A smaller journal gets no index: it is parsed in milliseconds."""
 
 MAX_CACHED_BYTES: Final = 32 * 2**20
-"""Of requests; a larger one is cached alone."""
+"""The most bytes of requests; a larger one is cached by itself."""
 
 _OFFSET: Final = place_of("offset")
 _LENGTH: Final = place_of("length")
@@ -81,7 +81,7 @@ class ReadProblem:
 
 
 class LineCache:
-    """Caches the spans of requests that have those of several traces: each would be read for each of them."""
+    """Caches the spans of requests with several traces: each would be read for each of them."""
 
     __slots__ = ("_bytes", "_lines")
 
@@ -190,7 +190,7 @@ class StoredFile:
 
         Raises:
             OSError: The file can't be read.
-            ValueError: The frame is damaged, or another request stands there.
+            ValueError: The frame is damaged, or another request is there.
         """
         if self._is_compressed:
             return self._request_of(read_frame(self._place, row[_OFFSET], row[_LENGTH]))
@@ -228,7 +228,7 @@ class StoredFile:
         return found
 
     def _standing(self, rows: Sequence[Row], size: int) -> list[Row]:
-        """Return the rows whose frames stand where they say, in order, without duplicates."""
+        """Return the rows whose frames are at their offsets, in order, without duplicates."""
         found: list[Row] = []
         end = 0
         for row in sorted(rows, key=itemgetter(_OFFSET)):
@@ -312,7 +312,7 @@ class StoredFile:
         return data.startswith(b"{") if self._is_compressed else not self._file.has_records
 
     def _is_last_record(self, row: Row) -> bool:
-        """Return True if that record stands there and no whole one follows it."""
+        """Return True if that record is there and no whole one follows it."""
         first, *more = islice(scan_records(self._place, row[_OFFSET]), 2)
         return first.checksum == row[_CHECKSUM] and all(rest.request is None for rest in more)
 

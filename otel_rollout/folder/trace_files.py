@@ -75,7 +75,7 @@ class TraceFile(NamedTuple):
 
     @property
     def has_records(self) -> bool:
-        """True if its requests are records, as those of a journal are."""
+        """True if its requests are records, as a journal's are."""
         return self.place.endswith(RECORDS)
 
     @property
@@ -201,7 +201,7 @@ class _Walk:
                     self._look_into(entry.path, _enter(name, step, context), depth + 1)
 
     def _add(self, place: str, name: str, context: _Context, names: set[str] | None = None) -> None:
-        """Add a file if it is one of traces; `names` are those of the files beside it."""
+        """Add a file if it is one of traces; `names` are the names of the files in its folder."""
         if name.endswith(_ENDINGS):
             self.has_traces = True
             index_name = _index_of(name)

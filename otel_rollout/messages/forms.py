@@ -108,7 +108,7 @@ def tool_definitions(value: Any) -> list[dict[str, Any]] | None:
 
 
 def _convert(item: dict[str, Any]) -> list[Message]:
-    """Return one message, or several if it holds results of tools beside other parts."""
+    """Return one message, or several if it holds results of tools and other parts."""
     role, kind = item.get("role"), item.get("type")
     if type(role) is not str:
         role = kind if kind in _LANGCHAIN_TYPES else "tool" if str(kind).endswith("_output") else "assistant"
@@ -190,7 +190,7 @@ def _reasoning(value: Any) -> Part | None:
 
 
 def _plain_text(value: Any) -> str:
-    """Return a text, or those of a list of parts."""
+    """Return a text, or the texts of a list of parts."""
     if type(value) is str:
         return value
     if type(value) is list:

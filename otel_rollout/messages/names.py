@@ -1,6 +1,6 @@
-"""The one table of names for messages: the words of client libraries, and those of OpenTelemetry's conventions.
+"""The one table of names for messages: the words of client libraries, and of OpenTelemetry's conventions.
 
-The GenAI conventions are in development: a later version changes this table, and the table alone.
+The GenAI conventions are in development: a later version changes only this table.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ MODALITIES: Final = {
     "blob": "",
     "uri": "",
 }
-"""The modality of a media part by its type; empty if the part says it itself."""
+"""The modality of a media part by its type; empty if the part has it itself."""
 REASONING_KEYS: Final = ("reasoning_content", "reasoning", "thinking")
 CALL_IDS: Final = ("tool_call_id", "call_id", "tool_use_id", "id")
 

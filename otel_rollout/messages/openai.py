@@ -39,7 +39,7 @@ def as_openai_tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return tool definitions in OpenAI's form, `{"type": "function", "function": {…}}`.
 
     Args:
-        tools: The definitions, as they stand on a span.
+        tools: The definitions, as a span has them.
     """
     wrapped = []
     for tool in tools:

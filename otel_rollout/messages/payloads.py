@@ -27,7 +27,7 @@ from otel_rollout.text.plain_text import cut_text
 PREVIEW_CHARACTERS: Final = 1000
 """The most characters of a message that stay in the payload of an op for the lists of backends."""
 _CONTINUES: Final = "prompt_ids_start"
-"""In the arguments of a turn that has only the ids after those of earlier turns."""
+"""A key in the arguments of a turn that has only the ids after the ids of earlier turns."""
 
 
 @dataclass(eq=False)

@@ -22,7 +22,7 @@ class ChatMessages(NamedTuple):
     Args:
         input: The messages that the model got; on a root, the conversation before the last answer.
         output: The model's answer; several if it was asked for several.
-        tools: The definitions of the tools, as they stand on the span.
+        tools: The definitions of the tools, as the span has them.
     """
 
     input: list[Message]
@@ -34,7 +34,7 @@ def chat_messages(attributes: Mapping[str, Any] | None) -> ChatMessages | None:
     """Return the messages on a span; None if it has none that can be read.
 
     Args:
-        attributes: Those of a span of ours, or of another instrumentation that follows the GenAI conventions.
+        attributes: The attributes of a span of ours, or of another instrumentation that follows the GenAI conventions.
     """
     attributes = attributes or {}
     asked = _messages(attributes.get(semconv.INPUT_MESSAGES))
@@ -55,7 +55,7 @@ def messages_in(value: Any, depth: int = 0) -> list[Message]:
     if depth > _MAX_DEPTH:
         return []
     if type(value) is dict:
-        # A role beside other fields is no message.
+        # A role with other fields is no message.
         if is_message(value) and ("role" not in value or any(key in value for key in _SAID)):
             return list(_shown(value))
         for key in _LISTS:
@@ -74,7 +74,7 @@ def unfolded(message: Message, *, has_results: bool = False) -> Iterator[Message
 
     Args:
         message: A message.
-        has_results: Results of tools were taken from it before; it is nothing if it says nothing else.
+        has_results: Results of tools were taken from it before; it is nothing if it has nothing else.
     """
     role, parts, more = message
     if len(parts) == 1 and parts[0].get("type") == "text":
@@ -101,7 +101,7 @@ def unfolded(message: Message, *, has_results: bool = False) -> Iterator[Message
             yield Message(role, thoughts)
         yield from split
     elif role == "assistant":
-        # In a model's text reasoning and tool calls may stand.
+        # A model's text may contain reasoning and tool calls.
         said = answer_parts(text, has_calls=bool(calls))
         yield Message(role, [*thoughts, *said, *calls], more)
     else:

@@ -106,7 +106,7 @@ def read_template(text: str, *, strict: bool = False) -> list[Message]:
     headers = [] if template is None else list(template.header.finditer(text))
     if template is None or not headers:
         return []
-    # The turn before may have ended with the mark alone.
+    # The turn before may have ended with only the mark.
     before = _without_bos(text[: headers[0].start()].lstrip("\n")).lstrip("\n").removeprefix(template.end)
     messages = _before_headers(before, text, strict=strict)
     if messages is None:
@@ -117,7 +117,7 @@ def read_template(text: str, *, strict: bool = False) -> list[Message]:
         if not strict:
             content = (_MISTRALS_ENDS.sub("", content) if template is _MISTRAL else _ENDS.sub("", content)).strip("\n")
         if following is None and _is_asked(role, content, strict=strict):
-            # The last header alone asks the model to generate.
+            # Only the last header asks the model to generate.
             break
         if strict:
             content, end, rest = content.partition(template.end)
@@ -153,7 +153,7 @@ def answer_parts(text: str, *, strict: bool = False, has_calls: bool = False) ->
     Args:
         text: The text.
         strict: Take a thought apart only if both its marks are there, and calls only if nothing else follows.
-        has_calls: The message has its calls beside the text; what looks like one in it is text.
+        has_calls: The message has its calls besides the text, so a call in the text is text.
     """
     text = text if strict else _ENDS.sub("", text)
     start, end = _THINKS.match(text), _THINK_END.search(text) if "</think" in text else None

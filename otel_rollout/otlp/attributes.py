@@ -120,7 +120,7 @@ def _encode_key(key: str) -> bytes:
 
 
 def _encode_pair(key: str, value: Any) -> bytes:
-    """Return a span message with this attribute alone."""
+    """Return a span message with only this attribute."""
     kind = type(value)
     if kind is str:
         return b"".join(_encode_long_text(key, value))

@@ -38,7 +38,7 @@ from otel_rollout.otlp.attributes import (
 __all__ = ["Additions", "EncodedSpan", "encode_spans", "join_spans"]
 
 Additions: TypeAlias = tuple[Mapping[str, Any], Sequence[Event]]
-"""Attributes and events that a request has beside those of a span."""
+"""Attributes and events that a request has besides a span's own."""
 _NOTHING: Final[Additions] = ({}, ())
 
 _HAS_IS_REMOTE: Final = 0x100
@@ -97,7 +97,7 @@ def encode_spans(spans: Iterable[ReadableSpan], additions: Callable[[ReadableSpa
 
     Args:
         spans: The spans, the SDK's or ours.
-        additions: Returns attributes and events of a span beside its own.
+        additions: Returns attributes and events for a span besides its own.
 
     Raises:
         OverflowError: An id or a time has too many bits.
@@ -261,7 +261,7 @@ def _encode_name(name: str) -> bytes:
 
 
 def _encode_rest(span: ReadableSpan, trace_state: TraceState | None, more_events: Sequence[Event]) -> bytes:
-    """Return a span message with the rare fields alone."""
+    """Return a span message with only the rare fields."""
     message = SpanMessage()
     if trace_state:
         message.trace_state = trace_state.to_header()

@@ -168,7 +168,7 @@ def _encode(messages: Sequence[tuple[Any, Origin]], on_refused: Callable[[str], 
 
 
 def _reason_of(error: Exception) -> str:
-    """Return what is wrong with a message, in words for who sent it: it is one of `MALFORMED`."""
+    """Return the fault of a message, in words for its sender: it is one of `MALFORMED`."""
     if isinstance(error, KeyError):
         return f"no {error.args[0]}"
     if isinstance(error, AttributeError):

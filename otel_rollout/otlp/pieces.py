@@ -1,4 +1,4 @@
-"""Cuts an OTLP request in protobuf into pieces, to parse few at once: parsed, small messages take 80 times their size.
+"""Cuts an OTLP request in protobuf into pieces, to parse a few at a time: parsed, they take 80 times their size.
 
 Source: https://protobuf.dev/programming-guides/encoding/ and opentelemetry-proto's trace.proto.
 """
@@ -39,7 +39,7 @@ _MAX_DEPTH: Final = 100
 _EVENTS_AND_LINKS: Final = 3
 """An event or a link counts as so many fields: even an empty one is written with a time, a name, ids."""
 _Field: TypeAlias = tuple[int, int, int, int]
-"""The number of a field, its begin, that of its value, its end; the number is 0 if the value is no bytes."""
+"""The number of a field, its begin, its value's begin, its end; the number is 0 if the value is no bytes."""
 _NO_FIELD: Final = (0, 0, 0, 0)
 
 
@@ -102,7 +102,7 @@ def has_too_many_fields(data: bytes, start: int, end: int, most: int) -> bool:
         end: Its end.
         most: The limit.
     """
-    # In the order in which it is parsed: what is behind damage is never reached.
+    # In the order in which it is parsed: what follows damage is never reached.
     left, above = most, [(fields_of(data, start, end), _messages_of(Span.DESCRIPTOR))]
     while above and len(above) <= _MAX_DEPTH:
         fields, messages = above[-1]

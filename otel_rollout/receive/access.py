@@ -26,7 +26,7 @@ def read_token(host: str, token_file: Path | None, environ: Mapping[str, str] = 
         environ: The environment.
 
     Raises:
-        ConfigurationError: The file can't be read or is empty, the token can't stand in a header, or other machines
+        ConfigurationError: The file can't be read or is empty, a header can't hold the token, or other machines
             reach the address and there is no token.
     """
     if token_file is None:

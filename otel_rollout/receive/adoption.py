@@ -30,8 +30,8 @@ def adopt(folder: ReceivedFolder) -> Generator[int, None, None]:
         folder: The folder that takes them; whatever of them is in a frame already is left out.
 
     Yields:
-        0 once the folder knows what is in frames, so that it may take other spans; then the number of spans of each
-        record.
+        0 once the folder has the list of what is in frames, so that it may take other spans; then the number of spans
+        of each record.
 
     Raises:
         OSError: The disk failed; the journals stay, and may be adopted again.
@@ -68,7 +68,7 @@ def _spans_of(request: bytes, path: Path) -> list[EncodedSpan]:
     try:
         return list(encoded_spans(request))
     except ValueError:
-        # An error would leave the journal, and all behind it, to the next attempt, which would fail too.
+        # An error would leave the journal, and all after it, to the next attempt, which would fail too.
         warn_once("adopted journal", "%s has damaged records: some traces miss spans", path)
         return []
 
@@ -83,7 +83,7 @@ def _requests_of(path: Path) -> Iterator[bytes]:
 
 
 def _note_frames(folder: ReceivedFolder, trace_ids: set[str], oldest: float) -> None:
-    """Tell the folder what receivers have written of some traces: a journal may still have that.
+    """Note in the folder what receivers have written of some traces: a journal may still have that.
 
     Args:
         folder: The folder.

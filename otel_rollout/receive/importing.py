@@ -68,7 +68,7 @@ class ImportReport:
 
 
 def find_files(given: Iterable[Path], into: Path) -> list[tuple[Path, bool]]:
-    """Return the files to import, those of folders in the order of their names, and whether each was named itself.
+    """Return the files to import, in folders in the order of their names, each with True if it was named itself.
 
     Args:
         given: Files and folders.
@@ -95,7 +95,7 @@ def find_files(given: Iterable[Path], into: Path) -> list[tuple[Path, bool]]:
 
 def _walk(folder: Path) -> Iterator[Path]:
     for root, folders, names in os.walk(folder):
-        # What is open elsewhere is in no step yet, and would count as finished here.
+        # A trajectory that is open elsewhere is in no step yet, and would count as finished here.
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != OPEN)
         for name in sorted(names):
             if not name.startswith(".") and not name.endswith(INDEX) and not is_step_summary(name):

@@ -20,7 +20,7 @@ MIN_SET_BYTES: Final = 2**22
 MAX_WRITTEN: Final = 200_000
 MAX_WRITTEN_ID_BYTES: Final = 32 * 2**20
 MAX_TRACE_ID_BYTES: Final = 2**20
-"""Of a trace with more spans the ids are forgotten once it is written; readers pass over the doubles."""
+"""If a trace has more, its ids are forgotten once it is written; readers pass over the doubles."""
 
 
 @dataclass(eq=False, slots=True)
@@ -29,8 +29,8 @@ class OpenTrace:
 
     Args:
         summary: The summary of its spans that are in the journal; None if they have to be read for it.
-        ids: The ids of all its spans that are known, one behind the other: a set would take ten times the memory.
-        parts: The places of its lines in the journal, that of its root last.
+        ids: The ids of all its spans that are known, one after the other: a set would take ten times the memory.
+        parts: The places of its lines in the journal, the root's last.
         bytes: Their size.
         has_root: True if its root has come.
         last_seen: The time of its last new span, on the monotonic clock.
@@ -146,7 +146,7 @@ class WrittenTraces:
 
 
 def finder(ids: bytes | bytearray, times: int) -> Callable[[bytes], bool]:
-    """Return a function that tells if a span's id is among `ids`.
+    """Return a function that checks if a span's id is among `ids`.
 
     Args:
         ids: The ids.

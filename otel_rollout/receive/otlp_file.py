@@ -62,7 +62,7 @@ _PRETTY: Final = re.compile(
 )
 """The start of a request on several lines; the lookahead excludes a line that is cut off before whole ones."""
 _BEFORE_TEXT: Final = b"\0\xef\xbb\xbf"
-"""What may stand before the first line: NULs after logrotate's `copytruncate`, a byte order mark."""
+"""Bytes that may precede the first line: NULs after logrotate's `copytruncate`, a byte order mark."""
 _LOOK_AHEAD_BYTES: Final = 2**25
 _NULS: Final = bytes(_SKIP_BYTES)
 _MAX_NULS: Final = 2**32

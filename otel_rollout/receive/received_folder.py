@@ -36,7 +36,7 @@ from otel_rollout.receive.open_trace import (
 __all__ = ["ROLE", "ReceivedFolder", "Taken"]
 
 ROLE: Final = "receive-"
-"""The begin of the names of our files: only what a receiver has left behind is adopted."""
+"""The begin of the names of our files: only what an ended receiver has left is adopted."""
 GRACE_SECONDS: Final = 10.0
 """Senders keep ended spans for some seconds, the SDK's for five, before they send them."""
 IDLE_SECONDS: Final = 900.0
@@ -170,9 +170,9 @@ class ReceivedFolder:
         Args:
             trace_id: The trace.
             ids: The ids of the spans.
-            has_root: Whether the root is among them.
+            has_root: True if the root is among them.
             step: The training step.
-            validate: Whether it is a validation pass.
+            validate: True for a validation pass.
         """
         if (trace := self._open.get(trace_id)) is not None:
             trace.ids += ids

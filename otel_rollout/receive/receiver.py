@@ -20,7 +20,7 @@ __all__ = ["Limits", "Receiver", "Totals"]
 
 TICK_SECONDS: Final = 0.2
 ADOPT_SECONDS: Final = 60.0
-"""Seconds between looks for journals that other receivers have left behind."""
+"""Seconds between looks for journals that other receivers have left."""
 ADOPT_PART_SECONDS: Final = 0.1
 _Result = TypeVar("_Result")
 
@@ -30,12 +30,12 @@ class Limits:
     """The limits of a receiver.
 
     Args:
-        body_bytes: Of a request's body as it comes.
-        decompressed_bytes: Of a request's body once decompressed.
-        spans: Of a request; they take a multiple of their bytes in memory and time.
-        values: Of a request in JSON, which is parsed as a whole.
-        waiting_bytes: Of all bodies that are being read, or wait to be stored.
-        body_seconds: For a body to come.
+        body_bytes: The bytes of a request's body as it comes.
+        decompressed_bytes: The bytes of a request's body once decompressed.
+        spans: The spans of a request; they take a multiple of their bytes in memory and time.
+        values: The values of a request in JSON, which is parsed as a whole.
+        waiting_bytes: The bytes of all bodies that are being read, or wait to be stored.
+        body_seconds: The seconds for a body to come.
     """
 
     body_bytes: int = 32 * 2**20
@@ -96,7 +96,7 @@ class Receiver:
         return await self._run(lambda: self._store(body, encoding, media_type))
 
     async def begin(self) -> None:
-        """Learn which spans of the journals that others have left behind are in frames; before any request."""
+        """Learn which spans of the journals that others have left are in frames; before any request."""
         await self._run(lambda: next(self._adoption, None))
 
     async def work(self) -> None:

@@ -98,7 +98,7 @@ def _decompress(
     while rest:
         members += 1
         if members > _MAX_MEMBERS:
-            # What is behind a member is copied at its end.
+            # The bytes after a member are copied at its end.
             raise ValueError(f"the body has more than {_MAX_MEMBERS} compressed members")
         decompressor = make()
         while not decompressor.eof:

@@ -24,7 +24,7 @@ from otel_rollout.receive.receiver import Receiver
 __all__ = ["Address", "BoundedConnection", "run_server"]
 
 SECONDS_TO_END: Final = 10
-"""For requests that are under way when the server is told to end."""
+"""The time for requests that are under way when the server is asked to end."""
 MAX_HEAD_BYTES: Final = 2**16
 SHOW_SECONDS: Final = 1.0
 _BACKLOG: Final = 2048

@@ -16,7 +16,7 @@ MAX_SPAN_BYTES: Final = 64 * 2**20
 """A larger span is refused: a request in the folder has at most 256 MiB."""
 GROUP_BYTES: Final = 16 * 2**20
 SPAN_BYTES: Final = 2048
-"""The memory that a span takes beside its text."""
+"""The memory that a span takes without its text."""
 MAX_REASONS: Final = 3
 NO_LIMIT: Final = 2**32
 
@@ -50,13 +50,13 @@ class SpanBatch:
         return "; ".join(f"{count} refused: {reason}" for reason, count in self._reasons.most_common(MAX_REASONS))
 
     def groups(self) -> Iterator[list[EncodedSpan]]:
-        """Yield the spans, at most as many at once as `GROUP_BYTES` of memory hold."""
+        """Yield the spans in groups of at most as many as `GROUP_BYTES` of memory hold."""
         group: list[EncodedSpan] = []
         size = 0
         for span in self._encoded:
             if not self._is_small(span):
                 continue
-            # In the journal the resource may stand before each span.
+            # In the journal the resource may precede each span.
             weight = SPAN_BYTES + len(span.resource) + len(span.scope) + len(span.data)
             if group and size + weight > GROUP_BYTES:
                 yield group

@@ -90,13 +90,13 @@ def annotate(
         trajectory: A trajectory, or the text of its `handle`, from any process; without it, the current one.
         reward: The trajectory's reward.
         rewards: Its parts by name, such as `{"format": 0.2, "correct": True}`: numbers, booleans, texts, or objects
-            with a `value` and an `explanation`. A second call adds parts and replaces those of the same name.
+            with a `value` and an `explanation`. A second call adds parts and replaces parts of the same name.
         advantage: Its advantage in training.
-        fate: What training did with it: `trained`, `stale`, `filtered`, `failed` or `surplus`.
+        fate: Its use in training: `trained`, `stale`, `filtered`, `failed` or `surplus`.
         status: `completed`, `error`, `cancelled` or `truncated`; without it, the way the `with` block is left decides.
-            Before the end alone.
-        input: The trajectory's input, such as the prompt; any value. Before the end alone.
-        output: Its output, such as the answer; any value. Before the end alone.
+            Only before the end.
+        input: The trajectory's input, such as the prompt; any value. Only before the end.
+        output: Its output, such as the answer; any value. Only before the end.
         **attributes: More attributes: texts, numbers, booleans, or lists of one of these.
     """
     pipeline = runtime.pipeline
@@ -112,7 +112,7 @@ def annotate(
 
 
 class Facts(NamedTuple):
-    """What `annotate` is given."""
+    """The arguments of `annotate`."""
 
     reward: Any
     rewards: Any

@@ -54,7 +54,7 @@ def _read_array(numpy: Any, value: Any, room: int) -> Any:
     if size > MAX_ARRAY_ELEMENTS and not is_ids:
         return _array_summary(numpy, value)
     if kind in "iufb" and shape:
-        # A private copy, which orjson writes on the delivery thread; it knows neither longdouble nor half.
+        # A private copy, which orjson writes on the delivery thread; it supports neither longdouble nor half.
         copied = numpy.array(value, copy=True, order="C", subok=False)
         if not copied.dtype.isnative:
             copied = copied.astype(copied.dtype.newbyteorder("="))
@@ -168,7 +168,7 @@ def _read_tensor(torch: Any, value: Any, room: int) -> Any:
     count = value.numel()
     numpy = sys.modules.get("numpy")
     if value.dim() == 1 and not value.dtype.is_floating_point and count <= room and numpy is not None:
-        # Of a copy: a tensor that was given to numpy can't be resized any more.
+        # Read a copy: a tensor that was given to numpy can't be resized any more.
         return _read_array(numpy, value.clone().numpy(), room)
     if count <= MAX_ARRAY_ELEMENTS:
         return value.tolist()

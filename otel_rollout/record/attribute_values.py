@@ -37,7 +37,7 @@ MAX_KEY_CHARACTERS: Final = 1024
 MAX_ITEMS: Final = 1024
 """A longer list becomes JSON text."""
 MAX_PAIRS: Final = 1024
-"""At most this many attributes are read at once, unless a limit allows more."""
+"""At most this many attributes are read of one mapping, unless a limit allows more."""
 BUDGET: Final = 256 * 1024
 """The budget of a value's snapshot; the limit of an attribute is lower."""
 BYTES_OF_A_SCALAR: Final = 4096
@@ -143,7 +143,7 @@ def _dict_behind(attributes: Any) -> dict[Any, Any] | None:
     """Return the dict in a known container of attributes; None for other objects."""
     kind = type(attributes)
     if kind is MappingProxyType:
-        # Each of its methods calls the mapping behind it, whose class may be a user's.
+        # Each of its methods calls the wrapped mapping, whose class may be a user's.
         referents = gc.get_referents(attributes)
         attributes = referents[0] if referents else {}
         kind = type(attributes)

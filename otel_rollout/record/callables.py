@@ -68,7 +68,7 @@ def is_undecorated_yet(function: Any, caller: FrameType) -> bool:
     """Return True if the caller's line is one that defines the function: `@decorator` without parentheses.
 
     Args:
-        function: What a decorator's maker was given.
+        function: The argument of a decorator's maker.
         caller: The frame that called it.
     """
     code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)

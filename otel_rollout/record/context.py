@@ -51,7 +51,7 @@ SILENCE: Final = Frame(None, None)
 """Inside `trace=False`, or in a trajectory that the sampler dropped."""
 
 _FRAME_KEY: Final = context_api.create_key("otel-rollout-frame")
-# The key of the current span is private: read from a context with that key alone.
+# The key of the current span is private: read it from a context with only that key.
 _SPAN_KEY: Final = next(iter(set_span_in_context(NonRecordingSpan(SpanContext(1, 1, is_remote=False)), Context())))
 
 # The first key is OpenTelemetry's, the others are of instrumentations with keys of their own.

@@ -154,7 +154,7 @@ def _shown(value: Any) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[tuple[str, str, list[_Frame]]]:
-    """Yield, for each exception of a chain, the line between it and the one that it caused, its text and its frames."""
+    """Yield, for each exception of a chain, the line between it and its consequence, its text and its frames."""
     current: BaseException | None = error
     joint = ""
     seen: set[int] = set()
@@ -185,7 +185,7 @@ def _group_lines(error: BaseException, depth: int) -> list[str]:
 
 
 def _frames(trace: TracebackType | None) -> list[_Frame]:
-    """Return the innermost frames, without those of our wrappers around the traced functions."""
+    """Return the innermost frames, without our wrappers around the traced functions."""
     kept: deque[_Frame] = deque(maxlen=MAX_FRAMES)
     hops = 0
     while trace is not None and hops < MAX_HOPS:

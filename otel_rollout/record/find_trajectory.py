@@ -29,7 +29,7 @@ def find_trajectory(
     run: str | None = None,
     attempt: int | None = None,
 ) -> Trajectory:
-    """Return the trajectory that a trainer or an importer knows by these values alone.
+    """Return the trajectory that a trainer or an importer only identifies by these values.
 
     It looks among the latest 32,768 trajectories of this process, then in the trace folder that the process writes, if
     it does: then it reads files, and may take a while.

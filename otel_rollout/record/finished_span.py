@@ -34,9 +34,9 @@ class FinishedSpan(NamedTuple):
         status: The status.
         events: The events.
         links: The links.
-        dropped_attributes: How many attributes were dropped.
+        dropped_attributes: The number of dropped attributes.
         size: An estimate of its encoded size in bytes, rather too high than too low.
-        texts: Those of `input.value` and `output.value` that are a text, not JSON.
+        texts: The keys among `input.value` and `output.value` whose value is a text, not JSON.
         messages: The attributes of its messages, as JSON in UTF-8.
     """
 
@@ -57,8 +57,8 @@ class FinishedSpan(NamedTuple):
 class CountedSpan(ReadableSpan):
     """A ReadableSpan with explicit dropped counts; the SDK derives them from its bounded containers.
 
-    Every other field stands where the SDK keeps it: exporters that mask assign to `_attributes`, `_name` or `_events`,
-    and the exporters behind them read what was assigned.
+    Every other field is where the SDK keeps it: exporters that mask assign to `_attributes`, `_name` or `_events`,
+    and the exporters after them read what was assigned.
     """
 
     dropped: tuple[int, int, int]

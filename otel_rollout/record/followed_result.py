@@ -90,7 +90,7 @@ class _Iteration:
         """End the call's span, if it has not ended.
 
         Args:
-            error: What ended the iteration; None if there are no more items.
+            error: The exception that ended the iteration; None if there are no more items.
         """
         call = self.call
         if call is None:

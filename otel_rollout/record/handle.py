@@ -59,7 +59,7 @@ class Place(NamedTuple):
 
 
 class HasHandle:
-    """What `annotate` takes as a trajectory, besides a text."""
+    """The types that `annotate` takes as a trajectory, besides a text."""
 
     __slots__ = ()
 

@@ -1,6 +1,6 @@
 """Readers of the standard library's types, and of numpy, torch, PIL, pandas and OmegaConf.
 
-A reader calls the functions of the type that it knows, never the value's own methods: a subclass may override them.
+A reader calls the functions of the type that it reads, never the value's own methods: a subclass may override them.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def describe_response(request: dict[str, Any], answer: Any) -> dict[str, Any]:
 def _input_tokens(used: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
     """Return the input tokens of a response's `usage`, and how many of them were read from and written to a cache.
 
-    By the conventions, input tokens include the cached ones. OpenAI's do; beside Anthropic's `input_tokens` they are
+    By the conventions, input tokens include the cached ones. OpenAI's do; next to Anthropic's `input_tokens` they are
     numbers of their own, and are added.
     """
     cached, written = _int(used.get("cache_read_input_tokens")), _int(used.get("cache_creation_input_tokens"))

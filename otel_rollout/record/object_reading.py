@@ -295,7 +295,7 @@ def _is_hidden_by_pydantic(field: Any) -> bool:
 
 
 def _is_secret(kind: type) -> bool:
-    """Return True if the name of a class or a base says that it holds a secret, such as pydantic's `SecretStr`."""
+    """Return True if a class or a base is named as one that holds a secret, such as pydantic's `SecretStr`."""
     names = [_qualname(ancestor).rpartition(".")[2].lstrip("_") for ancestor in _mro(kind)]
     # `SecretStr`, but not `SecretaryProblem`.
     return any((name.startswith("Secret") and not name[6:7].islower()) or name in _SECRET_NAMES for name in names)

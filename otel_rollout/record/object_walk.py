@@ -267,7 +267,7 @@ class ObjectWalk:
         return f"<{class_name(type(value))} that changed while it was read>"
 
     def _unreadable(self, value: Any, error: Exception) -> str:
-        """Return what stands for a value that a reader wasn't written for; raise what isn't our fault."""
+        """Return the description of a value that a reader wasn't written for; raise an error that isn't our fault."""
         if not is_our_fault(error):
             raise error
         self.left_out += 1

@@ -230,7 +230,7 @@ def _wrap_coroutine(function: Callable[..., Any], operation: Operation) -> Calla
     return traced
 
 
-# What goes through the two generators below is only ever in `held`, and is taken out as it is passed on: a frame that
+# The items of the two generators below are only ever in `held`, and are taken out as they are passed on: a frame that
 # refers to an item keeps one more of them alive, and one that refers to the exception that passed it is a cycle.
 
 
@@ -328,7 +328,7 @@ def _wrap_async_generator(
 def _first_step(generator: AsyncGenerator[Any, Any]) -> Any:
     """Return the awaitable of a generator's first item, without the event loop hearing of the generator.
 
-    A loop closes all async generators that it knows when it ends. It knows the traced one, which closes this one.
+    A loop closes all async generators that it tracks when it ends. It tracks the traced one, which closes this one.
     """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)

@@ -30,7 +30,7 @@ class OpenSpans:
         self._ids: dict[int, int] = {}
         """The bytes of each span's input, by its id."""
         self._bytes = 0
-        """The bytes of all, up to additions that two threads make at once."""
+        """The bytes of all, up to additions that two threads make simultaneously."""
 
     @property
     def count(self) -> int:

@@ -47,7 +47,7 @@ class OpenTrajectory(NamedTuple):
         name: The root's name.
         tags: Its tags, by attribute key; not redacted.
         start_time: Its start, in nanoseconds since 1970.
-        op: The innermost op that is open, the one that started last; None between ops.
+        op: The innermost open op, which started last; None between ops.
         ops: The number of open ops.
     """
 
@@ -60,7 +60,7 @@ class OpenTrajectory(NamedTuple):
 
 
 class OpenTrajectories:
-    """Knows the running trajectories of a pipeline, without keeping any alive that nothing else refers to."""
+    """Tracks the running trajectories of a pipeline, without keeping any alive that nothing else refers to."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, weakref.ref[TrajectoryState]] = OrderedDict()

@@ -68,7 +68,7 @@ def get_our_tracer(provider: TracerProvider) -> Tracer:
 def is_weaves(provider: TracerProvider) -> bool:
     """Return True for the global provider that `weave.init()` sets for Weave's own spans.
 
-    Its exporter sends every span to W&B's endpoint for conversations, beside the calls of the `weave` exporter.
+    Its exporter sends every span to W&B's endpoint for conversations, besides the calls of the `weave` exporter.
     """
     attributes = getattr(getattr(provider, "resource", None), "attributes", None) or {}
     return attributes.get("wandb.sdk.name") == "weave" and attributes.get("service.name") == _WEAVES_SERVICE

@@ -27,7 +27,7 @@ __all__ = ["Recorded", "record_span"]
 
 
 class Recorded(NamedTuple):
-    """What `Trajectory.record` is given."""
+    """The arguments of `Trajectory.record`."""
 
     name: str
     kind: str

@@ -46,7 +46,7 @@ BASE_BYTES: Final = 1300
 """An estimate of the memory of a span without payload."""
 EVENT_BYTES: Final = 200
 MAX_EXTRA_BYTES: Final = 16 * 1024 * 1024
-"""The limit of a span's bytes beside its payload; beyond it attributes, events and links are dropped and counted."""
+"""The limit of a span's bytes without its payload; beyond it attributes, events and links are dropped and counted."""
 
 
 class RecordedEvent(NamedTuple):
@@ -88,7 +88,7 @@ class RolloutSpan(Span):
 
     Args:
         name: The span's name.
-        context: Its ids; or its span id alone, if the rest is its parent's.
+        context: Its ids; or only its span id, if the rest is its parent's.
         parent: The parent's ids; None for a root.
         attributes: The first attributes; copied before any other is set.
         trajectory: Its trajectory, whose tags are merged at export.
@@ -311,7 +311,7 @@ class RolloutSpan(Span):
 
         Args:
             exception: The exception.
-            attributes: More attributes of the event, which may override those of the exception.
+            attributes: More attributes of the event, which may override the exception's.
             timestamp: Its time, in nanoseconds since the epoch; now if None.
             escaped: True if it leaves the span.
         """

@@ -58,7 +58,7 @@ def read_attribute(value: Any) -> Any:
 
 
 def read_scalar(value: Any) -> Any:
-    """Return a scalar's plain value, also that of a subclass, or of an array or tensor with one element."""
+    """Return the plain value of a scalar, of a subclass's too, or of an array or tensor with one element."""
     kind = type(value)
     if is_one_of(kind, PLAIN):
         return value

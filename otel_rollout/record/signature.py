@@ -82,7 +82,7 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
         ValueError: It has no signature that can be read.
     """
     if sys.version_info >= (3, 14):
-        # `inspect` evaluates annotations there, and names that exist for type checkers alone would fail.
+        # `inspect` evaluates annotations there, and names that exist only for type checkers would fail.
         import annotationlib
 
         return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
@@ -132,7 +132,7 @@ def _compile(parameters: list[Parameter]) -> Binder:
         declared.append("/")
 
     body = ", ".join(f"{name!r}: {name}" for name in captured)
-    # The source holds parameter names alone, and `inspect.Parameter` takes nothing but identifiers.
+    # The source holds only parameter names, and `inspect.Parameter` takes nothing but identifiers.
     binder: Binder = eval(f"lambda {', '.join(declared)}: {{{body}}}", defaults)  # noqa: S307
     return binder
 

@@ -48,7 +48,7 @@ class Snapshot:
     __slots__ = ("left_out", "stream")
 
     is_note = False
-    """True if it stands in place of a payload that was dropped."""
+    """True if it replaces a payload that was dropped."""
 
     def __init__(self, stream: bytes | Cut, left_out: int = 0) -> None:
         self.stream = stream
@@ -62,7 +62,7 @@ class Snapshot:
 
     @classmethod
     def of_note(cls, text: str, left_out: int = 0) -> Snapshot:
-        """Return what stands in place of a payload that was dropped."""
+        """Return the note that replaces a payload that was dropped."""
         return _Note(write_stream(text, sys.maxsize), left_out)
 
     @classmethod
@@ -97,7 +97,7 @@ def snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:
         value: Any value. Plain data, known types (pydantic, dataclasses, attrs, OmegaConf, numpy, torch, PIL, pandas,
             enums, dates, sets) and the public fields of other objects are copied. If a class has a method
             `__rollout_payload__`, its result is copied in place of the object.
-        budget: The most bytes; a note stands in place of the rest.
+        budget: The most bytes; a note replaces the rest.
 
     Raises:
         BaseException: From `__rollout_payload__` if it is not an Exception, and whatever interrupts the thread.

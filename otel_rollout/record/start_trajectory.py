@@ -12,7 +12,7 @@ from otel_rollout.record.trajectory import Trajectory
 __all__ = ["end_open", "forget_open", "start_trajectory"]
 
 _open: Final[OrderedDict[int, Trajectory]] = OrderedDict()
-"""What `start_trajectory` has started and nobody has ended."""
+"""The trajectories that `start_trajectory` has started and nobody has ended."""
 MAX_OPEN: Final = 32_768
 """Some 100 MB."""
 

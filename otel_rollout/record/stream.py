@@ -42,7 +42,7 @@ _ANNOUNCES: Final = {
     0x8E: "bytes",  # BINBYTES8
     0x96: "bytearray",  # BYTEARRAY8
 }
-"""The opcodes after which the pickler writes 64 KiB or more at once.
+"""The opcodes after which the pickler writes 64 KiB or more in one piece.
 
 Source: https://github.com/python/cpython/blob/main/Modules/_pickle.c, `_Pickler_write_bytes`.
 """
@@ -99,7 +99,7 @@ class _Sink:
         announced = self.announced
         if announced is not None:
             self.announced = None
-            # Of a bytearray it is the program's own.
+            # The part of a bytearray is the program's own memory.
             return part if announced == "str" else _opcodes_of(describe_bytes(announced, part, size))
         at = 0 if self.parts else _PROTOCOL_BYTES
         if part[at] == _FRAME:
@@ -126,7 +126,7 @@ class _Pickler(pickle.Pickler):
     has_numbers = False
 
     def reducer_override(self, value: Any) -> Any:
-        """Return what is written in place of a value that isn't plain data."""
+        """Return the text that is written in place of a value that isn't plain data."""
         objects = self.objects
         if objects is None:
             raise OtherError
@@ -241,7 +241,7 @@ def _array(parts: list[bytes], dtype: str, shape: tuple[int, ...]) -> Any:
 
 
 class _Key:
-    """What stands for an object in a place that needs a hash.
+    """A substitute for an object in a place that needs a hash.
 
     Args:
         value: Plain data.
@@ -296,7 +296,7 @@ def _without_hashes(value: Any) -> Any:
 
 
 def _opcodes_of(value: Any) -> bytes:
-    """Return the opcodes of a small value, to stand in the stream of another."""
+    """Return the opcodes of a small value, for the stream of another."""
     buffer = BytesIO()
     pickler = pickle.Pickler(buffer, PROTOCOL)
     pickler.fast = True

@@ -25,7 +25,7 @@ COST: Final = 160
 
 
 def read_pandas(value: Any, room: int, deep: bool) -> Any:
-    """Return what a frame, a series or an index holds; of other objects of pandas, the class.
+    """Return the content of a frame, a series or an index; of other objects of pandas, the class.
 
     Args:
         value: The object.

@@ -58,11 +58,11 @@ def rollout_trace_attr(
     """Trace what runs inside as one trajectory: a root span with these tags, in a trace of its own.
 
     It works with `with`, with `async with`, and as a decorator, which makes a trajectory of each call; `as trajectory`
-    gives its ids. The decorator also takes functions as arguments, which it calls with those of each call:
+    gives its ids. The decorator also takes functions as arguments, which it calls with the arguments of each call:
     `@rollout_trace_attr(sample_index=lambda task, **_: task.id)`. One that raises leaves its argument out, with one
     warning.
 
-    The names, their order and their defaults are those of verl's `rollout_trace_attr`
+    The names, their order and their defaults are the same as in verl's `rollout_trace_attr`
     (https://verl.readthedocs.io/en/latest/advance/rollout_trace.html).
 
     Args:
@@ -151,12 +151,12 @@ class Trajectory(HasHandle):
         self._root: Span | None = None
         self._place: Place | None = None
         self._registry: MutableMapping[int, Trajectory] | None = None
-        """Where it is while `start_trajectory` has it open."""
+        """The registry that has it while `start_trajectory` keeps it open."""
         self._is_unknown = False
         """True if somebody looked for it, and did not find it."""
         self._outer: Context | None = None
         self._others: dict[int, Trajectory] = {}
-        """What tasks have that entered it while another one was in it, by the id of their state."""
+        """The trajectories of tasks that entered it while another one was in it, by the id of their state."""
         self._token: Token[Context] | None = None
 
     @property
@@ -166,7 +166,7 @@ class Trajectory(HasHandle):
 
     @property
     def handle(self) -> str:
-        """A text by which `annotate` knows the trajectory, at any time and in any process; empty if it isn't traced.
+        """A text by which `annotate` finds the trajectory, at any time and in any process; empty if it isn't traced.
 
         A pickled trajectory is this handle.
         """
@@ -215,7 +215,7 @@ class Trajectory(HasHandle):
             end_time: Its end; now if None.
             input: Its input, such as the messages; any value.
             output: Its output; any value.
-            error: What it failed with.
+            error: The error that it failed with.
             parent: The span that it was part of, from an earlier call; the root if None.
             **attributes: Its attributes: texts, numbers, booleans, or lists of one of these.
 
@@ -239,7 +239,7 @@ class Trajectory(HasHandle):
         """End a trajectory of `start_trajectory`.
 
         Args:
-            error: What it failed with.
+            error: The error that it failed with.
             status: `completed`, `error`, `cancelled` or `truncated`; without it, `error` decides.
             end_time: Its end in nanoseconds since 1970; now if None.
         """
@@ -436,7 +436,7 @@ class Trajectory(HasHandle):
         try:
             self._end(exception)
         except BaseException:
-            # Interrupted, by a signal handler say: each step may be repeated.
+            # Interrupted, by a signal handler for example: each step may be repeated.
             self._end(exception)
             raise
 
@@ -457,7 +457,7 @@ class Trajectory(HasHandle):
         finally:
             pipeline.tracer.end(root, end_time)
             pipeline.open_trajectories.ended(state)
-            # The root refers to its trajectory: breaks the cycle, which the collector alone would free.
+            # The root refers to its trajectory: breaks the cycle, which only the collector would free.
             state.root = None
             # So do ops that never end.
             state.open_ops.clear()

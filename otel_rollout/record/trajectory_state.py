@@ -29,7 +29,7 @@ class TrajectoryState:
     """One trajectory, which all its spans refer to; `root` is None once the root has ended.
 
     Args:
-        tags: Those of the five tags that the trainer gave, by attribute key.
+        tags: The tags, out of five, that the trainer gave, by attribute key.
     """
 
     __slots__ = (
