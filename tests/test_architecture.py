@@ -13,7 +13,7 @@ from tests.fresh_interpreter import run_program
 from tests.installed import CORE, EXPORTERS
 
 # Lower numbers are recorded here by the change that lowers them.
-MODULES = 132
+MODULES = 131
 LINES = 21_500
 
 TREE = Path(__file__).resolve().parent.parent

@@ -32,8 +32,7 @@ from otel_rollout_mlflow.store import (
     get_or_create_experiment,
     upsert_reward,
 )
-from otel_rollout_mlflow.trace_info import TRACE_NAME_TAG, timestamp, trace_infos, with_stored
-from otel_rollout_mlflow.translate import otlp_spans
+from otel_rollout_mlflow.translate import TRACE_NAME_TAG, otlp_spans, timestamp, trace_infos, with_stored
 
 __all__ = ["FIRST_VERSION", "HttpStore"]
 

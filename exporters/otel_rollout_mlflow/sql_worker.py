@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from contextlib import suppress
 from functools import cache
@@ -9,13 +10,59 @@ from typing import Any, Final
 
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_mlflow.database import connect_without_prepared_statements
-from otel_rollout_mlflow.mlflow_log import LogCatcher
 from otel_rollout_mlflow.plain_spans import unpack
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import AttemptError
 from otel_rollout_mlflow.tracking_uri import TrackingUri
 
-__all__ = ["answer", "prepare"]
+MAX_LINES: Final = 20
+MAX_CHARACTERS: Final = 300
+_LOGGERS: Final = ("mlflow", "alembic", "sqlalchemy", "otel_rollout")
+
+
+class LogCatcher(logging.Handler):
+    """Keeps MLflow's warnings and errors from the terminal: one line per cause, for the trainer's process.
+
+    In an outage MLflow logs each statement with its parameters, hundreds of lines in a few seconds; delivery reports
+    the failures.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._lines: dict[tuple[str, str], str] = {}
+        self._seen: set[tuple[str, str]] = set()
+
+    def install(self) -> None:
+        """Take the place of the handlers of MLflow, alembic and SQLAlchemy; MLflow must be imported already."""
+        for name in _LOGGERS:
+            logger = logging.getLogger(name)
+            logger.handlers[:] = [self]
+            logger.propagate = False
+        for name in list(logging.root.manager.loggerDict):
+            if name.startswith("mlflow."):
+                logging.getLogger(name).handlers.clear()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the beginning of a record, if it is the first of its cause."""
+        try:
+            lines = record.getMessage().strip().splitlines()
+        except Exception:
+            lines = [str(record.msg)]
+        # MLflow's "The following exception is caught." has it in the next line; statements begin with a bracket.
+        shown = lines[:2] if len(lines) > 1 and not lines[1].startswith("[") else lines[:1]
+        line = f"{record.name}: {' '.join(shown)[:MAX_CHARACTERS]}"
+        # One place in the code is one cause, whatever the names and parameters in the message; ours are all one place.
+        cause = record.name, line if record.name == "otel_rollout" else f"{record.pathname}:{record.lineno}"
+        if cause not in self._seen and len(self._seen) < MAX_LINES:
+            self._seen.add(cause)
+            self._lines[cause] = line
+
+    def take(self) -> list[str]:
+        """Return the lines since the last call."""
+        lines = list(self._lines.values())
+        self._lines.clear()
+        return lines
+
 
 _LOG: Final = LogCatcher()
 

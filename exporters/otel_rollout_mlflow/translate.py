@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
 from typing import Any, Final
 
 import orjson
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
-from opentelemetry.trace import Link, Status
+from opentelemetry.trace import Link, Status, StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.facts.span_facts import is_own, rollout_label, trace_id_of
@@ -24,19 +25,6 @@ from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 from otel_rollout_mlflow.json_text import ExactText, JsonText, sanitize_value
 from otel_rollout_mlflow.payloads import INPUTS, OUTPUTS, payload_of
 
-__all__ = [
-    "INPUTS",
-    "OUTPUTS",
-    "column_text",
-    "mlflow_trace_id",
-    "otlp_spans",
-    "session_of",
-    "stored_spans",
-    "tags_of_traces",
-    "trace_name",
-    "trace_tags",
-]
-
 SPAN_TYPE: Final = "mlflow.spanType"
 TRACE_ID: Final = "mlflow.traceRequestId"
 TRACE_NAME: Final = "mlflow.traceTag.mlflow.traceName"
@@ -44,6 +32,8 @@ USER_ID: Final = "user.id"
 USAGE: Final = "mlflow.chat.tokenUsage"
 TOOLS: Final = "mlflow.chat.tools"
 UNKNOWN_TYPE: Final = "UNKNOWN"
+TRACE_NAME_TAG: Final = "mlflow.traceName"
+SESSION: Final = "mlflow.trace.session"
 
 MAX_SESSION_CHARACTERS: Final = 250
 """A longer session id makes the server refuse the whole request."""
@@ -289,3 +279,59 @@ def _scalars(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
 def column_text(text: str) -> str:
     """Return a text for a database column: PostgreSQL refuses NUL there."""
     return replace_surrogates(text).replace("\x00", "\ufffd")
+
+
+# --- the trace infos that servers before 3.14 need, because they don't read them from the spans
+
+
+def trace_infos(experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
+    """Return the trace infos of a batch, and True for each whose root is in the batch.
+
+    Source: StartTraceV3 in https://github.com/mlflow/mlflow/blob/master/mlflow/protos/service.proto
+    """
+    traces: dict[int, list[ReadableSpan]] = {}
+    for span in spans:
+        traces.setdefault(trace_id_of(span), []).append(span)
+    return [_trace_info(experiment_id, group) for group in traces.values()]
+
+
+def with_stored(info: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `info` merged with the trace info that the server has stored.
+
+    These versions delete what is left out: 3.6 fails on a missing metadata entry, 3.10 on a missing assessment.
+    """
+    kept = {key: stored[key] for key in ("request_preview", "response_preview", "assessments") if key in stored}
+    merged = {key: {**stored.get(key, {}), **info[key]} for key in ("tags", "trace_metadata")}
+    return {**kept, **info, **merged}
+
+
+def _trace_info(experiment_id: str, spans: Sequence[ReadableSpan]) -> tuple[dict[str, Any], bool]:
+    root = next((span for span in spans if span.parent is None), None)
+    start = (root or min(spans, key=lambda span: span.start_time or 0)).start_time or 0
+    tags: dict[str, str] = {}
+    for span in spans:
+        tags.update(trace_tags(span))
+    info: dict[str, Any] = {
+        "trace_id": mlflow_trace_id(spans[0]),
+        "trace_location": {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment_id}},
+        "request_time": timestamp(start),
+        "state": "IN_PROGRESS",
+        "tags": tags,
+        "trace_metadata": {},
+    }
+    if root is None:
+        return info, False
+    info["state"] = "ERROR" if root.status.status_code is StatusCode.ERROR else "OK"
+    info["execution_duration"] = f"{max(0, (root.end_time or start) - start) / 1e9:.3f}s"
+    tags[TRACE_NAME_TAG] = trace_name(root)
+    session = session_of(root)
+    if session is not None:
+        info["trace_metadata"][SESSION] = session
+    return info, True
+
+
+def timestamp(nanoseconds: int) -> str:
+    """Return a time as MLflow's REST API writes it, in UTC with milliseconds."""
+    milliseconds = nanoseconds // 1_000_000
+    moment = datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Final
+from urllib.parse import urlsplit
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind, NotYet
+from otel_rollout.export.header_variable import read_headers
 from otel_rollout.export.http import HttpClient, destination_of, require_requests, shown_url
 from otel_rollout.export.otlp_http import OTLP_HEADERS, TRACES_PATH, OtlpHttpSender
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
@@ -21,10 +26,11 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout_phoenix.annotations import Annotation, annotations_of
 from otel_rollout_phoenix.api import CONFIGURATION_HINT, PhoenixApi, RequestFailedError
-from otel_rollout_phoenix.settings import DEFAULT_PROJECT, default_project, read_settings
 
-__all__ = ["PhoenixSpanExporter"]
-
+ENDPOINT: Final = "PHOENIX_COLLECTOR_ENDPOINT"
+DEFAULT_ADDRESS: Final = "http://localhost:6006"
+DEFAULT_PROJECT: Final = "default"
+"""The project in Phoenix of spans that name none."""
 MAX_ANNOTATIONS: Final = 100
 """The most annotations of spans in one request."""
 MAX_KNOWN: Final = 65_536
@@ -186,3 +192,51 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
 
 def _project(span: ReadableSpan) -> str:
     return str(span.resource.attributes.get(semconv.OPENINFERENCE_PROJECT) or DEFAULT_PROJECT)
+
+
+@dataclass(frozen=True)
+class PhoenixSettings:
+    """The settings of one exporter.
+
+    Args:
+        address: The base address, without a slash at its end.
+        headers: Sent with each request.
+    """
+
+    address: str
+    headers: dict[str, str]
+
+    def check(self) -> None:
+        """Raise a ConfigurationError if the address is no URL."""
+        parts = urlsplit(self.address)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            shown = shown_url(self.address)
+            raise ConfigurationError(f"{ENDPOINT}={shown!r}: this should be a URL such as {DEFAULT_ADDRESS}")
+
+
+def read_settings(
+    endpoint: str | None = None, api_key: str | None = None, headers: Mapping[str, str] | None = None
+) -> PhoenixSettings:
+    """Return the settings of the arguments, else of the environment.
+
+    Args:
+        endpoint: The base address, with or without `/v1/traces`.
+        api_key: The key.
+        headers: Headers besides the environment's.
+    """
+    address = (endpoint or os.environ.get(ENDPOINT) or DEFAULT_ADDRESS).strip().rstrip("/")
+    key = (api_key or os.environ.get("PHOENIX_API_KEY") or "").strip()
+    given = read_headers("PHOENIX_CLIENT_HEADERS", os.environ.get("PHOENIX_CLIENT_HEADERS"))
+    if key:
+        given["authorization"] = f"Bearer {key}"
+    given.update({name.lower(): value for name, value in (headers or {}).items()})
+    return PhoenixSettings(address.removesuffix(TRACES_PATH), given)
+
+
+def default_project() -> str | None:
+    """Return the project for spans that name none, if the environment has one."""
+    for variable in ("PHOENIX_PROJECT", "PHOENIX_PROJECT_NAME"):
+        name = os.environ.get(variable, "").strip()
+        if name:
+            return name
+    return None

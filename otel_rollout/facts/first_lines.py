@@ -43,6 +43,10 @@ _PROMPT_KEYS: Final = frozenset(
 _ANSWER_KEYS: Final = frozenset(
     {"response_text", "output_text", "answer", "response", "completion", "content", "text", "output", "result"}
 )
+_ANSWERED: Final = re.compile(
+    rf'\{{\s*(?:"role"\s*:\s*"\w+"\s*,\s*)?"(?:{"|".join(sorted(_ANSWER_KEYS))})"\s*:\s*(?=")'
+)
+"""Most payloads of a generation begin with its text, or have it after the role."""
 
 
 def find_prompt(attributes: Mapping[str, Any], *, is_root: bool) -> str:
@@ -88,6 +92,8 @@ def find_answer(attributes: Mapping[str, Any], *, is_root: bool) -> str:
             return _kept(said)
     if messages and not is_root:
         return ""
+    if not plain and (found := _ANSWERED.match(text)):
+        plain = _string_at(text, found.end())
     named = plain or next(filter(None, (_named(key, piece, _ANSWER_KEYS) for key, piece in _pieces(text))), "")
     return _kept(named or (text if is_root and text[:1] in "{[" else ""))
 

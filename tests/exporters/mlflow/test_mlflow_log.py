@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from otel_rollout_mlflow.mlflow_log import LogCatcher
+from otel_rollout_mlflow.sql_worker import LogCatcher
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from otel_rollout.finish import copy_span
 from otel_rollout_mlflow.json_text import sanitize_json, sanitize_value
-from otel_rollout_mlflow.trace_info import trace_infos, with_stored
-from otel_rollout_mlflow.translate import otlp_spans, session_of, stored_spans
+from otel_rollout_mlflow.translate import otlp_spans, session_of, stored_spans, trace_infos, with_stored
 
 TAGS = {
     "rollout.step": 1,

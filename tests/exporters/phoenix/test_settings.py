@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanContext
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout_phoenix import PhoenixSpanExporter
-from otel_rollout_phoenix.settings import read_settings
+from otel_rollout_phoenix.exporter import read_settings
 
 
 class TestSettings:
