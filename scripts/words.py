@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Lower numbers are recorded here by the change that lowers them (--record).
 RECORDED: Final = {
-    "otel_rollout": 9,
+    "otel_rollout": 2,
     "exporters": 0,
     "docs": 7,
     "benchmarks": 121,
