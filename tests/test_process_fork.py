@@ -131,15 +131,18 @@ class TestFork:
             holder = threading.Thread(target=hold)
             holder.start()
             held.wait(20)
-            for _ in range(5):
-                child = os.fork()
-                if child == 0:
-                    signal.alarm(10)
-                    ask()
-                    os._exit(0)
-                assert os.waitpid(child, 0)[1] == 0
-            stop.set()
-            go_on.set()
+            try:
+                for _ in range(5):
+                    child = os.fork()
+                    if child == 0:
+                        signal.alarm(10)
+                        ask()
+                        os._exit(0)
+                    assert os.waitpid(child, 0)[1] == 0
+            finally:
+                # Else the program would not end where a child hangs.
+                stop.set()
+                go_on.set()
             for thread in [*threads, holder]:
                 thread.join()
             """
