@@ -57,7 +57,7 @@ def caplog(caplog: pytest.LogCaptureFixture) -> _Log:
 
 @pytest.fixture(autouse=True)
 def _trace_function() -> Iterator[None]:
-    """Put the trace function back: Python drops one that raises, and coverage would miss all later tests."""
+    """Put the trace function back after a test that takes it away: coverage would miss all later tests."""
     before = sys.gettrace()
     yield
     if sys.gettrace() is not before:
