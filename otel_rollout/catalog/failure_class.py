@@ -96,7 +96,7 @@ def failure_class(
 
 
 def survived_failures(summaries: Sequence[TrajectorySummary], worst_reward: float | None) -> Survived:
-    """Return the failures of tools that leave a trajectory at least half the usual chance of more than the worst reward.
+    """Return the failures of tools that leave half the usual chance, or more, of more than the worst reward.
 
     Args:
         summaries: The trajectories of a step.
@@ -111,7 +111,8 @@ def survived_failures(summaries: Sequence[TrajectorySummary], worst_reward: floa
     found = set()
     for failure, results in well.items():
         others, of_others = len(ended) - len(results), usual - sum(results)
-        if any(results) and 2 * sum(results) * others >= of_others * len(results):
+        # A single good one may be luck.
+        if sum(results) > 1 and 2 * sum(results) * others >= of_others * len(results):
             found.add(failure)
     return frozenset(found)
 

@@ -37,8 +37,8 @@ class Speed(NamedTuple):
         seconds: Seconds in generations, summed over trajectories.
     """
 
-    tokens: float
-    seconds: float
+    tokens: float = 0.0
+    seconds: float = 0.0
 
 
 class Form(NamedTuple):
@@ -58,7 +58,7 @@ class Form(NamedTuple):
 
 
 def prompt_key(summary: TrajectorySummary) -> str | None:
-    """Return what a prompt is recognised by in another step; None without a number of the sample.
+    """Return a key by which steps recognise a prompt; None without a number of the sample.
 
     Its first line is a part: a loop may number the prompts of each step from 0.
     """
@@ -123,7 +123,7 @@ def wall_seconds(summaries: Iterable[TrajectorySummary]) -> float:
 def disputed_of(
     summaries: Iterable[TrajectorySummary],
 ) -> tuple[list[TrajectorySummary], list[TrajectorySummary]]:
-    """Return the trajectories that say in each turn what a sibling says, and those of them with another reward."""
+    """Return the trajectories with the same turns as a sibling, and the ones whose reward differs from its."""
     known = [each for each in summaries if each.reward is not None and each.sample_index is not None]
     scale = max((each.reward or 0.0 for each in known), default=0.0) - min(
         (each.reward or 0.0 for each in known), default=0.0
@@ -144,7 +144,7 @@ def disputed_of(
 
 
 def form_of(summaries: Sequence[TrajectorySummary]) -> Form:
-    """Return the form that most answers share; that of one prompt is none."""
+    """Return the form that most answers share; a form of one prompt doesn't count."""
     prompts: dict[str, set[object]] = defaultdict(set)
     counts: Counter[str] = Counter()
     pieces = [_pieces(each.answer) for each in summaries]
@@ -172,6 +172,6 @@ def has_form(summary: TrajectorySummary, text: str) -> bool:
 def _pieces(answer: str) -> frozenset[str]:
     words = _NUMBERS.sub("#", answer.lower()).split()
     if len(words) < _FORM_WORDS:
-        # Of few words, a number may be all that an answer says.
+        # In an answer of few words the number matters.
         return frozenset({" ".join(answer.lower().split())} if words else ())
     return frozenset(" ".join(words[at : at + _FORM_WORDS]) for at in range(len(words) - _FORM_WORDS + 1))

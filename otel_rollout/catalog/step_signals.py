@@ -55,15 +55,15 @@ class StepSignals:
         rolled_out_again: The trajectories with the identity of an earlier one.
         cut_off: The trajectories that were truncated, or whose last generation reached the limit of tokens.
         rewardable: The trajectories that training needs a reward of.
-        unrewarded: Those of them without one, and without an invalid one.
+        unrewarded: The rewardable trajectories without a reward, and without an invalid one.
         invalid_rewards: Those whose reward is NaN or infinite.
         odd_results: The calls by tool whose result is nothing, or reads like an error, without an exception.
         group_sizes: The groups by their number of rollouts, as text.
         prompts: By a prompt's key: its rollouts with a reward, their mean reward, the mean of output tokens.
         speed: The engine's tokens and seconds, without the slowest trajectories.
         wall_seconds: The seconds until nearly all trajectories had ended.
-        twins: The trajectories that say in each turn what a sibling says.
-        disputed: Those of them whose siblings have another reward.
+        twins: The trajectories with the same turns as a sibling.
+        disputed: The twins whose siblings have another reward.
         form: The form that most answers share.
     """
 
@@ -85,11 +85,11 @@ class StepSignals:
     odd_results: Mapping[str, int] = field(default_factory=dict)
     group_sizes: Mapping[str, int] = field(default_factory=dict)
     prompts: Mapping[str, tuple[int, float | None, float | None]] = field(default_factory=dict)
-    speed: Speed = Speed(0.0, 0.0)
+    speed: Speed = field(default_factory=Speed)
     wall_seconds: float = 0.0
     twins: int = 0
     disputed: int = 0
-    form: Form = Form()
+    form: Form = field(default_factory=Form)
 
     def __post_init__(self) -> None:
         """Check what a file that another program wrote may have."""

@@ -63,7 +63,7 @@ class StepSummary(StepSums, StepIdentity):
         truncated: The trajectories that were cut off.
         cancelled: The trajectories that were cancelled.
         rootless: The trajectories without a root: they are running, or their process ended before they did.
-        truncated_with_worst_reward: The truncated ones, and those that the engine cut off, that have the step's lowest reward.
+        truncated_with_worst_reward: Those, and those that the engine cut off, that have the step's lowest reward.
         error_types: The number of trajectories by the type of their first error.
         last_5_percent_share: The share of the step's wall time after 95% of the trajectories had ended; None for fewer
             than 20 trajectories.

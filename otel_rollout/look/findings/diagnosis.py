@@ -141,7 +141,7 @@ def _find(
 
 
 def _onset(values: Sequence[tuple[StepSummary, Measure]], above: Sequence[tuple[StepSummary, Measure]]) -> int | None:
-    """Return the first step of a finding: of the steps before those above the threshold, those near them belong to it."""
+    """Return the first step of a finding; steps before it that have half as much or more belong to it."""
     first = above[0]
     if first[1].compared:
         return first[1].onset
@@ -259,7 +259,7 @@ def _finding(
     subject, first = worst.subject, run[0]
     earlier = None if before is None else _value_before(before, check, subject, validate=first.validate)
     detail = worst.detail
-    if not check.over_steps and len(measures) > 1 and detail:
+    if detail and any(each.detail != detail for _, each in measures):
         detail = f"in step {worst_step.step}, {detail}"
     return Finding(
         check=check.name,

@@ -86,10 +86,10 @@ CHECKS = (
         name="groups_without_signal",
         severity=Severity.WARNING,
         threshold=Threshold(
-            0.65,
+            0.6,
             "share of a step's groups",
-            "some prompts are always too hard or too easy, and more of them towards the end of a training; above it two "
-            "groups are paid for each that trains",
+            "some prompts are always too hard or too easy, and more of them towards the end of a training; above it "
+            "most groups are paid for in vain",
         ),
         least=8,
         sentence=lambda found: (

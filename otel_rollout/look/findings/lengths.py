@@ -15,6 +15,8 @@ from otel_rollout.look.findings.reward_level import reward_change, scale_of
 _RISE = 0.06
 """The part of the range of rewards that counts as a rise of the reward."""
 
+_SURE = 2.0
+"""The standard errors that a rise must have."""
 _JUMP = 0.6
 """The part of the growth that is in one step if the prompts changed."""
 
@@ -38,8 +40,8 @@ def _over_steps(steps: Sequence[StepSummary]) -> Iterator[Measure]:
     if tokens is None or rewards is None or tokens.first <= 0:
         return
     scale = scale_of(steps)
-    rise, _, _ = reward_change(rewards.steps[: len(rewards.last_steps)], rewards.last_steps)
-    if scale is not None and rise > _RISE * scale.size:
+    rise, error, _ = reward_change(rewards.steps[: len(rewards.last_steps)], rewards.last_steps)
+    if scale is not None and rise > max(_RISE * scale.size, _SURE * error):
         return
     if _are_other_prompts(tokens):
         return

@@ -19,7 +19,9 @@ _LEAST_PROMPTS: Final = 8
 _SURE: Final = 3.0
 """The standard errors that a fall must have."""
 _NEW_PROMPTS: Final = 0.5
-"""The part of its level that the reward must lose on other prompts: those may be harder."""
+"""The part of its level that the reward may keep on other prompts: those may be harder."""
+_CHANGED_DATA: Final = 0.2
+"""The same if prompts came again until then: the run has other data now, harder ones by intention."""
 _FAILS: Final = 16
 """The rollouts in a row that must fail until a prompt is forgotten."""
 _FAILED: Final = 0.05
@@ -38,7 +40,7 @@ class Scale(NamedTuple):
         return self.highest - self.lowest
 
     def place(self, reward: float) -> float:
-        """Return where a reward is between the worst, 0, and the best, 1."""
+        """Return a reward's place between the worst, 0, and the best, 1."""
         return (reward - self.lowest) / self.size
 
 
@@ -71,6 +73,12 @@ def _means(steps: Sequence[StepSummary]) -> dict[str, float]:
     return {key: mean_of(rewards) for key, rewards in found.items()}
 
 
+def _recur(steps: Sequence[StepSummary]) -> bool:
+    """Return True if a prompt is in two of the steps."""
+    keys = [key for step in steps for key in step.signals.prompts]
+    return len(set(keys)) < len(keys)
+
+
 def _level(steps: Sequence[StepSummary]) -> tuple[float, float]:
     """Return the mean reward of steps and its standard error; the rollouts of a prompt count as one."""
     means = [step.reward_mean or 0.0 for step in steps]
@@ -88,7 +96,8 @@ def _falls_in(run: Sequence[StepSummary]) -> Iterator[tuple[StepSummary, Measure
     before, after = steps[:at], steps[at:]
     change, error, is_same = reward_change(before, after)
     old, new = mean_of(means[:at]), mean_of(means[at:])
-    if -change < _SURE * error or (not is_same and scale.place(new) > _NEW_PROMPTS * scale.place(old)):
+    left = _CHANGED_DATA if _recur(before) else _NEW_PROMPTS
+    if -change < _SURE * error or (not is_same and scale.place(new) > left * scale.place(old)):
         return
     of = "on prompts that were there before" if is_same else "on prompts that were not there before"
     detail = f"from {old:.3g} to {new:.3g} from step {after[0].step} on, {of}"
@@ -136,8 +145,8 @@ CHECKS = (
         sentence=lambda found: (
             f"{found.number:,} of {found.total:,} prompts that were solved before fail in each rollout since"
         ),
-        advice="compare a rollout of now with one that solved it; lower the learning rate, raise the KL penalty, or mix "
-        "such prompts in more often",
+        advice="compare a rollout of now with one that solved it; lower the learning rate, raise the KL penalty, or "
+        "mix such prompts in more often",
         evidence=_falls_evidence,
         in_run=_forgotten_in,
         in_validation=False,

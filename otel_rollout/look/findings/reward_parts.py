@@ -49,7 +49,7 @@ def _traded(steps: Sequence[StepSummary]) -> Iterator[Measure]:
     rewards = change_of(steps, lambda step: step.reward_mean)
     most = max(abs(change.first) for change in changes.values())
     if rewards is not None and rewards.last >= rewards.first and fall.first < _MAIN * most:
-        # What is small, or a penalty, is given up for what is wanted.
+        # A small part, or a penalty, is given up for a wanted one.
         return
     for name, change in changes.items():
         rise = change.last - change.first

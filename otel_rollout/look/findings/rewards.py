@@ -67,14 +67,14 @@ CHECKS = (
         severity=Severity.WARNING,
         threshold=Threshold(
             0.1,
-            "share of the trajectories that say in each turn what another rollout of their prompt says",
-            "one answer deserves one reward; above it the reward tells apart what is equal, by more than a quarter of "
-            "its range",
+            "share of the trajectories with the same turns as another rollout of their prompt",
+            "one answer deserves one reward; above it equal answers differ by more than a quarter of the range of "
+            "rewards",
         ),
         least=16,
         sentence=lambda found: (
-            f"{found.number:,} of {found.total:,} trajectories that say the same as a sibling have another reward "
-            "than it: training learns noise"
+            f"{found.number:,} of {found.total:,} trajectories with the same turns as a sibling have another "
+            "reward than it: training learns noise"
         ),
         advice="give one of these answers to the reward function several times: is it a judge that samples, a test "
         "that is flaky, or a race?",

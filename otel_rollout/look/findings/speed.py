@@ -98,8 +98,8 @@ CHECKS = (
         ),
         least=16,
         sentence=lambda found: f"generations of {found.number:,} trajectories went {found.detail}",
-        advice="look at the engine's own figures: preemptions, a full cache, a replica that is gone, another process on "
-        "its device",
+        advice="look at the engine's own figures: preemptions, a full cache, a replica that is gone, another process "
+        "on its device",
         evidence=lambda step, _: ranked(
             step.trajectories, lambda each: each.llm_seconds / each.output_tokens if each.output_tokens else 0
         ),
@@ -111,15 +111,15 @@ CHECKS = (
         severity=Severity.WARNING,
         threshold=Threshold(
             2.0,
-            "wall time of a step's rollouts, without the last twentieth, by that of the usual steps before, and by what "
-            "tokens, turns or trajectories have grown",
+            "wall time of a step's rollouts, without the last twentieth, by the wall time of the usual steps before, "
+            "and by the growth of tokens, turns or trajectories",
             "more work takes more time; above it a step takes twice as long for the same",
             is_share=False,
         ),
         least=16,
         sentence=lambda found: f"the rollouts of a step went {found.detail}, for no more tokens, turns or trajectories",
-        advice="open one: its time is in generations, tools, the reward function, or waiting in none of them, as for an "
-        "environment or a place in a queue",
+        advice="open one: its time is in generations, tools, the reward function, or waiting in none of them, as "
+        "for an environment or a place in a queue",
         evidence=lambda step, _: ranked(step.trajectories, lambda each: each.seconds),
         in_run=partial(_in_run, _of_step),
         in_validation=False,

@@ -39,9 +39,10 @@ CHECKS = (
         name="stragglers",
         severity=Severity.WARNING,
         threshold=Threshold(
-            0.5,
-            "share of a step's wall time after 95% of its trajectories had ended (of fewer than 20: all but one), without cancelled ones",
-            "lengths are skewed, and a tail of a third is common; above it more than half of the time serves a "
+            0.6,
+            "share of a step's wall time after 95% of its trajectories had ended (of fewer than 20: all but "
+            "one), without cancelled ones",
+            "lengths are skewed, and a tail of a third is common; above it most of the time serves a "
             "twentieth of the batch",
         ),
         least=8,

@@ -75,9 +75,9 @@ CHECKS = (
         name="tool_errors",
         severity=Severity.WARNING,
         threshold=Threshold(
-            0.2,
+            0.25,
             "share of a tool's calls in a step",
-            "a policy that learns makes some bad calls; above it one call in five is wasted, or the tool itself is "
+            "a policy that learns makes some bad calls; above it one call in four is wasted, or the tool itself is "
             "broken",
         ),
         least=10,
@@ -102,8 +102,8 @@ CHECKS = (
         sentence=lambda found: (
             f"{found.number:,} of {found.total:,} results of {found.name} are empty or read like an error{found.clause}"
         ),
-        advice="read some results: is a service behind the tool down, or its output cut? Raise an exception for such a "
-        "result, so that its trajectories can be told apart",
+        advice="read some results: did a service that the tool needs stop, or is its output cut? Raise an exception "
+        "for such a result, so that its trajectories are counted as failed",
         evidence=lambda step, tool: ranked(step.trajectories, lambda each: each.odd_results.get(tool, 0)),
         in_run=_results_in,
     ),

@@ -18,8 +18,8 @@ def _in_step(step: StepSummary) -> Iterable[Measure]:
         cost = (whole - truncated) * step.signals.cut_off / step.trajectories
         worst = step.truncated_with_worst_reward
         detail = (
-            f"{worst:,} of {step.signals.cut_off:,} have the worst reward; their mean reward is {truncated:.3g} and that "
-            f"of the others {whole:.3g}"
+            f"{worst:,} of {step.signals.cut_off:,} have the worst reward; their mean reward is {truncated:.3g} and "
+            f"that of the others {whole:.3g}"
         )
         if cost > 0:
             detail += f", which costs the step {cost:.2g} of its mean reward"
