@@ -61,7 +61,8 @@ _ERROR_START: Final = re.compile(
     r"(?:an? |the )?(?:[\w.]*error|[\w.]*exception|traceback|fatal|failed|failure|time(?:d )?out|internal server"
     r"|bad gateway|service unavailable|gateway time|connection (?:refused|reset|error|aborted|closed)|rate limit"
     r"|too many requests|forbidden|unauthorized|permission denied|access denied|no such|cannot|could not|couldn't"
-    r"|unable to|http[ /\d.]*[45]\d\d|[45]\d\d (?:bad|error|forbidden|gateway|internal|not|service|too|unauthorized))\b(?![\"']?: ?(?:null|false|\"\"))",
+    r"|unable to|http[ /\d.]*[45]\d\d|[45]\d\d (?:bad|error|forbidden|gateway|internal|not|service|too"
+    r"|unauthorized))\b(?![\"']?: ?(?:null|false|\"\"))",
     re.IGNORECASE,
 )
 _SERVICE_ERROR: Final = re.compile(
