@@ -84,7 +84,7 @@ def copy_with_losses(span: ReadableSpan, recording: RolloutSpan | None, exporter
     """
     if span.parent is not None or recording is None or recording.trajectory is None:
         return span
-    dropped = recording.trajectory.dropped_spans[exporter]
+    dropped = recording.trajectory.dropped_spans.get(exporter, 0)
     return copy_span(span, {**(span.attributes or {}), semconv.DROPPED_SPANS: dropped}) if dropped else span
 
 
