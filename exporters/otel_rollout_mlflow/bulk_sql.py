@@ -86,7 +86,8 @@ def in_transaction(engine: Any, work: Callable[[Any], _Result]) -> _Result:
             if attempt == MAX_TRANSACTIONS or fault_of(cause) not in (Fault.DEADLOCK, Fault.CONSTRAINT):
                 # A standby may have taken a server's place: the next connection is a new one.
                 engine.dispose()
-                raise cause from error
+                # Not from SQLAlchemy's error, which has this one in `orig`: who follows the causes would never end.
+                raise cause from None
         time.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311 - writers that try again, apart
         attempt += 1
 

@@ -54,6 +54,23 @@ class TestSqliteFile:
             assert sending.result(30).verdict is Verdict.DELIVERED
         holder.close()
 
+    def test_file_that_takes_no_writes(self, database, project, trajectory) -> None:
+        """A database that can be read but not written to is a configuration error, at the first attempt."""
+        uri = f"sqlite:///{database}"
+        exporter = MlflowSpanExporter(tracking_uri=uri)
+        assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
+        exporter.shutdown()
+        with database.open("r+b") as file:
+            # The "write version" of the file format: SQLite only reads a file of a version that it doesn't know.
+            file.seek(18)
+            file.write(b"\x03")
+        exporter = MlflowSpanExporter(tracking_uri=uri)
+
+        outcome = exporter.send(trajectory(project).spans)
+
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
+        assert "readonly database" in outcome.reason
+
     def test_file_that_is_removed(self, database, project, trajectory, read_back) -> None:
         """After the file was removed, the next batch makes a new one, and isn't written to a file without a name."""
         uri, one = f"sqlite:///{database}", trajectory(project)
