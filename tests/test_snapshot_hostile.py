@@ -480,7 +480,7 @@ class TestBudget:
         names = [f"f{number}" for number in range(100)]
         make: Any = {
             "dataclass": lambda: dataclasses.make_dataclass("Many", names)(*range(100)),
-            "pydantic": lambda: pydantic.create_model("Many", **dict.fromkeys(names, (int, 7)))(),
+            "pydantic": pydantic.create_model("Many", **dict.fromkeys(names, (int, 7))),
             "plain": lambda: types.SimpleNamespace(**dict.fromkeys(names, 7)),
         }[kind]
         value = make()

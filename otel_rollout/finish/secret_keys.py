@@ -220,6 +220,7 @@ _PLAIN: Final = frozenset(
         "wrong x y z "
     )
 )
+_MIXED: Final = re.compile(r"(?=\S*[A-Za-z])(?=\S*[0-9])\S*[!-/:-@\[-^{-~]\S*\Z")
 _COUNTED: Final = ("123456", "12345678", "123456789")
 _SENTENCE: Final = frozenset(
     _names(
@@ -247,7 +248,7 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
     core = value[scheme.end() :] if scheme is not None else value
     letters = "".join(filter(str.isalpha, core)).lower()
     if (
-        letters in _PLAIN
+        (letters in _PLAIN and not (kind is KeyKind.PASSWORD and not is_bare and _is_mixed(core)))
         or core in _COUNTED
         or _is_reference(core, last, is_bare=is_bare)
         or (len(core) < MIN_SECRET and kind is not KeyKind.PASSWORD)
@@ -271,6 +272,11 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
         )
         return len(core) >= (MIN_RANDOM if is_bare else MIN_KEY) and is_made
     return len(core) >= MIN_SECRET
+
+
+def _is_mixed(value: str) -> bool:
+    """Return True for eight characters or more of letters, digits and punctuation, such as `123456x9!`."""
+    return len(value) >= MIN_RANDOM and value.isascii() and _MIXED.match(value) is not None
 
 
 def _is_reference(value: str, last: str, *, is_bare: bool) -> bool:
