@@ -220,7 +220,6 @@ _PLAIN: Final = frozenset(
         "wrong x y z "
     )
 )
-_MIXED: Final = re.compile(r"(?=\S*[A-Za-z])(?=\S*[0-9])\S*[!-/:-@\[-^{-~]\S*\Z")
 _COUNTED: Final = ("123456", "12345678", "123456789")
 _SENTENCE: Final = frozenset(
     _names(
@@ -276,7 +275,12 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
 
 def _is_mixed(value: str) -> bool:
     """Return True for eight characters or more of letters, digits and punctuation, such as `123456x9!`."""
-    return len(value) >= MIN_RANDOM and value.isascii() and _MIXED.match(value) is not None
+    return (
+        len(value) >= MIN_RANDOM
+        and not any(map(str.isspace, value))
+        and any(map(str.isdigit, value))
+        and not value.replace("_", "").isalnum()
+    )
 
 
 def _is_reference(value: str, last: str, *, is_bare: bool) -> bool:
