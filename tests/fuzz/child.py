@@ -71,7 +71,6 @@ def generated(deadline: float, base: int, step: Callable[[str, Turn], None]) -> 
         base: The seed.
         step: Calls an op.
     """
-
     used: set[str] = set()
 
     @settings(
