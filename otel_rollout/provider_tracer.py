@@ -28,8 +28,6 @@ from otel_rollout.record.tracer import RolloutTracer
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.text.plain_json import on_program_thread, value_to_json
 
-__all__ = ["ProviderTracer"]
-
 _Value = TypeVar("_Value")
 
 MAX_SEARCHED: Final = 256 * 1024

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,6 +53,15 @@ class _Log:
 def caplog(caplog: pytest.LogCaptureFixture) -> _Log:
     """Replace pytest's own."""
     return _Log(caplog)
+
+
+@pytest.fixture(autouse=True)
+def _trace_function() -> Iterator[None]:
+    """Put the trace function back: Python drops one that raises, and coverage would miss all later tests."""
+    before = sys.gettrace()
+    yield
+    if sys.gettrace() is not before:
+        sys.settrace(before)
 
 
 @pytest.fixture(autouse=True)

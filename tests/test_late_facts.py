@@ -22,6 +22,7 @@ from otel_rollout.cli.main import main
 from otel_rollout.testing import InMemorySpanExporter
 
 SECOND = 1_000_000_000
+PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
 
 
 def late_attributes(exporter: InMemorySpanExporter) -> list[dict[str, Any]]:
@@ -226,6 +227,26 @@ class TestTwice:
         other.annotate(**first)
         assert not caplog.records
         assert stats().repeated_annotations == {}
+
+    @pytest.mark.parametrize(
+        "handle",
+        [
+            "[]",
+            "[" * 3000,
+            "{",
+            '{"traceparent": "00-1-2-01", "tags": {}}',
+            json.dumps({"traceparent": PARENT, "tags": []}),
+            json.dumps({"traceparent": PARENT, "tags": {"rollout.step": [1]}}),
+            json.dumps({"traceparent": PARENT, "tags": {}, "run": 1}),
+            json.dumps({"traceparent": PARENT.replace("a", "0"), "tags": {}}),
+        ],
+    )
+    def test_texts_that_are_no_handle(self, rollout_spans, handle):
+        """Such a text is no trajectory: what is said of it is counted, and nothing is raised."""
+        annotate(reward=1.0, trajectory=handle)
+        assert otel_rollout.flush()
+        assert rollout_spans.spans == []
+        assert sum(stats().lost_annotations.values()) == 1
 
     def test_by_any_way(self, rollout_spans):
         """The handle and the identity mean the same trajectory."""
@@ -513,6 +534,28 @@ class TestStarted:
         assert otel_rollout.flush()
         assert rollout_spans.as_dicts()[0]["attributes"]["openinference.span.kind"] == "CHAIN"
         assert "a kind is one of" in caplog.text
+
+    def test_too_many(self, rollout_spans: InMemorySpanExporter, monkeypatch, caplog):
+        """Trajectories that nobody ends are bounded: beyond that the oldest ends as cancelled, with one warning."""
+        monkeypatch.setattr("otel_rollout.record.start_trajectory.MAX_OPEN", 2)
+        trajectories = [start_trajectory(sample, 1, 0) for sample in range(4)]
+        for trajectory in trajectories:
+            trajectory.end()
+        assert otel_rollout.flush()
+        statuses = {
+            span["attributes"]["rollout.sample_index"]: span["attributes"]["rollout.status"]
+            for span in rollout_spans.as_dicts()
+        }
+        assert statuses == {0: "cancelled", 1: "cancelled", 2: "completed", 3: "completed"}
+        assert caplog.text.count("were started and not ended") == 1
+
+    def test_an_error_that_is_no_exception(self, rollout_spans: InMemorySpanExporter):
+        """An error may be a text, from a log of another program."""
+        trajectory = start_trajectory(1, 1, 0)
+        trajectory.record("call", "LLM", input=["a text"], error="it timed out")
+        trajectory.end()
+        assert otel_rollout.flush()
+        assert rollout_spans.spans[0].status.description == "it timed out"
 
     def test_two_tasks(self, rollout_spans: InMemorySpanExporter):
         """Tasks may record into one trajectory."""

@@ -29,6 +29,15 @@ from otel_rollout.record import DEFAULT_BUDGET, to_json
 from otel_rollout.record.snapshot import snapshot
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
+WAYS = [False] if sys.version_info >= (3, 14) else [True, False]
+"""If the pickler may be given objects: Python 3.14 lets it have none, and older ones can read in that way, too."""
+
+
+@pytest.fixture(params=WAYS, ids=["with objects", "without objects"][-len(WAYS) :])
+def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("object_walk", "stream"):
+        monkeypatch.setattr(f"otel_rollout.record.{module}.READS_OBJECTS", request.param)
+
 
 class BigModel(pydantic.BaseModel, extra="allow"):
     """A pydantic model that takes more fields."""
@@ -203,6 +212,7 @@ HOSTILE: list[Any] = [
 ]
 
 
+@pytest.mark.usefixtures("_both_ways")
 class TestHostileValues:
     """Values that resist reading."""
 
@@ -294,6 +304,7 @@ class TestHostileValues:
         assert read([shared, shared]) == [{"a": str(2**70)}] * 2
 
 
+@pytest.mark.usefixtures("_both_ways")
 class TestFaults:
     """A reader that meets what it wasn't written for."""
 
@@ -522,6 +533,32 @@ class TestBudget:
         assert text.endswith("z")
         assert "characters cut]" in text
 
+    @pytest.mark.parametrize("make", [dict, list, set, "object"])
+    def test_large_items_first(self, make):
+        """Containers whose first items are too large, and the small ones after them, are cut one by one."""
+        texts = [f"{number}" * 40_000 for number in range(3)]
+        items = [f"{text}-{number}" for number, text in enumerate(texts * 20)] + ["small"] * 500
+        value = {
+            dict: lambda: {f"key {number}": item for number, item in enumerate(items)},
+            list: lambda: items,
+            set: lambda: set(items),
+            "object": lambda: types.SimpleNamespace(items=items),
+        }[make]()
+
+        taken = snapshot(value, 20_000)
+
+        assert taken.left_out > 0
+        assert len(to_json(taken)) < 40_000
+        orjson.loads(to_json(taken))
+
+    @pytest.mark.parametrize("item", [[[]], {"a": {}}, {"k": [None] * 50}])
+    def test_small_items_that_become_large(self, item):
+        """Many small containers are cut by what they take once they are loaded."""
+        taken = snapshot([item for _ in range(400_000)], DEFAULT_BUDGET)
+
+        assert taken.left_out > 0
+        assert "items cut]" in orjson.dumps(orjson.loads(to_json(taken))).decode()
+
     def test_the_last_items_of_a_long_list_stay(self):
         """A list keeps its first items and its last ones."""
         seen = read([*range(500_000), -1])
@@ -538,6 +575,7 @@ class TestBudget:
         assert snapshot(messages, budget=64 * 2**20).left_out == 0
 
 
+@pytest.mark.usefixtures("_both_ways")
 class TestContainers:
     """Containers whose form JSON has no place for, and containers that change."""
 

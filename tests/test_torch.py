@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
 
-from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
+from otel_rollout import annotate, flush, rollout_trace_attr, rollout_trace_op
 from otel_rollout.record.snapshot import snapshot
 from tests.payload_values import read
 
@@ -68,6 +69,57 @@ class TestTensors:
 
         assert torch.vmap(double)(torch.ones(2, 3)).shape == (2, 3)
         assert "without storage" in seen[0]
+
+    def test_a_subclass(self) -> None:
+        """A subclass is named, and none of its functions runs: it may be spread over machines."""
+
+        class Spread(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, *_: Any, **__: Any) -> Any:
+                raise AssertionError("it was read")
+
+        assert read(torch.zeros(2).as_subclass(Spread)).endswith("Spread>")
+
+    def test_on_a_device(self) -> None:
+        """A tensor that isn't in the processor's memory is described: reading it would wait for the device."""
+        described = read(torch.zeros(2, 3, device="meta"))
+        assert described == {"type": "torch.Tensor", "dtype": "float32", "shape": [2, 3], "device": "meta"}
+
+    def test_large_ones(self) -> None:
+        """A large tensor is described by its first and last elements, in whatever order they lie in memory."""
+        rows = torch.arange(4000.0).reshape(40, 100)
+        for tensor, head in ((rows, [0.0, 1.0, 2.0]), (rows.t(), [0.0, 100.0, 200.0])):
+            described = read(tensor)
+            assert described["shape"] == list(tensor.shape)
+            assert described["head"][:3] == head
+            assert described["tail"][-1] == 3999.0
+
+    def test_traces_have_no_operation_of_ours(self) -> None:
+        """`torch.jit.trace` records the program's operations alone."""
+
+        def double(tensor: Any) -> Any:
+            snapshot(tensor)
+            return tensor * 2
+
+        with warnings.catch_warnings():
+            # torch.jit is deprecated, and still used.
+            warnings.simplefilter("ignore")
+            traced = torch.jit.trace(double, torch.arange(4.0))
+        kinds = [node.kind() for node in traced.graph.nodes() if node.kind() != "prim::Constant"]
+        assert kinds == ["aten::mul"]
+
+    def test_token_ids(self, rollout_spans: Any) -> None:
+        """The token ids of an LLM's answer are counted, if the tensor has one dimension."""
+
+        @rollout_trace_op(kind="LLM")
+        def generate(ids: Any) -> Any:
+            return {"token_ids": torch.tensor(ids)}
+
+        generate([1, 2, 3])
+        generate([[1, 2, 3]])
+        flush()
+        counts = [dict(span.attributes).get("gen_ai.usage.output_tokens") for span in rollout_spans.spans]
+        assert counts == [3, None]
 
     def test_many_are_cut(self) -> None:
         """Tensors are read up to a number, and the rest is counted."""

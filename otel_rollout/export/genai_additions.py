@@ -14,8 +14,6 @@ from otel_rollout.facts.reward_parts import RewardPart, reward_parts
 from otel_rollout.facts.span_facts import trace_id_of
 from otel_rollout.finish.tool_call import tool_call_attributes
 
-__all__ = ["genai_additions"]
-
 
 def genai_additions(span: ReadableSpan) -> tuple[dict[str, str], list[Event]]:
     """Return the attributes of a tool call, and the events of a reward and its parts, that a span does not have yet."""

@@ -56,7 +56,7 @@ _MAX_MESSAGE_CHARACTERS: Final = 500
 MAX_PARSED_CHARACTERS: Final = 2**18
 
 
-def kind_of(attributes: Mapping[str, Any]) -> str:
+def kind_in(attributes: Mapping[str, Any]) -> str:
     """Return a span's kind by OpenInference's attribute, else by the GenAI conventions'; empty if it has none."""
     kind = attributes.get(semconv.SPAN_KIND)
     if kind is None:

@@ -14,8 +14,6 @@ from typing import Final
 
 from otel_rollout.finish.known_forms import REDACTED, is_basic, looks_random
 
-__all__ = ["DEFAULT_REDACTED_KEYS", "KeyKind", "SecretKeys", "can_be_secret", "words_of"]
-
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())

@@ -20,16 +20,6 @@ from otel_rollout.record.snapshot import Snapshot
 from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import INT64_MAX, replace_surrogates
 
-__all__ = [
-    "copy_span",
-    "copy_with_losses",
-    "copy_without_payload",
-    "encodable_copy",
-    "is_without_payload",
-    "redacted_copy",
-    "shrunk_copy",
-]
-
 SHRUNK_PAYLOAD_BYTES: Final = 4096
 SHRUNK_ATTRIBUTE_CHARACTERS: Final = 1024
 SMALL_PAYLOAD: Final = 256

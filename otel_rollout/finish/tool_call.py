@@ -10,8 +10,6 @@ from otel_rollout.finish.payload_limits import cut_json
 from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import replace_surrogates
 
-__all__ = ["tool_call_attributes"]
-
 MAX_TEXT_CHARACTERS: Final = 64 * 1024
 """A longer payload is whole in `input.value` and `output.value` alone: requests must not double in size."""
 _SIDES: Final = (
