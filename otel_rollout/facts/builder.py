@@ -32,7 +32,7 @@ from otel_rollout.facts.span_values import (
     integer_of,
     is_odd_result,
     is_unknown_tool,
-    kind_of,
+    kind_in,
     last_text,
     scalars_of,
     short_name,
@@ -239,7 +239,7 @@ class SummaryBuilder:
                 self._add_identity(span, attributes, start, status)
             get = attributes.get
             given = get(_SPAN_KIND)
-            kind = _KIND_NUMBERS.get(given, 0) if type(given) is str and given else _KIND_NUMBERS[kind_of(attributes)]
+            kind = _KIND_NUMBERS.get(given, 0) if type(given) is str and given else _KIND_NUMBERS[kind_in(attributes)]
             name = span.name
             content = call = 0
             asked = answered = -1

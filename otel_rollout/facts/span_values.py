@@ -73,7 +73,7 @@ _SERVICE_ERROR: Final = re.compile(
 )
 
 
-def kind_of(attributes: Mapping[str, Any]) -> str:
+def kind_in(attributes: Mapping[str, Any]) -> str:
     """Return a span's kind by OpenInference's attribute, else by the GenAI conventions'; empty if it has none."""
     kind = attributes.get(semconv.SPAN_KIND)
     if kind is None:
