@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.facts import ToolCounts
+from otel_rollout.facts import ToolCounts, is_odd_result
 from otel_rollout.look.findings import CHECKS
 from tests.findings.faulty_steps import FAULTS, HEALTHY
 from tests.findings.made_up_steps import SECOND, START, diagnosed, failed_tool, make_steps
@@ -229,8 +229,6 @@ class TestToolResults:
     )
     def test_are_told_by_their_text(self, result, expected):
         """Nothing, the name of an error at the start, or a service's code."""
-        from otel_rollout.facts.span_values import is_odd_result
-
         assert is_odd_result(result) is expected
 
 
