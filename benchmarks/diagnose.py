@@ -20,7 +20,7 @@ from tests.demo.faults import Fault
 from tests.demo.seeded_runs import run_demo
 
 EXPECTED: Final = {
-    Fault.DEAD_GROUPS: {"groups_all_worst"},
+    Fault.DEAD_GROUPS: {"groups_without_signal"},
     Fault.TRUNCATION: {"truncated"},
     Fault.TOOL_ARGUMENTS: {"repeated_calls", "tool_errors"},
     Fault.TIMEOUTS: {"failures", "tool_errors"},
@@ -36,12 +36,12 @@ EXPECTED: Final = {
 
 ENTAILED: Final = {
     # Groups of one draw are all best or all worst, or all fail.
-    Fault.DUPLICATES: {"failures", "groups_all_worst", "groups_all_best"},
+    Fault.DUPLICATES: {"failures", "groups_without_signal"},
     # The policy asks for a broken entry in the same words until its turns end.
     Fault.TOOL_ARGUMENTS: {
         "duplicates",
         "failures",
-        "groups_all_worst",
+        "groups_without_signal",
         "punished_failures",
         "truncated",
     },

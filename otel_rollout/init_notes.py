@@ -19,8 +19,6 @@ from otel_rollout.record.provider import is_weaves
 from otel_rollout.settings import VARIABLES
 from otel_rollout.text.near_miss import misspelt_variables
 
-__all__ = ["is_disabled", "log_off", "warn_of_variables"]
-
 _logger = BackgroundLogger()
 
 _ENDPOINTS: Final = (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_ENDPOINT)

@@ -43,8 +43,6 @@ from otel_rollout.settings import Settings
 if TYPE_CHECKING:
     from otel_rollout.provider_tracer import ProviderTracer
 
-__all__ = ["InitRequest", "make_pipeline"]
-
 
 @dataclass(frozen=True)
 class InitRequest:

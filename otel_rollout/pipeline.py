@@ -28,8 +28,6 @@ from otel_rollout.record.snapshot import DEFAULT_BUDGET
 from otel_rollout.record.tracer import RolloutTracer
 from otel_rollout.settings import Settings
 
-__all__ = ["Pipeline", "QueueProcessor", "put_into"]
-
 
 @dataclass(eq=False)
 class Pipeline:

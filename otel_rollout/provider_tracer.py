@@ -12,11 +12,11 @@ from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, Tra
 from opentelemetry.util.types import Attributes, AttributeValue
 
 from otel_rollout import semconv
+from otel_rollout.export.genai_additions import tool_call_attributes
 from otel_rollout.finish.chat_writer import ChatWriter, WrittenSide
 from otel_rollout.finish.known_forms import REDACTED
 from otel_rollout.finish.payload_finisher import PayloadFinisher, plain_text
 from otel_rollout.finish.redaction import Redactor
-from otel_rollout.finish.tool_call import tool_call_attributes
 from otel_rollout.guard.guard import FAULTS, is_plain
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.guard.signal_safe_lock import renew_locks
@@ -27,8 +27,6 @@ from otel_rollout.record.snapshot import Snapshot, to_json
 from otel_rollout.record.tracer import RolloutTracer
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.text.plain_json import on_program_thread, value_to_json
-
-__all__ = ["ProviderTracer"]
 
 _Value = TypeVar("_Value")
 

@@ -10,8 +10,6 @@ import pytest
 if TYPE_CHECKING:
     from otel_rollout.testing import InMemorySpanExporter
 
-__all__ = ["rollout_spans"]
-
 
 @pytest.fixture
 def rollout_spans() -> Iterator[InMemorySpanExporter]:

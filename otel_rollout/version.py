@@ -2,7 +2,5 @@
 
 from __future__ import annotations
 
-__all__ = ["__version__"]
-
 # Not from the distribution's metadata: a package folder that Ray ships (`py_modules`) has none.
 __version__ = "0.1.0"

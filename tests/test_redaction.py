@@ -65,6 +65,11 @@ class TestKeys:
         """A number is a secret under these keys alone; JSON stays valid."""
         assert redact({key: 271828, "api_key": 271828}) == {key: "[redacted]", "api_key": 271828}
 
+    @pytest.mark.parametrize("value", ["123456x9!", "x9!12345", "test-1234", "y-7654321"])
+    def test_a_password_of_letters_digits_and_punctuation(self, value):
+        """The letters of a mixed password may be a placeholder's."""
+        assert redact({"password": value}) == {"password": "[redacted]"}
+
     @pytest.mark.parametrize("value", ["123456", "123456789", "anonymous", "undefined", "disabled"])
     def test_what_nobody_keeps_secret(self, value):
         """The words and numbers that stand where no secret is set stay."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import datetime as dt
 import decimal
 import gc
 import io
 import pathlib
+import re
 import sys
 import threading
 import tracemalloc
@@ -19,6 +21,7 @@ from typing import Any
 from unittest import mock
 
 import orjson
+import pydantic
 import pytest
 
 from otel_rollout.guard import internal_errors
@@ -34,6 +37,20 @@ WAYS = [False] if sys.version_info >= (3, 14) else [True, False]
 def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("object_walk", "stream"):
         monkeypatch.setattr(f"otel_rollout.record.{module}.READS_OBJECTS", request.param)
+
+
+class BigModel(pydantic.BaseModel, extra="allow"):
+    """A pydantic model that takes more fields."""
+
+    x: Any = None
+
+
+def _longest_text(value: Any) -> str:
+    """Return the longest text in a value."""
+    if isinstance(value, str):
+        return value
+    held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return max(map(_longest_text, held), key=len, default="")
 
 
 class Unrepresentable:
@@ -436,6 +453,76 @@ class TestBudget:
         kept = [item for item in seen["giant"] if item == "x" * 900]
         assert f"…[{10_000 - len(kept):,} items cut]" in seen["giant"]
         assert taken.left_out == 10_000 - len(kept)
+
+    @pytest.mark.parametrize("reads_objects", [True, False], ids=["handed over", "read before"])
+    @pytest.mark.parametrize(
+        "make",
+        [
+            Frozen,
+            Slotted,
+            Attrs,
+            lambda text: BigModel(x=text),
+            lambda text: BigModel(x=1, other=text),
+            lambda text: types.SimpleNamespace(x=text),
+            lambda text: Slotted(Frozen(text)),
+            lambda text: {"x": Slotted(text)},
+            lambda text: (Attrs(text),),
+        ],
+        ids=["dataclass", "slots", "attrs", "pydantic", "extra", "plain object", "nested", "dict", "tuple"],
+    )
+    def test_objects_beyond_the_budget_keep_a_beginning(self, make, reads_objects, monkeypatch):
+        """A field that is too long is cut with a note, and each character that is missing counts."""
+        if not reads_objects:
+            monkeypatch.setattr("otel_rollout.record.stream.READS_OBJECTS", False)
+            monkeypatch.setattr("otel_rollout.record.object_walk.READS_OBJECTS", False)
+        taken = snapshot([make("y" * 50_000) for _ in range(100)] + [1 << 8_000_000], budget=50_000)
+
+        *seen, number = orjson.loads(to_json(taken))
+        assert number == "<int of 8,000,001 bits>"
+        kept = [re.sub(r"\[.*?\]", "", _longest_text(each)).count("y") for each in seen]
+        assert all(kept)
+        assert all("characters cut]" in _longest_text(each) for each in seen)
+        assert taken.left_out == 100 * 50_000 - sum(kept) + 1
+
+    @pytest.mark.parametrize("budget", [2000, 20_000, 200_000])
+    @pytest.mark.parametrize("kind", ["dataclass", "pydantic", "plain"])
+    def test_each_field_that_is_left_out_counts(self, kind, budget):
+        """An object with many fields has a note with the number of those that its part of the budget left out."""
+        names = [f"f{number}" for number in range(100)]
+        make: Any = {
+            "dataclass": lambda: dataclasses.make_dataclass("Many", names)(*range(100)),
+            "pydantic": pydantic.create_model("Many", **dict.fromkeys(names, (int, 7))),
+            "plain": lambda: types.SimpleNamespace(**dict.fromkeys(names, 7)),
+        }[kind]
+        value = make()
+        taken = snapshot([value] * 50 + [1 << 8_000_000], budget=budget)
+
+        *seen, _ = orjson.loads(to_json(taken))
+        for each in seen:
+            if isinstance(each, dict):
+                kept = len(each.keys() & set(names))
+                assert each.get("…") == (f"[{100 - kept:,} keys cut]" if kept < 100 else None)
+            else:
+                assert each.startswith("…<")
+        missing = sum(100 - len(each.keys() & set(names)) if isinstance(each, dict) else 1 for each in seen)
+        assert taken.left_out == missing + 1
+
+    def test_a_field_beyond_the_first_is_counted_in_a_large_object(self):
+        """A plain object shows its first fields; the rest is noted and counted."""
+        large = Slotted(0), type("Large", (), {})()
+        vars(large[1]).update({f"f{number}": number for number in range(100)})
+        taken = snapshot(large)
+
+        assert taken.left_out == 36
+        assert orjson.loads(to_json(taken))[1]["…"] == "[36 keys cut]"
+
+    def test_an_object_that_is_a_key_is_cut(self):
+        """A dict of objects keeps its number of items beyond the budget, and counts what is cut of the keys."""
+        value = {Frozen("y" * 50_000 + str(number), ()): number for number in range(20)}
+        taken = snapshot(value, budget=50_000)
+
+        assert sorted(orjson.loads(to_json(taken)).values()) == [*range(20)]
+        assert taken.left_out > 20 * 40_000
 
     def test_the_middle_of_a_long_text_is_cut(self):
         """A text keeps its beginning and its end."""

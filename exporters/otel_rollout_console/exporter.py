@@ -19,8 +19,6 @@ from otel_rollout.facts.span_messages import previews_of
 from otel_rollout.facts.trace_tree import Place, place_of, walk_tree
 from otel_rollout.text.plain_text import duration, printable, shorten
 
-__all__ = ["ConsoleSpanExporter"]
-
 MAX_OPEN_SPANS: Final = 50_000
 """The most spans that wait for their root, a line each; beyond that the oldest trace is drawn without it."""
 MAX_PAYLOAD_CHARACTERS: Final = 60

@@ -27,8 +27,6 @@ from otel_rollout.guard.log_once import internal_error
 from otel_rollout.record.open_trajectories import OpenTrajectory
 from otel_rollout.settings import Setting, read_bytes, read_variables
 
-__all__ = ["FileSpanExporter"]
-
 DIR: Final = "OTEL_ROLLOUT_DIR"
 DIR_MAX_BYTES: Final = "OTEL_ROLLOUT_DIR_MAX_BYTES"
 FILE_MAX_BYTES: Final = "OTEL_ROLLOUT_FILE_MAX_BYTES"

@@ -1,4 +1,4 @@
-"""The settings of an OTLP exporter from OpenTelemetry's environment variables.
+"""The settings of an OTLP exporter from OpenTelemetry's environment variables, and where to look for its trajectories.
 
 Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 """
@@ -12,12 +12,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.export.header_variable import read_headers
 from otel_rollout.export.http import shown_url
+from otel_rollout.export.otlp_http import read_headers
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.settings import Setting, read_variables
-
-__all__ = ["OtlpEnvironment", "read_environment"]
 
 _logger = BackgroundLogger()
 
@@ -167,3 +165,20 @@ def _file(name: str) -> str | None:
     if path is not None and not os.access(path, os.R_OK):
         raise ConfigurationError(f"{variable}={path!r}: there is no such file, or it can't be read")
     return path
+
+
+NO_WAY: Final = "OTLP has no way to ask a receiver what it has; for a Phoenix, the backend `phoenix` has one"
+
+
+def where_to_look(endpoint: str, project_name: str) -> list[str]:
+    """Return lines of text on how to find trajectories.
+
+    Args:
+        endpoint: The endpoint that they were sent to.
+        project_name: Their project.
+    """
+    return [
+        f"The trajectories went to {shown_url(endpoint)} as project {project_name}.",
+        "The root spans carry rollout.step, rollout.sample_index, rollout.reward and session.id, the same for all",
+        "rollouts of one prompt.",
+    ]

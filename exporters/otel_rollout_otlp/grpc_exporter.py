@@ -23,13 +23,10 @@ from otel_rollout.export.otlp_http import USER_AGENT, partial_outcome
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.installing import install_line
 from otel_rollout.otlp.encoding import encode_spans
-from otel_rollout_otlp.environment import read_environment
-from otel_rollout_otlp.where_to_look import NO_WAY, where_to_look
+from otel_rollout_otlp.environment import NO_WAY, read_environment, where_to_look
 
 if TYPE_CHECKING:
     import grpc
-
-__all__ = ["OtlpGrpcSpanExporter"]
 
 # Receivers refuse messages over 4 MiB by default, and count the message after decompression.
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024 - 64 * 1024

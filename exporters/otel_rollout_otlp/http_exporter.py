@@ -11,10 +11,7 @@ from otel_rollout.export.genai_additions import genai_additions
 from otel_rollout.export.http import HttpClient, destination_of, require_requests
 from otel_rollout.export.otlp_http import OTLP_HEADERS, OtlpHttpSender
 from otel_rollout.export.outcome import Outcome
-from otel_rollout_otlp.environment import OtlpEnvironment, read_environment
-from otel_rollout_otlp.where_to_look import NO_WAY, where_to_look
-
-__all__ = ["OtlpHttpSpanExporter"]
+from otel_rollout_otlp.environment import NO_WAY, OtlpEnvironment, read_environment, where_to_look
 
 
 class OtlpHttpSpanExporter(OutcomeSpanExporter):

@@ -12,8 +12,6 @@ from otel_rollout import semconv
 from otel_rollout.facts.reward_parts import REWARD, RewardPart, reward_parts
 from otel_rollout.facts.span_facts import span_id_of, trace_id_of
 
-__all__ = ["IDENTIFIER", "Annotation", "annotations_of"]
-
 IDENTIFIER: Final = "otel-rollout"
 """Phoenix keeps one annotation for each name and identifier: a second one replaces the first."""
 TIME_KEY: Final = "time_ns"

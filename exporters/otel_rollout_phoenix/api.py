@@ -16,8 +16,6 @@ from otel_rollout.export.http import HttpClient, json_object, outcome_of_answer
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_phoenix.annotations import IDENTIFIER, TIME_KEY, Annotation
 
-__all__ = ["CONFIGURATION_HINT", "PhoenixApi", "RequestFailedError"]
-
 CONFIGURATION_HINT: Final = "check PHOENIX_COLLECTOR_ENDPOINT, PHOENIX_API_KEY and PHOENIX_CLIENT_HEADERS"
 PAGE: Final = 10_000
 PROJECTS: Final = 1000

@@ -15,9 +15,8 @@ from otel_rollout import semconv
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind, NotYet
-from otel_rollout.export.header_variable import read_headers
 from otel_rollout.export.http import HttpClient, destination_of, require_requests, shown_url
-from otel_rollout.export.otlp_http import OTLP_HEADERS, TRACES_PATH, OtlpHttpSender
+from otel_rollout.export.otlp_http import OTLP_HEADERS, TRACES_PATH, OtlpHttpSender, read_headers
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_id_of

@@ -26,12 +26,19 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.gil import GilYielder
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.installing import install_line
-from otel_rollout_trackio.folder_store import DIR, FolderStore, default_folder
-from otel_rollout_trackio.server_store import SERVER_URL, WRITE_TOKEN, Server, ServerStore, parse_server_url
-from otel_rollout_trackio.store import Store, StoreError
+from otel_rollout_trackio.store import (
+    DIR,
+    SERVER_URL,
+    WRITE_TOKEN,
+    FolderStore,
+    Server,
+    ServerStore,
+    Store,
+    StoreError,
+    default_folder,
+    parse_server_url,
+)
 from otel_rollout_trackio.translate import Conversation, is_root, translate
-
-__all__ = ["TrackioSpanExporter"]
 
 _logger = BackgroundLogger(__name__)
 

@@ -1,15 +1,22 @@
-"""The interface of the stores of conversations."""
+"""The stores of conversations: trackio's folder, which its own process writes to, and a server over HTTP."""
 
 from __future__ import annotations
 
 import abc
+import os
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from otel_rollout.export.outcome import Outcome
+import orjson
+
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.export.http import HttpClient, outcome_of_answer, shown_url
+from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.export.worker_process import WorkerProcess
+from otel_rollout.guard.log_once import warn_once
 from otel_rollout_trackio.translate import Conversation
-
-__all__ = ["Store", "StoreError"]
 
 
 class StoreError(Exception):
@@ -34,3 +41,171 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Disconnect."""
+
+
+WORKER: Final = "otel_rollout_trackio.worker"
+DIR: Final = "TRACKIO_DIR"
+
+
+def default_folder() -> Path:
+    """Return the folder that trackio takes if it is given none."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = os.environ.get("HF_HOME") or str(Path(cache) / "huggingface")
+    return Path(os.environ.get(DIR) or Path(os.path.expandvars(home)).expanduser() / "trackio")
+
+
+class FolderStore(Store):
+    """trackio's folder, written to by a child process: trackio's import is not this process's.
+
+    Args:
+        folder: The folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        # Nothing of trackio's asks the Hub: without the variable, huggingface_hub may.
+        self._environment = {DIR: str(folder), "HF_HUB_OFFLINE": "1"}
+        self._worker: WorkerProcess | None = None
+        self._is_here = False
+
+    def write(self, conversations: Sequence[Conversation]) -> None:
+        self._call({"method": "write", "conversations": [conversation._asdict() for conversation in conversations]})
+
+    def read(self, project: str, run_id: str, log_id: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._call(
+            {"method": "read", "project": project, "run_id": run_id, "search": log_id}
+        )
+        return found
+
+    def close(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.end()
+
+    def _call(self, request: dict[str, Any]) -> Any:
+        body = orjson.dumps(request)
+        worker = self._started()
+        try:
+            answer = _answer_here(body, self._environment) if worker is None else worker.call(body)
+        except (OSError, EOFError) as error:
+            self.close()
+            what = "does not answer" if isinstance(error, TimeoutError) else "has ended"
+            reason = f"the process that writes to trackio's folder {what} ({type(error).__name__})"
+            raise StoreError(Outcome(Verdict.RETRY, reason)) from error
+        result = orjson.loads(answer)
+        if "verdict" in result:
+            raise StoreError(Outcome(Verdict(result["verdict"]), result["reason"]))
+        return result["found"]
+
+    def _started(self) -> WorkerProcess | None:
+        """Return the process, and start it if this process has none; None if none can be started."""
+        if self._worker is not None and not self._worker.is_ours:
+            # Forked: the process is the parent's.
+            self.close()
+        if self._worker is None and not self._is_here:
+            try:
+                self._worker = WorkerProcess(WORKER, self._environment)
+            except (OSError, EOFError, ValueError, RuntimeError) as error:
+                # RuntimeError: since Python 3.12 no process can be started once the interpreter is exiting.
+                warn_once(
+                    "trackio process",
+                    "no process could be started that writes to trackio's folder (%s): it is written to in this one",
+                    error,
+                )
+                self._is_here = True
+        return self._worker
+
+
+def _answer_here(body: bytes, environment: dict[str, str]) -> bytes:
+    # trackio reads the folder when it is imported; HF_HUB_OFFLINE would change the program's own downloads.
+    os.environ[DIR] = environment[DIR]
+    from otel_rollout_trackio.worker import answer
+
+    return answer(body)
+
+
+SERVER_URL: Final = "TRACKIO_SERVER_URL"
+WRITE_TOKEN: Final = "TRACKIO_WRITE_TOKEN"  # noqa: S105 - the name of a variable
+
+
+class Server(NamedTuple):
+    """A trackio server."""
+
+    url: str
+    write_token: str
+
+
+def parse_server_url(url: str, write_token: str | None) -> Server:
+    """Return a server by its URL, whose query may hold the write token.
+
+    Args:
+        url: The URL.
+        write_token: The token if the URL has none.
+
+    Raises:
+        ConfigurationError: It is no URL, or there is no token.
+    """
+    parts = urlsplit(url.strip())
+    if parts.scheme not in ("http", "https"):
+        raise ConfigurationError(f"{SERVER_URL}={shown_url(url)!r}: this should be http://host:port")
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    token = dict(query).get("write_token") or write_token
+    if not token:
+        raise ConfigurationError(
+            f"{SERVER_URL}={shown_url(url)!r} needs a write token: set {WRITE_TOKEN}; `trackio show` prints it"
+        )
+    rest = urlencode([pair for pair in query if pair[0] != "write_token"])
+    return Server(urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), rest, "")), token)
+
+
+class ServerStore(Store):
+    """A trackio server, over HTTP; this process needs no trackio.
+
+    Args:
+        server: The server.
+        timeout: Seconds for a request.
+    """
+
+    def __init__(self, server: Server, timeout: float) -> None:
+        self._server = server
+        headers = {"X-Trackio-Write-Token": server.write_token, "Content-Type": "application/json"}
+        self._client = HttpClient(headers=headers, timeout=timeout)
+
+    def write(self, conversations: Sequence[Conversation]) -> None:
+        logs = [
+            {
+                "project": each.project,
+                "run": each.run,
+                "run_id": each.run_id,
+                "metrics": {each.key: each.trace},
+                "step": each.step,
+                "log_id": each.log_id,
+                "config": None,
+            }
+            for each in conversations
+        ]
+        self._ask("bulk_log", {"logs": logs, "hf_token": None})
+
+    def read(self, project: str, run_id: str, log_id: str) -> list[dict[str, Any]]:
+        question = {"project": project, "run_id": run_id, "search": log_id, "limit": 10}
+        found: list[dict[str, Any]] = self._ask("get_traces", question)
+        return found
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _ask(self, name: str, question: dict[str, Any]) -> Any:
+        base, mark, query = self._server.url.partition("?")
+        url = f"{base}/api/{name}{mark}{query}"
+        answer = self._client.request("POST", url, orjson.dumps(question))
+        outcome = outcome_of_answer(answer, url, configuration_hint=f"set {SERVER_URL} and {WRITE_TOKEN}")
+        if answer.status == 400 and b"write_token" in answer.body:
+            # trackio has no other status for it.
+            outcome = Outcome(Verdict.CONFIGURATION_ERROR, outcome.reason)
+        if outcome.verdict is not Verdict.DELIVERED:
+            raise StoreError(outcome)
+        try:
+            return orjson.loads(answer.body)["data"]
+        except (ValueError, KeyError, TypeError) as error:
+            # A proxy's page, for example: status 200, and nothing stored.
+            reason = f"{shown_url(url)} answered with something other than trackio's JSON: {answer.body[:80]!r}"
+            raise StoreError(Outcome(Verdict.UNEXPLAINED, reason)) from error

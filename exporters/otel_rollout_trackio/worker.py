@@ -15,8 +15,6 @@ import orjson
 from otel_rollout.export.outcome import Verdict
 from otel_rollout.installing import install_line
 
-__all__ = ["answer", "prepare"]
-
 _IDEMPOTENT_ARGUMENTS: Final = frozenset({"project", "run", "metrics_list", "steps", "timestamps", "log_ids", "run_id"})
 _BROKEN_PLACE: Final = frozenset(
     {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.EEXIST}

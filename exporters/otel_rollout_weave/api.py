@@ -13,8 +13,6 @@ from otel_rollout.export.http import HttpClient, json_object, outcome_of_answer
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_weave.settings import CREDENTIALS_HINT, WeaveSettings
 
-__all__ = ["RequestFailedError", "WeaveApi"]
-
 IDS_PER_QUESTION: Final = 1000
 
 _PROJECT_QUERY: Final = (

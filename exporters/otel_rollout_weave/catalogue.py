@@ -12,8 +12,6 @@ from otel_rollout.text.sanitize import replace_surrogates
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.settings import CREDENTIALS_HINT
 
-__all__ = ["Catalogue", "object_id_of"]
-
 MAX_NAME: Final = 128
 """Weave refuses the whole batch (400) for a longer object id or plain op name."""
 

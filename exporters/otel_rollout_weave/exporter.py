@@ -28,8 +28,6 @@ from otel_rollout_weave.settings import CREDENTIALS_HINT, read_settings, run_of_
 from otel_rollout_weave.translate import call_of_span
 from otel_rollout_weave.usage import Below
 
-__all__ = ["WeaveSpanExporter"]
-
 MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
 """A single call may be larger. The server takes 32 MiB, at about a second per MB of numbers."""
 

@@ -15,8 +15,6 @@ from opentelemetry import trace
 
 from otel_rollout.guard.log_once import internal_error, warn_once
 
-__all__ = ["nested_weave_ops"]
-
 KNOWN_VERSIONS: Final = ("0.54.",)
 """weave has no public way to name a parent that it didn't make; the classes used here are these versions'."""
 

@@ -17,8 +17,6 @@ from otel_rollout.guard.log_once import warn_once
 from otel_rollout_weave.api import RequestFailedError
 from otel_rollout_weave.catalogue import Catalogue, object_id_of
 
-__all__ = ["FEEDBACK_PREFIX", "Reward", "RewardFeedback", "reward_feedback_of"]
-
 FEEDBACK_PREFIX: Final = "wandb.runnable."
 """The type of a scorer's results begins so; filters use `feedback.[wandb.runnable.reward].payload.output`."""
 

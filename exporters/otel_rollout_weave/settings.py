@@ -19,8 +19,6 @@ from urllib.parse import urlsplit
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.log_once import warn_once
 
-__all__ = ["CREDENTIALS_HINT", "WeaveSettings", "read_settings", "run_of_process"]
-
 _logger = BackgroundLogger(__name__)
 
 PUBLIC_API: Final = "https://api.wandb.ai"

@@ -12,8 +12,6 @@ from otel_rollout import semconv
 from otel_rollout.facts.span_facts import span_id_of
 from otel_rollout.text.sanitize import replace_surrogates
 
-__all__ = ["Below", "Usage", "usage_of"]
-
 _INPUT: Final = (semconv.USAGE_INPUT_TOKENS, "llm.token_count.prompt", "gen_ai.usage.prompt_tokens")
 _OUTPUT: Final = (semconv.USAGE_OUTPUT_TOKENS, "llm.token_count.completion", "gen_ai.usage.completion_tokens")
 _MODEL: Final = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from otel_rollout.facts.amounts import is_same_reward
 from otel_rollout.facts.figures import ERROR, MAX_DEPTH
@@ -64,7 +64,13 @@ _ABORTED: Final = frozenset({"abort", "aborted", "error"})
 """Finish reasons of an engine that gave a request up."""
 
 
-def failure_class(summary: TrajectorySummary, worst_reward: float | None = None) -> str | None:
+Survived: TypeAlias = frozenset[tuple[str, str]]
+"""Failures of tools that cost no reward: the tool's name and the exception's class."""
+
+
+def failure_class(
+    summary: TrajectorySummary, worst_reward: float | None = None, survived: Survived = frozenset()
+) -> str | None:
     """Return the class of a trajectory's failure; None if it didn't fail, or has no root yet.
 
     It failed if it ended in an error, was truncated, was cancelled and has a reward all the same, or has the worst
@@ -74,6 +80,7 @@ def failure_class(summary: TrajectorySummary, worst_reward: float | None = None)
     Args:
         summary: The trajectory.
         worst_reward: The lowest reward of its step; None if all rewards are the same, or none is known.
+        survived: The failures that are not to blame, since others have them and good rewards.
     """
     if not summary.has_root:
         return None
@@ -81,15 +88,46 @@ def failure_class(summary: TrajectorySummary, worst_reward: float | None = None)
         return _of_exception(summary)
     if summary.status == "cancelled":
         return None if summary.reward is None else TIMEOUT
-    is_worst = (
+    is_worst = _is_worst(summary, worst_reward)
+    has_lost_reward = summary.reward is None and any(error.kind == "EVALUATOR" for error in summary.errors)
+    if summary.status == "truncated" or is_worst or has_lost_reward:
+        return _of_end(summary, survived)
+    return None
+
+
+def survived_failures(summaries: Sequence[TrajectorySummary], worst_reward: float | None) -> Survived:
+    """Return the failures of tools that leave half the usual chance, or more, of more than the worst reward.
+
+    Args:
+        summaries: The trajectories of a step.
+        worst_reward: The lowest reward of the step.
+    """
+    ended = [each for each in summaries if each.reward is not None and each.status == "completed"]
+    well: dict[tuple[str, str], list[bool]] = {}
+    for each in ended:
+        for failure in {(error.name, error.type) for error in _left(each)}:
+            well.setdefault(failure, []).append(not _is_worst(each, worst_reward))
+    usual = sum(not _is_worst(each, worst_reward) for each in ended)
+    found = set()
+    for failure, results in well.items():
+        others, of_others = len(ended) - len(results), usual - sum(results)
+        # A single good one may be luck.
+        if sum(results) > 1 and 2 * sum(results) * others >= of_others * len(results):
+            found.add(failure)
+    return frozenset(found)
+
+
+def _is_worst(summary: TrajectorySummary, worst_reward: float | None) -> bool:
+    return (
         worst_reward is not None
         and summary.reward is not None
         and (summary.reward <= worst_reward or is_same_reward(summary.reward, worst_reward))
     )
-    has_lost_reward = summary.reward is None and any(error.kind == "EVALUATOR" for error in summary.errors)
-    if summary.status == "truncated" or is_worst or has_lost_reward:
-        return _of_end(summary)
-    return None
+
+
+def _left(summary: TrajectorySummary) -> list[SpanError]:
+    """Return the failures of tools that nothing mended."""
+    return [each for each in summary.errors if each.kind == "TOOL" and not _is_mended(each, summary)]
 
 
 def _of_exception(summary: TrajectorySummary) -> str:
@@ -101,7 +139,7 @@ def _of_exception(summary: TrajectorySummary) -> str:
     return _of_type(ended_with) or UNKNOWN
 
 
-def _of_end(summary: TrajectorySummary) -> str:
+def _of_end(summary: TrajectorySummary, survived: Survived) -> str:
     """Return the class of a failure that no exception ended."""
     for error in summary.errors:
         if error.kind == "EVALUATOR" and not _is_mended(error, summary):
@@ -110,7 +148,7 @@ def _of_end(summary: TrajectorySummary) -> str:
         return ENGINE
     if summary.unknown_tool_calls or summary.unparsed_tool_calls:
         return MODEL
-    left = [each for each in summary.errors if each.kind == "TOOL" and not _is_mended(each, summary)]
+    left = [each for each in _left(summary) if (each.name, each.type) not in survived]
     # A trajectory that was cut off had no turn left to mend one failed call.
     return _of_error(left[-1]) if len(left) > (summary.status == "truncated") else MODEL
 

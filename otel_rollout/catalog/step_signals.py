@@ -8,8 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from otel_rollout.catalog.failure_class import MODEL, TOOL, UNKNOWN, failure_class
+from otel_rollout.catalog.failure_class import MODEL, TOOL, UNKNOWN, failure_class, survived_failures
 from otel_rollout.catalog.grouping import rollout_of
+from otel_rollout.catalog.step_figures import (
+    Form,
+    Speed,
+    disputed_of,
+    figures_of_prompts,
+    form_of,
+    group_sizes,
+    is_cut_off,
+    is_rewardable,
+    speed_of,
+    wall_seconds,
+)
 from otel_rollout.facts.amounts import is_same_reward, mean_of
 from otel_rollout.facts.table import TrajectorySummary
 
@@ -18,6 +30,8 @@ REPEATED: Final = 3
 
 _LAST_PART: Final = 20
 """The last of this many trajectories are the last 5 percent."""
+_FEW: Final = 8
+"""Fewer trajectories have no last ones."""
 _INTEGER: Final = re.compile("-?[0-9]{1,19}").fullmatch
 
 
@@ -35,10 +49,22 @@ class StepSignals:
         unknown_tools: The trajectories that call a tool that there is not.
         unparsed_calls: The trajectories with a tool call that could not be parsed.
         straggler_share: The share of the step's wall time after 95% of its trajectories had ended, without those
-            that were cancelled; None for fewer than 20.
+            that were cancelled; of fewer than 20 trajectories, after all but the last; None for fewer than 8.
         staleness: The trajectories by staleness, as text.
         lossy: The trajectories with dropped spans.
         rolled_out_again: The trajectories with the identity of an earlier one.
+        cut_off: The trajectories that were truncated, or whose last generation reached the limit of tokens.
+        rewardable: The trajectories that training needs a reward of.
+        unrewarded: The rewardable trajectories without a reward, and without an invalid one.
+        invalid_rewards: Those whose reward is NaN or infinite.
+        odd_results: The calls by tool whose result is nothing, or reads like an error, without an exception.
+        group_sizes: The groups by their number of rollouts, as text.
+        prompts: By a prompt's key: its rollouts with a reward, their mean reward, the mean of output tokens.
+        speed: The engine's tokens and seconds, without the slowest trajectories.
+        wall_seconds: The seconds until nearly all trajectories had ended.
+        twins: The trajectories with the same turns as a sibling.
+        disputed: The twins whose siblings have another reward.
+        form: The form that most answers share.
     """
 
     failures: Mapping[str, int] = field(default_factory=dict)
@@ -52,11 +78,23 @@ class StepSignals:
     staleness: Mapping[str, int] = field(default_factory=dict)
     lossy: int = 0
     rolled_out_again: int = 0
+    cut_off: int = 0
+    rewardable: int = 0
+    unrewarded: int = 0
+    invalid_rewards: int = 0
+    odd_results: Mapping[str, int] = field(default_factory=dict)
+    group_sizes: Mapping[str, int] = field(default_factory=dict)
+    prompts: Mapping[str, tuple[int, float | None, float | None]] = field(default_factory=dict)
+    speed: Speed = field(default_factory=Speed)
+    wall_seconds: float = 0.0
+    twins: int = 0
+    disputed: int = 0
+    form: Form = field(default_factory=Form)
 
     def __post_init__(self) -> None:
         """Check what a file that another program wrote may have."""
-        if not all(map(_INTEGER, self.staleness)):
-            raise ValueError("a staleness is no integer")
+        if not all(map(_INTEGER, (*self.staleness, *self.group_sizes))):
+            raise ValueError("a staleness or a size is no integer")
 
 
 def step_signals(summaries: Sequence[TrajectorySummary]) -> StepSignals:
@@ -66,9 +104,12 @@ def step_signals(summaries: Sequence[TrajectorySummary]) -> StepSignals:
         summaries: Its trajectories.
     """
     worst = worst_reward(summaries)
-    classes = [(failure_class(each, worst), each) for each in summaries]
-    truncated = [each.reward for each in summaries if each.status == "truncated"]
-    whole = [each.reward for each in summaries if each.status != "truncated"]
+    survived = survived_failures(summaries, worst)
+    classes = [(failure_class(each, worst, survived), each) for each in summaries]
+    truncated = [each.reward for each in summaries if is_cut_off(each)]
+    whole = [each.reward for each in summaries if not is_cut_off(each)]
+    rewardable = [each for each in summaries if is_rewardable(each)]
+    twins, disputed = disputed_of(summaries)
     return StepSignals(
         failures=_counts(name for name, _ in classes),
         punished=_counts(name for name, each in classes if is_punished(name, each, worst)),
@@ -81,7 +122,32 @@ def step_signals(summaries: Sequence[TrajectorySummary]) -> StepSignals:
         staleness=_counts(None if each.staleness is None else str(each.staleness) for each in summaries),
         lossy=sum(each.dropped_spans > 0 for each in summaries),
         rolled_out_again=len(rolled_out_again(summaries)),
+        cut_off=len(truncated),
+        rewardable=len(rewardable),
+        unrewarded=sum(is_unrewarded(each) for each in rewardable),
+        invalid_rewards=sum(has_invalid_reward(each) for each in summaries),
+        odd_results={
+            name: sum(each.odd_results.get(name, 0) for each in summaries)
+            for name in sorted({name for each in summaries for name in each.odd_results})
+        },
+        group_sizes=group_sizes(summaries),
+        prompts=figures_of_prompts(summaries),
+        speed=speed_of(summaries),
+        wall_seconds=wall_seconds(summaries),
+        twins=len(twins),
+        disputed=len(disputed),
+        form=form_of(summaries),
     )
+
+
+def is_unrewarded(summary: TrajectorySummary) -> bool:
+    """Return True if training needs a reward of a trajectory, and none was given."""
+    return is_rewardable(summary) and summary.reward is None and not summary.invalid_rewards
+
+
+def has_invalid_reward(summary: TrajectorySummary) -> bool:
+    """Return True if the reward of a trajectory is NaN or infinite, and none came later that is a number."""
+    return summary.invalid_rewards > 0 and summary.reward is None
 
 
 def rolled_out_again(summaries: Iterable[TrajectorySummary]) -> list[TrajectorySummary]:
@@ -119,7 +185,7 @@ def is_punished(failure: str | None, summary: TrajectorySummary, worst: float | 
 def _straggler_share(summaries: Sequence[TrajectorySummary]) -> float | None:
     awaited = [each for each in summaries if each.status != "cancelled"]
     ends = sorted(each.end_time for each in awaited)
-    last = len(ends) // _LAST_PART
+    last = max(len(ends) // _LAST_PART, len(ends) >= _FEW)
     start = min((each.start_time for each in awaited), default=0)
     if not last or ends[-1] <= start:
         return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from otel_rollout.catalog.group_summary import GroupSummary, RewardRange
+from otel_rollout.catalog.step_figures import is_cut_off
 from otel_rollout.catalog.step_signals import StepSignals, step_signals
 from otel_rollout.facts.amounts import deviation_of, is_same_reward, mean_of, sum_of
 from otel_rollout.facts.table import SUMS, Count, Percentiles, StepSums, Sum, ToolCounts, TrajectorySummary
@@ -62,7 +63,7 @@ class StepSummary(StepSums, StepIdentity):
         truncated: The trajectories that were cut off.
         cancelled: The trajectories that were cancelled.
         rootless: The trajectories without a root: they are running, or their process ended before they did.
-        truncated_with_worst_reward: The truncated ones that have the step's lowest reward.
+        truncated_with_worst_reward: Those, and those that the engine cut off, that have the step's lowest reward.
         error_types: The number of trajectories by the type of their first error.
         last_5_percent_share: The share of the step's wall time after 95% of the trajectories had ended; None for fewer
             than 20 trajectories.
@@ -129,7 +130,7 @@ def summarise_step(summaries: Sequence[TrajectorySummary], groups: Sequence[Grou
         rootless=sum(not each.has_root for each in summaries),
         truncated_with_worst_reward=sum(
             known is not None
-            and each.status == "truncated"
+            and is_cut_off(each)
             and each.reward is not None
             and is_same_reward(each.reward, known.lowest)
             for each in summaries

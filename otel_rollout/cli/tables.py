@@ -18,8 +18,15 @@ from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.folder.summaries import summaries_of
-from otel_rollout.look.rollouts import answer_of, prompt_of
-from otel_rollout.look.terminal.group_table import COLUMNS, group_cells, group_table, status_cell, token_counts
+from otel_rollout.look.terminal.group_table import (
+    COLUMNS,
+    answer_of,
+    group_cells,
+    group_table,
+    prompt_of,
+    status_cell,
+    token_counts,
+)
 from otel_rollout.look.terminal.table import Cell, Column, Table, print_lines
 from otel_rollout.text.plain_text import counted, duration, plural, printable, shorten, size, step_name
 

@@ -9,8 +9,6 @@ from otel_rollout.counts import ExporterStats, FollowUpStats
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.signal_safe_lock import SignalSafeCondition, SignalSafeLock, wait_for
 
-__all__ = ["Account"]
-
 
 class Account:
     """Counts the spans of one exporter; the queue and its store change them with `lock` held."""

@@ -18,8 +18,6 @@ from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.gil import GilYielder
 from otel_rollout.record.recording_span import RolloutSpan
 
-__all__ = ["Batch", "MemoryStore", "QueueLimits", "QueuedSpan"]
-
 _logger = BackgroundLogger()
 
 QueuedSpan: TypeAlias = "tuple[RolloutSpan | ReadableSpan, int]"

@@ -7,8 +7,6 @@ from typing import Final
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.text.plain_text import counted
 
-__all__ = ["SECONDS_OF_A_WAIT", "Deadlines"]
-
 SECONDS_WITH_A_SPOOL: Final = 2.0
 """The seconds that attempts go on after the first that fails during a shutdown, if the spool can keep the rest."""
 SECONDS_OF_A_WAIT: Final = 1.0

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from otel_rollout.deliver.spooled_store import SpooledStore
     from otel_rollout.record.open_trajectories import OpenTrajectories
 
-__all__ = ["ExporterQueue"]
-
 _logger = BackgroundLogger()
 
 PAYLOAD_SHARE: Final = 0.90

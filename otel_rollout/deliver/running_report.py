@@ -14,8 +14,6 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.record.open_trajectories import OpenTrajectories, OpenTrajectory
 
-__all__ = ["RunningReport"]
-
 SECONDS_BETWEEN: Final = 2.0
 LONGEST_BETWEEN: Final = 8.0
 """`otel-rollout top` considers a process dead after 15 s without a report."""

@@ -25,8 +25,6 @@ from otel_rollout.folder.layout import FRAMES, new_worker
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.otlp import decode_spans, encode_spans
 
-__all__ = ["Spool", "open_spool"]
-
 MIN_FILE_BYTES: Final = 64 * 1024 * 1024
 """A file of this size is followed by a new one, since delivered spans are removed a file at a time."""
 MAX_FILES: Final = 256

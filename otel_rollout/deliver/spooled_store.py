@@ -17,8 +17,6 @@ from otel_rollout.guard.signal_safe_lock import SignalSafeCondition
 if TYPE_CHECKING:
     from otel_rollout.deliver.spool import Spool
 
-__all__ = ["SpooledStore"]
-
 _logger = BackgroundLogger()
 
 SPILL_SHARE: Final = 0.5

@@ -11,9 +11,8 @@ from enum import Enum
 from typing import Final
 
 from otel_rollout import rollout_trace_op
-from otel_rollout.demo.chat import write_answer, write_tool_call
+from otel_rollout.demo.chat import BpeTokenizer, write_answer, write_tool_call
 from otel_rollout.demo.problems import PROBLEMS, Problem, ToolCall
-from otel_rollout.demo.tokenizer import BpeTokenizer
 from otel_rollout.messages import Message, read_template
 
 SECONDS_PER_CALL = 0.02

@@ -21,6 +21,7 @@ from rich.text import Text
 
 import otel_rollout
 from otel_rollout import ExporterStats, Stats, semconv
+from otel_rollout.demo.chat import train_tokenizer
 from otel_rollout.demo.destination import ON_SCREEN, choose_backends, describe, where_next, with_folder
 from otel_rollout.demo.problems import problem_at
 from otel_rollout.demo.report import (
@@ -34,7 +35,6 @@ from otel_rollout.demo.report import (
     rollout_row,
 )
 from otel_rollout.demo.rollout import Pass, Trajectory, mean_reward, passes, run_pass
-from otel_rollout.demo.tokenizer import train_tokenizer
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.look.terminal.screen import open_screen
 from otel_rollout.record import runtime

@@ -8,8 +8,6 @@ from typing import Final
 
 from otel_rollout.export.outcome import Outcome, Verdict
 
-__all__ = ["RetryPolicy"]
-
 MAX_RETRY_AFTER: Final = 300.0
 """Seconds that a backend's own wish to wait longer is heeded for at most."""
 

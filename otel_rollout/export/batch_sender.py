@@ -15,8 +15,6 @@ from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.finish.span_copies import shrunk_copy
 from otel_rollout.guard.clock import monotonic
 
-__all__ = ["BatchReport", "Wait", "send_batch", "wait_until"]
-
 Wait = Callable[[float, Outcome], bool]
 """Waits that many seconds after that outcome; False when there is no time left to try again."""
 

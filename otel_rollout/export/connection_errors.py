@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["describe_connection_error", "describe_grpc_error", "describe_status", "is_wrong_protocol"]
-
 # The first frame of an HTTP/2 server: a gRPC receiver's answer to a request of HTTP/1.1.
 _HTTP2_SETTINGS: Final = re.compile(r"\A\x00\x00.\x04\x00", re.DOTALL)
 _SPEAKS_GRPC: Final = (

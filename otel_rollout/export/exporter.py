@@ -14,7 +14,7 @@ from otel_rollout.export.batch_sender import send_batch, wait_until
 from otel_rollout.export.follow_up_requests import FollowUpRequests
 from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.finish.run_resource import RunResource, is_unnamed
+from otel_rollout.finish.span_conversion import RunResource, is_unnamed
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import warn_once

@@ -13,8 +13,6 @@ from otel_rollout.facts.span_facts import trace_id_of
 from otel_rollout.finish.span_size import readable_size
 from otel_rollout.guard.clock import monotonic
 
-__all__ = ["HeldSpans"]
-
 
 @dataclass(slots=True)
 class _Trace:

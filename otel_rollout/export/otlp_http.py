@@ -1,6 +1,8 @@
-"""Sends spans to an OTLP receiver over HTTP in protobuf.
+"""Sends spans to an OTLP receiver over HTTP in protobuf, and reads headers from environment variables.
 
 Source: https://opentelemetry.io/docs/specs/otlp/#otlphttp
+
+Headers: https://opentelemetry.io/docs/specs/otel/protocol/exporter/#specifying-headers-via-environment-variables
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
+from urllib.parse import unquote
 
 from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
@@ -19,10 +22,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.export.exporter import refused_here
 from otel_rollout.export.http import HttpAnswer, HttpClient, outcome_of_answer
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.otlp.encoding import Additions, encode_spans
 from otel_rollout.version import __version__
-
-__all__ = ["OTLP_HEADERS", "TRACES_PATH", "USER_AGENT", "OtlpHttpSender", "partial_outcome"]
 
 TRACES_PATH: Final = "/v1/traces"
 # https://opentelemetry.io/docs/specs/otel/protocol/exporter/#user-agent
@@ -103,3 +105,31 @@ def partial_outcome(rejected: int, message: str, sent: int) -> Outcome:
     if rejected <= 0:
         return Outcome(Verdict.DELIVERED)
     return Outcome(Verdict.DELIVERED, f"{rejected} of {sent} spans rejected: {message}", rejected=min(rejected, sent))
+
+
+_logger = BackgroundLogger()
+
+
+def read_headers(variable: str, text: str | None) -> dict[str, str]:
+    """Return the headers of a text such as `name=value,other=value`; warn of a part that is no pair.
+
+    Args:
+        variable: The variable's name, for the warning.
+        text: Its text.
+    """
+    headers: dict[str, str] = {}
+    for position, pair in enumerate((text or "").split(","), 1):
+        if not pair.strip():
+            continue
+        name, separator, value = pair.partition("=")
+        if not separator or not name.strip():
+            # Without the pair: it may be a secret without its name, or the rest of one with a comma.
+            _logger.warning(
+                "%s: pair %d is ignored: this should be name=value; pairs are separated by commas, and a comma in a "
+                "value is written %%2C",
+                variable,
+                position,
+            )
+            continue
+        headers[name.strip().lower()] = unquote(value.strip())
+    return headers

@@ -7,8 +7,6 @@ from typing import Any
 
 from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 
-__all__ = ["plain_text", "plain_value"]
-
 
 def plain_text(value: object) -> str:
     """Return a value as text without lone surrogates."""

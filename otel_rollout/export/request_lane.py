@@ -6,8 +6,6 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-__all__ = ["Entry", "Lane"]
-
 FIRST_WAIT: Final = 0.25
 LONGEST_WAIT: Final = 4.0
 """Seconds to the next attempt for spans that aren't stored yet; doubles while no entry is done."""

@@ -8,8 +8,6 @@ from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.clock import monotonic
 
-__all__ = ["TroubleLog"]
-
 _logger = BackgroundLogger()
 
 SECONDS_BETWEEN_REPEATS: Final = 60.0

@@ -20,8 +20,6 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Final
 
-__all__ = ["WorkerProcess", "serve"]
-
 SECONDS_TO_START: Final = 60.0
 SECONDS_TO_END: Final = 5.0
 SECONDS_TO_ANSWER: Final = 300.0

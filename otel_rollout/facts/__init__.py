@@ -56,6 +56,8 @@ else:
         },
     )
 
+from otel_rollout.facts.span_values import is_odd_result
+
 __all__ = [
     "COLUMNS",
     "FACTS",
@@ -75,6 +77,7 @@ __all__ = [
     "conversation_of",
     "error_of",
     "from_json",
+    "is_odd_result",
     "merge_summaries",
     "reward_of",
     "said_by",

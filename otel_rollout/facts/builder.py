@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
 from operator import itemgetter
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -29,8 +30,9 @@ from otel_rollout.facts.span_values import (
     count_of,
     error_type_of,
     integer_of,
+    is_odd_result,
     is_unknown_tool,
-    kind_of,
+    kind_in,
     last_text,
     scalars_of,
     short_name,
@@ -42,6 +44,8 @@ from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import INT64_MAX
 
 MAX_ERRORS: Final = 8
+MAX_ODD: Final = 64
+"""Odd results of further tools are not counted."""
 MAX_NAMES: Final = 1024
 """Later names of spans are an ellipsis."""
 
@@ -98,7 +102,9 @@ class SummaryBuilder:
         self.prompt = Said("", INT64_MAX)
         self.answer = Said("", -1)
         self.finish = Said(None, -1)
-        self.unknown_tool_calls = self.unparsed_tool_calls = self.prefix_breaks = 0
+        self.unknown_tool_calls = self.unparsed_tool_calls = self.prefix_breaks = self.invalid_rewards = 0
+        self.odd_results: dict[str, int] = {}
+        """The calls by tool whose result is nothing, or reads like an error, without an exception."""
         self.min_weights_version: int | None = None
         self.max_weights_version: int | None = None
 
@@ -233,7 +239,7 @@ class SummaryBuilder:
                 self._add_identity(span, attributes, start, status)
             get = attributes.get
             given = get(_SPAN_KIND)
-            kind = _KIND_NUMBERS.get(given, 0) if type(given) is str and given else _KIND_NUMBERS[kind_of(attributes)]
+            kind = _KIND_NUMBERS.get(given, 0) if type(given) is str and given else _KIND_NUMBERS[kind_in(attributes)]
             name = span.name
             content = call = 0
             asked = answered = -1
@@ -269,6 +275,10 @@ class SummaryBuilder:
                     name = tool
                 content = result_hash(get(_OUTPUT_VALUE))
                 call = call_hash(name, get(_INPUT_VALUE))
+                if status != ERROR and is_odd_result(get(_OUTPUT_VALUE)):
+                    short = short_name(name)
+                    if short in self.odd_results or len(self.odd_results) < MAX_ODD:
+                        self.odd_results[short] = self.odd_results.get(short, 0) + 1
                 if status == ERROR or _REQUESTED_TOOL in attributes:
                     self.unknown_tool_calls += is_unknown_tool(span)
             if status == ERROR:
@@ -329,6 +339,9 @@ class SummaryBuilder:
         self._add_weights(attributes)
 
     def _add_facts(self, span: ReadableSpan, at: tuple[int, int]) -> None:
+        given = (span.attributes or {}).get(_REWARD)
+        if type(given) is float and not isfinite(given):
+            self.invalid_rewards += 1
         for part in reward_parts(span):
             name = part.name if part.name in _NAMED else f".{part.name}"
             if isinstance(part.value, str) is not (name == "fate"):

@@ -10,7 +10,7 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.facts.amounts import sum_of
-from otel_rollout.facts.builder import MAX_ERRORS, Collected, SummaryBuilder
+from otel_rollout.facts.builder import MAX_ERRORS, MAX_ODD, Collected, SummaryBuilder
 from otel_rollout.facts.figures import Figures, SpanRow, Totals, bound_tools, figures_of, shape_columns
 from otel_rollout.facts.json_types import readers_of
 from otel_rollout.facts.shapes import Shapes
@@ -112,6 +112,7 @@ def merge_summaries(parts: Sequence[TrajectorySummary]) -> TrajectorySummary:
         **{name: merged.latest.get(name, (0, None))[1] for name in _LATEST},
         "reward_parts": {name[1:]: value for name, (_, value) in sorted(merged.latest.items()) if name[0] == "."},
         "late": {name: at for name, (at, _) in sorted(merged.latest.items()) if at > 0},
+        "odd_results": _sums([part.odd_results for part in merged.parts]),
         "errors": merged.errors(),
         "prompt": merged.prompted.prompt,
         "answer": merged.answered.answer,
@@ -216,6 +217,11 @@ def _latest_facts(parts: Sequence[TrajectorySummary]) -> dict[str, tuple[int, An
             if value is not None and at >= latest.get(name, (0,))[0]:
                 latest[name] = (at, value)
     return latest
+
+
+def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    names = {name: None for each in counts for name in each}
+    return {name: sum_of(each.get(name, 0) for each in counts) for name in list(names)[:MAX_ODD]}
 
 
 def is_disjoint(parts: Sequence[TrajectorySummary]) -> bool:

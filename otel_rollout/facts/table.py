@@ -283,6 +283,16 @@ class TrajectorySummary:
         unit="calls",
         merge="sum",
     )
+    odd_results: Mapping[str, Count] = _fact(
+        "calls by tool whose result is nothing, or reads like an error, without an exception; of the first 64 tools",
+        dict,
+        lambda it: dict(it.trace.odd_results),
+        unit="calls",
+        merge="own",
+    )
+    invalid_rewards: Count = _fact(
+        "the rewards that were NaN or infinite", 0, lambda it: it.trace.invalid_rewards, merge="sum"
+    )
     errors: tuple[SpanError, ...] = _fact(
         "the first 8 spans that failed: `[name, kind, exception's class, position in shape or -1]`",
         (),

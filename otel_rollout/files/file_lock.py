@@ -16,17 +16,6 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "exclusive_folder_lock",
-    "exclusive_lock",
-    "is_being_written",
-    "lock_shared",
-    "open_to_read",
-    "remove",
-    "size_of",
-    "try_lock",
-]
-
 QUIET_SECONDS: Final = 3600.0
 """Without locks, a file that was modified within this time counts as being written."""
 

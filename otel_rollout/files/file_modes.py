@@ -12,8 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["make_folder", "narrow", "open_private"]
-
 _FILE: Final = 0o600
 _FOLDER: Final = 0o700
 _FILE_BITS_OF_OTHERS: Final = 0o066

@@ -19,8 +19,6 @@ from otel_rollout.messages import (
 )
 from otel_rollout.text.plain_json import value_to_json
 
-__all__ = ["ChatWriter", "WrittenSide"]
-
 
 class WrittenSide(NamedTuple):
     """One side of a span.

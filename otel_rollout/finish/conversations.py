@@ -10,8 +10,6 @@ from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 from otel_rollout.messages import ChatSide, Message, text_message
 from otel_rollout.text.plain_json import dumps, loads, value_to_json
 
-__all__ = ["Conversation", "Conversations", "cut_messages", "encode_messages"]
-
 MAX_BYTES: Final = 64 * 1024 * 1024
 """The most bytes of all conversations; beyond it the conversation idle for longest is dropped and counted."""
 MAX_PROMPT_CHARACTERS: Final = 64 * 1024

@@ -18,8 +18,6 @@ from otel_rollout.record.span_bounds import SpanBounds
 from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN, replace_surrogates
 
-__all__ = ["MAX_NAME_CHARACTERS", "MAX_TEXT_CHARACTERS", "AttributeFinisher", "plain_size"]
-
 MAX_TEXT_CHARACTERS: Final = 64 * 1024
 """The longest text attribute other than the payload."""
 MAX_NAME_CHARACTERS: Final = 256

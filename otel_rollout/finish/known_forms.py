@@ -12,8 +12,6 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-__all__ = ["REDACTED", "Span", "checksum_of", "form_spans", "is_basic", "looks_random"]
-
 REDACTED: Final = "[redacted]"
 
 Span: TypeAlias = "tuple[int, int, str]"

@@ -15,8 +15,6 @@ from otel_rollout.finish.redaction import Redactor
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.plain_json import dumps, loads
 
-__all__ = ["PayloadFinisher", "plain_text"]
-
 
 class PayloadFinisher:
     """Redacts and cuts the JSON text of a payload.

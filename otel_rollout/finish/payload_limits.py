@@ -15,8 +15,6 @@ from otel_rollout.text.plain_json import dumps, loads
 from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import fits_int64
 
-__all__ = ["cut_json", "cut_json_characters", "cut_media", "may_need_cleaning", "narrow_integers"]
-
 _DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_-]{256,}")
 _BARE_BASE64: Final = re.compile(rb'"(data|b64_json)":"[A-Za-z0-9+/=_-]{1024,}"')
 """Keys of images and audio without a data URI in the APIs of OpenAI, Anthropic and MCP."""

@@ -21,8 +21,6 @@ from otel_rollout.finish.secret_text import SecretTexts
 from otel_rollout.settings import BUILT_IN
 from otel_rollout.text.pattern_check import compile_pattern
 
-__all__ = ["Redactor", "make_redactor"]
-
 _DECODER: Final = JSONDecoder()
 MAX_LABEL: Final = 200
 MAX_LABELS: Final = 4096

@@ -14,8 +14,6 @@ from typing import Final
 
 from otel_rollout.finish.known_forms import REDACTED, is_basic, looks_random
 
-__all__ = ["DEFAULT_REDACTED_KEYS", "KeyKind", "SecretKeys", "can_be_secret", "words_of"]
-
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
@@ -247,7 +245,7 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
     core = value[scheme.end() :] if scheme is not None else value
     letters = "".join(filter(str.isalpha, core)).lower()
     if (
-        letters in _PLAIN
+        (letters in _PLAIN and not (kind is KeyKind.PASSWORD and not is_bare and _is_mixed(core)))
         or core in _COUNTED
         or _is_reference(core, last, is_bare=is_bare)
         or (len(core) < MIN_SECRET and kind is not KeyKind.PASSWORD)
@@ -271,6 +269,16 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
         )
         return len(core) >= (MIN_RANDOM if is_bare else MIN_KEY) and is_made
     return len(core) >= MIN_SECRET
+
+
+def _is_mixed(value: str) -> bool:
+    """Return True for eight characters or more of letters, digits and punctuation, such as `123456x9!`."""
+    return (
+        len(value) >= MIN_RANDOM
+        and not any(map(str.isspace, value))
+        and any(map(str.isdigit, value))
+        and not value.replace("_", "").isalnum()
+    )
 
 
 def _is_reference(value: str, last: str, *, is_bare: bool) -> bool:

@@ -23,8 +23,6 @@ from otel_rollout.finish.secret_keys import (
     can_be_secret,
 )
 
-__all__ = ["SecretTexts"]
-
 NAME_FIELDS: Final = ("env", "field", "header", "key", "name", "param", "parameter", "variable")
 TAIL: Final = 96
 """Characters before a sign that a name is looked for in."""

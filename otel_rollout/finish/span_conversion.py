@@ -16,8 +16,13 @@ from otel_rollout import semconv
 from otel_rollout.finish.chat_writer import ChatWriter, WrittenSide
 from otel_rollout.finish.finished_attributes import AttributeFinisher, plain_size
 from otel_rollout.finish.payload_finisher import PayloadFinisher, plain_text
-from otel_rollout.finish.run_resource import RunResource
-from otel_rollout.finish.span_copies import copy_with_losses, encodable_copy, is_without_payload, redacted_copy
+from otel_rollout.finish.span_copies import (
+    copy_span,
+    copy_with_losses,
+    encodable_copy,
+    is_without_payload,
+    redacted_copy,
+)
 from otel_rollout.finish.span_size import attributes_size, rest_size
 from otel_rollout.finish.token_text import add_token_text, numbers_last
 from otel_rollout.guard.log_once import internal_error
@@ -25,8 +30,6 @@ from otel_rollout.record.finished_span import FinishedSpan, readable_span
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.text.plain_json import value_to_json
-
-__all__ = ["SpanReader"]
 
 SIZE_OF_SPAN: Final = 400
 SIZE_OF_ATTRIBUTE: Final = 72
@@ -339,3 +342,44 @@ def _first(
 def _number(tags: dict[str, Any], payload: _Payload, attributes: dict[str, Any] | None = None) -> int:
     sides = (payload.input is not None) + (payload.output is not None)
     return len(tags) + 2 * sides + len(payload.messages) + len(attributes or ())
+
+
+_UNNAMED: Final = "unknown_service"
+"""The start of the SDK's default for `service.name`."""
+_OF_THE_RUN: Final = (semconv.PROJECT_NAME, semconv.RUN_ID, semconv.OPENINFERENCE_PROJECT)
+
+
+class RunResource:
+    """Names the run in resources that don't, and keeps everything else of them.
+
+    Args:
+        resource: The resource of the run's own spans.
+    """
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource = resource
+        # A process has one resource in general, and equal resources in a batch should be one object.
+        self._last: tuple[Resource, Resource] | None = None
+
+    def named(self, span: ReadableSpan) -> ReadableSpan:
+        """Return a copy of a span with the run in its resource; `span` itself if the run is there."""
+        theirs = span.resource
+        if theirs is self.resource:
+            return span
+        last = self._last
+        if last is None or last[0] is not theirs:
+            self._last = last = theirs, self._merge(theirs)
+        return copy_span(span, dict(span.attributes or {}), resource=last[1])
+
+    def _merge(self, theirs: Resource) -> Resource:
+        ours = self.resource.attributes
+        replaced = {*_OF_THE_RUN, *([semconv.SERVICE_NAME] if is_unnamed(theirs) else [])}
+        attributes: dict[str, Any] = {
+            key: value for key, value in ours.items() if key in replaced or key not in theirs.attributes
+        }
+        return theirs.merge(Resource(attributes))
+
+
+def is_unnamed(resource: Resource) -> bool:
+    """Return True if nobody has named the resource's service."""
+    return str(resource.attributes.get(semconv.SERVICE_NAME, _UNNAMED)).startswith(_UNNAMED)

@@ -20,16 +20,6 @@ from otel_rollout.record.snapshot import Snapshot
 from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import INT64_MAX, replace_surrogates
 
-__all__ = [
-    "copy_span",
-    "copy_with_losses",
-    "copy_without_payload",
-    "encodable_copy",
-    "is_without_payload",
-    "redacted_copy",
-    "shrunk_copy",
-]
-
 SHRUNK_PAYLOAD_BYTES: Final = 4096
 SHRUNK_ATTRIBUTE_CHARACTERS: Final = 1024
 SMALL_PAYLOAD: Final = 256
@@ -84,7 +74,7 @@ def copy_with_losses(span: ReadableSpan, recording: RolloutSpan | None, exporter
     """
     if span.parent is not None or recording is None or recording.trajectory is None:
         return span
-    dropped = recording.trajectory.dropped_spans[exporter]
+    dropped = recording.trajectory.dropped_spans.get(exporter, 0)
     return copy_span(span, {**(span.attributes or {}), semconv.DROPPED_SPANS: dropped}) if dropped else span
 
 

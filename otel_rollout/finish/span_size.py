@@ -10,8 +10,6 @@ from opentelemetry.trace import Link
 
 from otel_rollout.record.recording_span import RecordedEvent, RecordedLink, RolloutSpan
 
-__all__ = ["attributes_size", "encoded_size", "queued_size", "readable_size", "rest_size"]
-
 BASE_BYTES: Final = 300
 PER_ATTRIBUTE_BYTES: Final = 24
 

@@ -13,8 +13,6 @@ from otel_rollout.guard.log_once import warn_once
 from otel_rollout.messages.names import PROMPT_TEXT, RESPONSE_TEXT
 from otel_rollout.text.sanitize import replace_surrogates
 
-__all__ = ["add_token_text", "numbers_last"]
-
 _PROMPT_IDS: Final = "prompt_ids"
 _RESPONSE_IDS: Final = ("response_ids", "token_ids")
 MIN_NUMBERS: Final = 16

@@ -18,8 +18,6 @@ from opentelemetry import context as context_api
 
 from otel_rollout.record.context import restore
 
-__all__ = ["keep_context"]
-
 _MARK: Final = "__otel_rollout_hook__"
 
 

@@ -16,8 +16,6 @@ from otel_rollout.guard.log_once import internal_errors, warn_once
 from otel_rollout.guard.signal_handlers import is_from_signal_handler
 from otel_rollout.hooks.hook import Hook, Patch
 
-__all__ = ["DRIFT", "call_library", "guarded", "report"]
-
 DRIFT: Final = (*FAULTS, AssertionError, ImportError, ModuleNotFoundError, NotImplementedError, RuntimeError)
 """The exceptions of code that meets another version of a library; not their subclasses."""
 

@@ -14,8 +14,6 @@ from otel_rollout.hooks import patching
 from otel_rollout.hooks.guard import report
 from otel_rollout.hooks.hook import Hook, Patch
 
-__all__ = ["install_hooks"]
-
 _waiting: Final[dict[str, list[Hook | Patch]]] = {}
 """Hooks by the module that is still to be imported."""
 

@@ -22,8 +22,6 @@ from otel_rollout.record import runtime
 from otel_rollout.record.context import leave_variable
 from otel_rollout.record.signature import compile_binder, read_signature
 
-__all__ = ["install", "is_replaced", "observe"]
-
 _MARK: Final = "__otel_rollout_hook__"
 
 

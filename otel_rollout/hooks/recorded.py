@@ -18,8 +18,6 @@ from typing import Any
 
 from otel_rollout.hooks.hook import Hook, Patch
 
-__all__ = ["digest", "is_known", "key_of", "path_of", "read"]
-
 
 def path_of(library: str) -> Path:
     """Return the path of a library's recorded file."""

@@ -10,8 +10,6 @@ from otel_rollout.guard.guard import FAULTS
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record import runtime
 
-__all__ = ["start_tracing"]
-
 
 def start_tracing(
     library: str, project_name: str | None = None, experiment_name: str | None = None, **settings: Any

@@ -14,16 +14,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN, fits_int64, replace_surrogates
 
-__all__ = [
-    "LARGE_TEXT",
-    "MAX_CACHED",
-    "SHORT_TEXT",
-    "encode_attributes",
-    "fill_attributes",
-    "plain_text",
-    "varint",
-]
-
 SHORT_TEXT: Final = 64
 """Texts up to this length are cached: they may be the same on thousands of spans."""
 LARGE_TEXT: Final = 16 * 1024

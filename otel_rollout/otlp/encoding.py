@@ -35,8 +35,6 @@ from otel_rollout.otlp.attributes import (
     varint,
 )
 
-__all__ = ["Additions", "EncodedSpan", "encode_spans", "join_spans"]
-
 Additions: TypeAlias = tuple[Mapping[str, Any], Sequence[Event]]
 """Attributes and events that a request has besides a span's own."""
 _NOTHING: Final[Additions] = ({}, ())

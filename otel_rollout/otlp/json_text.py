@@ -28,8 +28,6 @@ from otel_rollout.otlp.reading import MALFORMED
 from otel_rollout.otlp.received import Origin, check_span, origin_of
 from otel_rollout.text.sanitize import clean, fits_int64
 
-__all__ = ["has_too_many_values", "json_of_request", "request_of_json", "split_json"]
-
 LONG_BYTES: Final = 2**23
 MAX_VALUES: Final = 2**22
 """As Python objects they take a multiple of the JSON."""

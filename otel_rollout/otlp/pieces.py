@@ -11,18 +11,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-__all__ = [
-    "LARGE_BYTES",
-    "Piece",
-    "ScopePieces",
-    "TooManySpansError",
-    "cut_request",
-    "fields_of",
-    "has_too_many_fields",
-    "number_at",
-    "spans_of",
-]
-
 LARGE_BYTES: Final = 2**20
 """A piece has no more bytes, unless it is one span."""
 _PIECE_SPANS: Final = 4096

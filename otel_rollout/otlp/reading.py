@@ -26,20 +26,6 @@ from otel_rollout.otlp.pieces import LARGE_BYTES, cut_request, fields_of, has_to
 from otel_rollout.record.finished_span import CountedSpan
 from otel_rollout.text.sanitize import INT64_MAX
 
-__all__ = [
-    "MALFORMED",
-    "MAX_FIELDS",
-    "MAX_VALUES",
-    "TOO_MANY_VALUES",
-    "StoredSpan",
-    "decode_spans",
-    "ids_of",
-    "lazy_spans",
-    "resource_of",
-    "scope_of",
-    "traces_of",
-]
-
 MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, ProtobufError, RecursionError, TypeError, ValueError)
 """The errors that bytes of another form cause."""
 MAX_FIELDS: Final = 2**21

@@ -35,16 +35,6 @@ from otel_rollout.otlp.reading import (
     scope_of,
 )
 
-__all__ = [
-    "LARGE_ORIGIN",
-    "MAX_ORIGIN_BYTES",
-    "Origin",
-    "check_span",
-    "encoded_spans",
-    "origin_of",
-    "split_request",
-]
-
 MAX_ORIGIN_BYTES: Final = 2**20
 """Each record of the journal repeats its resource and scope."""
 LARGE_ORIGIN: Final = f"a resource and scope of more than {MAX_ORIGIN_BYTES:,} bytes, which is the limit"

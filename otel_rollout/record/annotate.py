@@ -192,8 +192,8 @@ def _annotate_running(pipeline: RunningPipeline, trajectory: TrajectoryState, fa
 
 def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str, Any], facts: Facts) -> None:
     """Record what is known after the end as a span below the root."""
-    for name in ("status", "input", "output"):
-        if getattr(facts, name) is not None:
+    for name, value in (("status", facts.status), ("input", facts.input), ("output", facts.output)):
+        if value is not None:
             _leave_out(name, "it comes after the trajectory's end, or from another process")
     own = _read_numbers(facts)
     others = _read_attributes(facts.attributes)

@@ -51,6 +51,12 @@ MAX_MISSES: Final = 4
 MAX_DEPTH: Final = 6
 MAX_BYTES_OF_A_TABLE: Final = 16 * 1024 * 1024
 MAX_BYTES_OF_A_PLACE: Final = 1000
+ITEMS_OF_A_SMALL_OBJECT: Final = 48
+"""An object is read and its first 16 fields, whatever its share of the budget."""
+WHOLE_TEXT: Final = 32
+"""A text of so few characters is shorter than its beginning and a note; ours are as short."""
+BITS_OF_A_NUMBER: Final = 64
+"""A smaller number is shorter than a note."""
 LEAST_BUDGET: Final = 64
 """No part is read for less."""
 
@@ -123,6 +129,8 @@ class Cutter:
         kind = type(value)
         if kind is str:
             return self._text(value, budget)
+        if id(kind) in SCALARS and kind is not bytes and (kind is not int or value.bit_length() <= BITS_OF_A_NUMBER):
+            return self._note(value)
         if budget >= LEAST_BUDGET and depth < MAX_DEPTH and not _is_sparse(value):
             if kind is dict:
                 return self._dict(value, budget, depth)
@@ -136,7 +144,7 @@ class Cutter:
         return self._note(f"…<{class_name(kind)}>")
 
     def _object(self, value: Any, budget: int, depth: int) -> bytes | Cut:
-        walk = ObjectWalk(budget // BYTES_OF_AN_ITEM, cuts=True)
+        walk = ObjectWalk(max(budget // BYTES_OF_AN_ITEM, ITEMS_OF_A_SMALL_OBJECT), cuts=True)
         plain = walk.read_object(value)
         self.left_out += walk.left_out
         return self._whole(plain, budget) or self.cut(plain, budget, depth + 1)
@@ -204,6 +212,7 @@ class Cutter:
             likely: The part of the budget that an item takes on average, if it is known.
         """
         count = min(length, PROBE_ITEMS)
+        before = self.left_out
         first = stream(count)
         if first is None:
             return self._note([[], []]), 0
@@ -218,8 +227,10 @@ class Cutter:
             more = more * (MAX_MISSES - misses) // MAX_MISSES
             if more <= count:
                 break
+            counted, self.left_out = self.left_out, before
             longer = stream(more)
             if longer is None:
+                self.left_out = counted
                 misses += 1
                 continue
             (kept, used), count = longer, more
@@ -230,7 +241,10 @@ class Cutter:
 
         That is smaller where small items become large objects when they are loaded.
         """
+        before = self.left_out
         sample = self._fitting(items, budget)
+        # The items are read again, for the value.
+        self.left_out = before
         if sample is None:
             return None, budget
         stream, used = sample
@@ -270,10 +284,11 @@ class Cutter:
 
     def _text(self, text: str, budget: int) -> bytes:
         # A character takes four bytes at most.
-        characters = budget if text.isascii() else budget // 3
-        shorter = text if len(text) <= characters else cut_text(text, characters)
-        self.left_out += len(text) - len(shorter)
-        return self._note(shorter)
+        characters = max(budget if text.isascii() else budget // 3, WHOLE_TEXT)
+        if len(text) > characters:
+            self.left_out += len(text) - characters
+            text = cut_text(text, characters)
+        return self._note(text)
 
     @staticmethod
     def _note(value: Any) -> bytes:

@@ -25,6 +25,8 @@ MAX_ATTEMPTS: Final = 8
 
 _is_traceparent: Final = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})").fullmatch
 _HANDLE_KEYS: Final = {"traceparent", "tags", "run"}
+_TAGS: Final = frozenset(semconv.TAGS)
+_load: Final = json.JSONDecoder().decode
 
 
 class Place(NamedTuple):
@@ -118,7 +120,7 @@ def place_of(handle: str) -> Place | None:
     if len(handle) > MAX_HANDLE_CHARACTERS:
         return None
     try:
-        given = json.loads(handle)
+        given = _load(handle)
     except (ValueError, RecursionError) as error:
         if not is_plain(error, (json.JSONDecodeError, ValueError, RecursionError)):
             raise
@@ -127,7 +129,7 @@ def place_of(handle: str) -> Place | None:
         return None
     ids = _is_traceparent(str(given.get("traceparent")))
     tags, run = given.get("tags"), given.get("run")
-    if ids is None or type(tags) is not dict or not tags.keys() <= set(semconv.TAGS):
+    if ids is None or type(tags) is not dict or not tags.keys() <= _TAGS:
         return None
     if any(type(value) not in PLAIN for value in tags.values()) or not (run is None or type(run) is str):
         return None

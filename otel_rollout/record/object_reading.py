@@ -210,14 +210,16 @@ def object_reader(kind: type) -> Reader:
         if not deep:
             return name
         kept: dict[str, Any] = {"type": name[1:-1]}
+        cut = 0
         if read is not None:
             fields = read(value)
             pairs = [*islice(fields.items(), MAX_FIELDS)]
             kept |= {key: item for key, item in pairs if type(key) is str and key[:1] != "_"}
-            if len(fields) > MAX_FIELDS:
-                kept["…"] = f"[{len(fields) - MAX_FIELDS:,} fields cut]"
+            cut = len(fields) - len(pairs)
         if public_slots:
             kept |= _slot_values(value, public_slots)
+        if cut > 0:
+            return Part([*kept.items()], cut, is_dict=True)
         return kept if len(kept) > 1 else name
 
     return read_public
@@ -240,19 +242,27 @@ def _declared_reader(
     more_fields = {name: slot for name, slot in slots.items() if name == "__pydantic_extra__"} if is_complete else {}
 
     def read_declared(value: Any, room: int, deep: bool) -> Any:
+        # The walk cuts a dict and counts what it leaves out; a part counts what isn't read here.
+        room = max(room, MAX_FIELDS)
         fields = read(value) if read is not None else {}
         kept = {
             key: HIDDEN if key in hidden else item
             for key, item in [*islice(fields.items(), room)]
             if type(key) is str and (is_complete or key in declared)
         }
+        cut = len(fields) - room
+        if cut > 0 and not is_complete:
+            cut = min(cut, len(declared.keys() - kept.keys() - slots.keys()))
         if declared_slots:
             kept |= _slot_values(value, declared_slots)
         if more_fields:
             extra = _slot_values(value, more_fields).get("__pydantic_extra__")
             if type(extra) is dict:
                 kept |= {key: item for key, item in [*islice(extra.items(), room)] if type(key) is str}
-        return kept | hidden_slots if hidden_slots else kept
+                cut = max(cut, 0) + max(len(extra) - room, 0)
+        if hidden_slots:
+            kept |= hidden_slots
+        return Part([*kept.items()], cut, is_dict=True) if cut > 0 else kept
 
     return read_declared
 

@@ -248,6 +248,8 @@ class ObjectWalk:
         if child_kind is dict:
             return self._copy_dict(child, depth)
         if child_kind is Part:
+            if self.cuts and len(child.items) > (room := self._room()):
+                child = Part(child.items[:room], child.cut + len(child.items) - room, is_dict=child.is_dict)
             return self._copy_part(child, depth)
         if child_kind is list:
             return self._copy_items(child, list, depth)

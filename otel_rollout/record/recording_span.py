@@ -275,8 +275,12 @@ class RolloutSpan(Span):
         if ids is None or len(links) >= self.bounds.links or self.extra_bytes > MAX_EXTRA_BYTES:
             self.dropped_links += 1
             return
-        kept, dropped = read_attributes(attributes, self.bounds.link_attributes)
-        self.extra_bytes += EVENT_BYTES + _all_held_bytes(kept)
+        kept: dict[str, Any] = {}
+        dropped = 0
+        if attributes is not None:
+            kept, dropped = read_attributes(attributes, self.bounds.link_attributes)
+            self.extra_bytes += _all_held_bytes(kept)
+        self.extra_bytes += EVENT_BYTES
         links.append(RecordedLink(ids, kept, dropped))
 
     def update_name(self, name: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from typing import Any
 
 from otel_rollout import semconv
@@ -50,7 +49,7 @@ class TrajectoryState:
 
     def __init__(self, tags: dict[str, Any]) -> None:
         self.tags = tags
-        self.tag_bytes = sum(4 * len(value) for value in tags.values() if isinstance(value, str))
+        self.tag_bytes = 4 * sum([len(value) for value in tags.values() if isinstance(value, str)])
         self.has_clean_tags = False
         """True once the tags are redacted."""
         self.annotations: dict[str, Any] = {}
@@ -62,7 +61,7 @@ class TrajectoryState:
         self.output_tokens = 0
         self.truncated_bytes = 0
         self.redacted = 0
-        self.dropped_spans: Counter[str] = Counter()
+        self.dropped_spans: dict[str, int] = {}
 
     def add_turn(self, input_tokens: int, output_tokens: int) -> int:
         """Count a turn of the model and its tokens; return the turn's number, from 1."""
@@ -75,7 +74,7 @@ class TrajectoryState:
     def add_dropped_span(self, exporter: str) -> None:
         """Count a span that the exporter's queue lost."""
         with _lock:
-            self.dropped_spans[exporter] += 1
+            self.dropped_spans[exporter] = self.dropped_spans.get(exporter, 0) + 1
 
     def group(self, run: str) -> str | None:
         """Return the group id, shared by all rollouts of one prompt in one step; None without a sample index.

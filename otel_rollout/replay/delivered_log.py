@@ -14,8 +14,6 @@ from typing import Final
 from otel_rollout.files.file_lock import open_to_read, try_lock
 from otel_rollout.files.file_modes import make_folder, open_private
 
-__all__ = ["DeliveredLog"]
-
 FOLDER: Final = ".replay"
 _HASH_BYTES: Final = 8
 

@@ -17,13 +17,10 @@ from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.finish.span_size import readable_size
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.replay.delivered_log import DeliveredLog
-from otel_rollout.replay.progress import Progress
-from otel_rollout.replay.report import ReplayReport
+from otel_rollout.replay.report import Progress, ReplayReport
 from otel_rollout.replay.source import Unit, UnreadableError
 from otel_rollout.replay.spool_files import SpoolSource
 from otel_rollout.replay.trajectories import TrajectorySource
-
-__all__ = ["Sender"]
 
 MAX_BATCH_UNITS = 100
 """After this many units deliveries are noted, however small the units are."""

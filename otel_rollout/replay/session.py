@@ -17,15 +17,12 @@ from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.folder.selection import Filters
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.replay.delivered_log import DeliveredLog
-from otel_rollout.replay.progress import Progress
-from otel_rollout.replay.report import Replay
+from otel_rollout.replay.report import Progress, Replay
 from otel_rollout.replay.sender import Sender
 from otel_rollout.replay.source import Total
 from otel_rollout.replay.spool_files import SpoolSource, is_spool, spool_of
 from otel_rollout.replay.trajectories import TrajectorySource
 from otel_rollout.settings import Settings
-
-__all__ = ["RepeatableBackend", "replay"]
 
 
 @runtime_checkable

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = ["Total", "Unit", "UnreadableError"]
-
 
 class UnreadableError(Exception):
     """A unit can't be read: its file is damaged, or gone."""

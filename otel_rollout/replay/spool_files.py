@@ -22,8 +22,6 @@ from otel_rollout.otlp import decode_spans
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.text.plain_text import counted
 
-__all__ = ["SpoolSource", "is_spool", "spool_of"]
-
 
 def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
     """Return if a folder holds only files of a spool: frames without an index or a step.

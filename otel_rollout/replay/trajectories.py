@@ -21,8 +21,6 @@ from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.text.plain_text import counted
 
-__all__ = ["TrajectorySource"]
-
 
 class TrajectorySource:
     """The trajectories of a trace folder that filters let through, without those that are running.

@@ -177,7 +177,7 @@ class TestText:
         print_diagnosis(console, diagnose_run(run, steps))
         lines = console.file.getvalue().splitlines()
         assert max(map(len, lines)) <= width
-        assert sum("otel-rollout show" in line for line in lines) == 15
+        assert sum("otel-rollout show" in line for line in lines) == 10
 
     def test_has_no_control_characters(self, capsys, tmp_path):
         """The name of a tool that a model wrote moves no cursor and turns no text around."""
@@ -232,7 +232,7 @@ class TestSelection:
         """Each finding has the value of that step."""
         _, out, _ = diagnose(capsys, write_steps(tmp_path), "--step", "2", "--against", "1")
         assert "truncated  50%, threshold 15%, before 50%" in out
-        assert "tool errors: search  100%, threshold 20%, before 0%" in out
+        assert "tool errors: search  100%, threshold 25%, before 0%" in out
 
     def test_against_a_folder(self, capsys, tmp_path):
         """What the other folder had, and this one has not, is told."""
@@ -298,6 +298,7 @@ class TestJson:
             "meaning",
             "measured",
             "number",
+            "onset",
             "run_id",
             "severity",
             "share",

@@ -11,7 +11,7 @@ from otel_rollout.demo.policy import Behaviour, SamplingParams, choose_behaviour
 @pytest.fixture(scope="session")
 def tokenizer():
     pytest.importorskip("tokenizers")
-    from otel_rollout.demo.tokenizer import train_tokenizer
+    from otel_rollout.demo.chat import train_tokenizer
 
     return train_tokenizer()
 

@@ -8,8 +8,31 @@ from otel_rollout.facts import ToolCounts
 from tests.findings.made_up_steps import SECOND, START, failed_tool, make_steps
 
 FAULTS = {
-    "groups_all_worst": (lambda _s, group, _r: {"reward": 0.0} if group else {}, 1, 7),
-    "groups_all_best": (lambda _s, group, _r: {"reward": 1.0} if group else {}, 1, 7),
+    "groups_without_signal": (lambda _s, group, _r: {"reward": group % 3 / 2} if group > 1 else {}, 1, 6),
+    "incomplete_groups": (
+        lambda step, _g, rollout: {"sample_index": None} if step > 1 < rollout else {"spans": 5} if step > 1 else {},
+        3,
+        16,
+    ),
+    "invalid_rewards": (lambda _s, _g, rollout: {} if rollout else {"reward": None, "invalid_rewards": 1}, 1, 8),
+    "missing_rewards": (lambda _s, _g, rollout: {} if rollout else {"reward": None}, 1, 8),
+    "noisy_rewards": (lambda *_: {"turn_hashes": ("same",)}, 1, 32),
+    "reward_falls": (lambda step, *_: {"reward": 0.0} if step > 3 else {}, 5, 64),
+    "forgotten_prompts": (lambda step, group, _r: {"reward": 0.0} if step > 1 and group < 2 else {}, 5, 2),
+    "reward_exploited": (
+        lambda step, *_: {"answer": "as you can see here, the answer is 7", "reward": 1.0} if step > 2 else {},
+        4,
+        32,
+    ),
+    "slow_engine": (
+        lambda step, *_: (
+            {"llm_seconds": 20.0, "end_time": START + (100 * step + 20) * SECOND} if step > 2 else {"llm_seconds": 1.0}
+        ),
+        4,
+        64,
+    ),
+    "slow_steps": (lambda step, *_: {"end_time": START + (100 * step + 20) * SECOND} if step > 2 else {}, 4, 64),
+    "tool_results": (lambda step, *_: {"odd_results": {"search": 2}} if step > 1 else {}, 3, 128),
     "truncated": (lambda _s, _g, rollout: {"status": "truncated"} if not rollout else {}, 1, 8),
     "tool_errors": (lambda *_: {"tools": {"search": ToolCounts(3, 1)}}, 1, 32),
     "repeated_calls": (lambda _s, _g, rollout: {"repeated_calls": 3 if rollout else 2}, 1, 24),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.facts import ToolCounts
+from otel_rollout.facts import ToolCounts, is_odd_result
 from otel_rollout.look.findings import CHECKS
 from tests.findings.faulty_steps import FAULTS, HEALTHY
-from tests.findings.made_up_steps import diagnosed, make_steps
+from tests.findings.made_up_steps import SECOND, START, diagnosed, failed_tool, make_steps
 
 
 class TestEachCheck:
@@ -73,7 +73,7 @@ class TestGroups:
     def test_a_step_with_one_reward_tells_it(self):
         """Only its reader knows if 0 is the best of 0 and -1."""
         (finding,) = diagnosed(make_steps(lambda *_: {"reward": 0.0})).findings
-        assert finding.check == "groups_all_worst"
+        assert finding.check == "groups_without_signal"
         assert finding.meaning.endswith(": 0 is the only reward")
 
 
@@ -165,3 +165,99 @@ class TestRootless:
         running = last_steps(list(map(summarise, steps)))
         (finding,) = diagnosed(steps, running=running).findings
         assert (finding.check, finding.steps) == ("rootless", (1, 2))
+
+
+class TestFailuresOfTools:
+    """Failures of tools that the best rollouts have too."""
+
+    def test_that_good_rollouts_survive_are_not_to_blame(self):
+        """If as many with the failure as without it are right, a wrong one has another cause."""
+        fields = failed_tool("ConnectionError")
+        steps = make_steps(lambda _s, group, r: {**fields, "reward": float(r % 2)} if group < 4 else {})
+        assert diagnosed(steps).findings == ()
+
+    def test_that_nobody_survives_are(self):
+        """If all with the failure are wrong, it is the cause."""
+        steps = make_steps(lambda _s, group, _r: failed_tool("ConnectionError") if group < 2 else {})
+        assert {each.check for each in diagnosed(steps).findings} >= {"failures", "punished_failures"}
+
+
+class TestRewardLevel:
+    """The level of the reward over steps."""
+
+    def test_harder_prompts_are_no_fall(self):
+        """A run whose prompts came again, and that has others now, has a lower reward by intention."""
+
+        def harder(step, group, rollout):
+            return {"sample_index": 100 + group, "reward": float(rollout == 1)} if step > 3 else {}
+
+        assert diagnosed(make_steps(harder, 6)).findings == ()
+
+    def test_a_fall_on_the_same_prompts_is_one(self):
+        """Its first step is its onset, and all steps since are its steps."""
+        steps = make_steps(lambda step, _g, rollout: {"reward": float(rollout == 1)} if step > 3 else {}, 6)
+        (finding,) = diagnosed(steps).findings
+        assert (finding.check, finding.onset, finding.steps) == ("reward_falls", 4, (4, 5, 6))
+
+
+class TestToolResults:
+    """Results that are empty or read like errors."""
+
+    def test_of_an_interpreter_are_usual(self):
+        """A tool whose results were so in each step before has not changed."""
+        steps = make_steps(lambda *_: {"odd_results": {"search": 2}}, 4)
+        assert diagnosed(steps).findings == ()
+
+    @pytest.mark.parametrize(
+        ("result", "expected"),
+        [
+            ('""', True),
+            ("[]", True),
+            ("null", True),
+            (None, True),
+            ('"Error: 500 Internal Server Error"', True),
+            ('{"error":"no index"}', True),
+            ('{"status":503,"body":""}', True),
+            ('"TimeoutError: took too long"', True),
+            ('"3 pages on errors in engines"', False),
+            ('{"error":null,"hits":3}', False),
+            ('"404 apples"', False),
+            ('"404 Not Found"', True),
+            ("42", False),
+            ("0", False),
+        ],
+    )
+    def test_are_told_by_their_text(self, result, expected):
+        """Nothing, the name of an error at the start, or a service's code."""
+        assert is_odd_result(result) is expected
+
+
+class TestGroupSizes:
+    """Groups with fewer rollouts."""
+
+    def test_of_a_last_step_alone_are_a_stopped_run(self):
+        """A run that was stopped leaves such a step; a run that goes on has another one after it."""
+        steps = make_steps(lambda step, _g, r: {"sample_index": None} if step == 3 and r > 1 else {}, 3)
+        assert "incomplete_groups" not in {each.check for each in diagnosed(steps).findings}
+
+
+class TestSpeed:
+    """Slow engines and steps."""
+
+    def test_more_work_takes_more_time(self):
+        """Twice the tokens in twice the time are no slow step."""
+
+        def longer(step, _group, rollout):
+            end = START + (100 * step + 4) * SECOND
+            return {"output_tokens": 400, "end_time": end, "reward": float(rollout > 0)} if step > 2 else {}
+
+        assert diagnosed(make_steps(longer, 4)).findings == ()
+
+
+class TestEvidence:
+    """The trajectories that prove a finding."""
+
+    def test_are_of_different_prompts(self):
+        """If several prompts have the fault, the five are of five."""
+        (finding,) = diagnosed(make_steps(lambda *_: {"status": "truncated"})).findings
+        assert len({each.sample_index for each in finding.evidence}) == 5

@@ -174,8 +174,12 @@ class TestComparison:
         change, steps, _ = FAULTS["mode_collapse"]
         validation = make_steps(lambda *place: {**truncated(2)(*place), "validate": True})
         before = list(map(summarise, [*make_steps(change, steps), *validation]))
-        assert [each.check for each in diagnosed(make_steps(steps=2), against=before).gone] == ["duplicates"]
+        assert [each.check for each in diagnosed(make_steps(steps=2), against=before).gone] == [
+            "noisy_rewards",
+            "duplicates",
+        ]
         assert [each.check for each in diagnosed(make_steps(steps=4), against=before).gone] == [
+            "noisy_rewards",
             "duplicates",
             "mode_collapse",
         ]

@@ -21,7 +21,7 @@ CHECKS_OF: dict[str, tuple[str, ...]] = {
     "calls are repeated": ("repeated_calls",),
     "engine is slow": ("slow_engine",),
     "failures of others": ("failures", "punished_failures"),
-    "groups without signal": ("groups_without_signal", "groups_all_worst", "groups_all_best"),
+    "groups without signal": ("groups_without_signal",),
     "prompts are forgotten": ("forgotten_prompts",),
     "reward falls": ("reward_falls",),
     "reward is exploited": ("reward_exploited", "reward_part_traded"),

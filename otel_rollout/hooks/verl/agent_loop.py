@@ -25,8 +25,6 @@ from otel_rollout.hooks.verl.rollout import Rollout, rollout_variable
 from otel_rollout.record import runtime
 from otel_rollout.record.scalars import read_scalar, read_tag
 
-__all__ = ["HOOKS"]
-
 _TRUSTED: Final = "_otel_rollout_trusted"
 _SELECTION: Final = "_otel_rollout_selection"
 _LEDGER: Final = "_otel_rollout_ledger"

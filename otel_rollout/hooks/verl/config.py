@@ -13,8 +13,6 @@ from otel_rollout.hooks import Arguments, Call, Hook, Observer, start_tracing
 from otel_rollout.hooks.guard import call_library
 from otel_rollout.record import runtime
 
-__all__ = ["HOOKS", "max_samples", "start", "start_from"]
-
 _RUN_ID_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
 _MAX_SAMPLES: Final = "max_samples_per_step_per_worker"
 

@@ -9,8 +9,6 @@ from typing import Any, Final
 from otel_rollout.hooks import Call, Hook, Patch
 from otel_rollout.hooks.guard import call_library
 
-__all__ = ["HOOKS", "flush_actors"]
-
 ACTOR_NAMES: Final = ("agent_loop_worker_", "reward_loop_worker_")
 """Name prefixes of verl's actors that trace."""
 

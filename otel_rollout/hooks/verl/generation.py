@@ -14,8 +14,6 @@ from otel_rollout.hooks.verl.rollout import current_rollout
 from otel_rollout.record import runtime
 from otel_rollout.record.snapshot import snapshot
 
-__all__ = ["GENERATE", "HOOKS"]
-
 ABORTED: Final = "generation.aborted"
 RESUMED: Final = "generation.resumed"
 

@@ -23,19 +23,6 @@ from otel_rollout import semconv
 from otel_rollout.record.sampling import select_samples
 from otel_rollout.record.scalars import read_scalar, read_tag
 
-__all__ = [
-    "META_KEY",
-    "Batch",
-    "BatchLedger",
-    "Identity",
-    "PromptSelection",
-    "Row",
-    "batch_variable",
-    "forget_oldest",
-    "identify",
-    "uid_of",
-]
-
 META_KEY: Final = "otel_rollout_rows"
 """The key in a batch's `meta_info` (no agent loop or training data sees it) of the whole batch's `Row`s."""
 

@@ -26,8 +26,6 @@ from otel_rollout.hooks.patching import is_replaced
 from otel_rollout.hooks.verl.identity import Row, forget_oldest, uid_of
 from otel_rollout.record.context import current_frame
 
-__all__ = ["CARRIER", "HOOKS", "add_keys", "is_late", "remember"]
-
 CARRIER: Final = "otel_rollout_carrier"
 """The column of a reward request with the trajectory's carrier; until then, in the old trainer, with its key."""
 

@@ -13,8 +13,6 @@ from typing import Final
 from otel_rollout.hooks import Hook, Patch, install_hooks
 from otel_rollout.hooks.verl import agent_loop, config, exits, generation, late_rewards, rewards, rollout_trace, tools
 
-__all__ = ["HOOKS", "VARIABLE"]
-
 VARIABLE: Final = "OTEL_ROLLOUT_VERL"
 """`off` leaves verl as it is."""
 

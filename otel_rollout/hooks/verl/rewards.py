@@ -22,8 +22,6 @@ from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.scalars import read_scalar
 from otel_rollout.record.snapshot import json_text
 
-__all__ = ["HOOKS", "describe_output"]
-
 TRUNCATED: Final = "truncated"
 
 

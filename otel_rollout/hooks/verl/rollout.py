@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from otel_rollout.hooks.verl.identity import Identity
 
-__all__ = ["Rollout", "current_rollout", "rollout_variable"]
-
 
 @dataclass(slots=True, eq=False)
 class Rollout:

@@ -18,8 +18,6 @@ from otel_rollout.hooks.verl.rollout import Rollout, current_rollout
 from otel_rollout.record import op, trajectory
 from otel_rollout.record.annotate import annotate
 
-__all__ = ["HOOKS", "OPS", "rollout_trace_op"]
-
 _MODULE: Final = "verl.utils.rollout_trace"
 _ARGUMENTS: Final = ("sample_index", "step", "rollout_n", "name", "validate", "trace")
 

@@ -25,8 +25,6 @@ from otel_rollout.record import op, runtime
 from otel_rollout.record.exceptions import record_failure
 from otel_rollout.record.snapshot import snapshot
 
-__all__ = ["EXECUTE", "EXTRACT", "HOOKS", "UNKNOWN_TOOL", "trace_execute"]
-
 MAX_MESSAGE_CHARACTERS: Final = 2000
 MAX_NAME_CHARACTERS: Final = 200
 """The most characters of a tool's name that the model has made up."""

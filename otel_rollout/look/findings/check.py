@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from otel_rollout.catalog.failure_class import Survived, survived_failures
 from otel_rollout.catalog.group_summary import GroupSummary, summarise_groups
 from otel_rollout.catalog.step_signals import worst_reward
 from otel_rollout.catalog.step_summary import StepSummary
@@ -28,6 +29,8 @@ class Measure(NamedTuple):
         detail: More facts for the sentence; of the step with the highest value, if there are several.
         rival: The reward part that falls while the subject rises; empty if the check has none.
         compared: The steps that it compares; none for a check of each step.
+        onset: The first step that has it, of a check over steps.
+        prompts: The keys of the prompts that its evidence is of; empty for any.
     """
 
     number: int
@@ -37,6 +40,8 @@ class Measure(NamedTuple):
     detail: str = ""
     rival: str = ""
     compared: tuple[StepSummary, ...] = ()
+    onset: int | None = None
+    prompts: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -97,6 +102,11 @@ class StepContents:
         return worst_reward(self.trajectories)
 
     @cached_property
+    def survived(self) -> Survived:
+        """The failures of tools that are not to blame for a bad reward."""
+        return survived_failures(self.trajectories, self.worst_reward)
+
+    @cached_property
     def by_trace_id(self) -> dict[str, TrajectorySummary]:
         """The trajectories by trace id."""
         return {each.trace_id: each for each in self.trajectories}
@@ -116,6 +126,8 @@ class Check:
         evidence: Returns trajectories of a step that prove it, the clearest first.
         in_step: Measures a step.
         over_steps: Measures the training steps of a run; for a check that compares steps.
+        in_run: Measures steps of a run, in order, by what the run's other steps have; it yields each with its measure.
+        is_final: True if a step that is being written can't be judged.
         in_validation: True if it looks at validation passes too.
         is_confirmed: Returns False if the trajectories of the step with the highest value show that it is none.
     """
@@ -129,6 +141,8 @@ class Check:
     evidence: Callable[[StepContents, str], Iterable[TrajectorySummary]]
     in_step: Callable[[StepSummary], Iterable[Measure]] | None = None
     over_steps: Callable[[Sequence[StepSummary]], Iterable[Measure]] | None = None
+    in_run: Callable[[Sequence[StepSummary]], Iterable[tuple[StepSummary, Measure]]] | None = None
+    is_final: bool = False
     in_validation: bool = True
     is_confirmed: Callable[[StepContents, Measure], bool] = lambda _contents, _measure: True
 

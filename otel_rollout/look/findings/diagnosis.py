@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
 from otel_rollout.catalog.failure_class import FAILURE_CLASSES
 from otel_rollout.catalog.rollout_run import Run
+from otel_rollout.catalog.step_figures import prompt_key
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents
 from otel_rollout.look.findings.finding import Evidence, Finding, TooFew, evidence_of
-from otel_rollout.look.findings.losses import ROOTLESS
 from otel_rollout.look.findings.over_steps import LEAST_STEPS, comparable_steps
 from otel_rollout.look.findings.registry import CHECKS, default_thresholds
 
 MAX_EVIDENCE: Final = 5
+_MAX_PROOFS: Final = 1024
 MAX_SUBJECTS: Final = 5
 """The most findings of one check in one run: a model invents any number of tools."""
 
@@ -60,6 +61,7 @@ class _Found(NamedTuple):
     check: Check
     run: Sequence[StepSummary]
     measures: Sequence[tuple[StepSummary, Measure]]
+    onset: int | None
 
     @property
     def worst(self) -> tuple[StepSummary, Measure]:
@@ -128,12 +130,26 @@ def _find(
         for check in CHECKS:
             limit = limits[check.name]
             above: dict[str, list[tuple[StepSummary, Measure]]] = {}
+            values: dict[str, list[tuple[StepSummary, Measure]]] = {}
             for step, measure in _measure(check, run, running):
+                values.setdefault(measure.subject, []).append((step, measure))
                 if measure.value > limit and measure.total >= check.least:
                     above.setdefault(measure.subject, []).append((step, measure))
             subjects = sorted(above, key=lambda name: (-sum(each.number for _, each in above[name]), name))
             for subject in subjects[:MAX_SUBJECTS]:
-                yield _Found(check, run, above[subject])
+                yield _Found(check, run, above[subject], _onset(values[subject], above[subject]))
+
+
+def _onset(values: Sequence[tuple[StepSummary, Measure]], above: Sequence[tuple[StepSummary, Measure]]) -> int | None:
+    """Return the first step of a finding; steps before it that have half as much or more belong to it."""
+    first = above[0]
+    if first[1].compared:
+        return first[1].onset
+    near = sum(measure.value for _, measure in above) / len(above) / 2
+    at = next(place for place, (step, _) in enumerate(values) if step is first[0])
+    while at and values[at - 1][1].value > near:
+        at -= 1
+    return values[at][0].step
 
 
 def _too_few(
@@ -174,10 +190,12 @@ def _measure(
 ) -> Iterator[tuple[StepSummary, Measure]]:
     if run[0].validate and not check.in_validation:
         return
-    if check.in_step is not None:
+    if check.is_final:
+        run = [step for step in run if step not in running]
+    if check.in_run is not None:
+        yield from check.in_run(run)
+    elif check.in_step is not None:
         for step in run:
-            if check.name == ROOTLESS and step in running:
-                continue
             for measure in check.in_step(step):
                 yield step, measure
     elif check.over_steps is not None and not run[0].validate:
@@ -208,9 +226,25 @@ def _evidence(found: Sequence[_Found], load: Load, folder: str | None) -> list[t
         for position in positions:
             check, (_, measure) = found[position].check, found[position].worst
             if check.is_confirmed(contents, measure):
-                proofs = islice(check.evidence(contents, measure.subject), MAX_EVIDENCE)
+                proofs = _of_many_prompts(
+                    each
+                    for each in check.evidence(contents, measure.subject)
+                    if not measure.prompts or prompt_key(each) in measure.prompts
+                )
                 evidence[position] = tuple(evidence_of(each, folder=folder, run_id=step.run_id) for each in proofs)
     return evidence
+
+
+def _of_many_prompts(proofs: Iterable[TrajectorySummary]) -> list[TrajectorySummary]:
+    """Return the first proofs, of as many prompts as there are."""
+    first: dict[object, TrajectorySummary] = {}
+    others: list[TrajectorySummary] = []
+    for each in islice(proofs, _MAX_PROOFS):
+        if first.setdefault(each.sample_index, each) is not each and len(others) < MAX_EVIDENCE:
+            others.append(each)
+        if len(first) == MAX_EVIDENCE:
+            break
+    return [*first.values(), *others][:MAX_EVIDENCE]
 
 
 def _finding(
@@ -219,13 +253,13 @@ def _finding(
     before: Mapping[tuple[str, str, bool], float] | None,
     evidence: tuple[Evidence, ...],
 ) -> Finding:
-    check, run, measures = found
+    check, run, measures, onset = found
     worst_step, worst = found.worst
     number, total = sum(each.number for _, each in measures), sum(each.total for _, each in measures)
     subject, first = worst.subject, run[0]
     earlier = None if before is None else _value_before(before, check, subject, validate=first.validate)
     detail = worst.detail
-    if check.in_step and len(measures) > 1 and detail:
+    if detail and any(each.detail != detail for _, each in measures):
         detail = f"in step {worst_step.step}, {detail}"
     return Finding(
         check=check.name,
@@ -238,7 +272,8 @@ def _finding(
         steps=(worst.compared[0].step, worst.compared[-1].step)
         if worst.compared
         else tuple(step.step for step, _ in measures),
-        compares_steps=not check.in_step,
+        onset=onset,
+        compares_steps=check.over_steps is not None,
         number=number,
         total=total,
         share=number / total if total else 0.0,
@@ -256,7 +291,7 @@ def _finding(
 def _can_tell(steps: Sequence[StepSummary], check: Check, other: Sequence[StepSummary]) -> bool:
     """Return True if a check that another run was found by looks at these steps, too."""
     runs = [run for run in _runs(steps) if run[0].validate == other[0].validate]
-    if check.in_step is not None:
+    if check.over_steps is None:
         return bool(runs)
     return any(len(comparable_steps(run)) >= LEAST_STEPS for run in runs)
 
@@ -265,7 +300,7 @@ def _value_before(
     before: Mapping[tuple[str, str, bool], float], check: Check, subject: str, *, validate: bool
 ) -> float | None:
     """Return a check's value in the steps to compare with; None if they have none: one step has no change."""
-    if check.in_step is None or not any(key[2] == validate for key in before):
+    if check.over_steps is not None or not any(key[2] == validate for key in before):
         return before.get((check.name, subject, validate))
     # A tool that was not called there had no errors.
     return before.get((check.name, subject, validate), 0.0)

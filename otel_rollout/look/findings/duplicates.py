@@ -30,7 +30,7 @@ def _over_steps(steps: Sequence[StepSummary]) -> Iterator[Measure]:
         detail = f"from {percent(change.first)} to {percent(change.last)}"
         number = sum(step.duplicates for step in change.last_steps)
         value = change.last - change.first
-        yield Measure(number, change.trajectories, value, detail=detail, compared=change.steps)
+        yield Measure(number, change.trajectories, value, detail=detail, compared=change.steps, onset=change.onset)
 
 
 def _evidence(step: StepContents, _subject: str) -> Iterator[TrajectorySummary]:

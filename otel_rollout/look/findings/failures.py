@@ -28,7 +28,7 @@ def _failures_in(step: StepSummary) -> Iterator[Measure]:
 
 
 def _failures_evidence(step: StepContents, subject: str) -> Iterator[TrajectorySummary]:
-    return (each for each in step.trajectories if failure_class(each, step.worst_reward) == subject)
+    return (each for each in step.trajectories if failure_class(each, step.worst_reward, step.survived) == subject)
 
 
 def _punished_in(step: StepSummary) -> Iterable[Measure]:
@@ -39,7 +39,7 @@ def _punished_in(step: StepSummary) -> Iterable[Measure]:
 
 def _punished_evidence(step: StepContents, _subject: str) -> Iterator[TrajectorySummary]:
     worst = step.worst_reward
-    return (each for each in step.trajectories if is_punished(failure_class(each, worst), each, worst))
+    return (each for each in step.trajectories if is_punished(failure_class(each, worst, step.survived), each, worst))
 
 
 def _unknown_in(step: StepSummary) -> Iterable[Measure]:

@@ -55,6 +55,7 @@ class Finding:
         run_id: The run, if several runs of the experiment have the same steps.
         validate: True if it is found in validation.
         steps: The steps above the threshold, in order; of a check over steps, the first and the last compared.
+        onset: The first step that has it, also below the threshold if it is near the steps above.
         compares_steps: True for a check over steps.
         number: The trajectories, groups, calls or spans that it is found in, in all of these steps.
         total: Those that were looked at.
@@ -76,6 +77,7 @@ class Finding:
     run_id: str | None
     validate: bool
     steps: tuple[int | None, ...]
+    onset: int | None
     compares_steps: bool
     number: int
     total: int

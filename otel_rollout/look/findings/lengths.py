@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
-from otel_rollout.look.findings.over_steps import change_of
+from otel_rollout.look.findings.over_steps import Change, change_of
+from otel_rollout.look.findings.reward_level import reward_change, scale_of
 
-_RISE = 0.02
+_RISE = 0.06
 """The part of the range of rewards that counts as a rise of the reward."""
+
+_SURE = 2.0
+"""The standard errors that a rise must have."""
+_JUMP = 0.6
+"""The part of the growth that is in one step if the prompts changed."""
+
+
+def _are_other_prompts(tokens: Change) -> bool:
+    """Return True if answers grow in one step, and all prompts are other ones from there on: they are harder."""
+    jumps = [after - before for before, after in pairwise(tokens.values)]
+    at = max(range(len(jumps)), key=lambda place: jumps[place])
+    if jumps[at] < _JUMP * (tokens.last - tokens.first):
+        return False
+    before, after = (
+        {key for step in part for key in step.signals.prompts}
+        for part in (tokens.steps[: at + 1], tokens.steps[at + 1 :])
+    )
+    return bool(before) and not before & after
 
 
 def _over_steps(steps: Sequence[StepSummary]) -> Iterator[Measure]:
@@ -19,16 +39,18 @@ def _over_steps(steps: Sequence[StepSummary]) -> Iterator[Measure]:
     rewards = change_of(steps, lambda step: step.reward_mean)
     if tokens is None or rewards is None or tokens.first <= 0:
         return
-    lowest = min(step.reward_lowest for step in steps if step.reward_lowest is not None)
-    highest = max(step.reward_highest for step in steps if step.reward_highest is not None)
-    if rewards.last - rewards.first > _RISE * (highest - lowest):
+    scale = scale_of(steps)
+    rise, error, _ = reward_change(rewards.steps[: len(rewards.last_steps)], rewards.last_steps)
+    if scale is not None and rise > max(_RISE * scale.size, _SURE * error):
+        return
+    if _are_other_prompts(tokens):
         return
     detail = (
         f"from {tokens.first:,.0f} to {tokens.last:,.0f} tokens, the mean reward from {rewards.first:.3g} to "
         f"{rewards.last:.3g}"
     )
     count = tokens.trajectories
-    yield Measure(count, count, tokens.last / tokens.first, detail=detail, compared=tokens.steps)
+    yield Measure(count, count, tokens.last / tokens.first, detail=detail, compared=tokens.steps, onset=tokens.onset)
 
 
 def _evidence(step: StepContents, _subject: str) -> list[TrajectorySummary]:

@@ -10,9 +10,6 @@ from otel_rollout.look.findings.check import Check, Measure, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.text.plain_text import counted
 
-ROOTLESS = "rootless"
-"""The name of the check that a running step would fail."""
-
 
 def _dropped_in(step: StepSummary) -> Iterable[Measure]:
     total = step.spans + step.dropped_spans
@@ -44,7 +41,7 @@ CHECKS = (
         in_step=_dropped_in,
     ),
     Check(
-        name=ROOTLESS,
+        name="rootless",
         severity=Severity.ERROR,
         threshold=Threshold(
             0.0, "share of a step's trajectories", "each trajectory ends, unless its process died: any is reported"
@@ -58,6 +55,7 @@ CHECKS = (
             (each for each in step.trajectories if not each.has_root), key=lambda each: each.end_time
         ),
         in_step=_rootless_in,
+        is_final=True,
     ),
     Check(
         name="rolled_out_again",

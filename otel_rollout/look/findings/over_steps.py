@@ -13,6 +13,8 @@ LEAST_STEPS: Final = 4
 _PARTS: Final = 3
 _LEAST_SHARE: Final = 0.5
 """The least trajectories of a step that is compared, by the number of a usual step."""
+_ONSET: Final = 0.25
+"""The part of a change that its first step must have."""
 
 
 class Change(NamedTuple):
@@ -22,16 +24,27 @@ class Change(NamedTuple):
         first: The mean in the first third.
         last: The mean in the last third.
         steps: The steps that are compared.
+        values: The amount in each.
     """
 
     first: float
     last: float
     steps: tuple[StepSummary, ...]
+    values: tuple[float, ...]
 
     @property
     def last_steps(self) -> tuple[StepSummary, ...]:
         """The last third of the steps."""
         return self.steps[-(len(self.steps) // _PARTS) :]
+
+    @property
+    def onset(self) -> int | None:
+        """The first step from which on the amount has changed by a quarter of the whole change or more."""
+        mark, rises = self.first + _ONSET * (self.last - self.first), self.last > self.first
+        start = len(self.values)
+        while start and (self.values[start - 1] >= mark if rises else self.values[start - 1] <= mark):
+            start -= 1
+        return self.steps[min(start, len(self.steps) - 1)].step
 
     @property
     def trajectories(self) -> int:
@@ -62,4 +75,6 @@ def change_of(steps: Sequence[StepSummary], amount: Callable[[StepSummary], floa
         return None
     third = len(known) // _PARTS
     values = [value for _, value in known]
-    return Change(sum(values[:third]) / third, sum(values[-third:]) / third, tuple(step for step, _ in known))
+    return Change(
+        sum(values[:third]) / third, sum(values[-third:]) / third, tuple(step for step, _ in known), tuple(values)
+    )

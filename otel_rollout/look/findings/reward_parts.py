@@ -15,6 +15,8 @@ from otel_rollout.look.findings.over_steps import Change, change_of
 
 _FALL: Final = 0.1
 """The part of its size that a reward part must lose to have fallen."""
+_MAIN: Final = 0.5
+"""The size of a part, by the largest one's, from which on it is wanted: a fall of it counts while the reward rises."""
 _LEAST_WEIGHT: Final = 0.01
 """The weight of a part in the reward, in standard deviations, from which on it is paid."""
 _RISE_OF_SHARE: Final = 0.25
@@ -44,6 +46,11 @@ def _traded(steps: Sequence[StepSummary]) -> Iterator[Measure]:
     if not falling or not largest:
         return
     loser, fall = max(falling.items(), key=lambda each: each[1].first - each[1].last)
+    rewards = change_of(steps, lambda step: step.reward_mean)
+    most = max(abs(change.first) for change in changes.values())
+    if rewards is not None and rewards.last >= rewards.first and fall.first < _MAIN * most:
+        # A small part, or a penalty, is given up for a wanted one.
+        return
     for name, change in changes.items():
         rise = change.last - change.first
         if rise > 0:
@@ -52,7 +59,9 @@ def _traded(steps: Sequence[StepSummary]) -> Iterator[Measure]:
                 f"from {fall.first:.3g} to {fall.last:.3g}"
             )
             value = min(rise, fall.first - fall.last) / largest
-            yield Measure(change.trajectories, change.trajectories, value, name, detail, loser, change.steps)
+            yield Measure(
+                change.trajectories, change.trajectories, value, name, detail, loser, change.steps, change.onset
+            )
 
 
 def _are_paid(step: StepContents, found: Measure) -> bool:
@@ -97,7 +106,9 @@ def _dominant(steps: Sequence[StepSummary]) -> Iterator[Measure]:
         before, after = abs(change.first) / first, abs(change.last) / (abs(change.last) + others)
         if after - before >= _RISE_OF_SHARE:
             detail = f"from {percent(before)} to {percent(after)}"
-            yield Measure(change.trajectories, change.trajectories, after, name, detail, compared=change.steps)
+            yield Measure(
+                change.trajectories, change.trajectories, after, name, detail, compared=change.steps, onset=change.onset
+            )
 
 
 def _evidence(step: StepContents, part: str) -> list[TrajectorySummary]:
@@ -111,7 +122,7 @@ def _evidence(step: StepContents, part: str) -> list[TrajectorySummary]:
 CHECKS = (
     Check(
         name="reward_part_traded",
-        severity=Severity.ERROR,
+        severity=Severity.WARNING,
         threshold=Threshold(
             0.1,
             "the smaller of one part's rise and another's fall, from the first third of the steps to the last, by "

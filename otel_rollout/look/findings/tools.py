@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from otel_rollout.catalog.step_signals import REPEATED, StepSignals
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.table import TrajectorySummary
-from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, ranked
+from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, percent, ranked
 from otel_rollout.look.findings.finding import Severity
+
+_LEAST_CALLS: Final = 10
+"""The earlier calls of a tool that it takes to know its usual results."""
+_SURE: Final = 3.0
+"""The standard errors that a rise must have."""
 
 
 def _errors_in(step: StepSummary) -> Iterator[Measure]:
@@ -18,6 +25,26 @@ def _errors_in(step: StepSummary) -> Iterator[Measure]:
 
 def _errors_evidence(step: StepContents, tool: str) -> list[TrajectorySummary]:
     return ranked(step.trajectories, lambda each: each.tools[tool].errors if tool in each.tools else 0)
+
+
+def _results_in(run: Sequence[StepSummary]) -> Iterator[tuple[StepSummary, Measure]]:
+    """Yield the rise of odd results of each tool, against the steps before in which they had not risen."""
+    before: dict[str, tuple[int, int]] = {}
+    for step in run:
+        for name, (calls, errors) in step.tools.items():
+            odd, whole = min(step.signals.odd_results.get(name, 0), calls - errors), calls - errors
+            earlier_odd, earlier = before.get(name, (0, 0))
+            value, share = 0.0, 0.0
+            if whole and earlier >= _LEAST_CALLS:
+                share = (earlier_odd + 1) / (earlier + 2)
+                error = math.sqrt(0.25 / whole + share * (1 - share) / earlier)
+                value = odd / whole - share
+                if value < _SURE * error:
+                    value = 0.0
+            if not value:
+                before[name] = earlier_odd + odd, earlier + whole
+            detail = f"{percent(share)} before"
+            yield step, Measure(odd, whole, value, name, detail)
 
 
 def _of_trajectories(
@@ -48,9 +75,9 @@ CHECKS = (
         name="tool_errors",
         severity=Severity.WARNING,
         threshold=Threshold(
-            0.2,
+            0.25,
             "share of a tool's calls in a step",
-            "a policy that learns makes some bad calls; above it one call in five is wasted, or the tool itself is "
+            "a policy that learns makes some bad calls; above it one call in four is wasted, or the tool itself is "
             "broken",
         ),
         least=10,
@@ -60,6 +87,25 @@ CHECKS = (
         "or its error message doesn't explain to the model what to write",
         evidence=_errors_evidence,
         in_step=_errors_in,
+    ),
+    Check(
+        name="tool_results",
+        severity=Severity.WARNING,
+        threshold=Threshold(
+            0.15,
+            "rise of the share of a tool's results that are empty or read like an error, without an exception, against "
+            "the tool's own in the steps before",
+            "some tools return nothing, and some run what a model wrote wrongly; above it the tool changed, not the "
+            "policy",
+        ),
+        least=10,
+        sentence=lambda found: (
+            f"{found.number:,} of {found.total:,} results of {found.name} are empty or read like an error{found.clause}"
+        ),
+        advice="read some results: did a service that the tool needs stop, or is its output cut? Raise an exception "
+        "for such a result, so that its trajectories are counted as failed",
+        evidence=lambda step, tool: ranked(step.trajectories, lambda each: each.odd_results.get(tool, 0)),
+        in_run=_results_in,
     ),
     _of_trajectories(
         "repeated_calls",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from otel_rollout.catalog.step_figures import is_cut_off
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, ranked
@@ -14,23 +15,21 @@ def _in_step(step: StepSummary) -> Iterable[Measure]:
     truncated, whole = step.signals.truncated_reward_mean, step.signals.whole_reward_mean
     detail = ""
     if truncated is not None and whole is not None and step.reward_lowest != step.reward_highest:
-        cost = (whole - truncated) * step.truncated / step.trajectories
+        cost = (whole - truncated) * step.signals.cut_off / step.trajectories
         worst = step.truncated_with_worst_reward
         detail = (
-            f"{worst:,} of {step.truncated:,} have the worst reward; their mean reward is {truncated:.3g} and that "
-            f"of the others {whole:.3g}"
+            f"{worst:,} of {step.signals.cut_off:,} have the worst reward; their mean reward is {truncated:.3g} and "
+            f"that of the others {whole:.3g}"
         )
         if cost > 0:
             detail += f", which costs the step {cost:.2g} of its mean reward"
-    yield Measure.share(step.truncated, step.trajectories, detail=detail)
+    yield Measure.share(step.signals.cut_off, step.trajectories, detail=detail)
 
 
 def _evidence(step: StepContents, _subject: str) -> list[TrajectorySummary]:
     return ranked(
         step.trajectories,
-        lambda each: (
-            (each.status == "truncated") * (1 + (each.reward is not None and each.reward == step.worst_reward))
-        ),
+        lambda each: is_cut_off(each) * (1 + (each.reward is not None and each.reward == step.worst_reward)),
     )
 
 

@@ -19,8 +19,15 @@ from otel_rollout.facts.table import FACTS, TrajectorySummary, shown_of
 from otel_rollout.look.findings import Finding, diagnose_run, running_steps
 from otel_rollout.look.view.answers import Asked, AskedWrongError, asked_step
 from otel_rollout.look.view.run_state import Progress, RunState
-from otel_rollout.look.view.shown_spans import Cutter, span_id_of, span_record, span_records, utterances
-from otel_rollout.look.view.turns import prefix_breaks, turn_numbers
+from otel_rollout.look.view.shown_spans import (
+    Cutter,
+    prefix_breaks,
+    span_id_of,
+    span_record,
+    span_records,
+    turn_numbers,
+    utterances,
+)
 
 Parameters = Mapping[str, str]
 

@@ -16,8 +16,7 @@ from otel_rollout.finish import PayloadFinisher, SpanReader
 from otel_rollout.installing import install_line
 from otel_rollout_trackio import TrackioSpanExporter
 from otel_rollout_trackio import exporter as exporter_module
-from otel_rollout_trackio.folder_store import default_folder
-from otel_rollout_trackio.store import Store, StoreError
+from otel_rollout_trackio.store import Store, StoreError, default_folder
 from tests.exporters.trackio.spans import make_span, make_trajectory
 
 AWAY = Outcome(Verdict.RETRY, "away")

@@ -14,8 +14,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import SpanContext
 
 from otel_rollout.messages import ids_as_text
-from otel_rollout_weave.payload_text import as_inputs, as_output
-from otel_rollout_weave.translate import call_of_span, exception_of_span
+from otel_rollout_weave.translate import as_inputs, as_output, call_of_span, exception_of_span
 from otel_rollout_weave.usage import Below
 
 PROJECT = "team/project"

@@ -186,7 +186,7 @@ class TestVerl:
 
     def test_dead_groups_are_found(self, faulty_steps):
         """Prompts all of whose rollouts have the worst reward are found."""
-        found = found_in(faulty_steps[DEAD_STEP])["groups_all_worst"]
+        found = found_in(faulty_steps[DEAD_STEP])["groups_without_signal"]
         assert (found.number, found.total) == (8, 10)
         assert {each.prompt.split()[0] for each in of(faulty_steps, found, DEAD_STEP)} == {"hopeless"}
 

@@ -31,6 +31,18 @@ export interface StepSignals {
   staleness: Record<string, number>;
   lossy: number;
   rolled_out_again: number;
+  cut_off: number;
+  rewardable: number;
+  unrewarded: number;
+  invalid_rewards: number;
+  odd_results: Record<string, number>;
+  group_sizes: Record<string, number>;
+  prompts: Record<string, number[]>;
+  speed: Speed;
+  wall_seconds: number;
+  twins: number;
+  disputed: number;
+  form: Form;
 }
 
 export interface StepSummary {
@@ -141,6 +153,8 @@ export interface TrajectorySummary {
   repeated_calls: number;
   unknown_tool_calls: number;
   unparsed_tool_calls: number;
+  odd_results: Record<string, number>;
+  invalid_rewards: number;
   errors: SpanError[];
   error_type: string | null;
   prefix_breaks: number;
