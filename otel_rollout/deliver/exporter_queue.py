@@ -160,8 +160,9 @@ class ExporterQueue:
                     is_counted = True
                     if isinstance(given, RolloutSpan):
                         given.taken += 1
+                    # A Counter calls Python for a missing key, which may raise at the end of the stack.
+                    account.lost[reason] = account.lost.get(reason, 0) + 1
                     account.recorded += 1
-                    account.lost[reason] += 1
         except BaseException:
             if not is_counted:
                 self._count_interrupted(given)
@@ -178,8 +179,9 @@ class ExporterQueue:
         with self._lock:
             if isinstance(span, RolloutSpan):
                 span.taken += 1
+            lost = self._account.lost
+            lost["interrupted"] = lost.get("interrupted", 0) + 1
             self._account.recorded += 1
-            self._account.lost["interrupted"] += 1
 
     def _note_dropped(self, span: RolloutSpan | ReadableSpan, reason: str) -> None:
         self._reader.release(span)
