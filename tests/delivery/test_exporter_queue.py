@@ -340,6 +340,21 @@ class TestInterruptions:
         assert (stats.recorded, stats.delivered, stats.lost) == (2, 1, {"interrupted": 1})
         assert is_balanced(stats)
 
+    def test_at_the_end_of_the_stack(self, make_queue, exporter, make_span, monkeypatch):
+        """A span that is lost is counted though nothing more can be called: a Counter would call for a missing key."""
+        queue = make_queue(exporter)
+
+        def overflowing(*_):
+            raise RecursionError
+
+        monkeypatch.setattr("collections.Counter.__missing__", overflowing)
+        monkeypatch.setattr("otel_rollout.deliver.exporter_queue.queued_size", overflowing)
+        with pytest.raises(RecursionError):
+            queue.put(make_span())
+        monkeypatch.undo()
+        assert queue.stats().lost == {"interrupted": 1}
+        assert is_balanced(queue.stats())
+
     def test_once_it_is_queued(self, make_queue, exporter, make_span):
         """The exception passes, and the span is delivered."""
         queue = make_queue(exporter)

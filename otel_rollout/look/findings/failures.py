@@ -71,7 +71,7 @@ CHECKS = (
     ),
     Check(
         name="punished_failures",
-        severity=Severity.ERROR,
+        severity=Severity.WARNING,
         threshold=Threshold(
             0.05,
             "share of a step's trajectories",
