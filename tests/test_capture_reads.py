@@ -6,14 +6,20 @@ import dataclasses
 import datetime as dt
 import enum
 import subprocess
+import threading
+from contextlib import suppress
 from typing import Any
 
 import attrs
+import orjson
 import pydantic
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
+from otel_rollout.testing import InMemorySpanExporter
 from tests.payload_values import read, read_payload
 
 CALLS: list[str] = []
@@ -176,6 +182,47 @@ class TestNothingIsCalled:
 
         assert CALLS == []
         assert len(rollout_spans.spans) == 1
+
+
+class TestJson:
+    """Payloads become JSON by orjson, which ends the process where memory ends."""
+
+    @pytest.mark.parametrize("is_own", [True, False], ids=["own", "provider"])
+    def test_never_on_the_programs_thread(self, monkeypatch, is_own):
+        """The program's thread calls orjson neither for an op, nor for an annotation, nor at a trajectory's end."""
+        threads: set[int] = set()
+
+        def noting(call: Any) -> Any:
+            def noted(*arguments: Any, **options: Any) -> Any:
+                threads.add(threading.get_ident())
+                return call(*arguments, **options)
+
+            return noted
+
+        for name in ("dumps", "loads"):
+            monkeypatch.setattr(orjson, name, noting(getattr(orjson, name)))
+        exporter = InMemorySpanExporter()
+        provider = None if is_own else TracerProvider()
+        if provider is not None:
+            provider.add_span_processor(SimpleSpanProcessor(exporter))
+        otel_rollout.init("project", "experiment", backend=exporter if is_own else None, tracer_provider=provider)
+
+        @rollout_trace_op(kind="LLM")
+        def chat(messages: Any, value: Any) -> Any:
+            if value is None:
+                raise ValueError({"no": "value"})
+            return {"choices": [{"message": {"role": "assistant", "content": "Yes."}}], "value": value}
+
+        with rollout_trace_attr(step=1, sample_index={"a": [1]}):
+            chat([{"role": "user", "content": "Is it?"}] * 100, _Data(1))
+            with suppress(ValueError):
+                chat('{"role": "user"}', None)
+            annotate(reward=1.0, parts={"format": 0.5}, output={"answer": [1, "x"]}, extra=_Data(1))
+        assert threading.get_ident() not in threads
+        assert otel_rollout.flush(10)
+        assert threading.get_ident() not in threads
+        assert len(exporter.spans) == 3
+        assert bool(threads) is is_own
 
 
 @pytest.mark.parametrize(
@@ -355,3 +402,13 @@ class TestHiddenFields:
             pass
 
         assert read([Secret(), Credentials()]) == ["[hidden]", "[hidden]"]
+
+    def test_a_class_whose_name_only_begins_like_that(self):
+        """A class is hidden for the word, and not for its first letters."""
+
+        class SecretaryProblem:
+            def __init__(self) -> None:
+                self.best = 2
+
+        shown = read(SecretaryProblem())
+        assert (shown["type"].rpartition(".")[2], shown["best"]) == ("SecretaryProblem", 2)

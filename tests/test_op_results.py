@@ -40,6 +40,54 @@ def outputs(exporter: InMemorySpanExporter) -> dict[str, Any]:
     return {span["name"]: span["attributes"].get("output.value") for span in recorded(exporter)}
 
 
+GRADER = """
+class Solution:
+    def __init__(self):
+        self.number = 1
+
+    def solve(self):
+        return DATA
+
+class WrongError(Exception):
+    def solve(self):
+        return DATA
+"""
+
+
+class TestExecutedCode:
+    """Values of classes that are made as the program runs, whose methods refer to all that was there."""
+
+    @pytest.mark.parametrize("name", ["Solution", "WrongError"])
+    @pytest.mark.parametrize("is_raised", [False, True])
+    def test_it_is_freed(self, rollout_spans: InMemorySpanExporter, name: str, is_raised: bool) -> None:
+        """After its span, neither the class of a captured value or exception nor its globals are kept."""
+        made = Made()
+
+        @rollout_trace_op
+        def grade(solution: Any) -> Any:
+            if is_raised:
+                raise ValueError(solution) from (solution if name == "WrongError" else None)
+            return [solution]
+
+        def run() -> weakref.ref[type]:
+            space = {"DATA": made(), "__name__": "solution"}
+            exec(GRADER, space)
+            kind: Any = space[name]
+            try:
+                grade(kind())
+                annotate(extra=kind())
+            except ValueError:
+                pass
+            return weakref.ref(kind)
+
+        with rollout_trace_attr(sample_index=1):
+            kind = run()
+        assert len(recorded(rollout_spans)) == 2
+        gc.collect()
+        assert kind() is None
+        assert not made.is_alive()
+
+
 class TestCoroutines:
     """A plain function that returns a coroutine, such as another decorator's wrapper."""
 

@@ -360,6 +360,40 @@ class TestLocksAtFork:
         assert code == 0, errors
         assert program.delivered == [["parent"]]
 
+    def test_a_fork_amid_the_first_init(self, program):
+        """A child that is forked while another thread runs the first `init` starts tracing of its own."""
+        code, errors = program.run(
+            """
+            from otel_rollout.export.exporter import OutcomeSpanExporter
+
+            checking, forked = threading.Event(), threading.Event()
+
+            class Slow(OutcomeSpanExporter):
+                def check(self):
+                    checking.set()
+                    forked.wait(30)
+
+                def send(self, spans):
+                    raise AssertionError("nothing is recorded in the parent")
+
+            thread = threading.Thread(target=start, args=(Slow(),))
+            thread.start()
+            assert checking.wait(30)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                start()
+                trace("child")
+                os._exit(0 if otel_rollout.flush(15) else 1)
+            status = os.waitpid(child, 0)[1]
+            forked.set()
+            thread.join()
+            assert status == 0, f"the child ended with {status}"
+            """
+        )
+        assert code == 0, errors
+        assert program.delivered == [["child"]]
+
     @pytest.mark.parametrize(
         ("backend", "protocol", "module"),
         [

@@ -8,6 +8,7 @@ import datetime as dt
 import decimal
 import gc
 import io
+import itertools
 import pathlib
 import re
 import sys
@@ -51,6 +52,22 @@ def _longest_text(value: Any) -> str:
         return value
     held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return max(map(_longest_text, held), key=len, default="")
+
+
+class Counts(collections.Counter):
+    """A subclass of a subclass of dict."""
+
+
+def _kept_and_calls(value: Any) -> tuple[int, int]:
+    """Return the number of items that a snapshot of a container keeps, and the calls that it takes to make it."""
+    calls = itertools.count()
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, argument: next(calls))
+    try:
+        taken = snapshot(value)
+    finally:
+        sys.setprofile(before)
+    return len(value) - taken.left_out, next(calls)
 
 
 class Unrepresentable:
@@ -443,6 +460,24 @@ class TestBudget:
             assert len(text) < 4 * DEFAULT_BUDGET
             assert taken.left_out > 0
             assert b" cut]" in text
+
+    @pytest.mark.usefixtures("_both_ways")
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda length: [*map(decimal.Decimal, range(length))],
+            lambda length: Counts((number, number + 1) for number in range(length)),
+            lambda length: collections.OrderedDict.fromkeys(range(length), "x"),
+            lambda length: collections.defaultdict(list, {number: [number] for number in range(length)}),
+        ],
+        ids=["decimals", "pairs in a Counter", "OrderedDict", "defaultdict"],
+    )
+    def test_the_number_of_reads_is_bounded(self, make):
+        """Of objects and of subclasses of dict as many are read in a long value as in one four times as long."""
+        (kept, calls), (kept_of_more, calls_of_more) = (_kept_and_calls(make(length)) for length in (100_000, 400_000))
+
+        assert 0 < kept_of_more == kept < 50_000
+        assert calls_of_more < calls * 1.01
 
     def test_what_follows_a_giant_value_stays(self):
         """Each part has its share of the budget: the giant one is cut, and the number of left out items is true."""
