@@ -21,11 +21,11 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 EXPORTERS: Final = "exporters.*"
 
 
-def contracts(root: Path = ROOT) -> dict[str, Any]:
-    """Return import-linter's options, with the exporters' names."""
+def contracts(exporters: Path = ROOT / "exporters") -> dict[str, Any]:
+    """Return import-linter's options, with the names of the exporters in a folder."""
     toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-    options: dict[str, Any] = toml.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
-    names = sorted(file.parent.name for file in (root / "exporters").glob("*/__init__.py"))
+    options: dict[str, Any] = toml.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    names = sorted(file.parent.name for file in exporters.glob("otel_rollout_*/__init__.py"))
     return {
         "root_packages": _expanded(options["root_packages"], names),
         "contracts": [

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+import otel_rollout
 from otel_rollout.catalog import GroupSummary, Spread, StepSignals, StepSummary
 from otel_rollout.facts import FACTS, SUMS, Percentiles, SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import CHECKS
@@ -26,7 +27,7 @@ from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES
 
 TREE = Path(__file__).resolve().parent.parent
 DOCS = TREE / "docs"
-TYPES = TREE / "otel_rollout" / "look" / "view" / "static" / "data" / "types.d.ts"
+TYPES = Path(otel_rollout.__file__).parent / "look" / "view" / "static" / "data" / "types.d.ts"
 _MARKED = re.compile(r"((?:<!--|//) table: (\w+)(?: -->)?\n).*?((?:<!--|//) end(?: -->)?\n)", re.DOTALL)
 _JSON = {int: "integer", float: "number", str: "string", bool: "boolean", NoneType: "null"}
 _SCRIPT = {int: "number", float: "number", str: "string", bool: "boolean", NoneType: "null"}

@@ -27,7 +27,9 @@ def rooms() -> set[str]:
 
 def layers() -> set[str]:
     """Return the modules that the contract of the layers names."""
-    return {name.strip() for line in contracts(TREE)["contracts"][0]["layers"] for name in line.split(":")}
+    return {
+        name.strip() for line in contracts(EXPORTERS[0].parent)["contracts"][0]["layers"] for name in line.split(":")
+    }
 
 
 PROGRAM = """

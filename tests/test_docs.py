@@ -23,7 +23,7 @@ LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 class TestTables:
     """The tables of settings and attributes."""
 
-    @pytest.mark.parametrize("page", [*PAGES, TYPES], ids=lambda page: str(page.relative_to(ROOT)))
+    @pytest.mark.parametrize("page", [*PAGES, TYPES], ids=lambda page: f"{page.parent.name}/{page.name}")
     def test_tables_agree_with_the_code(self, page: Path):
         """Each generated table, and the types of the viewer, are what the code has now (`make docs` writes them)."""
         text = page.read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ class TestTables:
 class TestLinks:
     """Links between the pages."""
 
-    @pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+    @pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
     def test_relative_links_lead_somewhere(self, page: Path):
         """Each relative link of a page, pictures too, leads to a file of the repository and a heading of it."""
         for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
@@ -67,7 +67,7 @@ class TestLinks:
             assert file.exists(), target
             assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
 
-    @pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+    @pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
     def test_the_site_has_what_links_lead_to(self, page: Path):
         """Each file that a page links to is among those that `make site` takes."""
         (source,) = re.findall(r"^SITE_SOURCE := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
@@ -86,7 +86,7 @@ class TestSite:
 
         assert sorted(names) == sorted(page.relative_to(ROOT).as_posix() for page in SITE_PAGES)
 
-    @pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+    @pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
     def test_lists_are_those_of_both_kinds_of_markdown(self, page: Path):
         """What follows an empty line in a list item is indented by four: a Git host and the site agree on that."""
         text = re.sub(r"(?ms)^( *)```.*?^\1```$", r"\1```", page.read_text(encoding="utf-8"))

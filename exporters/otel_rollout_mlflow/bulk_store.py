@@ -7,10 +7,12 @@ other in one direction. A batch that is written twice leaves the tables as they 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
+from weakref import finalize
 
 from mlflow.store.tracking.dbmodels.models import SqlAssessments
 from mlflow.tracing.constant import SpanAttributeKey, TraceMetadataKey, TraceTagKey
@@ -53,6 +55,8 @@ class BulkStore:
 
     def __init__(self, uri: str) -> None:
         self._engine = bulk_engine(uri)
+        # psycopg warns of a connection that a dropped exporter leaves open.
+        finalize(self, _dispose, self._engine, os.getpid()).atexit = False
         self._trees: RecentDict[tuple[str, int], list[tuple[Any, Any]]] = RecentDict(MAX_TREES)
 
     def write(
@@ -159,6 +163,12 @@ class BulkStore:
                     some[row["trace_id"]].append(nodes_of(row["span_id"], row["parent_span_id"], attributes))
             traces |= {trace_id: traces[trace_id]._replace(nodes=nodes) for trace_id, nodes in some.items()}
         return traces, left
+
+
+def _dispose(engine: Any, process: int) -> None:
+    """Close an engine's connection, unless it is the parent's of this process."""
+    if process == os.getpid():
+        engine.dispose()
 
 
 def _write(
