@@ -552,12 +552,13 @@ class TestBudget:
         assert orjson.loads(to_json(taken))[1]["…"] == "[36 keys cut]"
 
     def test_an_object_that_is_a_key_is_cut(self):
-        """A dict of objects keeps its number of items beyond the budget, and counts what is cut of the keys."""
+        """A dict of objects keeps its number of items beyond the budget, and counts what is cut of keys that are read."""
         value = {Frozen("y" * 50_000 + str(number), ()): number for number in range(20)}
         taken = snapshot(value, budget=50_000)
 
         assert sorted(orjson.loads(to_json(taken)).values()) == [*range(20)]
-        assert taken.left_out > 20 * 40_000
+        # Where the pickler gets no object, a key is its type's name, and nothing of it is cut.
+        assert taken.left_out == 0 if sys.version_info >= (3, 14) else taken.left_out > 20 * 40_000
 
     def test_the_middle_of_a_long_text_is_cut(self):
         """A text keeps its beginning and its end."""
