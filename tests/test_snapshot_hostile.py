@@ -552,7 +552,7 @@ class TestBudget:
         assert orjson.loads(to_json(taken))[1]["…"] == "[36 keys cut]"
 
     def test_an_object_that_is_a_key_is_cut(self):
-        """A dict of objects keeps its number of items beyond the budget, and counts what is cut of keys that are read."""
+        """A dict of objects keeps its number of items, and counts what is cut of keys that are read."""
         value = {Frozen("y" * 50_000 + str(number), ()): number for number in range(20)}
         taken = snapshot(value, budget=50_000)
 
