@@ -8,7 +8,7 @@ from typing import Final
 
 from otel_rollout.catalog import Run, StepSummary
 from otel_rollout.facts.amounts import mean_of
-from otel_rollout.look.compare.figures import REWARD, SHARE, SOLVED, FigureKind, Sample, compared_kinds
+from otel_rollout.look.compare.figures import REWARD, SECONDS, SHARE, SOLVED, FigureKind, Sample, compared_kinds
 from otel_rollout.look.compare.statistics import (
     LEAST_STEPS,
     LEAST_UNITS,
@@ -21,12 +21,12 @@ from otel_rollout.look.compare.statistics import (
 )
 from otel_rollout.look.findings import Finding, Severity, diagnose_run
 from otel_rollout.look.findings.reward_level import scale_of
-from otel_rollout.text.plain_text import counted
 
 DEFAULT_MARGIN: Final = 0.02
 _MATCHED: Final = 0.5
 """The part of the smaller run's prompts that both must have, so that prompts are compared in pairs."""
 _HALF: Final = 0.5
+_FLIPS: Final = "flips"
 _LEAST_FOR_END: Final = 6
 """The fewest steps whose last third is compared too."""
 
@@ -244,14 +244,16 @@ def _part(validate: bool, before: Sample, after: Sample) -> Part:
     pairs = {at: places[prompt.key] for at, prompt in enumerate(before.prompts) if prompt.key in places}
     least = min(len(before.prompts), len(after.prompts))
     is_paired = len(pairs) >= max(LEAST_UNITS, _MATCHED * least)
-    figures, missing = [], []
+    figures: list[Figure] = []
+    missing: list[str] = []
+    missing_steps: list[str] = []
     for kind in compared_kinds(before, after):
         figure = _figure(kind, before, after, pairs if is_paired else None)
         if figure is not None:
             figures.append(figure)
         elif before.means(kind) or after.means(kind):
-            missing.append(kind.title)
-    of_steps, missing_steps = [], []
+            (missing_steps if kind.unit == SECONDS else missing).append(kind.title)
+    of_steps = []
     for kind in dict.fromkeys([*before.step_figures, *after.step_figures]):
         one, other = before.step_figures[kind], after.step_figures[kind]
         common = [step for step in one if step in other]
@@ -272,7 +274,7 @@ def _part(validate: bool, before: Sample, after: Sample) -> Part:
         gained=tuple(gained),
         lost=tuple(lost),
         flip_p=sign_test(len(gained), len(lost)) if is_paired else None,
-        too_few=tuple(_too_few(missing, missing_steps, len({step.step for step in before.steps}))),
+        too_few=tuple(_too_few(missing, missing_steps)),
     )
 
 
@@ -290,14 +292,33 @@ def _figure(kind: FigureKind, before: Sample, after: Sample, pairs: Mapping[int,
         means = [mean_of(found) for found in values if found]
     if estimate is None:
         return None
-    one_step, other_step = before.step_means(kind), after.step_means(kind)
-    of_steps = [(mean, other_step[step]) for step, mean in one_step.items() if step in other_step]
-    return _as_figure(kind, means, estimate.wider(paired(of_steps, LEAST_STEPS)), units, over)
+    if kind.unit == SECONDS:
+        one_step, other_step = before.step_means(kind), after.step_means(kind)
+        of_steps = paired(
+            [(mean, other_step[step]) for step, mean in one_step.items() if step in other_step], LEAST_STEPS
+        )
+        if of_steps is None:
+            return None
+        estimate = estimate.with_error_of(of_steps)
+    return _as_figure(kind, means, estimate, units, over)
 
 
 def _as_figure(kind: FigureKind, means: Sequence[float], estimate: Estimate, units: int, over: str) -> Figure:
     before, after = means
-    return Figure(kind.name, kind.title, kind.unit, kind.better, before, after, *estimate, units, over)
+    return Figure(
+        kind.name,
+        kind.title,
+        kind.unit,
+        kind.better,
+        before,
+        after,
+        estimate.change,
+        estimate.low,
+        estimate.high,
+        estimate.p,
+        units,
+        over,
+    )
 
 
 def _flips(before: Sample, after: Sample, pairs: Mapping[int, int]) -> tuple[list[Flip], list[Flip]]:
@@ -318,25 +339,43 @@ def _size(flip: Flip) -> float:
     return -abs(flip.after - flip.before)
 
 
-def _too_few(missing: Sequence[str], missing_steps: Sequence[str], steps: int) -> Iterator[str]:
+def _too_few(missing: Sequence[str], missing_steps: Sequence[str]) -> Iterator[str]:
     if missing:
         yield f"fewer than {LEAST_UNITS} prompts: {', '.join(missing)}"
     if missing_steps:
-        yield f"fewer than {LEAST_STEPS} steps: {', '.join(missing_steps)}"
-    if steps < LEAST_STEPS:
-        yield f"intervals are over prompts alone: {counted(steps, 'step')} can't show how much steps differ"
+        yield f"fewer than {LEAST_UNITS} prompts or {LEAST_STEPS} steps: {', '.join(missing_steps)}"
 
 
 def _judged(parts: Sequence[Part], scale: float, margin: float) -> list[Part]:
     """Return the parts with adjusted probabilities and verdicts."""
-    values = [figure.p for part in parts for figure in part.figures]
-    values += [part.flip_p for part in parts if part.flip_p is not None]
-    adjusted = iter(holm(values))
-    judged = [
-        replace(part, figures=tuple(_with_verdict(each, next(adjusted), scale, margin) for each in part.figures))
+    adjusted = _adjusted(parts)
+    return [
+        replace(
+            part,
+            figures=tuple(
+                _with_verdict(each, adjusted[part.validate, each.name], scale, margin) for each in part.figures
+            ),
+            flip_p=None if part.flip_p is None else adjusted[part.validate, _FLIPS],
+        )
         for part in parts
     ]
-    return [part if part.flip_p is None else replace(part, flip_p=next(adjusted)) for part in judged]
+
+
+def _adjusted(parts: Sequence[Part]) -> dict[tuple[bool, str], float]:
+    """Return p-values adjusted for their number: rewards have half of the chance of an error, all others the rest."""
+    outcomes: dict[tuple[bool, str], float] = {}
+    others: dict[tuple[bool, str], float] = {}
+    for part in parts:
+        for each in part.figures:
+            family = outcomes if each.name.partition(".")[0] in (REWARD.name, SOLVED.name) else others
+            family[part.validate, each.name] = each.p
+        if part.flip_p is not None:
+            outcomes[part.validate, _FLIPS] = part.flip_p
+    return {
+        key: min(1.0, 2 * p)
+        for family in (outcomes, others)
+        for key, p in zip(family, holm([*family.values()]), strict=True)
+    }
 
 
 def _with_verdict(figure: Figure, p: float, scale: float, margin: float) -> Figure:

@@ -20,6 +20,8 @@ MAX_NAMES: Final = 16
 """The most tools, parts of the reward and values of one fact: a model invents any number of tools."""
 SHARE: Final = "share"
 """The unit of what is between 0 and 1."""
+SECONDS: Final = "s"
+"""The unit of durations, which the load of the machine makes alike in a step."""
 
 
 @dataclass(frozen=True)
@@ -149,10 +151,7 @@ class Sample:
 
     def step_means(self, kind: FigureKind) -> dict[int | None, float]:
         """Return the mean of each step that has a figure."""
-        steps = self.figures[kind].steps
-        if kind.of_all:
-            return {step: steps.get(step, (0.0, 0.0))[0] / number for step, (_, number) in self._all.steps.items()}
-        return {step: total / number for step, (total, number) in steps.items()}
+        return {step: total / number for step, (total, number) in self.figures[kind].steps.items()}
 
     def _position(self, summary: TrajectorySummary) -> int:
         key = prompt_key(summary) or summary.trace_id

@@ -1,12 +1,13 @@
 """Intervals and tests for the change of a mean, by the standard library alone.
 
 A change is tested by Student's t over prompts: of prompts that both runs have, over their differences; else by Welch's
-unequal variances (Biometrika 34, 1947). Rollouts of one prompt are alike, and so are the trajectories of one step, so a
-standard error over either alone may be too small. With two ways of clustering the larger one is taken, which is safe
-where few clusters make the two-way estimate of Cameron, Gelbach and Miller (JBES 29, 2011) unreliable. Flipped prompts
-are counted by the exact sign test, which is McNemar's test of pairs (Psychometrika 12, 1947). Several figures are
-looked at once, and so their p-values are adjusted by Holm's step-down method (Scandinavian Journal of Statistics 6,
-1979): the chance that any of them is called a change although none is one stays below 5 percent.
+unequal variances (Biometrika 34, 1947). The rollouts of one prompt are alike, and so count as one. Durations are alike
+in one step too, as they share a machine and its load: of the errors over prompts and over steps the larger one is
+taken, which is safe where few clusters make the two-way estimate of Cameron, Gelbach and Miller (JBES 29, 2011)
+unreliable. Flipped prompts are counted by the exact sign test, which is McNemar's test of pairs (Psychometrika 12,
+1947). Several figures are looked at once, and so their p-values are adjusted by Holm's step-down method (Scandinavian
+Journal of Statistics 6, 1979), those of rewards apart from all others: the chance of calling anything a change while
+nothing is one stays below 5 percent.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _MOST_FREEDOM: Final = 500
 """Beyond it Student's t differs from itself by less than 0.1 percent."""
 
 _ROUNDING: Final = 1e-9
+_DIGITS: Final = 12
 
 
 class Estimate(NamedTuple):
@@ -35,22 +37,36 @@ class Estimate(NamedTuple):
 
     Args:
         change: The second mean minus the first.
-        low: The lower end of its interval.
-        high: The upper end.
-        p: The probability of such a change, or a larger one, if there is none.
+        error: Its standard error.
+        freedom: The degrees of freedom of the error.
     """
 
     change: float
-    low: float
-    high: float
-    p: float
+    error: float
+    freedom: int
 
-    def wider(self, other: Estimate | None) -> Estimate:
-        """Return this change with the wider one of two intervals, and the higher p."""
-        if other is None:
+    @property
+    def low(self) -> float:
+        """The lower end of the change's interval."""
+        return self.change - quantile_of_t(self.freedom) * self.error
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return self.change + quantile_of_t(self.freedom) * self.error
+
+    @property
+    def p(self) -> float:
+        """The probability of such a change, or a larger one, if there is none."""
+        if not self.change:
+            return 1.0
+        return tail_of_t(self.change / self.error if self.error else math.inf, self.freedom)
+
+    def with_error_of(self, other: Estimate | None) -> Estimate:
+        """Return this change with the larger one of two errors."""
+        if other is None or other.error <= self.error:
             return self
-        half = max(self.high - self.change, other.high - other.change)
-        return Estimate(self.change, self.change - half, self.change + half, max(self.p, other.p))
+        return Estimate(self.change, other.error, other.freedom)
 
 
 def paired(pairs: Sequence[tuple[float, float]], least: int) -> Estimate | None:
@@ -82,13 +98,13 @@ def sign_test(more: int, fewer: int) -> float:
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for their number."""
-    adjusted = [0.0] * len(values)
+    """Return p-values adjusted for their number; equal ones are of one test: of turns and spans, solved and rewards."""
+    tests = sorted({round(value, _DIGITS) for value in values})
+    adjusted: dict[float, float] = {}
     highest = 0.0
-    for rank, at in enumerate(sorted(range(len(values)), key=lambda at: values[at])):
-        highest = max(highest, min(1.0, (len(values) - rank) * values[at]))
-        adjusted[at] = highest
-    return adjusted
+    for rank, value in enumerate(tests):
+        highest = adjusted[value] = max(highest, min(1.0, (len(tests) - rank) * value))
+    return [adjusted[round(value, _DIGITS)] for value in values]
 
 
 def tail_of_t(t: float, freedom: int) -> float:
@@ -121,7 +137,4 @@ def _error(values: Sequence[float]) -> float:
 def _estimate(change: float, error: float, freedom: float, size: float) -> Estimate:
     # Means of equal values differ in their last digits.
     change, error = (0.0 if abs(value) <= _ROUNDING * size else value for value in (change, error))
-    whole = max(1, int(min(freedom, _MOST_FREEDOM)))
-    half = quantile_of_t(whole) * error
-    p = tail_of_t(change / error if error else math.inf, whole) if change else 1.0
-    return Estimate(change, change - half, change + half, p)
+    return Estimate(change, error, max(1, int(min(freedom, _MOST_FREEDOM))))

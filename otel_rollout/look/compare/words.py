@@ -38,6 +38,15 @@ def over_text(part: Part) -> str:
     return f"{counted(len(part.steps), 'step')}{steps}, {prompts}{left}"
 
 
+def flips_text(part: Part) -> str:
+    """Return the number of prompts that flipped, and the result of the sign test."""
+    gained, lost = len(part.gained), len(part.lost)
+    if not gained and not lost:
+        return "no prompt flipped between solved and unsolved"
+    p = f"; sign test, adjusted p {part.flip_p:.2g}" if part.flip_p is not None else ""
+    return f"{counted(lost, 'prompt')} solved by A only, {gained:,} by B only{p}"
+
+
 def verdict_text(comparison: Comparison) -> str:
     """Return the conclusion."""
     if comparison.worse:

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.text import Text
 
 from otel_rollout.look.compare import Comparison, Figure, Flip, Part
-from otel_rollout.look.compare.words import change_text, interval_text, over_text, value_text, verdict_text
+from otel_rollout.look.compare.words import change_text, flips_text, interval_text, over_text, value_text, verdict_text
 from otel_rollout.look.findings import Finding
 from otel_rollout.look.terminal.screen import wrapped
 from otel_rollout.look.terminal.table import Cell, Column, Table, print_lines
-from otel_rollout.text.plain_text import counted, printable, shorten
+from otel_rollout.text.plain_text import printable, shorten
 
 MAX_FLIPS: Final = 10
 """The most prompts of each kind in a list."""
@@ -74,12 +74,7 @@ def _table(figures: Iterable[Figure]) -> Table:
 
 
 def _flip_lines(part: Part) -> Iterator[tuple[str, str]]:
-    gained, lost = len(part.gained), len(part.lost)
-    if not gained and not lost:
-        yield "no prompt flipped between solved and unsolved", ""
-        return
-    p = f", sign test p {part.flip_p:.2g}" if part.flip_p is not None else ""
-    yield f"{counted(lost, 'prompt')} solved by A only, {gained:,} by B only{p}", ""
+    yield flips_text(part), ""
     for title, flips in (("A only", part.lost), ("B only", part.gained)):
         yield from ((f"  {title}  {text}", "dim") for text in _flip_texts(flips))
 
