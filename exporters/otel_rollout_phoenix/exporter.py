@@ -28,7 +28,7 @@ from otel_rollout_phoenix.api import CONFIGURATION_HINT, PhoenixApi, RequestFail
 
 DEFAULT_ADDRESS: Final = "http://localhost:6006"
 ENDPOINT: Final = Setting("PHOENIX_COLLECTOR_ENDPOINT", read_text, DEFAULT_ADDRESS, "the address", "endpoint")
-API_KEY: Final = Setting("PHOENIX_API_KEY", read_text, "", "the key", "api_key")
+API_KEY: Final = Setting("PHOENIX_API_KEY", read_text, None, "the key", "api_key")
 HEADERS: Final = Setting("PHOENIX_CLIENT_HEADERS", str, None, "headers of each request: `name=value,…`", "headers")
 PROJECT: Final = Setting(
     "PHOENIX_PROJECT", read_text, None, "the project of spans that name none", instead="PHOENIX_PROJECT_NAME"

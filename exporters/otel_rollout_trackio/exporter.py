@@ -83,7 +83,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
     ) -> None:
         # A trainer may change its working folder later.
         self.folder = Path(folder or default_folder()).expanduser().absolute()
-        url = server_url or ("" if folder else SERVER_URL.value())
+        url = server_url or (None if folder else SERVER_URL.value())
         self._server: Server | None = None
         self._fault: ConfigurationError | None = None
         if url:

@@ -47,7 +47,7 @@ class Store(abc.ABC):
 WORKER: Final = "otel_rollout_trackio.worker"
 DIR: Final = Setting("TRACKIO_DIR", read_text, None, "the folder; unset: `trackio` in `HF_HOME`", "folder")
 SERVER_URL: Final = Setting(
-    "TRACKIO_SERVER_URL", read_text, "", "a trackio server, instead of the folder", "server_url"
+    "TRACKIO_SERVER_URL", read_text, None, "a trackio server, instead of the folder", "server_url"
 )
 WRITE_TOKEN: Final = Setting("TRACKIO_WRITE_TOKEN", str, None, "its write token, if the URL has none", "write_token")
 

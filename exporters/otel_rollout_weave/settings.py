@@ -25,11 +25,13 @@ _logger = BackgroundLogger(__name__)
 PUBLIC_API: Final = "https://api.wandb.ai"
 PUBLIC_TRACE_SERVER: Final = "https://trace.wandb.ai"
 
-API_KEY: Final = Setting("WANDB_API_KEY", str, None, "the key; unset: that of `wandb login`", "api_key")
+API_KEY: Final = Setting("WANDB_API_KEY", str, None, "the key; unset: the key of `wandb login`", "api_key")
 ENTITY: Final = Setting("WANDB_ENTITY", read_text, None, "the team or user; unset: the key's default", "entity")
 PROJECT: Final = Setting("WANDB_PROJECT", read_text, None, "the project of spans that name none", "project")
 RUN_ID: Final = Setting("WANDB_RUN_ID", read_text, None, "the run that calls belong to, if no run is open in wandb")
-BASE_URL: Final = Setting("WANDB_BASE_URL", read_text, None, "the W&B server; unset: that of `wandb login`", "base_url")
+BASE_URL: Final = Setting(
+    "WANDB_BASE_URL", read_text, None, "the W&B server; unset: the host of `wandb login`", "base_url"
+)
 PUBLIC_BASE_URL: Final = Setting("WANDB_PUBLIC_BASE_URL", read_text, None, "its public URL, if that is another")
 CONFIG_DIR: Final = Setting("WANDB_CONFIG_DIR", read_text, None, "the folder of wandb's settings")
 TRACE_SERVER_URL: Final = Setting(
