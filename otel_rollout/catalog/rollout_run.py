@@ -35,7 +35,7 @@ MAX_TRAJECTORIES: Final = 2**15
 """The most trajectories of the steps that are kept, without the step that was asked for last."""
 
 MAX_PARTS: Final = 2**17
-"""The most index entries that are kept, without those of the bundle that was asked for last."""
+"""Index entries of further bundles are read again."""
 
 _TRACE_ID: Final = place_of("trace_id")
 _OFFSET: Final = place_of("offset")

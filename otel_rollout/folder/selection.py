@@ -10,7 +10,7 @@ from otel_rollout.folder.index import Row, place_of
 __all__ = ["Filters", "Selection"]
 
 MAX_WIDTH: Final = 10_000
-"""Of more steps a bundle is not asked whether one of them is selected."""
+"""A range of more steps counts as selected."""
 _SAMPLE_INDEX: Final = place_of("sample_index")
 _ROLLOUT_N: Final = place_of("rollout_n")
 _VALIDATE: Final = place_of("validate")

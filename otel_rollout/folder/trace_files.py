@@ -201,9 +201,7 @@ class _Walk:
         for entry in sorted(entries, key=lambda entry: entry.name):
             name = entry.name
             steps = steps_of(name)
-            if (steps is not None and not self._selection.takes_steps(*steps, validate=context.validate)) or (
-                name == NO_STEP and not self._selection.takes_step(None, validate=False)
-            ):
+            if not self._may_be_in(name, steps, context):
                 self.has_traces = True
             elif name.endswith(INDEX):
                 continue
@@ -216,6 +214,12 @@ class _Walk:
                 # Old bundles may be removed meanwhile.
                 with suppress(FileNotFoundError):
                     self._look_into(entry.path, _enter(name, steps, context), depth + 1)
+
+    def _may_be_in(self, name: str, steps: tuple[int, int] | None, context: _Context) -> bool:
+        """Return False for a bundle without matching trajectories."""
+        if steps is not None:
+            return self._selection.takes_steps(*steps, validate=context.validate)
+        return name != NO_STEP or self._selection.takes_step(None, validate=False)
 
     def _add(self, place: str, name: str, context: _Context, names: set[str] | None = None) -> None:
         """Add a file if it is one of traces; `names` are the names of the files in its folder."""
