@@ -1,12 +1,12 @@
-"""Intervals and tests for the change of a mean, by the standard library alone.
+"""Intervals and tests for the change of a mean, from the standard library only.
 
 A change is tested by Student's t over prompts: of prompts that both runs have, over their differences; else by Welch's
 unequal variances (Biometrika 34, 1947). The rollouts of one prompt are alike, and so count as one. Durations are alike
 in one step too, as they share a machine and its load: of the errors over prompts and over steps the larger one is
 taken, which is safe where few clusters make the two-way estimate of Cameron, Gelbach and Miller (JBES 29, 2011)
 unreliable. Flipped prompts are counted by the exact sign test, which is McNemar's test of pairs (Psychometrika 12,
-1947). Several figures are looked at once, and so their p-values are adjusted by Holm's step-down method (Scandinavian
-Journal of Statistics 6, 1979), those of rewards apart from all others: the chance of calling anything a change while
+1947). The p-values of all figures are adjusted for their number by Holm's step-down method (Scandinavian
+Journal of Statistics 6, 1979), rewards apart from all others: the chance of calling anything a change while
 nothing is one stays below 5 percent.
 """
 

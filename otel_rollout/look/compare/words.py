@@ -13,7 +13,7 @@ def value_text(value: float, unit: str) -> str:
 
 
 def change_text(change: float, unit: str) -> str:
-    """Return the change of a figure as text, with its sign; that of a share in percentage points."""
+    """Return the change of a figure as text, with its sign; of a share, in percentage points."""
     if unit == SHARE:
         return f"{100 * change:+.1f}" if change else "0"
     return ("-" if change < 0 else "+" if change else "") + _number(abs(change))
@@ -25,7 +25,7 @@ def interval_text(figure: Figure) -> str:
 
 
 def over_text(part: Part) -> str:
-    """Return what a part is compared over."""
+    """Return the steps and prompts that a part is compared over."""
     both, first, second = part.prompts
     numbers = [step for step in part.steps if step is not None]
     steps = f" ({numbers[0]} to {numbers[-1]})" if len(numbers) > 1 else f" ({numbers[0]})" if numbers else ""
