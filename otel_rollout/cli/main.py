@@ -83,7 +83,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         description="Trace agentic RL rollouts: one OpenTelemetry trace per trajectory.",
         epilog=exit_codes(
             "what was asked for is done: shown, checked, or delivered as a whole",
-            failed="spans were lost, a backend was not reached, diagnose has findings, or compare a worse run",
+            failed="spans were lost, a backend was not reached, or a check found something",
             interrupted="interrupted; what was traced until then was delivered",
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
