@@ -87,7 +87,7 @@ function Group({ group, route, other }) {
   const theirs = other?.group?.rollouts ?? NONE;
   const all = useMemo(() => [...group.rollouts, ...theirs], [group, theirs]);
   const rollouts = useMemo(
-    () => [...orderRollouts(group.rollouts, order), ...orderRollouts(theirs, order)],
+    () => interleaved(orderRollouts(group.rollouts, order), orderRollouts(theirs, order)),
     [group, theirs, order],
   );
   const names = useMemo(
@@ -191,6 +191,17 @@ function Group({ group, route, other }) {
   </div>`;
 }
 
+/**
+ * Return two lists as one, in turn.
+ *
+ * @param {Rollout[]} one
+ * @param {Rollout[]} other
+ */
+function interleaved(one, other) {
+  const longest = Math.max(one.length, other.length);
+  return Array.from({ length: longest }, (_, at) => [...one.slice(at, at + 1), ...other.slice(at, at + 1)]).flat();
+}
+
 /** @param {{other: Other, group: GroupAnswer, route: Route}} props */
 function OtherRun({ other, group, route }) {
   const theirs = other.group;
@@ -200,8 +211,9 @@ function OtherRun({ other, group, route }) {
     <span
       >${
         theirs
-          ? html`Then A, <b>${visible(other.name)}</b>${theirs.summary.step === group.summary.step ? "" : `, step ${inAddress(theirs.summary.step)}`}:
-              ${counted(theirs.rollouts.length, "rollout")}${known === null ? "" : `, mean reward ${decimal(known)}`}`
+          ? html`Next to each rollout is one of A, <b>${visible(other.name)}</b>${`${
+              theirs.summary.step === group.summary.step ? "" : `, step ${inAddress(theirs.summary.step)}`
+            }: ${counted(theirs.rollouts.length, "rollout")}${known === null ? "" : `, mean reward ${decimal(known)}`}`}`
           : other.error
             ? `${visible(other.name)} has no such prompt here.`
             : `Reading the rollouts of ${visible(other.name)} …`
