@@ -13,6 +13,7 @@ from otel_rollout.facts.amounts import sum_of
 from otel_rollout.facts.builder import MAX_ERRORS, MAX_ODD, Collected, SummaryBuilder
 from otel_rollout.facts.figures import Figures, SpanRow, Totals, bound_tools, figures_of, shape_columns
 from otel_rollout.facts.json_types import readers_of
+from otel_rollout.facts.reward_parts import MEASURES, OF_TRAINING, REWARD
 from otel_rollout.facts.shapes import Shapes
 from otel_rollout.facts.table import (
     COLUMNS,
@@ -26,7 +27,7 @@ from otel_rollout.facts.table import (
 )
 from otel_rollout.text.sanitize import INT64_MAX
 
-_LATEST: Final = ("reward", "advantage", "fate")
+_LATEST: Final = (REWARD, *OF_TRAINING, *MEASURES)
 _SECONDS: Final = ("llm_seconds", "tool_seconds", "reward_seconds", "waiting_seconds")
 _SHAPE: Final = b',"shape":{'
 _PROVENANCE: Final = b',"provenance":['
@@ -203,7 +204,7 @@ class _Merged:
 
 
 def _latest_facts(parts: Sequence[TrajectorySummary]) -> dict[str, tuple[int, Any]]:
-    """Return the latest reward, advantage, fate and parts of the reward, with the time of each.
+    """Return the latest reward, facts of training and parts of the reward, with the time of each.
 
     Args:
         parts: The summaries, in the order of their first spans.
