@@ -1,4 +1,4 @@
-"""A step of verl's old trainer, with rewards when the rollout is over, as with a colocated reward model; and training."""
+"""A step of verl's old trainer, with late rewards, as of a colocated reward model, and training."""
 
 import asyncio
 import json
@@ -36,15 +36,16 @@ class Handle(harness.Remote):
 
 
 class Actor:
-    """The actor's workers, with log-probs and entropies that are numbered."""
+    """The actor's workers, with log-probs and entropies made of the ids."""
 
     def compute_log_prob(self, batch):
         """Return them."""
         from verl.utils import tensordict_utils as tu
 
-        lengths = batch["input_ids"].offsets().diff().tolist()
         made = {
-            name: torch.nested.as_nested_tensor([scale * torch.arange(n) for n in lengths], layout=torch.jagged)
+            name: torch.nested.as_nested_tensor(
+                [scale * ids for ids in batch["input_ids"].unbind()], layout=torch.jagged
+            )
             for name, scale in (("log_probs", -0.01), ("entropy", 0.02))
         }
         return tu.get_tensordict(made, non_tensor_dict={"metrics": {"mfu": 0.1}})
@@ -75,7 +76,9 @@ def train(trainer, batch, rewards):
         for number in range(len(batch))
     ]
     uids = batch.non_tensor_batch["uid"].tolist()
-    (folder / "facts").write_text(json.dumps([[uid, harness.facts_of(row)] for uid, row in zip(uids, rows, strict=True)]))
+    (folder / "facts").write_text(
+        json.dumps([[uid, harness.facts_of(row)] for uid, row in zip(uids, rows, strict=True)])
+    )
     return batch
 
 

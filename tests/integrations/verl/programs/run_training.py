@@ -29,7 +29,7 @@ def main() -> None:
 
 
 class Actor:
-    """The actor's workers, with log-probs and entropies that are numbered."""
+    """The actor's workers, with log-probs and entropies made of the ids."""
 
     def compute_log_prob(self, batch):
         """Write them into the TransferQueue."""
@@ -37,12 +37,12 @@ class Actor:
         from tensordict import TensorDict
 
         ids = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["input_ids"])
-        lengths = ids["input_ids"].offsets().diff().tolist()
+        rows = ids["input_ids"].unbind()
         made = {
-            name: torch.nested.as_nested_tensor([scale * torch.arange(n) for n in lengths], layout=torch.jagged)
+            name: torch.nested.as_nested_tensor([scale * row for row in rows], layout=torch.jagged)
             for name, scale in (("log_probs", -0.01), ("entropy", 0.02))
         }
-        tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(made, len(lengths)))
+        tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(made, len(rows)))
         return batch
 
     def update_actor(self, batch):
@@ -62,9 +62,8 @@ def train(config, client, rewards) -> None:
     trainer.config, trainer.agent_loop_manager, trainer.actor_rollout_wg = config, manager, Actor()
     trainer.distillation_config = None
     kinds = {"trainer_config": {}, "sampler_kwargs": {}, "refill_fn": lambda number: number, "poll_interval": 0.1}
-    buffer = ReplayBufferAsync(
-        "separate_async", max_off_policy_threshold=2, max_off_policy_strategy="drop", filter_groups_metric="reward", **kinds
-    )
+    kinds |= {"max_off_policy_strategy": "drop", "filter_groups_metric": "reward"}
+    buffer = ReplayBufferAsync("separate_async", max_off_policy_threshold=2, **kinds)
 
     def step(batch) -> None:
         batch = upsample_batch_to_divisible_size(batch, 3, trainer_eos(config))
@@ -84,15 +83,7 @@ def train(config, client, rewards) -> None:
     # Then as the synchronous trainer does it: one group of the two that are left is too many.
     prompts |= harness.generate_v1(manager, ["vary e"], step=7)
     rows |= {row: tag for row, tag in tq.kv_list("train")["train"].items() if not tag.get("is_prompt")}
-    buffer = ReplayBuffer(
-        "sync",
-        max_off_policy_threshold=None,
-        max_off_policy_strategy="drop",
-        filter_groups_metric="reward",
-        train_batch_size=1,
-        gen_batch_size=1,
-        **kinds,
-    )
+    buffer = ReplayBuffer("sync", max_off_policy_threshold=None, train_batch_size=1, gen_batch_size=1, **kinds)
     step(buffer.sample(7, "train", 1)[0])
     assert not [row for row, tag in tq.kv_list("train").get("train", {}).items() if not tag.get("is_prompt")]
     (folder / "prompts").write_text(json.dumps({row: prompts[row.split("_")[0]] for row in rows}))
