@@ -19,7 +19,7 @@ from otel_rollout import semconv
 from otel_rollout.counts import lost_annotations
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.hooks import Call, Hook, Observer, after
-from otel_rollout.hooks import ray as carriers
+from otel_rollout.hooks.carrier import extract
 from otel_rollout.hooks.guard import call_library
 from otel_rollout.hooks.verl.identity import Row, forget_oldest
 from otel_rollout.hooks.verl.late_rewards import key_of, managers, take_carrier
@@ -35,7 +35,7 @@ _ROWS: Final = "_otel_rollout_rows"
 _COLUMNS: Final = ("responses", "rm_scores")
 """Columns that distinguish a group's rows, and that no trainer changes."""
 _MAX_ROWS: Final = 100_000
-_MAX_REPORTS: Final = 64
+_MAX_SENT: Final = 64
 _SECONDS_AT_THE_END: Final = 5.0
 _LOST: Final = "verl: the advantage and fate of some trajectories are lost: %s"
 
@@ -66,10 +66,10 @@ class _Sums:
 _waiting: Final[dict[str, _Sums]] = {}
 """Trajectories of the batch whose advantages are known, until the actor's update."""
 _entropies: Final[dict[str, tuple[float, int]]] = {}
-"""Of the same batch, the sum of the tokens' entropies, and their number."""
+"""The sum of the tokens' entropies, and their number, in the same batch."""
 _padding: Final[set[str]] = set()
 """Rows of the same batch that only fill it up."""
-_reports: Final[deque[tuple[int, Any]]] = deque(maxlen=_MAX_REPORTS)
+_sent: Final[deque[tuple[int, Any]]] = deque(maxlen=_MAX_SENT)
 """The facts that were sent and are not yet confirmed: the number of trajectories, and each worker's answer."""
 
 _keys: Final[ContextVar[Sequence[str | None] | None]] = ContextVar("otel-rollout-verl-log-probs", default=None)
@@ -139,7 +139,7 @@ class _Advantages(Observer):
         """Keep the means over each trajectory's tokens until the actor's update."""
         import torch
 
-        _tell_rest()
+        _report_rest()
         columns = result.batch
         mask = columns["response_mask"] > 0
 
@@ -175,15 +175,15 @@ class _Update(Observer):
         self._keys = _v1_keys(batch) if hasattr(batch, "tags") else list(_waiting)
 
     def end(self, result: Any) -> None:
-        """Tell the workers."""
-        _tell_trained(key for key in dict.fromkeys(self._keys) if key is not None)
+        """Report its trajectories as trained."""
+        _report_trained(key for key in dict.fromkeys(self._keys) if key is not None)
 
 
 def _observe_update(call: Call) -> Observer | None:
     return _Update(call) if managers else None
 
 
-def _tell_trained(keys: Iterable[str], reason: str | None = None) -> None:
+def _report_trained(keys: Iterable[str], reason: str | None = None) -> None:
     facts = {}
     for key in keys:
         sums = _waiting.pop(key, None)
@@ -195,13 +195,13 @@ def _tell_trained(keys: Iterable[str], reason: str | None = None) -> None:
             "fate": "filtered" if is_empty else "trained",
             **_reason(NO_TOKENS if is_empty else reason),
         }
-    _tell(facts)
+    _report(facts)
 
 
-def _tell_rest() -> None:
-    """Tell the workers of trajectories that had an advantage, and no update of the actor."""
+def _report_rest() -> None:
+    """Report trajectories that had an advantage, and no update of the actor."""
     if _waiting:
-        _tell_trained(list(_waiting), NO_UPDATE)
+        _report_trained(list(_waiting), NO_UPDATE)
 
 
 def _observe_v1_log_probs(call: Call) -> Observer | None:
@@ -278,7 +278,7 @@ class _Clearing(Observer):
         self._facts = facts
 
     def end(self, result: Any) -> None:
-        _tell(self._facts)
+        _report(self._facts)
 
 
 def _reason(reason: str | None) -> dict[str, str]:
@@ -305,15 +305,15 @@ def _trajectory(row: str) -> str:
 
 
 class _Fit(Observer):
-    """`fit`: what is left is told, and confirmed, before the trainer's process ends."""
+    """`fit`: the last facts are sent and confirmed before the trainer's process ends."""
 
     def close(self) -> None:
-        _tell_rest()
+        _report_rest()
         _entropies.clear()
         _confirm(_SECONDS_AT_THE_END)
 
 
-def _tell(facts: Mapping[str, Mapping[str, Any]]) -> None:
+def _report(facts: Mapping[str, Mapping[str, Any]]) -> None:
     """Send the workers facts of trajectories, by key."""
     if facts:
         _confirm(0)
@@ -323,7 +323,7 @@ def _tell(facts: Mapping[str, Mapping[str, Any]]) -> None:
 def _send(facts: Mapping[str, Mapping[str, Any]]) -> None:
     text = orjson.dumps(facts)
     workers = [worker for manager in managers for worker in manager.agent_loop_workers]
-    _reports.append((len(facts), [worker.__ray_call__.remote(_record, text) for worker in workers]))
+    _sent.append((len(facts), [worker.__ray_call__.remote(_record, text) for worker in workers]))
 
 
 def _record(worker: Any, text: bytes) -> int:
@@ -333,7 +333,7 @@ def _record(worker: Any, text: bytes) -> int:
         carrier = take_carrier(worker, key)
         known += carrier is not None
         if carrier:
-            with carriers.extract(orjson.loads(carrier)):
+            with extract(orjson.loads(carrier)):
                 annotate(**facts)
     pipeline = runtime.pipeline
     if known and pipeline is not None:
@@ -343,19 +343,19 @@ def _record(worker: Any, text: bytes) -> int:
 
 def _confirm(seconds: float) -> None:
     """Count the trajectories whose facts no worker could record, as far as the workers have answered in this time."""
-    if _reports:
+    if _sent:
         call_library("verl fates", _LOST, _count_unknown, seconds)
 
 
 def _count_unknown(seconds: float) -> None:
     import ray  # type: ignore[import-not-found, unused-ignore]  # installed with verl
 
-    for _ in range(len(_reports)):
-        sent, answers = _reports[0]
+    for _ in range(len(_sent)):
+        sent, answers = _sent[0]
         done, _ = ray.wait(answers, num_returns=len(answers), timeout=seconds)
         if len(done) < len(answers):
             return
-        _reports.popleft()
+        _sent.popleft()
         lost = sent - sum(ray.get(answers))
         if lost > 0:
             lost_annotations["unknown trajectory"] += lost

@@ -19,7 +19,7 @@ import orjson
 from opentelemetry import context as context_api
 
 from otel_rollout.hooks import Call, Hook, Observer
-from otel_rollout.hooks import ray as carriers
+from otel_rollout.hooks.carrier import inject
 from otel_rollout.hooks.guard import call_library
 from otel_rollout.hooks.patching import is_replaced
 from otel_rollout.hooks.verl.identity import Row, forget_oldest
@@ -60,7 +60,7 @@ def remember(worker: Any) -> None:
     is_traced = rollout.is_traced and frame is not None and frame.trajectory is not None
     remembered = vars(worker).setdefault(_REMEMBERED, OrderedDict())
     key = key_of(rollout.validate, rollout.identity.uid, rollout.identity.rollout_n)
-    remembered[key] = orjson.dumps(carriers.inject()).decode() if is_traced else ""
+    remembered[key] = orjson.dumps(inject()).decode() if is_traced else ""
     forget_oldest(remembered, _MAX_REMEMBERED)
 
 
