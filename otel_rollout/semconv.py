@@ -270,6 +270,9 @@ ANNOTATIONS: Final = tuple(
 )
 """Attributes that `annotate` sets on the root if the caller has them, as verl's plugin does."""
 
+MEASURES: Final = (FATE_REASON, LOG_PROB_GAP, LOG_PROB_GAP_MAX, ENTROPY, IMPORTANCE_WEIGHT)
+"""The facts of training besides advantage and fate."""
+
 TAGS: Final = (STEP, SAMPLE_INDEX, ROLLOUT_N, VALIDATE, EXPERIMENT_NAME)
 """The five tags, in verl's order."""
 

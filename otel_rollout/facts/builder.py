@@ -31,8 +31,8 @@ from otel_rollout.facts.reward_parts import (
     OF_TRAINING,
     REWARD,
     TEXTS,
-    measures,
-    reward_parts,
+    measures_of,
+    reward_parts_of,
 )
 from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_values import (
@@ -351,8 +351,8 @@ class SummaryBuilder:
         given = (span.attributes or {}).get(_REWARD)
         if type(given) is float and not isfinite(given):
             self.invalid_rewards += 1
-        parts = {part.name if part.name in _NAMED else f".{part.name}": part.value for part in reward_parts(span)}
-        for name, value in (*parts.items(), *measures(span).items()):
+        parts = {each.name if each.name in _NAMED else f".{each.name}": each.value for each in reward_parts_of(span)}
+        for name, value in (*parts.items(), *measures_of(span).items()):
             if isinstance(value, str) is not (name in TEXTS):
                 continue
             known = self.late_facts.get(name)

@@ -16,13 +16,7 @@ REWARD: Final = "reward"
 FATE: Final = "fate"
 OF_TRAINING: Final = {"advantage": semconv.ADVANTAGE, FATE: semconv.FATE}
 """Training's verdicts on the trajectory, by the name of the record."""
-MEASURES: Final = {
-    "fate_reason": semconv.FATE_REASON,
-    "log_prob_gap": semconv.LOG_PROB_GAP,
-    "log_prob_gap_max": semconv.LOG_PROB_GAP_MAX,
-    "entropy": semconv.ENTROPY,
-    "importance_weight": semconv.IMPORTANCE_WEIGHT,
-}
+MEASURES: Final = {key.removeprefix("rollout."): key for key in semconv.MEASURES}
 """Other facts of training that may come late, which are no record of their own in a backend."""
 TEXTS: Final = (FATE, "fate_reason")
 """The facts of training that are texts; the others are numbers."""
@@ -53,7 +47,7 @@ class RewardPart(NamedTuple):
         return (None, self.value) if isinstance(self.value, str) else (self.value, None)
 
 
-def reward_parts(span: ReadableSpan) -> tuple[RewardPart, ...]:
+def reward_parts_of(span: ReadableSpan) -> tuple[RewardPart, ...]:
     """Return the reward on a span, if there is one, its parts, advantage and fate: on the root, or on a later span.
 
     A part is a number, a boolean, a text, or an object with a `value` and an `explanation`. Parts with other values are
@@ -95,7 +89,7 @@ def _part(name: str, given: Any) -> RewardPart | None:
     return RewardPart(_shortened(name.strip(), MAX_NAME_CHARACTERS), value, _text(explanation))
 
 
-def measures(span: ReadableSpan) -> dict[str, float | str]:
+def measures_of(span: ReadableSpan) -> dict[str, float | str]:
     """Return the measures on a span, by name: on the root, or on a later span."""
     attributes = span.attributes or {}
     found = {name: _value(attributes.get(key)) for name, key in MEASURES.items() if key in attributes}
