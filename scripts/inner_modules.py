@@ -30,7 +30,7 @@ PUBLIC: Final = frozenset(
         "otel_rollout.export.http",
         "otel_rollout.export.outcome",
         "otel_rollout.export.follow_up_requests",
-        "otel_rollout.hooks.ray",
+        "otel_rollout.hooks.carrier",
         "otel_rollout.semconv",
         "otel_rollout.testing",
     }

@@ -222,10 +222,10 @@ class Run:
         return self._step_of(trace_id).summaries[trace_id]
 
     def shapes(self, summaries: Iterable[TrajectorySummary]) -> Iterator[Sequence[SpanShape]]:
-        """Yield the spans of trajectories as they stand on a timeline; none of one that can't be read.
+        """Yield the places of each trajectory's spans on a timeline; nothing if its frame can't be read.
 
         Args:
-            summaries: Trajectories of this run, those of a step together.
+            summaries: Trajectories of this run, sorted by step.
         """
         places, loose = self._look()
         for each in summaries:

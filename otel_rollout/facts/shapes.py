@@ -1,4 +1,4 @@
-"""The spans of a trajectory as they stand on a timeline."""
+"""The places of a trajectory's spans on a timeline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.facts.figures import KINDS, TOOL
-from otel_rollout.facts.span_values import kind_in, short_name, times_of
+from otel_rollout.facts.span_facts import kind_of
+from otel_rollout.facts.span_values import short_name, times_of
 
 MAX_SHAPES: Final = 512
 """Later spans of a trajectory are not drawn."""
@@ -20,7 +21,7 @@ class SpanShape(NamedTuple):
 
     Args:
         name: Its name; of a tool call, the tool's.
-        kind: Its OpenInference kind: AGENT, CHAIN, EVALUATOR, LLM or TOOL; empty if it has none.
+        kind: Its OpenInference kind: AGENT, CHAIN, EMBEDDING, EVALUATOR, LLM or TOOL; empty for another.
         offset: Microseconds from the trajectory's start to its own.
         duration: Its microseconds.
         status: 0 unset, 1 ok, 2 error.
@@ -48,7 +49,8 @@ def shapes_of(spans: Iterable[ReadableSpan]) -> list[SpanShape]:
     shapes = []
     for start, end, _, span in rows[:MAX_SHAPES]:
         attributes = span.attributes or {}
-        kind = kind_in(attributes)
+        known = kind_of(attributes) or ""
+        kind = known if known in KINDS else ""
         tool = attributes.get(semconv.TOOL_NAME) if kind == KINDS[TOOL] else None
         name = short_name(tool if type(tool) is str and tool else span.name)
         parent = -1 if span.parent is None else positions.get(span.parent.span_id, -1)

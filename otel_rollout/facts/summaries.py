@@ -1,4 +1,4 @@
-"""Summaries of trajectories: from their spans, from the facts in an index, and from lines of facts that came later."""
+"""Summaries of trajectories: from their spans, from the facts in an index, and from lines of late annotations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from otel_rollout.facts.table import COLUMNS, DEFAULTS, FACTS, TrajectorySummary
 
 _LATEST: Final = ("reward", "advantage", "fate")
 _NOT_LATE: Final = tuple(each.name for each in FACTS if each.merge == "main" and each.name in dict(COLUMNS))
-"""The facts that a span which only says what came later has none of, but for its service."""
+"""The facts that the span of a late annotation lacks, except for its service."""
 _READERS: Final = tuple((name, readers_of(TrajectorySummary)[name]) for name, _ in COLUMNS)
 
 
@@ -60,9 +60,9 @@ def summary_of_json(identity: Mapping[str, Any], facts: bytes) -> TrajectorySumm
 
 
 def merge_late(parts: Sequence[TrajectorySummary]) -> TrajectorySummary | None:
-    """Return the summary of a trajectory from the summary with its root and those of facts that came later.
+    """Return the summary of a trajectory from the summary with its root and the summaries of late annotations.
 
-    It equals the summary of all spans. None if another part has more: then only the spans tell.
+    It equals the summary of all spans. None if a part has other facts: then the spans must be read.
 
     Args:
         parts: The summaries, of one trace, which have no span in common, in any order.

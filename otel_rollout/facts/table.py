@@ -58,7 +58,7 @@ class Fact:
         of: Computes it from what is `Collected` of the spans; None if only the reader of a folder has it.
         is_listed: True if it is among the first fields of an index's line, which lists need.
         shown: `row` if each row of a step's page has it, `trajectory` if a trajectory's page and `ls --json` have it.
-        merge: The rule that joins a trajectory's line with those of facts that came later: by the value of the root's
+        merge: The rule that joins a trajectory's line with the lines of late annotations: by the value of the root's
             line (`main`), by `sum` or `least`, or by the `latest` value.
     """
 

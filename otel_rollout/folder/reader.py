@@ -321,14 +321,14 @@ class RecordedTrajectory:
             UnreadableTraceError: The file is damaged or gone.
         """
         builder = SummaryBuilder(int(self.trace_id, 16))
-        # Of spans whose facts aren't asked for it keeps the attributes.
+        # It keeps the attributes all the same.
         builder.give_up()
         builder.add(self._read_once())
         return {clean(key): clean(value) for key, value in builder.attributes.items()}
 
     @property
     def shapes(self) -> Sequence[SpanShape]:
-        """Its spans as they stand on a timeline.
+        """The places of its spans on a timeline.
 
         Raises:
             UnreadableTraceError: The file is damaged or gone.
@@ -376,7 +376,7 @@ class RecordedTrajectory:
         found = [summary_of_row(row, file.worker) for file, row in self.parts]
         parts = [part for part in found if part is not None]
         if len(parts) == len(found):
-            # What a journal has may be in a frame, too.
+            # A journal's spans may be in a frame, too.
             has_journal = len(parts) > 1 and any(file.is_journal for file, _ in self.parts)
             merged = parts[0] if len(parts) == 1 else None if has_journal else merge_late(parts)
             if merged is not None:
@@ -427,7 +427,7 @@ class RecordedTrajectory:
             raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be encoded as OTLP: {error}") from error
 
     def _distinct_parts(self) -> Sequence[Part]:
-        """Return its lines without those of a journal whose spans are in frames; a crash leaves them there."""
+        """Return its lines, except for lines of a journal whose spans are in frames; a crash leaves them there."""
         if len(self.parts) < 2 or not any(file.is_journal for file, _ in self.parts):
             return self.parts
         kept: list[Part] = []
