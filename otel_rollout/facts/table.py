@@ -44,6 +44,7 @@ Seconds: TypeAlias = Annotated[float, (0, sys.float_info.max)]
 """Numbers with their bounds, which `json_types` checks."""
 Merge: TypeAlias = Literal["main", "sum", "least", "latest"]
 Shown: TypeAlias = Literal["row", "trajectory"]
+Better: TypeAlias = Literal["higher", "lower", "neither"]
 Sum: TypeAlias = Literal["mean", "percentiles", "sum", "above 0", "by value", "mean by name", "sum by name"]
 
 
@@ -60,6 +61,8 @@ class Fact:
         shown: `row` if each row of a step's page has it, `trajectory` if a trajectory's page and `ls --json` have it.
         merge: The rule that joins a trajectory's line with the lines of late annotations: by the value of the root's
             line (`main`), by `sum` or `least`, or by the `latest` value.
+        better: The side of two runs that is better, if it is a number, or numbers by name; None if it is no figure that
+            runs are compared by.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Fact:
     is_listed: bool
     shown: Shown
     merge: Merge
+    better: Better | None
 
 
 def _fact(
@@ -80,9 +84,10 @@ def _fact(
     merge: Merge = "main",
     is_listed: bool = False,
     shown: Shown = "trajectory",
+    better: Better | None = "neither",
 ) -> Any:
     """Return the dataclass field of a fact; a default that is a type is called for each summary."""
-    metadata = {"fact": Fact("", meaning, unit, of, is_listed, shown, merge)}
+    metadata = {"fact": Fact("", meaning, unit, of, is_listed, shown, merge, better)}
     if isinstance(default, type):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -96,8 +101,9 @@ def _listed(
     unit: str = "",
     merge: Merge = "main",
     shown: Shown = "trajectory",
+    better: Better | None = None,
 ) -> Any:
-    return _fact(meaning, default, of, unit=unit, merge=merge, is_listed=True, shown=shown)
+    return _fact(meaning, default, of, unit=unit, merge=merge, is_listed=True, shown=shown, better=better)
 
 
 # Not frozen, which would triple the time of making one: there are thousands in a step.
@@ -151,9 +157,11 @@ class TrajectorySummary:
         shown="row",
     )
     reward: float | None = _listed(
-        "the reward; a late one counts", None, lambda it: it.trace.reward, merge="latest", shown="row"
+        "the reward; a late one counts", None, lambda it: it.trace.reward, merge="latest", shown="row", better="higher"
     )
-    spans: Count = _listed("the number of its spans", 0, lambda it: it.trace.spans, unit="spans", merge="sum")
+    spans: Count = _listed(
+        "the number of its spans", 0, lambda it: it.trace.spans, unit="spans", merge="sum", better="neither"
+    )
     service_name: str | None = _fact(
         "`service.name` of the resource: what spans of other programs are known by",
         None,
@@ -184,6 +192,7 @@ class TrajectorySummary:
         lambda it: it.trace.late,
         unit="ns",
         merge="latest",
+        better=None,
     )
     turns: Count | None = _fact(
         "the root's `rollout.turns`, else the number of generations that are in no other one",
@@ -210,41 +219,58 @@ class TrajectorySummary:
         0.0,
         lambda it: it.figures.llm_seconds,
         unit="s",
+        better="lower",
     )
-    tool_seconds: Seconds = _fact("the time in tools", 0.0, lambda it: it.figures.tool_seconds, unit="s")
-    reward_seconds: Seconds = _fact("the time in evaluators", 0.0, lambda it: it.figures.reward_seconds, unit="s")
+    tool_seconds: Seconds = _fact(
+        "the time in tools", 0.0, lambda it: it.figures.tool_seconds, unit="s", better="lower"
+    )
+    reward_seconds: Seconds = _fact(
+        "the time in evaluators", 0.0, lambda it: it.figures.reward_seconds, unit="s", better="lower"
+    )
     waiting_seconds: Seconds = _fact(
-        "the time of the root in none of them", 0.0, lambda it: it.figures.waiting_seconds, unit="s"
+        "the time of the root in none of them",
+        0.0,
+        lambda it: it.figures.waiting_seconds,
+        unit="s",
+        better="lower",
     )
     tools: Mapping[str, ToolCounts] = _fact(
         'calls and failed calls by tool: `{"search":[3,1]}`; beyond 64 tools, the others as `…`',
         dict,
         lambda it: it.figures.tools,
         unit="calls",
+        better="lower",
     )
     repeated_calls: Count = _fact(
         "the most calls of one tool with the same arguments",
         0,
         lambda it: it.figures.repeated_calls,
         unit="calls",
+        better="lower",
     )
     unknown_tool_calls: Count = _fact(
-        "the calls of tools that there are not", 0, lambda it: it.trace.unknown_tool_calls, unit="calls"
+        "the calls of tools that there are not",
+        0,
+        lambda it: it.trace.unknown_tool_calls,
+        unit="calls",
+        better="lower",
     )
     unparsed_tool_calls: Count = _fact(
         "the tool calls in the model's text that are neither JSON nor the tags of Qwen3-Coder or GLM",
         0,
         lambda it: it.trace.unparsed_tool_calls,
         unit="calls",
+        better="lower",
     )
     odd_results: Mapping[str, Count] = _fact(
         "calls by tool whose result is nothing, or reads like an error, without an exception; of the first 64 tools",
         dict,
         lambda it: dict(it.trace.odd_results),
         unit="calls",
+        better="lower",
     )
     invalid_rewards: Count = _fact(
-        "the rewards that were NaN or infinite", 0, lambda it: it.trace.invalid_rewards, merge="sum"
+        "the rewards that were NaN or infinite", 0, lambda it: it.trace.invalid_rewards, merge="sum", better="lower"
     )
     errors: tuple[SpanError, ...] = _fact(
         "the first 8 spans that failed: `[name, kind, exception's class, true if a later call succeeded]`",
@@ -263,24 +289,37 @@ class TrajectorySummary:
         lambda it: it.trace.prefix_breaks,
         unit="turns",
         shown="row",
+        better="lower",
     )
     min_weights_version: int | None = _fact(
-        "the oldest weights that generated it", None, lambda it: it.trace.min_weights_version
+        "the oldest weights that generated it",
+        None,
+        lambda it: it.trace.min_weights_version,
+        better=None,
     )
     max_weights_version: int | None = _fact(
-        "the newest weights that generated it", None, lambda it: it.trace.max_weights_version
+        "the newest weights that generated it", None, lambda it: it.trace.max_weights_version, better=None
     )
     staleness: int | None = _fact(
         "the steps between the newest weights and the trainer's",
         None,
         lambda it: integer_of(it.root.get(semconv.STALENESS)),
         unit="steps",
+        better="lower",
     )
     dropped_spans: Count = _fact(
-        "the spans that tracing dropped", 0, lambda it: count_of(it.root.get(semconv.DROPPED_SPANS)) or 0, unit="spans"
+        "the spans that tracing dropped",
+        0,
+        lambda it: count_of(it.root.get(semconv.DROPPED_SPANS)) or 0,
+        unit="spans",
+        better="lower",
     )
     truncated_bytes: Count = _fact(
-        "the payload that tracing cut", 0, lambda it: count_of(it.root.get(semconv.TRUNCATED_BYTES)) or 0, unit="bytes"
+        "the payload that tracing cut",
+        0,
+        lambda it: count_of(it.root.get(semconv.TRUNCATED_BYTES)) or 0,
+        unit="bytes",
+        better="lower",
     )
     redacted: Count = _fact(
         "the secrets that redaction replaced",
