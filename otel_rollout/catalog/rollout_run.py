@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+from otel_rollout.catalog.figures import SummarisedRun, summarise_runs
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.search import Search, SearchQuery
 from otel_rollout.catalog.step_file import StepFile, find_groups, read_step_file
-from otel_rollout.catalog.step_making import SummarisedRun, make_steps, summarise_runs
+from otel_rollout.catalog.step_making import make_steps
 from otel_rollout.catalog.step_places import (
     LooseTraces,
     OnProblem,
@@ -24,6 +25,7 @@ from otel_rollout.catalog.step_places import (
     read_loose,
     read_step,
 )
+from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, step_signals
 from otel_rollout.catalog.step_summary import StepSummary, with_run_ids
 from otel_rollout.errors import NoTracesError
 from otel_rollout.facts.json_types import to_json
@@ -89,6 +91,7 @@ class Run:
         self._loading = Lock()
         self._made: dict[str, tuple[Any, StepFile]] = {}
         self._steps: dict[StepKey, tuple[Any, list[StepSummary]]] = {}
+        self._signals: dict[Any, tuple[Any, StepSignals]] = {}
         self._loaded: OrderedDict[StepKey, _LoadedStep] = OrderedDict()
         self._loose: LooseTraces | None = None
 
@@ -150,7 +153,21 @@ class Run:
             run_id: Only trajectories of this run, as step summaries name it, and of steps that don't name any.
         """
         runs = self._runs(step, validate, experiment, run_id)
-        return [each for run in runs for each in run.step.trajectories]
+        return [each for run in runs for each in run.trajectories]
+
+    def judged(self, steps: Iterable[StepSummary]) -> list[JudgedStep]:
+        """Return steps with their signs of trouble, which are computed from their trajectories, and kept."""
+        places, loose = self._look()
+        found = []
+        for step in steps:
+            sizes = _sizes(StepKey.of(step.step, validate=step.validate), places, loose)
+            known = self._signals.get(step.identity)
+            if known is None or known[0] != sizes:
+                trajectories = self.summaries(*step.identity)
+                own = [each for each in trajectories if each.experiment_name == step.experiment_name]
+                self._signals[step.identity] = known = sizes, step_signals(own)
+            found.append(JudgedStep.of(step, known[1]))
+        return found
 
     def groups(
         self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
@@ -175,7 +192,7 @@ class Run:
             for group in run.groups:
                 if str(group.sample_index) == str(sample_index):
                     ids = set(group.trace_ids)
-                    return group, [each for each in run.step.trajectories if each.trace_id in ids]
+                    return group, [each for each in run.trajectories if each.trace_id in ids]
         raise KeyError(f"step {step} has no prompt {sample_index}")
 
     def same_prompt(

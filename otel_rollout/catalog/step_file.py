@@ -18,9 +18,7 @@ from zlib import crc32
 import orjson
 
 from otel_rollout.catalog.group_summary import GroupSummary, Spread
-from otel_rollout.catalog.step_figures import Form, Speed
 from otel_rollout.catalog.step_places import StepPlace
-from otel_rollout.catalog.step_signals import StepSignals
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.json_types import from_json, readers_of, to_json
 from otel_rollout.facts.table import Percentiles, ToolCounts
@@ -32,7 +30,7 @@ from otel_rollout.folder.stored_file import ReadProblem
 from otel_rollout.text.sanitize import replace_surrogates
 from otel_rollout.version import __version__
 
-_KINDS: Final = (StepSummary, StepSignals, Form, Speed, Percentiles, GroupSummary, Spread, ToolCounts)
+_KINDS: Final = (StepSummary, Percentiles, GroupSummary, Spread, ToolCounts)
 FORMAT: Final = f"{__version__} {crc32(repr([(each.__name__, *readers_of(each)) for each in _KINDS]).encode()):08x}"
 """Another version may compute a figure in another way."""
 MAX_LINE_BYTES: Final = 2**24

@@ -3,50 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Final
 
 import orjson
 
-from otel_rollout.catalog.group_summary import GroupSummary, groups_of
-from otel_rollout.catalog.grouping import RunStep, split_steps
+from otel_rollout.catalog.figures import summarise_runs
 from otel_rollout.catalog.step_file import StepFile, write_step_file
 from otel_rollout.catalog.step_places import StepPlace, read_step, with_indexes
-from otel_rollout.catalog.step_summary import StepSummary, summarise_step
+from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.export.worker_process import WorkerProcess
 from otel_rollout.facts.json_types import from_json, to_json
-from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.stored_file import ReadProblem
 from otel_rollout.folder.summaries import summaries_of
 from otel_rollout.folder.trace_files import StepKey, TraceFile
 from otel_rollout.guard.garbage_collection import collect_rarely
-
-
-@dataclass(frozen=True, slots=True)
-class SummarisedRun:
-    """One run's trajectories in a step, with their groups.
-
-    Args:
-        step: The trajectories.
-        groups: Their groups, in the order of prompts.
-        summary: Their summary.
-    """
-
-    step: RunStep[TrajectorySummary]
-    groups: Sequence[GroupSummary]
-    summary: StepSummary
-
-
-def summarise_runs(trajectories: Iterable[TrajectorySummary]) -> list[SummarisedRun]:
-    """Return the summaries of each run that the trajectories are of."""
-    found = []
-    for step in split_steps(trajectories):
-        groups = groups_of(step)
-        found.append(SummarisedRun(step, groups, summarise_step(step.trajectories, groups)))
-    return found
 
 
 def make_step(place: StepPlace) -> StepFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from otel_rollout.catalog.failure_class import MODEL, TOOL, UNKNOWN, failure_class, survived_failures
@@ -22,6 +22,7 @@ from otel_rollout.catalog.step_figures import (
     speed_of,
     wall_seconds,
 )
+from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.amounts import is_same_reward, mean_of
 from otel_rollout.facts.table import TrajectorySummary
 
@@ -95,6 +96,22 @@ class StepSignals:
         """Check what a file that another program wrote may have."""
         if not all(map(_INTEGER, (*self.staleness, *self.group_sizes))):
             raise ValueError("a staleness or a size is no integer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedStep(StepSummary):
+    """A step with its signs of trouble.
+
+    Args:
+        signals: The signs.
+    """
+
+    signals: StepSignals
+
+    @classmethod
+    def of(cls, step: StepSummary, signals: StepSignals) -> JudgedStep:
+        """Return a step with these signs."""
+        return cls(**{each.name: getattr(step, each.name) for each in fields(StepSummary)}, signals=signals)
 
 
 def step_signals(summaries: Sequence[TrajectorySummary]) -> StepSignals:
