@@ -166,15 +166,6 @@ class TestSteps:
                 assert Run([folder]).same_prompt(1) == groups, field
                 assert Run([folder]).steps() == steps, field
 
-    def test_a_staleness_that_is_no_number_is_made_anew(self, folder):
-        """The names in a step's signals are read as numbers."""
-        steps = Run([folder]).steps()
-        place = folder / "step=000001" / STEP_SUMMARY
-        lines = [orjson.loads(line) for line in place.read_bytes().splitlines()]
-        lines[1]["signals"]["staleness"] = {"old": 1}
-        place.write_bytes(b"".join(map(sealed, lines)))
-        assert Run([folder]).steps() == steps
-
     def test_a_folder_that_cannot_be_written(self, folder, monkeypatch):
         """The summaries are the same, and nothing is written."""
 
