@@ -8,7 +8,7 @@ from otel_rollout.catalog.rollout_run import Run
 from otel_rollout.catalog.schema import delete, insert, load
 from otel_rollout.catalog.search import Search, SearchHit, SearchQuery
 from otel_rollout.catalog.sql import prepare
-from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, step_signals
+from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.json_types import to_json
 
@@ -36,7 +36,7 @@ __all__ = [
     "prepare",
     "read_live",
     "refresh",
-    "step_signals",
+    "signals_of",
     "steps",
     "summarise_runs",
     "to_json",

@@ -1,7 +1,7 @@
 """The figures of steps and groups: their SQL, which follows from the tables of facts and figures, and their rows.
 
-`refresh` computes those of the steps that have changed, and keeps them in tables: the views `steps` and `groups` cost
-little then, and need none of our functions.
+`refresh` computes the figures of changed steps and keeps them in tables: the views `steps` and `groups` cost little
+then, and need none of our functions.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ _IS_SPLIT: Final = f"""min(ifnull("run_id", '')) < max(ifnull("run_id", '')) AND
       AND "sample_index" IS NOT NULL AND "rollout_n" IS NOT NULL
     GROUP BY CAST("sample_index" AS TEXT), CAST("rollout_n" AS TEXT)
     HAVING min(ifnull("run_id", '')) < max(ifnull("run_id", '')))"""
-"""Runs are told apart if two have a rollout of the same number of the same prompt. Processes that share no
+"""Runs are distinguished if two have a rollout of the same number of the same prompt. Processes that share no
 `OTEL_ROLLOUT_RUN_ID` have an id each: together they are one run."""
 _RUN_OF: Final = "CASE WHEN is_split THEN run_id END"
 _COMPUTE: Final = (
@@ -198,7 +198,7 @@ _COMPUTE: Final = (
   JOIN (SELECT run AS of_run, {_select(_OF_GROUPS)} FROM group_figures
     WHERE run IN (SELECT id FROM step_runs WHERE {_OF_STEP}) GROUP BY run) USING (of_run)""",
 )
-"""The figures of one step: those of its runs that groups compare with, those of groups, and the others."""
+"""Compute the figures of one step: first what groups compare with, then its groups, then the other figures."""
 _CLEAR: Final = (
     *(
         f"DELETE FROM {table} WHERE run IN (SELECT id FROM step_runs WHERE {_OF_STEP})"

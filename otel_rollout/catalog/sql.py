@@ -35,7 +35,7 @@ class Figure(NamedTuple):
 
 
 def figure(meaning: str, sql: str, *, unit: str = "", of: Source = "trajectories") -> Any:
-    """Return the dataclass field of a figure; the arguments are those of `Figure`."""
+    """Return the dataclass field of a figure, with the arguments of `Figure`."""
     return field(metadata={"figure": Figure(meaning, sql, unit, of)})
 
 

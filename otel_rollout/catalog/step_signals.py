@@ -114,7 +114,7 @@ class JudgedStep(StepSummary):
         return cls(**{each.name: getattr(step, each.name) for each in fields(StepSummary)}, signals=signals)
 
 
-def step_signals(summaries: Sequence[TrajectorySummary]) -> StepSignals:
+def signals_of(summaries: Sequence[TrajectorySummary]) -> StepSignals:
     """Return the signals of one step.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from otel_rollout.catalog import JudgedStep, step_signals, summarise_runs
+from otel_rollout.catalog import JudgedStep, signals_of, summarise_runs
 from otel_rollout.facts import SpanError, SpanShape, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import Diagnosis, diagnose
 
@@ -59,7 +59,7 @@ def make_steps(change: Change = lambda _step, _group, _rollout: {}, steps: int =
 def summarise(trajectories: list[TrajectorySummary]) -> JudgedStep:
     """Return the summary of one step with its signs of trouble."""
     (run,) = summarise_runs(trajectories)
-    return JudgedStep.of(run.summary, step_signals(run.trajectories))
+    return JudgedStep.of(run.summary, signals_of(run.trajectories))
 
 
 def diagnosed(steps: list[list[TrajectorySummary]], **options: Any) -> Diagnosis:

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from otel_rollout.catalog import GroupSummary, Run, StepSummary, step_signals, summarise_runs, to_json
+from otel_rollout.catalog import GroupSummary, Run, StepSummary, signals_of, summarise_runs, to_json
 from otel_rollout.facts import SpanError, ToolCounts, TrajectorySummary, from_json
 from otel_rollout.look.terminal.group_table import advantages
 from otel_rollout.text import INT64_MAX
@@ -104,7 +104,7 @@ class TestGroups:
         (group,) = groups_of(summaries)
         step = step_of(summaries)
         assert group.zero_variance == "best"
-        assert (step_signals(summaries).failures, step.truncated_with_worst_reward) == ({}, 0)
+        assert (signals_of(summaries).failures, step.truncated_with_worst_reward) == ({}, 0)
 
     @pytest.mark.parametrize(("reward", "expected"), [(1.0, "best"), (0.0, "worst"), (-1.0, "worst")])
     def test_if_the_whole_step_has_one_reward(self, reward, expected):

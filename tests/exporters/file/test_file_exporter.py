@@ -130,10 +130,10 @@ class TestTracing:
         assert stats().exporters["file"].delivered == 5
         assert sorted(path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.zst")) == [
             "no-step",
-            "step=000001",
-            "validate/step=000002",
+            "steps=000000-000099",
+            "validate/steps=000000-000099",
         ]
-        [request] = requests_in(tmp_path / "step=000001")
+        [request] = requests_in(tmp_path / "steps=000000-000099")
         child, root = decode_spans(request)
         assert (child.name, root.name) == ("generate", "rollout_trace")
         assert child.parent.span_id == root.context.span_id
