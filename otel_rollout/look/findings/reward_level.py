@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from otel_rollout.catalog.step_signals import JudgedStep
+from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.amounts import deviation_of, mean_of
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold
@@ -44,7 +45,7 @@ class Scale(NamedTuple):
         return (reward - self.lowest) / self.size
 
 
-def scale_of(steps: Sequence[JudgedStep]) -> Scale | None:
+def scale_of(steps: Sequence[StepSummary]) -> Scale | None:
     """Return the scale of the rewards of a run's steps; None if there is none, or all rewards are one."""
     lows = [step.reward_lowest for step in steps if step.reward_lowest is not None]
     highs = [step.reward_highest for step in steps if step.reward_highest is not None]
