@@ -6,25 +6,23 @@ if TYPE_CHECKING:
     from otel_rollout.facts.builder import Collected, SummaryBuilder
     from otel_rollout.facts.conversation import conversation_of
     from otel_rollout.facts.json_types import from_json, to_json
-    from otel_rollout.facts.reward_parts import RewardPart
-    from otel_rollout.facts.shapes import Shapes
+    from otel_rollout.facts.reward_parts import RewardPart, reward_parts_of
+    from otel_rollout.facts.shapes import SpanShape, shapes_of
     from otel_rollout.facts.span_facts import reward_of, span_id_of, trace_id_of
     from otel_rollout.facts.span_messages import said_by
-    from otel_rollout.facts.summaries import merge_summaries, summarise_trajectory
+    from otel_rollout.facts.summaries import summarise_trajectory
     from otel_rollout.facts.table import (
         COLUMNS,
         FACTS,
-        FIRST_COLUMN,
         SUMS,
         Percentiles,
         SpanError,
-        SpanShape,
         Sum,
         ToolCounts,
         TrajectorySummary,
         columns_of,
     )
-    from otel_rollout.facts.trace_tree import error_of, time_bar, walk_tree
+    from otel_rollout.facts.trace_tree import Place, error_of, time_bar, walk_tree
 else:
     from otel_rollout.lazy import lazy_names
 
@@ -34,57 +32,24 @@ else:
             "builder": ("Collected", "SummaryBuilder"),
             "conversation": ("conversation_of",),
             "json_types": ("from_json", "to_json"),
-            "reward_parts": ("RewardPart",),
-            "shapes": ("Shapes",),
+            "reward_parts": ("RewardPart", "reward_parts_of"),
+            "shapes": ("SpanShape", "shapes_of"),
             "span_facts": ("reward_of", "span_id_of", "trace_id_of"),
             "span_messages": ("said_by",),
-            "summaries": ("merge_summaries", "summarise_trajectory"),
+            "summaries": ("summarise_trajectory",),
             "table": (
                 "COLUMNS",
                 "FACTS",
-                "FIRST_COLUMN",
                 "Percentiles",
                 "SUMS",
                 "SpanError",
-                "SpanShape",
                 "Sum",
                 "ToolCounts",
                 "TrajectorySummary",
                 "columns_of",
             ),
-            "trace_tree": ("error_of", "time_bar", "walk_tree"),
+            "trace_tree": ("Place", "error_of", "time_bar", "walk_tree"),
         },
     )
 
 from otel_rollout.facts.span_values import is_odd_result
-
-__all__ = [
-    "COLUMNS",
-    "FACTS",
-    "FIRST_COLUMN",
-    "SUMS",
-    "Collected",
-    "Percentiles",
-    "RewardPart",
-    "Shapes",
-    "SpanError",
-    "SpanShape",
-    "Sum",
-    "SummaryBuilder",
-    "ToolCounts",
-    "TrajectorySummary",
-    "columns_of",
-    "conversation_of",
-    "error_of",
-    "from_json",
-    "is_odd_result",
-    "merge_summaries",
-    "reward_of",
-    "said_by",
-    "span_id_of",
-    "summarise_trajectory",
-    "time_bar",
-    "to_json",
-    "trace_id_of",
-    "walk_tree",
-]

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from operator import itemgetter
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
@@ -21,11 +21,19 @@ from otel_rollout.facts.figures import (
     TOOL,
     Totals,
     figures_of,
-    shape_columns,
+    is_mended,
     unpack,
 )
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
-from otel_rollout.facts.reward_parts import MAX_PARTS, OF_TRAINING, REWARD, reward_parts
+from otel_rollout.facts.reward_parts import (
+    MAX_PARTS,
+    MEASURES,
+    OF_TRAINING,
+    REWARD,
+    TEXTS,
+    measures_of,
+    reward_parts_of,
+)
 from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_values import (
     count_of,
@@ -50,9 +58,10 @@ MAX_NAMES: Final = 1024
 """Later names of spans are an ellipsis."""
 
 _NAMED: Final = (REWARD, *OF_TRAINING)
+_MAX_FACTS: Final = MAX_PARTS + len(_NAMED) + len(MEASURES)
 _KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 _SPAN_KIND: Final = semconv.SPAN_KIND
-_REWARD, _REWARD_PARTS, _FATE, _ADVANTAGE = semconv.REWARD, semconv.REWARD_PARTS, semconv.FATE, semconv.ADVANTAGE
+_REWARD, _PARTS, _LATE = semconv.REWARD, semconv.REWARD_PARTS, semconv.LATE
 _OUTPUT_MESSAGES, _OUTPUT_VALUE, _INPUT_VALUE = semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE, semconv.INPUT_VALUE
 _ASKED, _ANSWERED = semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS
 _FINISH_REASONS, _PREFIX_BROKEN = semconv.FINISH_REASONS, semconv.PREFIX_BROKEN
@@ -91,7 +100,7 @@ class SummaryBuilder:
         self.attributes: dict[str, Any] = {}
         """The root's scalar attributes without payload; without a root, the tags."""
         self.late_facts: dict[str, tuple[tuple[int, int], float | str]] = {}
-        """The latest reward, advantage and fate, and the parts of the reward, with a dot before their names."""
+        """The latest reward and facts of training, and the parts of the reward, with a dot before their names."""
         self.service_name: str | None = None
         self.rows = bytearray()
         self.names: dict[str, int] = {}
@@ -133,7 +142,7 @@ class SummaryBuilder:
         return reward if isinstance(reward, float) else None
 
     def fact(self, name: str) -> float | str | None:
-        """Return the latest `reward`, `advantage` or `fate`."""
+        """Return the latest `reward` or fact of training, such as `fate`."""
         found = self.late_facts.get(name)
         return None if found is None else found[1]
 
@@ -283,7 +292,7 @@ class SummaryBuilder:
                     self.unknown_tool_calls += is_unknown_tool(span)
             if status == ERROR:
                 self._add_error(span, start, short_name(name), KINDS[kind])
-            if _REWARD in attributes or _REWARD_PARTS in attributes or _FATE in attributes or _ADVANTAGE in attributes:
+            if parent is None or _REWARD in attributes or _PARTS in attributes or _LATE in attributes:
                 self._add_facts(span, (0 if parent is None else end, context.span_id))
             position = names.get(name)
             rows += pack(
@@ -342,14 +351,14 @@ class SummaryBuilder:
         given = (span.attributes or {}).get(_REWARD)
         if type(given) is float and not isfinite(given):
             self.invalid_rewards += 1
-        for part in reward_parts(span):
-            name = part.name if part.name in _NAMED else f".{part.name}"
-            if isinstance(part.value, str) is not (name == "fate"):
+        parts = {each.name if each.name in _NAMED else f".{each.name}": each.value for each in reward_parts_of(span)}
+        for name, value in (*parts.items(), *measures_of(span).items()):
+            if isinstance(value, str) is not (name in TEXTS):
                 continue
             known = self.late_facts.get(name)
-            has_room = len(self.late_facts) < MAX_PARTS + len(_NAMED)
+            has_room = len(self.late_facts) < _MAX_FACTS
             if (known is None and has_room) or (known is not None and at > known[0]):
-                self.late_facts[name] = (at, part.value if isinstance(part.value, str) else float(part.value))
+                self.late_facts[name] = (at, value if isinstance(value, str) else float(value))
 
     def _add_error(self, span: ReadableSpan, start: int, name: str, kind: str) -> None:
         span_id = span.context.span_id if span.context else 0
@@ -380,27 +389,6 @@ class Said(NamedTuple):
     at: int
 
 
-class Provenance(NamedTuple):
-    """The spans that a summary's values came from; merging the summaries of a trajectory's lines needs them.
-
-    Times are in nanoseconds since 1970, or 0.
-
-    Args:
-        main: The sort key of the span that has the identity, which the lowest one has: 0 if it is a root, 0 if it has
-            a step, its start, its id.
-        start_of_prompt: The start of the generation that the prompt came from; 0 if that is the root.
-        start_of_answer: The start of the generation that the answer came from; 0 if that is the root.
-        start_of_finish: The start of the generation that the finish reason came from; 0 if that is the root.
-        has_totals: True if the turns and tokens are those that the root has, not sums over spans.
-    """
-
-    main: tuple[int, int, int, Annotated[int, (0, UINT64_MAX)]] = (2, 1, 0, 0)
-    start_of_prompt: int = 0
-    start_of_answer: int = 0
-    start_of_finish: int = 0
-    has_totals: bool = False
-
-
 class SpanError(NamedTuple):
     """A span that failed.
 
@@ -408,13 +396,13 @@ class SpanError(NamedTuple):
         name: Its name; of a tool call, the tool's.
         kind: Its OpenInference kind; empty if it has none.
         type: The exception's class or `error.type`; empty if it is unknown.
-        shape: Its position among the trajectory's shapes; -1 beyond the bound on them.
+        is_mended: True if a later call of the same name succeeded, or one of the same kind that it was inside.
     """
 
     name: str
     kind: str
     type: str
-    shape: int
+    is_mended: bool
 
 
 class Collected:
@@ -424,44 +412,28 @@ class Collected:
         trace: The builder, to which nothing is added meanwhile.
     """
 
-    __slots__ = ("answer", "figures", "finish", "own_totals", "prompt", "root", "shape", "totals", "trace")
+    __slots__ = ("_rows", "answer", "figures", "finish_reason", "prompt", "root", "totals", "trace")
 
     def __init__(self, trace: SummaryBuilder) -> None:
         self.trace = trace
         self.root: Mapping[str, Any] = trace.attributes if trace.has_root else {}
         """The root's scalar attributes; empty without a root."""
-        rows, names = unpack(trace.rows), list(trace.names)
-        self.figures = figures_of(rows, names, trace.main[3] if trace.has_root else 0)
-        self.shape = shape_columns(rows, names, trace.start_time // 1000)
+        self._rows = unpack(trace.rows)
+        self.figures = figures_of(self._rows, list(trace.names), trace.main[3] if trace.has_root else 0)
         own = Totals(*[count_of(self.root.get(key)) for key in _TOTALS])
-        self.own_totals = None if own == (None, None, None) else own
-        """The turns and tokens that the root has; None if it has none of them."""
-        self.totals = self.own_totals or self.figures.totals
-        self.prompt = _line(trace.root_prompt, trace.prompt)
-        self.answer = _line(trace.root_answer, trace.answer)
+        self.totals = self.figures.totals if own == (None, None, None) else own
+        self.prompt = line_of(trace.root_prompt or trace.prompt.text)
+        self.answer = line_of(trace.root_answer or trace.answer.text)
         reason = text_of(self.root.get(semconv.FINISH_REASON))
-        self.finish = trace.finish if reason is None else Said(reason, 0)
+        self.finish_reason = trace.finish.text if reason is None else reason
 
     @property
     def errors(self) -> tuple[SpanError, ...]:
-        """The first spans that failed, with their positions in the shape."""
+        """The first spans that failed."""
         if not self.trace.errors:
             return ()
-        ids = self.shape["ids"]
-        positions = {ids[at : at + 16]: at // 16 for at in range(0, len(ids), 16)}
+        rows = {row[2]: row for row in self._rows}
         return tuple(
-            SpanError(name, kind, type_, positions.get(f"{span_id:016x}", -1))
+            SpanError(name, kind, type_, is_mended(rows[span_id & UINT64_MAX], self._rows))
             for _, span_id, name, kind, type_ in sorted(self.trace.errors)[:MAX_ERRORS]
         )
-
-    @property
-    def provenance(self) -> Provenance:
-        """The spans that the values came from."""
-        finish_at = self.finish.at if self.finish.text else 0
-        return Provenance(self.trace.main, self.prompt.at, self.answer.at, finish_at, self.own_totals is not None)
-
-
-def _line(of_root: str, of_generation: Said) -> Said:
-    """Return the first line of the root's text, else of a generation's."""
-    text, at = (of_root, 0) if of_root else of_generation
-    return Said(line_of(text), at if text else 0)

@@ -12,8 +12,7 @@ import pytest
 
 from otel_rollout import flush, rollout_trace_attr
 from otel_rollout.guard import forget_warnings
-from otel_rollout.hooks.verl import generation, rewards, rollout, tools
-from otel_rollout.hooks.verl.identity import Identity
+from otel_rollout.hooks.verl import Identity, generation, rewards, rollout, tools
 from otel_rollout.testing import InMemorySpanExporter
 from tests.integrations.verl import stand_ins
 from tests.integrations.verl.stand_ins import HOOKS, StandIn, install
@@ -34,14 +33,14 @@ class TestOneFault:
         """One fault in the first of five turns costs what it was about, and not the spans of the turns after it."""
         stand_in = StandIn(generation.GENERATE, stand_ins.form_of(generation.GENERATE))
         install(stand_in)
-        real, faults_left = generation.snapshot, [True]
+        real, faults_left = generation.take_snapshot, [True]
 
-        def snapshot(value: Any) -> bytes:
+        def faulty(value: Any) -> bytes:
             if faults_left and faults_left.pop():
                 raise RuntimeError("one fault of ours")
             return real(value)
 
-        monkeypatch.setattr(generation, "snapshot", snapshot)
+        monkeypatch.setattr(generation, "take_snapshot", faulty)
 
         async def main() -> None:
             with rollout_trace_attr(step=1, sample_index=0):
