@@ -78,7 +78,7 @@ class TestAddress:
 
     def test_on_every_interface_it_prints_an_address_for_other_machines(self, folder):
         """The printed address leads not to the loopback interface alone, and is answered under the name in it."""
-        with view(folder, "--host", "0.0.0.0", "--port", 0) as (_, address, printed):  # noqa: S104
+        with view(folder, "--host", "0.0.0.0", "--port", 0) as (_, address, printed):
             assert "Other machines reach it too" in printed
             with httpx.Client(trust_env=False, follow_redirects=True) as browser:
                 page = browser.get(address)
