@@ -469,8 +469,8 @@ export interface RunningTrajectory {
   op_seconds: number | null;
   op_p99: number | null;
   ops: number;
-  /** The beginning of the op's input. */
-  op_input?: string;
+  /** The beginning of the op's input, as JSON. */
+  op_input: string;
   worker: string;
   host: string;
   is_alive: boolean;

@@ -1,4 +1,5 @@
 import { isExported, paths } from "../data/client.js";
+import { pretty } from "../data/conversation.js";
 import { duration, visible, whole } from "../data/formats.js";
 import { html } from "./html.js";
 import { usePolled } from "./use_polled.js";
@@ -28,7 +29,7 @@ function Now({ traceId }) {
     ${found.is_alive ? null : html`<span>no sign of its process for ${duration(found.silent_seconds)}</span>`}
     <span class="weak">${visible(found.worker)}</span>
   </p>
-  ${found.op_input ? html`<pre class="running-input" tabindex="0" aria-label="input of the running op">${visible(found.op_input)}</pre>` : null}`;
+  ${found.op_input ? html`<pre class="running-input" tabindex="0" aria-label="input of the running op">${visible(pretty(found.op_input))}</pre>` : null}`;
 }
 
 /** @param {RunningTrajectory} trajectory */
