@@ -1,71 +1,56 @@
-"""A training run as its trace folders have it: steps, groups and trajectories by their summaries."""
+"""A training run as its trace folders have it: steps, groups and trajectories, from the catalog of the folders."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from threading import Lock
-from typing import Any, Final
+from threading import Lock, local
+from typing import Any, TypeVar
 
+from otel_rollout.catalog import schema
+from otel_rollout.catalog.database import Database
+from otel_rollout.catalog.filling import (
+    Filling,
+    Found,
+    OnProblem,
+    OnProgress,
+    Reader,
+    find_files,
+    note_problems,
+    version_of,
+)
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.search import Search, SearchQuery
-from otel_rollout.catalog.step_file import StepFile, find_groups, read_step_file
-from otel_rollout.catalog.step_making import SummarisedRun, make_steps, summarise_runs
-from otel_rollout.catalog.step_places import (
-    LooseTraces,
-    OnProblem,
-    Places,
-    StepPlace,
-    find_places,
-    parts_of,
-    read_loose,
-    read_step,
-)
+from otel_rollout.catalog.step_making import SummarisedRun, summarise_runs
 from otel_rollout.catalog.step_summary import StepSummary, with_run_ids
-from otel_rollout.errors import NoTracesError
-from otel_rollout.facts.json_types import to_json
+from otel_rollout.errors import NoTracesError, UnreadableTraceError
+from otel_rollout.facts.figures import NO_COLUMNS
+from otel_rollout.facts.shapes import Shapes
+from otel_rollout.facts.summaries import summarise_trajectory
 from otel_rollout.facts.table import TrajectorySummary
-from otel_rollout.folder.index import place_of
 from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory
+from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import Part
-from otel_rollout.folder.summaries import summaries_of
-from otel_rollout.folder.trace_files import StepKey
+from otel_rollout.folder.trace_files import EVERYTHING
 
-MAX_TRAJECTORIES: Final = 2**15
-"""The most trajectories of the steps that are kept, without the step that was asked for last."""
+Answer = TypeVar("Answer")
 
-_TRACE_ID: Final = place_of("trace_id")
-
-
-@dataclass(frozen=True, slots=True)
-class _LoadedStep:
-    """A step's trajectories.
-
-    Args:
-        sizes: The sizes of its files before they were read.
-        runs: The summaries.
-        recorded: The trajectories, by trace id.
-    """
-
-    sizes: Any
-    runs: list[SummarisedRun]
-    recorded: dict[str, RecordedTrajectory]
-    summaries: dict[str, TrajectorySummary]
+_OF_TRACE = "p.trace_id = ?"
+_OF_STEP = "p.trace_id IN (SELECT trace_id FROM trajectories WHERE step IS ? AND validate = ?)"
 
 
 class Run:
     """The trajectories of trace folders, with the summaries of steps and groups; thread-safe.
 
-    A folder that is being written is looked at anew at each call. What was read is kept until its files change; of the
-    trajectories only the last steps that were asked for.
+    Each call looks at the folders, reads what has changed into their catalog, and answers from that.
 
     Args:
         folders: The trace folders: several hold parts of one run, or runs to compare.
         on_problem: Called once for everything that can't be read; by default nothing is.
-        on_progress: Called with the number of steps whose summaries have been made, and of those to make.
+        on_progress: Called with the number of files that have been read, and of those to read.
         experiment: The only experiment whose steps there are; None for all.
         run: The beginning of the id of the only run whose steps there are; None for all.
     """
@@ -74,7 +59,7 @@ class Run:
         self,
         folders: Sequence[Path],
         on_problem: OnProblem | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
+        on_progress: OnProgress | None = None,
         *,
         experiment: str | None = None,
         run: str | None = None,
@@ -82,15 +67,21 @@ class Run:
         self.folders = tuple(map(Path, folders))
         self._experiment, self._run = experiment, run
         self._on_problem = on_problem
-        self._on_progress = on_progress or (lambda done, total: None)
         self._problems: set[ReadProblem] = set()
-        self._lock = Lock()
-        self._making = Lock()
-        self._loading = Lock()
-        self._made: dict[str, tuple[Any, StepFile]] = {}
-        self._steps: dict[StepKey, tuple[Any, list[StepSummary]]] = {}
-        self._loaded: OrderedDict[StepKey, _LoadedStep] = OrderedDict()
-        self._loose: LooseTraces | None = None
+        self._problems_lock = Lock()
+        self._database = Database(self.folders)
+        self._filling = Filling(self.folders, on_progress or (lambda done, total: None))
+        self._looks = local()
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Look at the folders once for everything that is asked in the block by this thread."""
+        before = getattr(self._looks, "seen", None)
+        self._looks.seen = {} if before is None else before
+        try:
+            yield
+        finally:
+            self._looks.seen = before
 
     def version(self) -> str:
         """Return a text that differs once a file of the folders has changed.
@@ -98,22 +89,22 @@ class Run:
         Raises:
             NoTracesError: None of the folders has traces.
         """
-        return find_places(self.folders).version
+        return version_of(find_files(self.folders))
 
     def steps(self) -> list[StepSummary]:
         """Return the summaries of all steps in order, training before validation, one for each run of each experiment.
 
-        If several runs of an experiment have the same rollouts, each step has its run's id. Those that are missing are
-        made, which can take seconds a step.
+        If several runs of an experiment have the same rollouts, each step has its run's id.
 
         Raises:
             NoTracesError: None of the folders has traces.
         """
-        places, loose = self._look()
-        self._make(places, loose)
-        keys = sorted({*places.steps, *loose.steps})
-        steps = with_run_ids([step for key in keys for step in self._step(key, places, loose)])
-        return [step for step in steps if self._takes(step)]
+        steps = [
+            run.summary
+            for key in self._ask(lambda connection, _: _step_keys(connection))
+            for run in self._summarised(*key)
+        ]
+        return [step for step in with_run_ids(steps) if self._takes(step)]
 
     def _takes(self, step: StepSummary) -> bool:
         if self._experiment is not None and step.experiment_name != self._experiment:
@@ -129,14 +120,17 @@ class Run:
         Raises:
             NoTracesError: None of the folders has traces.
         """
-        _, loose = self._look()
-        files = {file for traces in loose.steps.values() for parts in traces.values() for file, _ in parts}
-        written = {file for file in files if file.is_journal and file.is_being_written()}
-        return {
-            (None if key.has_no_step else key.step, key.validate)
-            for key, traces in loose.steps.items()
-            if any(file in written for parts in traces.values() for file, _ in parts)
-        }
+
+        def question(connection: sqlite3.Connection, found: Found) -> set[tuple[int | None, bool]]:
+            rows = connection.execute(
+                "SELECT DISTINCT f.place, t.step, t.validate FROM files f JOIN parts p ON p.file = f.id"
+                " JOIN trajectories t ON t.trace_id = p.trace_id WHERE f.step_key = 'null'"
+            ).fetchall()
+            places = {place for place, _, _ in rows if place in found and found[place].file.is_journal}
+            written = {place for place in places if found[place].file.is_being_written()}
+            return {(step, bool(validate)) for place, step, validate in rows if place in written}
+
+        return self._ask(question)
 
     def summaries(
         self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
@@ -188,11 +182,18 @@ class Run:
             validate: Groups of validation, not of training.
             experiment: Only groups of this experiment.
         """
-        places, loose = self._look()
-        found: list[GroupSummary] = []
-        for key in sorted({*places.steps, *loose.steps}):
-            if key.validate == validate and not key.has_no_step:
-                found += self._groups_with(key, str(sample_index), places, loose)
+        values = _values_of(str(sample_index))
+
+        def question(connection: sqlite3.Connection, _: Found) -> list[tuple[int, bool]]:
+            marks = ", ".join("?" * len(values))
+            return connection.execute(
+                f"SELECT DISTINCT step, validate FROM trajectories WHERE sample_index IN ({marks})"
+                " AND validate = ? AND step IS NOT NULL ORDER BY step",
+                (*values, validate),
+            ).fetchall()
+
+        runs = [run for key in self._ask(question) for run in self._summarised(*key)]
+        found = [group for run in runs for group in run.groups if str(group.sample_index) == str(sample_index)]
         named = {None, experiment, self._experiment} - {None}
         return [group for group in found if named <= {group.experiment_name}]
 
@@ -202,7 +203,10 @@ class Run:
         Raises:
             KeyError: There is none with this id.
         """
-        return self._step_of(trace_id).recorded[trace_id]
+        found = self._ask(lambda connection, found: self._reader(connection, found).trajectories(_OF_TRACE, (trace_id,)))
+        if not found:
+            raise KeyError(f"there is no trajectory {trace_id}")
+        return found[0]
 
     def summary(self, trace_id: str) -> TrajectorySummary:
         """Return a trajectory's summary.
@@ -210,7 +214,10 @@ class Run:
         Raises:
             KeyError: There is none with this id.
         """
-        return self._step_of(trace_id).summaries[trace_id]
+        found = self._ask(lambda connection, _: self._load(connection, "trace_id = ?", (trace_id,)))
+        if not found:
+            raise KeyError(f"there is no trajectory {trace_id}")
+        return found[0]
 
     def search(self, query: SearchQuery) -> Search:
         """Search the trajectories in order; the hits come while the search goes on.
@@ -221,184 +228,107 @@ class Run:
         return Search(query, self._searched(query))
 
     def _searched(self, query: SearchQuery) -> Iterator[RecordedTrajectory]:
-        places, loose = self._look()
-        for key in sorted({*places.steps, *loose.steps}):
-            if query.step is not None and query.step != ("none" if key.has_no_step else key.step):
+        for step, validate in self._ask(lambda connection, _: _step_keys(connection)):
+            if query.step is not None and query.step != ("none" if step is None else step):
                 continue
-            if not key.has_no_step and query.validate not in (None, key.validate):
+            if query.validate not in (None, validate):
                 continue
-            step = self._loaded.get(key)
-            if step is not None and step.sizes == _sizes(key, places, loose):
-                recorded: Sequence[RecordedTrajectory] = list(step.recorded.values())
-            else:
-                recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
+            recorded = self._ask(partial(self._recorded, step=step, validate=validate), Selection(_steps_of(step)))
             for each in recorded:
                 if (
-                    _is_in(each, query)
+                    query.experiment in (None, each.experiment_name)
+                    and query.run_id in (None, each.run_id)
                     and self._experiment in (None, each.experiment_name)
                     and self._is_of_run(each.run_id)
                 ):
                     yield each
 
-    def _look(self) -> tuple[Places, LooseTraces]:
-        """Return the files as they are now, and the traces of those that are of no step."""
-        places = find_places(self.folders)
-        with self._lock:
-            if self._loose is None or self._loose.sizes != places.loose_sizes:
-                self._loose = read_loose(places, self._note)
-                if self._loose.steps:
-                    # Again: a trajectory that has ended meanwhile is in a step's folder.
-                    places = find_places(self.folders)
-            return places, self._loose
+    def _ask(
+        self, question: Callable[[sqlite3.Connection, Found], Answer], selection: Selection = EVERYTHING
+    ) -> Answer:
+        """Return what a function finds in the catalog after a look at the folders.
 
-    def _make(self, places: Places, loose: LooseTraces) -> None:
-        """Make the summaries of step folders that have none."""
-        with self._making:
-            missing = [
-                place
-                for key, found in places.steps.items()
-                if key not in loose.steps
-                for place in found
-                if self._place(place) is None
-            ]
-            make_steps(missing, self._keep, self._on_progress)
+        Args:
+            question: Called with the catalog and the files.
+            selection: Look only at the files that can have these trajectories.
+        """
 
-    def _place(self, place: StepPlace) -> StepFile | None:
-        """Return the summaries of a step's folder if they have been made."""
-        sizes, content = self._made.get(place.folder, (None, None))
-        if content is not None and sizes == place.sizes:
-            return content
-        content = read_step_file(place)
-        if content is not None:
-            self._keep(place, content)
-        return content
+        def answer(connection: sqlite3.Connection) -> Answer:
+            seen: dict[Any, Found] | None = getattr(self._looks, "seen", None)
+            found = None if seen is None else seen.get(connection)
+            if found is None:
+                found = self._filling.fill(connection, selection)
+                note_problems(connection, found, self._note)
+                if seen is not None and selection is EVERYTHING:
+                    seen[connection] = found
+            return question(connection, found)
 
-    def _keep(self, place: StepPlace, content: StepFile) -> None:
-        for problem in content.problems:
-            self._note(problem)
-        self._made[place.folder] = place.sizes, StepFile(content.steps)
+        return self._database.ask(answer)
 
-    def _step(self, key: StepKey, places: Places, loose: LooseTraces) -> list[StepSummary]:
-        """Return a step's summaries, as its folders have them if no other file or folder has some of its traces."""
-        sizes = _sizes(key, places, loose)
-        known = self._steps.get(key)
-        if known is not None and known[0] == sizes:
-            return known[1]
-        steps: list[StepSummary] | None = None
-        if key not in loose.steps:
-            contents = [self._place(place) for place in places.steps[key]]
-            steps = _joined([content for content in contents if content is not None])
-            if None in contents:
-                steps = None
-        if steps is None:
-            steps = [run.summary for run in self._load(key, places, loose).runs]
-        self._steps[key] = sizes, steps
-        return steps
+    def _reader(self, connection: sqlite3.Connection, found: Found) -> Reader:
+        return Reader(connection, self.folders, found, self._find)
+
+    def _recorded(
+        self, connection: sqlite3.Connection, found: Found, step: int | None, validate: bool
+    ) -> list[RecordedTrajectory]:
+        return self._reader(connection, found).trajectories(_OF_STEP, (step, validate))
+
+    def _load(self, connection: sqlite3.Connection, condition: str, values: Sequence[Any]) -> list[TrajectorySummary]:
+        summaries = schema.load(connection, condition, values)
+        for each in summaries:
+            each.shape = Shapes(b"", partial(self._columns, each.trace_id))
+        return summaries
+
+    def _columns(self, trace_id: str) -> Any:
+        """Return the columns of a trajectory's shape, from its spans."""
+        with suppress(LookupError, NoTracesError, OSError, UnreadableTraceError):
+            shape = summarise_trajectory(self.trajectory(trace_id).spans).shape
+            if isinstance(shape, Shapes):
+                return shape.columns
+        return NO_COLUMNS
+
+    def _summarised(self, step: int | None, validate: bool) -> list[SummarisedRun]:
+        found = self._ask(
+            lambda connection, _: self._load(connection, "step IS ? AND validate = ?", (step, validate)),
+            Selection(_steps_of(step)),
+        )
+        return summarise_runs(found)
 
     def _runs(
         self, step: int | None, validate: bool, experiment: str | None, run_id: str | None
     ) -> Iterator[SummarisedRun]:
-        places, loose = self._look()
-        for run in self._load(StepKey.of(step, validate=validate), places, loose).runs:
+        for run in self._summarised(step, validate):
             found = run.summary
-            # The folder of trajectories without a step has validation's too.
             is_of_run = found.run_id is None or run_id in (None, found.run_id)
-            is_asked_for = is_of_run and experiment in (None, found.experiment_name) and self._takes(found)
-            if is_asked_for and found.validate == validate:
+            if is_of_run and experiment in (None, found.experiment_name) and self._takes(found):
                 yield run
-
-    def _groups_with(self, key: StepKey, sample: str, places: Places, loose: LooseTraces) -> Sequence[GroupSummary]:
-        if key not in loose.steps and len(places.steps[key]) == 1:
-            found: list[GroupSummary] = []
-            for text in _as_json(sample):
-                groups = find_groups(places.steps[key][0], b'"sample_index":%b,' % text)
-                if groups is None:
-                    break
-                found += groups
-            else:
-                return found
-        runs = self._load(key, places, loose).runs
-        return [group for run in runs for group in run.groups if str(group.sample_index) == sample]
-
-    def _step_of(self, trace_id: str) -> _LoadedStep:
-        """Return the step that has a trajectory.
-
-        Raises:
-            KeyError: None has.
-        """
-        places, loose = self._look()
-        with self._lock:
-            likely = [key for key, step in self._loaded.items() if trace_id in step.recorded]
-        text = trace_id.encode()
-        keys = sorted({*places.steps, *loose.steps})
-        found = (key for key in keys if any(find_groups(place, text) for place in places.steps.get(key, ())))
-        for key in chain(likely, found, keys):
-            if key in places.steps or key in loose.steps:
-                step = self._load(key, places, loose)
-                if trace_id in step.recorded:
-                    return step
-        raise KeyError(f"there is no trajectory {trace_id}")
-
-    def _load(self, key: StepKey, places: Places, loose: LooseTraces) -> _LoadedStep:
-        sizes = _sizes(key, places, loose)
-        with self._loading:
-            step = self._loaded.get(key)
-            if step is None or step.sizes != sizes:
-                recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
-                summaries = {each.trace_id: each for each in summaries_of(recorded)}
-                runs = summarise_runs(summaries.values())
-                step = _LoadedStep(sizes, runs, {each.trace_id: each for each in recorded}, summaries)
-            with self._lock:
-                self._loaded[key] = step
-                self._loaded.move_to_end(key)
-                while len(self._loaded) > 1 and sum(len(each.recorded) for each in self._loaded.values()) > (
-                    MAX_TRAJECTORIES
-                ):
-                    self._loaded.popitem(last=False)
-            return step
 
     def _find(self, trace_id: str) -> list[Part]:
         """Return the parts of a trace, wherever they are now."""
-        try:
-            places = find_places(self.folders)
-        except NoTracesError:
-            return []
-        placed = (file for found in places.steps.values() for place in found for file in place.files)
-        return [part for part in parts_of(chain(placed, places.loose), self._note) if part[1][_TRACE_ID] == trace_id]
+        with suppress(NoTracesError):
+            return self._ask(
+                lambda connection, found: self._reader(connection, found).parts(_OF_TRACE, (trace_id,))
+            ).get(trace_id, [])
+        return []
 
     def _note(self, problem: ReadProblem) -> None:
-        if problem not in self._problems:
+        with self._problems_lock:
+            is_new = problem not in self._problems
             self._problems.add(problem)
-            if self._on_problem is not None:
-                self._on_problem(problem)
+        if is_new and self._on_problem is not None:
+            self._on_problem(problem)
 
 
-def _sizes(key: StepKey, places: Places, loose: LooseTraces) -> Any:
-    own = [(place.folder, place.sizes) for place in places.steps.get(key, ())]
-    return own, loose.sizes if key in loose.steps else None
+def _step_keys(connection: sqlite3.Connection) -> list[tuple[int | None, bool]]:
+    """Return the steps, and whether they are validation passes, in order."""
+    rows = connection.execute("SELECT DISTINCT step, validate FROM trajectories ORDER BY step IS NULL, step, validate")
+    return [(step, bool(validate)) for step, validate in rows]
 
 
-def _joined(contents: Sequence[StepFile]) -> list[StepSummary] | None:
-    """Return the steps of several folders; None if two of them have trajectories of one experiment."""
-    steps = [step for content in contents for step in content.steps]
-    experiments = [
-        experiment for content in contents for experiment in {step.experiment_name for step in content.steps}
-    ]
-    if len(experiments) > len(set(experiments)):
-        return None
-    return sorted(steps, key=lambda step: str(step.experiment_name or ""))
+def _steps_of(step: int | None) -> Any:
+    return {None} if step is None else step
 
 
-def _is_in(trajectory: RecordedTrajectory, query: SearchQuery) -> bool:
-    return (
-        query.validate in (None, trajectory.validate)
-        and query.experiment in (None, trajectory.experiment_name)
-        and query.run_id in (None, trajectory.run_id)
-    )
-
-
-def _as_json(sample: str) -> Iterator[bytes]:
-    """Yield the JSON of the values that are this text: the text, and the number."""
-    yield to_json(sample)
-    if sample.lstrip("-").isdecimal():
-        yield sample.encode()
+def _values_of(sample: str) -> list[int | str]:
+    """Return the values that are this text: the text, and the number."""
+    return [sample, int(sample)] if sample.lstrip("-").isdecimal() and len(sample) < 20 else [sample]
