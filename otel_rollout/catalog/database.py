@@ -47,7 +47,7 @@ CREATE TABLE files (
 CREATE TABLE parts (trace_id TEXT, file INTEGER, offset INTEGER, traces INTEGER, line TEXT);
 CREATE INDEX parts_by_trace ON parts (trace_id);
 CREATE INDEX parts_by_file ON parts (file, offset);
-CREATE TABLE made (step INTEGER, validate INTEGER, steps TEXT, signals TEXT, UNIQUE (step, validate));
+CREATE TABLE made (step INTEGER, validate INTEGER, steps TEXT);
 """
 """The tables that are nobody's but ours; those in `schema` are public."""
 VERSION: Final = f"{schema.VERSION} {blake2b(TABLES.encode(), digest_size=4).hexdigest()}"
@@ -56,7 +56,7 @@ _CATALOG: Final = re.compile(r"[0-9a-f]{16}")
 _LEFT: Final = re.compile(r"[0-9a-f]{16}\.[0-9a-f]{8}")
 _SECONDS_UNTIL_LEFT: Final = 3600.0
 """A catalog that is being made, or removed, has its temporary name for less than this."""
-_CACHE_KIB: Final = 32 * 1024
+_CACHE_KIB: Final = 64 * 1024
 
 
 class Database:

@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import Lock, local
 from typing import Any, TypeVar
 
+import orjson
+
 from otel_rollout.catalog import schema
 from otel_rollout.catalog.database import Database
 from otel_rollout.catalog.filling import (
@@ -28,6 +30,7 @@ from otel_rollout.catalog.step_making import SummarisedRun, summarise_runs
 from otel_rollout.catalog.step_summary import StepSummary, with_run_ids
 from otel_rollout.errors import NoTracesError, UnreadableTraceError
 from otel_rollout.facts.figures import NO_COLUMNS
+from otel_rollout.facts.json_types import from_json, to_json
 from otel_rollout.facts.shapes import Shapes
 from otel_rollout.facts.summaries import summarise_trajectory
 from otel_rollout.facts.table import TrajectorySummary
@@ -99,11 +102,7 @@ class Run:
         Raises:
             NoTracesError: None of the folders has traces.
         """
-        steps = [
-            run.summary
-            for key in self._ask(lambda connection, _: _step_keys(connection))
-            for run in self._summarised(*key)
-        ]
+        steps = self._ask(self._made_steps)
         return [step for step in with_run_ids(steps) if self._takes(step)]
 
     def _takes(self, step: StepSummary) -> bool:
@@ -287,6 +286,20 @@ class Run:
                 return shape.columns
         return NO_COLUMNS
 
+    def _made_steps(self, connection: sqlite3.Connection, _: Found) -> list[StepSummary]:
+        """Return the summaries of all steps; those of steps that have changed are made."""
+        for step, validate in connection.execute("SELECT step, validate FROM changed_steps").fetchall():
+            connection.execute("BEGIN IMMEDIATE")
+            where, key = "step IS ? AND validate IS ?", (step, validate)
+            made = [run.summary for run in summarise_runs(self._load(connection, where, key))]
+            connection.execute(f"DELETE FROM made WHERE {where}", key)
+            if made:
+                connection.execute("INSERT INTO made VALUES (?, ?, ?)", (step, validate, to_json(made).decode()))
+            connection.execute(f"DELETE FROM changed_steps WHERE {where}", key)
+            connection.execute("COMMIT")
+        made_steps = connection.execute("SELECT steps FROM made ORDER BY step IS NULL, step, validate")
+        return [from_json(StepSummary, each) for (steps,) in made_steps for each in orjson.loads(steps)]
+
     def _summarised(self, step: int | None, validate: bool) -> list[SummarisedRun]:
         found = self._ask(
             lambda connection, _: self._load(connection, "step IS ? AND validate = ?", (step, validate)),
@@ -305,6 +318,8 @@ class Run:
 
     def _find(self, trace_id: str) -> list[Part]:
         """Return the parts of a trace, wherever they are now."""
+        if (seen := getattr(self._looks, "seen", None)) is not None:
+            seen.clear()
         with suppress(NoTracesError):
             return self._ask(
                 lambda connection, found: self._reader(connection, found).parts(_OF_TRACE, (trace_id,))

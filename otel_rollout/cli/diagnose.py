@@ -151,7 +151,7 @@ def _is_written(folder: Path) -> bool:
 def _show_progress(done: int, total: int) -> None:
     if sys.stderr.isatty():
         end = "\r" if done < total else "\r\x1b[K"
-        print(f"reading {total:,} steps: {done:,} done" if done < total else "", end=end, file=sys.stderr, flush=True)
+        print(f"reading {total:,} files: {done:,} done" if done < total else "", end=end, file=sys.stderr, flush=True)
 
 
 def _as_dict(diagnosis: Diagnosis) -> dict[str, object]:
