@@ -42,7 +42,7 @@ MOUNTS: Path = Path("/proc/mounts")
 TABLES: Final = """
 CREATE TABLE about (version TEXT);
 CREATE TABLE files (
-  id INTEGER PRIMARY KEY, place TEXT UNIQUE, step_key TEXT, status TEXT, known TEXT, problems TEXT, is_open INTEGER
+  id INTEGER PRIMARY KEY, place TEXT UNIQUE, steps TEXT, status TEXT, known TEXT, problems TEXT, is_open INTEGER
 );
 CREATE TABLE parts (trace_id TEXT, file INTEGER, offset INTEGER, traces INTEGER, line TEXT);
 CREATE INDEX parts_by_trace ON parts (trace_id);

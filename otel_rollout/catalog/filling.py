@@ -23,7 +23,7 @@ from otel_rollout.folder.reader import RecordedTrajectory, main_row, parts_by_tr
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import NOTHING_READ, Extent, LineCache, Part, Reading, ReadProblem, StoredFile
 from otel_rollout.folder.summaries import summaries_of
-from otel_rollout.folder.trace_files import EVERYTHING, StepKey, TraceFile, find_trace_files
+from otel_rollout.folder.trace_files import EVERYTHING, StepRange, TraceFile, find_trace_files
 from otel_rollout.guard.clock import monotonic
 
 OnProblem: TypeAlias = Callable[[ReadProblem], None]
@@ -122,7 +122,7 @@ class _Known(NamedTuple):
     """A file as the catalog has it."""
 
     number: int
-    step_key: str
+    steps: str
     status: str
     known: str
     problems: str
@@ -154,7 +154,7 @@ class Filling:
         # Before the files: of those that come meanwhile, another reader may put some into the catalog.
         known = _known_files(connection)
         found = find_files(self._folders, selection)
-        loose = [place for place in _changed(found, known) if found[place].file.key is None]
+        loose = [place for place in _changed(found, known) if found[place].file.steps is None]
         if loose:
             self._read(connection, found, loose)
             if any(found[place].file.is_journal for place in loose):
@@ -162,7 +162,7 @@ class Filling:
                 found = find_files(self._folders, selection)
         changed = [place for place in _changed(found, known) if place not in loose]
         gone = [
-            place for place, each in known.items() if place not in found and _is_in(_key_of(each.step_key), selection)
+            place for place, each in known.items() if place not in found and _is_in(_range_of(each.steps), selection)
         ]
         if changed or gone:
             self._read(connection, found, [*gone, *changed])
@@ -176,10 +176,12 @@ class Filling:
             connection.execute("BEGIN IMMEDIATE")
             batch = _Batch(connection, self._folders, found)
             end = monotonic() + SECONDS_BETWEEN_COMMITS
-            while waiting and monotonic() < end:
+            while waiting:
                 batch.read(waiting.pop())
                 done += 1
                 self._on_progress(done, len(places))
+                if monotonic() >= end:
+                    break
             batch.finish()
             connection.execute("COMMIT")
 
@@ -193,17 +195,20 @@ def _changed(found: Found, known: Mapping[bytes, _Known]) -> list[bytes]:
 
 
 def _known_files(connection: sqlite3.Connection) -> dict[bytes, _Known]:
-    rows = connection.execute("SELECT place, id, step_key, status, known, problems, is_open FROM files")
+    rows = connection.execute("SELECT place, id, steps, status, known, problems, is_open FROM files")
     return {place: _Known(*rest) for place, *rest in rows}
 
 
-def _key_of(step_key: str) -> StepKey | None:
-    fields = orjson.loads(step_key)
-    return None if fields is None else StepKey(*fields)
+def _range_of(steps: str) -> StepRange | None:
+    fields = orjson.loads(steps)
+    return None if fields is None else StepRange(*fields)
 
 
-def _is_in(key: StepKey | None, selection: Selection) -> bool:
-    return key is None or key.is_in(selection)
+def _is_in(steps: StepRange | None, selection: Selection) -> bool:
+    """Return True if a file would have been listed."""
+    if steps is None or steps.has_no_step:
+        return steps is None or selection.takes_step(None, validate=False)
+    return selection.takes_steps(steps.first, steps.last, validate=steps.validate)
 
 
 def note_problems(connection: sqlite3.Connection, found: Found, on_problem: OnProblem) -> None:
@@ -255,7 +260,7 @@ class Reader:
         """Return the parts of each trace that matches a condition; their rows lack the summary."""
         rows = self._connection.execute(
             "SELECT p.file, p.offset, p.traces, p.line FROM parts p JOIN files f ON f.id = p.file"
-            f" WHERE {condition} ORDER BY f.step_key IS 'null', f.place, p.offset",
+            f" WHERE {condition} ORDER BY f.steps IS 'null', f.place, p.offset",
             arguments,
         )
         parts: list[Part] = []
@@ -299,7 +304,7 @@ class _Batch(Reader):
     def read(self, place: bytes) -> None:
         """Read a file, unless another reader has read it as it is."""
         rows = self._connection.execute(
-            "SELECT id, step_key, status, known, problems, is_open FROM files WHERE place = ?", (place,)
+            "SELECT id, steps, status, known, problems, is_open FROM files WHERE place = ?", (place,)
         ).fetchall()
         known = _Known(*rows[0]) if rows else None
         file = self._found[place].file if place in self._found else None
@@ -323,9 +328,9 @@ class _Batch(Reader):
         gone = self._delete_parts(number, reading.start)
         self._add(number, stored, reading, gone)
         self._connection.execute(
-            "UPDATE files SET step_key = ?, status = ?, known = ?, problems = ?, is_open = ? WHERE id = ?",
+            "UPDATE files SET steps = ?, status = ?, known = ?, problems = ?, is_open = ? WHERE id = ?",
             (
-                orjson.dumps(file.key and tuple(file.key)).decode(),
+                orjson.dumps(file.steps and tuple(file.steps)).decode(),
                 status,
                 orjson.dumps(tuple(reading.known)).decode(),
                 orjson.dumps([(each.what, each.offset) for each in dict.fromkeys(problems)]).decode(),

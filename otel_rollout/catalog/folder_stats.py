@@ -92,4 +92,3 @@ def count_folder(
         problems=dict(problems),
         steps=steps,
     )
-

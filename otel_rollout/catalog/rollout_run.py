@@ -123,7 +123,7 @@ class Run:
         def question(connection: sqlite3.Connection, found: Found) -> set[tuple[int | None, bool]]:
             rows = connection.execute(
                 "SELECT DISTINCT f.place, t.step, t.validate FROM files f JOIN parts p ON p.file = f.id"
-                " JOIN trajectories t ON t.trace_id = p.trace_id WHERE f.step_key = 'null'"
+                " JOIN trajectories t ON t.trace_id = p.trace_id WHERE f.steps = 'null'"
             ).fetchall()
             places = {place for place, _, _ in rows if place in found and found[place].file.is_journal}
             written = {place for place in places if found[place].file.is_being_written()}

@@ -1,4 +1,4 @@
-"""Summarises the runs that trajectories are of."""
+"""The summaries of the runs that a step's trajectories are of."""
 
 from __future__ import annotations
 

@@ -7,14 +7,15 @@ import importlib.util
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
 
+from otel_rollout.catalog import StepSummary
 from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.folder.layout import STEP, VALIDATE, step_of
+from otel_rollout.folder.layout import VALIDATE, steps_of
 from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, read_trajectories
 from otel_rollout.folder.selection import Filters
 from otel_rollout.installing import install_line
@@ -64,12 +65,9 @@ def nothing_matches(arguments: argparse.Namespace) -> str:
     """Return the message for filters that no trajectory matches; it names the steps or experiments that there are."""
     message = f"no trajectory in {arguments.folder} matches"
     if getattr(arguments, "step", None) is not None:
-        # By the names of folders: a large run has too many trajectories to read for a message.
-        folders = [arguments.folder, arguments.folder / VALIDATE]
-        recorded = {step_of(path.name) for folder in folders for path in folder.glob(f"{STEP}*")}
-        asked = {arguments.step} if isinstance(arguments.step, int) else arguments.step
-        if not any(step in asked for step in recorded):
-            return f"{message}{named_steps(recorded)}"
+        recorded = read_trajectories(arguments.folder, step=arguments.step, on_problem=lambda _: None)
+        if next(recorded, None) is None:
+            return f"{message}{named_steps(_steps_in(arguments.folder))}"
     if arguments.experiment is None and arguments.run is None:
         return message
     found = {
@@ -82,6 +80,17 @@ def nothing_matches(arguments: argparse.Namespace) -> str:
     if arguments.run is not None and not any((run or "").startswith(arguments.run) for run in runs):
         return f"{message}{_named('runs', runs)}"
     return message
+
+
+def _steps_in(folder: Path) -> set[int | None]:
+    """Return the steps of the first and the last bundle: a large run has too many trajectories for a message."""
+    places = [place for above in (folder, folder / VALIDATE) for place in above.glob("steps=*")]
+    ranges = sorted(steps for place in places if (steps := steps_of(place.name)) is not None)
+    return {
+        each.step
+        for first, last in {*ranges[:1], *ranges[-1:]}
+        for each in read_trajectories(folder, step=range(first, last + 1), on_problem=lambda _: None)
+    }
 
 
 def _named(what: str, names: Iterable[str | None]) -> str:
@@ -98,6 +107,27 @@ def named_steps(steps: Iterable[int | None]) -> str:
         return ""
     shown = ", ".join(map(str, known)) if len(known) <= MAX_NAMES else f"{known[0]} to {known[-1]}"
     return f"; there {'is step' if len(known) == 1 else 'are steps'} {shown}"
+
+
+def selected_steps(steps: Sequence[StepSummary], asked: int | range | set[int] | set[None] | None) -> list[StepSummary]:
+    """Return the steps that `--step` lets through."""
+    if asked is None:
+        return list(steps)
+    wanted: Container[int | None] = {asked} if isinstance(asked, int) else asked
+    return [step for step in steps if step.step in wanted]
+
+
+def no_step_matches(folder: Path, option: str, known: Sequence[StepSummary]) -> str:
+    """Return the message for an option that no step matches; it names the steps that there are."""
+    named = f"matches {option}{named_steps(step.step for step in known)}" if known else "has a trajectory"
+    return f"no step of {folder} {named}"
+
+
+def show_progress(done: int, total: int) -> None:
+    """Show the number of files that were read, on a terminal."""
+    if sys.stderr.isatty():
+        end = "\r" if done < total else "\r\x1b[K"
+        print(f"reading {total:,} files: {done:,} done" if done < total else "", end=end, file=sys.stderr, flush=True)
 
 
 def require_reader() -> None:

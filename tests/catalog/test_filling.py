@@ -32,14 +32,14 @@ def record(folder: Path, *trajectories) -> Path:
 
 @pytest.fixture
 def folder(tmp_path):
-    """Two steps with two prompts of two rollouts, and a validation."""
+    """Two steps of two bundles with two prompts of two rollouts, and a validation."""
     trajectories = [
         make_trajectory(step, sample, rollout, reward=float(rollout))
-        for step in (1, 2)
+        for step in (1, 102)
         for sample in (0, 1)
         for rollout in (0, 1)
     ]
-    return record(tmp_path / "traces", *trajectories, make_trajectory(2, 0, validate=True))
+    return record(tmp_path / "traces", *trajectories, make_trajectory(102, 0, validate=True))
 
 
 @pytest.fixture
@@ -72,15 +72,15 @@ class TestWhatIsRead:
         """From the end of what the index had; files that did not change are left alone."""
         writer = FolderWriter(tmp_path)
         writer.write(make_trajectory(1, 0))
-        writer.write(make_trajectory(2, 0))
+        writer.write(make_trajectory(102, 0))
         run = Run([tmp_path])
         assert [step.trajectories for step in run.steps()] == [1, 1]
-        [path] = tmp_path.glob("step=000002/*.zst")
+        [path] = tmp_path.glob("steps=000100-000199/*.zst")
         size = path.stat().st_size
-        writer.write(make_trajectory(2, 1))
+        writer.write(make_trajectory(102, 1))
         del reads[:]
         assert [step.trajectories for step in run.steps()] == [1, 2]
-        assert reads == [("step=000002", size)]
+        assert reads == [("steps=000100-000199", size)]
         writer.close()
         assert_right(tmp_path)
 
@@ -88,7 +88,7 @@ class TestWhatIsRead:
         """What is asked of one step reads that step's folders alone."""
         run = Run([folder])
         assert len(run.groups(1)) == 2
-        assert {name for name, _ in reads} == {"step=000001"}
+        assert {name for name, _ in reads} == {"steps=000000-000099"}
         assert len(run.steps()) == 3
 
     def test_one_look_for_all_questions_of_a_block(self, folder, monkeypatch):
@@ -116,14 +116,14 @@ class TestChanges:
     def test_a_file_is_deleted(self, folder):
         """Its trajectories are gone."""
         answers(folder)
-        shutil.rmtree(folder / "step=000001")
-        assert [step.step for step in assert_right(folder)["steps"]] == [2, 2]
+        shutil.rmtree(folder / "steps=000000-000099")
+        assert [step.step for step in assert_right(folder)["steps"]] == [102, 102]
 
     def test_a_file_is_replaced(self, folder):
         """By one with other trajectories, of the same or another size."""
         answers(folder)
-        [path] = folder.glob("step=000001/*.zst")
-        [index] = folder.glob("step=000001/*.jsonl")
+        [path] = folder.glob("steps=000000-000099/*.zst")
+        [index] = folder.glob("steps=000000-000099/*.jsonl")
         index.unlink()
         path.unlink()
         write_frames(path, make_trajectory(1, 5), make_trajectory(1, 6))
@@ -132,7 +132,7 @@ class TestChanges:
     def test_a_file_shrinks(self, folder):
         """A frame that is cut is no longer there, and reported each time."""
         answers(folder)
-        [path] = folder.glob("step=000001/*.zst")
+        [path] = folder.glob("steps=000000-000099/*.zst")
         os.truncate(path, path.stat().st_size - 10)
         found = assert_right(folder)
         assert found["steps"][0].trajectories == 3
@@ -141,7 +141,7 @@ class TestChanges:
     def test_a_frame_is_cut_and_more_follow(self, folder):
         """What a later process appends after a torn frame counts."""
         answers(folder)
-        [path] = folder.glob("step=000001/*.zst")
+        [path] = folder.glob("steps=000000-000099/*.zst")
         os.truncate(path, path.stat().st_size - 10)
         answers(folder)
         write_frames(path, make_trajectory(1, 8))
@@ -150,7 +150,7 @@ class TestChanges:
     def test_lines_of_an_index_are_damaged(self, folder):
         """Before they were read, and after: the frames have the same facts."""
         whole = answers(folder)
-        [index] = folder.glob("step=000001/*.jsonl")
+        [index] = folder.glob("steps=000000-000099/*.jsonl")
         data = index.read_bytes()
         index.write_bytes(data.replace(b'"reward":1.0', b'"reward":9.0', 1))
         assert assert_right(folder) == whole
@@ -162,7 +162,7 @@ class TestChanges:
 
     def test_frames_without_a_line(self, folder):
         """They are read; once the index has them nothing changes."""
-        [path] = folder.glob("step=000001/*.zst")
+        [path] = folder.glob("steps=000000-000099/*.zst")
         write_frames(path, make_trajectory(1, 8))
         assert assert_right(folder)["steps"][0].trajectories == 5
         write_frames(path, make_trajectory(1, 9))
@@ -187,7 +187,7 @@ class TestChanges:
         """While it lives the end of its file may be half a frame; afterwards that is damage, though nothing changed."""
         writer = FolderWriter(tmp_path)
         writer.write(make_trajectory(1, 0))
-        [path] = tmp_path.glob("step=000001/*.zst")
+        [path] = tmp_path.glob("steps=000000-000099/*.zst")
         with path.open("ab") as file:
             file.write(b"half a frame")
         assert answers(tmp_path)["problems"] == []
@@ -216,7 +216,7 @@ class TestChanges:
 
     def test_a_file_of_another_program(self, folder):
         """Its lines can be of any step, several traces in one; it is read anew when it grows."""
-        write_lines(folder / "other.jsonl", [*make_trajectory(1, 30), *make_trajectory(2, 31)])
+        write_lines(folder / "other.jsonl", [*make_trajectory(1, 30), *make_trajectory(102, 31)])
         assert [step.trajectories for step in assert_right(folder)["steps"]] == [5, 5, 1]
         write_lines(folder / "other.jsonl", make_trajectory(1, 32))
         assert [step.trajectories for step in assert_right(folder)["steps"]] == [6, 5, 1]
@@ -225,7 +225,7 @@ class TestChanges:
         """What is in both counts once, also after one of them is gone."""
         copy = shutil.copytree(folder, tmp_path / "copy")
         assert assert_right(folder, copy)["steps"][0].trajectories == 4
-        shutil.rmtree(folder / "step=000001")
+        shutil.rmtree(folder / "steps=000000-000099")
         assert assert_right(folder, copy)["steps"][0].trajectories == 4
 
     def test_parts_of_a_step_in_two_folders(self, tmp_path):
@@ -290,9 +290,9 @@ class TestKilledReaders:
         monkeypatch.setattr(filling, "SECONDS_BETWEEN_COMMITS", 0.0)
         random.seed(rounds)
         for number in range(rounds):
-            record(tmp_path, *(make_trajectory(step, number, rollout) for step in (1, 2, 3) for rollout in range(4)))
+            record(tmp_path, *(make_trajectory(step, number, rollout) for step in (1, 102, 203) for rollout in range(4)))
             if number % 3 == 2:
-                shutil.rmtree(tmp_path / f"step={number % 3 + 1:06d}")
+                shutil.rmtree(tmp_path / "steps=000100-000199")
             started = time.perf_counter()
             with_new = Run([tmp_path])
             if number == 0:
