@@ -12,8 +12,10 @@ import shutil
 import sqlite3
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from threading import RLock
@@ -70,9 +72,10 @@ class Database:
         self._folders = [os.path.realpath(folder) for folder in folders]
         self._connections = self._open()
         self._connection: sqlite3.Connection | None = None
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._lock = RLock()
         self._is_busy = False
+        self._left: list[Callable[[], object]] = []
+        weakref.finalize(self, _clean_up, self._left)
 
     def ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
         """Return what a function finds in the database; if that fails, in a new one.
@@ -88,8 +91,9 @@ class Database:
             while True:
                 if self._connection is None:
                     self._connection = next(self._connections, None)
-                if self._connection is None:
-                    raise failure or sqlite3.DatabaseError("there is no place for a catalog")
+                    if self._connection is None:
+                        raise failure or sqlite3.DatabaseError("there is no place for a catalog")
+                    self._left.append(self._connection.close)
                 try:
                     return question(self._connection)
                 except RolloutTraceError:
@@ -108,7 +112,10 @@ class Database:
 
     def _open(self) -> Iterator[sqlite3.Connection]:
         """Yield connections: to the file in the cache, to a new one there, to one in a temporary folder, to memory."""
-        place = catalogs_folder() / blake2b(orjson.dumps(list(map(replace_surrogates, self._folders))), digest_size=8).hexdigest()
+        place = (
+            catalogs_folder()
+            / blake2b(orjson.dumps(list(map(replace_surrogates, self._folders))), digest_size=8).hexdigest()
+        )
         for _ in range(2):
             try:
                 if not place.exists():
@@ -119,8 +126,9 @@ class Database:
             if not self._is_busy:
                 _remove(place)
         with suppress(OSError, sqlite3.Error):
-            self._temporary = tempfile.TemporaryDirectory(prefix="otel-rollout-catalog-", ignore_cleanup_errors=True)
-            yield _created(Path(self._temporary.name) / NAME)
+            folder = tempfile.mkdtemp(prefix="otel-rollout-catalog-")
+            self._left.append(partial(shutil.rmtree, folder, ignore_errors=True))
+            yield _created(Path(folder) / NAME)
         connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         _create(connection)
         yield connection
@@ -147,6 +155,13 @@ class Database:
                 raise error
         finally:
             shutil.rmtree(new, ignore_errors=True)
+
+
+def _clean_up(left: Sequence[Callable[[], object]]) -> None:
+    """Close connections, and remove what must not be left; the latest first."""
+    for each in reversed(left):
+        with suppress(sqlite3.Error):
+            each()
 
 
 def catalogs_folder() -> Path:

@@ -364,10 +364,7 @@ class _Batch(Reader):
             several |= {each for each in ids if each in seen or seen.add(each)}  # type: ignore[func-returns-value]
         self._connection.executemany(
             "INSERT INTO parts VALUES (?, ?, ?, ?, ?)",
-            (
-                (row[_TRACE_ID], number, row[_OFFSET], stored.shared.get(row[_OFFSET], 1), _line_of(row))
-                for row in rows
-            ),
+            ((row[_TRACE_ID], number, row[_OFFSET], stored.shared.get(row[_OFFSET], 1), _line_of(row)) for row in rows),
         )
         single = [row for row in rows if row[_TRACE_ID] not in several] if several else rows
         schema.insert(

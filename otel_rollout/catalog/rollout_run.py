@@ -202,7 +202,9 @@ class Run:
         Raises:
             KeyError: There is none with this id.
         """
-        found = self._ask(lambda connection, found: self._reader(connection, found).trajectories(_OF_TRACE, (trace_id,)))
+        found = self._ask(
+            lambda connection, found: self._reader(connection, found).trajectories(_OF_TRACE, (trace_id,))
+        )
         if not found:
             raise KeyError(f"there is no trajectory {trace_id}")
         return found[0]

@@ -290,7 +290,9 @@ class TestKilledReaders:
         monkeypatch.setattr(filling, "SECONDS_BETWEEN_COMMITS", 0.0)
         random.seed(rounds)
         for number in range(rounds):
-            record(tmp_path, *(make_trajectory(step, number, rollout) for step in (1, 102, 203) for rollout in range(4)))
+            record(
+                tmp_path, *(make_trajectory(step, number, rollout) for step in (1, 102, 203) for rollout in range(4))
+            )
             if number % 3 == 2:
                 shutil.rmtree(tmp_path / "steps=000100-000199")
             started = time.perf_counter()
