@@ -1,5 +1,6 @@
 """A trace folder read as a run: steps, groups, trajectories, searches."""
 
+from otel_rollout.catalog.filling import find_files
 from otel_rollout.catalog.folder_stats import FolderStats, count_folder
 from otel_rollout.catalog.group_summary import GroupSummary, Spread, summarise_groups
 from otel_rollout.catalog.live import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
@@ -28,6 +29,7 @@ __all__ = [
     "count_folder",
     "create",
     "delete",
+    "find_files",
     "insert",
     "load",
     "read_live",

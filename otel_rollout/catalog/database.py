@@ -99,7 +99,7 @@ class Database:
                 except RolloutTraceError:
                     raise
                 except (sqlite3.DatabaseError, TypeError, ValueError) as error:
-                    # What is damaged has other values, or none: which of our own faults looks like that, shows in memory.
+                    # What is damaged has other values, or none. A fault of ours that looks like that shows in memory.
                     failure = error
                     self._is_busy = "locked" in str(error)
                     with suppress(sqlite3.Error):

@@ -106,7 +106,7 @@ def status_of(place: str) -> str | None:
         status = os.stat(place)  # noqa: PTH116 - one of many
     except OSError as error:
         # Reading a link to nowhere reports that.
-        return None if not os.path.lexists(place) else f"0 0 {error.errno} 0"  # noqa: PTH110
+        return None if not os.path.lexists(place) else f"0 0 {error.errno} 0"
     return f"{status.st_dev} {status.st_ino} {status.st_ctime_ns} {status.st_size}"
 
 

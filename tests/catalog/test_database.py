@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from otel_rollout.catalog import Run, database
+from otel_rollout.catalog import Run
 from otel_rollout.errors import NoTracesError
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.catalog.answers import answers
 from tests.trace_folder.recordings import make_trajectory
+
+NAME, FOLDERS = "catalog.sqlite3", "folders.json"
 
 
 @pytest.fixture
@@ -54,14 +57,14 @@ class TestPlace:
         folder.with_name("link").symlink_to(folder)
         assert count(folder.with_name("link")) == 4
         [place] = cache.iterdir()
-        assert places_of(cache) == [database.NAME, database.FOLDERS]
+        assert places_of(cache) == [NAME, FOLDERS]
         assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
         assert {path.stat().st_mode & 0o777 for path in (place, cache, cache.parent)} == {0o700}
 
     def test_its_tables_can_be_asked_by_sqlite(self, folder, cache):
         """A row for each trajectory."""
         count(folder)
-        connection = sqlite3.connect(next(cache.glob(f"*/{database.NAME}")))
+        connection = sqlite3.connect(next(cache.glob(f"*/{NAME}")))
         assert connection.execute("SELECT count(*), sum(reward) FROM trajectories").fetchall() == [(4, 6.0)]
         connection.close()
 
@@ -78,7 +81,7 @@ class TestPlace:
         shutil.rmtree(folder)
         assert count(other) == 4
         names = {path.name for path in cache.iterdir()}
-        assert len(list(cache.glob(f"*/{database.NAME}"))) == 1
+        assert len(list(cache.glob(f"*/{NAME}"))) == 1
         assert {"notes", "0123456789abcdef.txt", left[1].name} <= names
         assert left[0].name not in names
 
@@ -95,7 +98,7 @@ class TestDoubt:
     def test_gives_the_same_answers(self, folder, cache, tmp_path, damage):
         """And lies in its place again; what a link leads to is left alone."""
         expected = answers(folder)
-        [path] = cache.glob(f"*/{database.NAME}")
+        [path] = cache.glob(f"*/{NAME}")
         precious = tmp_path / "precious"
         precious.write_text("mine")
         if damage in ("folder", "link"):
@@ -122,7 +125,7 @@ class TestDoubt:
                 path.write_bytes({"cut": data[: len(data) // 2], "changed": changed, "empty": b""}[damage])
         for _ in range(2):
             assert answers(folder) == expected
-        assert places_of(cache) == [database.NAME, database.FOLDERS]
+        assert places_of(cache) == [NAME, FOLDERS]
         assert precious.read_text() == "mine"
         assert [path.name for path in tmp_path.iterdir() if path.name.startswith("catalog")] == []
 
@@ -142,7 +145,7 @@ class TestDoubt:
         """The run makes another one."""
         run = Run([folder])
         expected = run.steps()
-        [path] = cache.glob(f"*/{database.NAME}")
+        [path] = cache.glob(f"*/{NAME}")
         for each in path.parent.iterdir():
             with each.open("r+b") as file:
                 file.write(os.urandom(each.stat().st_size))
@@ -163,7 +166,7 @@ class TestNoPlace:
     def test_neither_there_nor_in_a_temporary_folder(self, folder, tmp_path, monkeypatch):
         """It is in memory, and filled as any other."""
         (tmp_path / "cache").write_text("a file")
-        monkeypatch.setattr(database.tempfile, "tempdir", str(tmp_path / "missing"))
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
         run = Run([folder])
         assert [step.trajectories for step in run.steps()] == [4]
         writer = FolderWriter(folder)
@@ -174,10 +177,10 @@ class TestNoPlace:
     def test_a_reader_that_was_stopped_holds_the_lock(self, folder, cache, monkeypatch):
         """After a while others do without the file, and leave it as it is."""
         count(folder)
-        [path] = cache.glob(f"*/{database.NAME}")
+        [path] = cache.glob(f"*/{NAME}")
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
-        monkeypatch.setattr(database, "SECONDS_TO_WAIT", 0.01)
+        monkeypatch.setattr("otel_rollout.catalog.database.SECONDS_TO_WAIT", 0.01)
         writer = FolderWriter(folder)
         writer.write(make_trajectory(1, 9))
         writer.close()
@@ -203,16 +206,16 @@ class TestFileSystems:
     def test_by_what_the_cache_folder_lies_on(self, folder, cache, tmp_path, monkeypatch, mounts, mode):
         """Of nested mounts the inner one counts; what is not known to be local is none."""
         (tmp_path / "mounts").write_text(mounts.format(tmp_path))
-        monkeypatch.setattr(database, "MOUNTS", tmp_path / "mounts")
+        monkeypatch.setattr("otel_rollout.catalog.database.MOUNTS", tmp_path / "mounts")
         assert count(folder) == 4
-        connection = sqlite3.connect(next(cache.glob(f"*/{database.NAME}")))
+        connection = sqlite3.connect(next(cache.glob(f"*/{NAME}")))
         assert connection.execute("PRAGMA journal_mode").fetchone() == (mode,)
         connection.close()
 
     def test_without_a_list_of_mounts(self, folder, cache, tmp_path, monkeypatch):
         """There is none."""
-        monkeypatch.setattr(database, "MOUNTS", tmp_path / "missing")
+        monkeypatch.setattr("otel_rollout.catalog.database.MOUNTS", tmp_path / "missing")
         assert count(folder) == 4
-        connection = sqlite3.connect(next(cache.glob(f"*/{database.NAME}")))
+        connection = sqlite3.connect(next(cache.glob(f"*/{NAME}")))
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
         connection.close()

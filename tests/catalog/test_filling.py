@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import semconv
-from otel_rollout.catalog import Run, filling
-from otel_rollout.folder import read_index
+from otel_rollout.catalog import Run, find_files
+from otel_rollout.folder import StoredFile, read_index
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.catalog.answers import answers, assert_right
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines
@@ -46,13 +46,13 @@ def folder(tmp_path):
 def reads(monkeypatch):
     """Lists the files that are read, with the offset from which on."""
     seen = []
-    read = filling.StoredFile.read
+    read = StoredFile.read
 
-    def note(self, known=filling.NOTHING_READ):
-        seen.append((self.path.parent.name, known.end))
-        return read(self, known)
+    def note(self, *known):
+        seen.append((self.path.parent.name, known[0].end if known else 0))
+        return read(self, *known)
 
-    monkeypatch.setattr(filling.StoredFile, "read", note)
+    monkeypatch.setattr(StoredFile, "read", note)
     return seen
 
 
@@ -94,8 +94,8 @@ class TestWhatIsRead:
     def test_one_look_for_all_questions_of_a_block(self, folder, monkeypatch):
         """A page asks many; outside of a block each question looks anew."""
         looks = []
-        find = filling.find_files
-        monkeypatch.setattr(filling, "find_files", lambda *given: looks.append(1) or find(*given))
+        find = "otel_rollout.catalog.filling.find_files"
+        monkeypatch.setattr(find, lambda *given: looks.append(1) or find_files(*given))
         run = Run([folder])
         run.steps()
         del looks[:]
@@ -287,7 +287,7 @@ class TestKilledReaders:
     @pytest.mark.parametrize("rounds", [8, pytest.param(50, marks=pytest.mark.slow)])
     def test_leave_a_catalog_with_the_right_answers(self, tmp_path, monkeypatch, rounds):
         """While it reads a new folder, more of it, or after files are gone: the next one goes on."""
-        monkeypatch.setattr(filling, "SECONDS_BETWEEN_COMMITS", 0.0)
+        monkeypatch.setattr("otel_rollout.catalog.filling.SECONDS_BETWEEN_COMMITS", 0.0)
         random.seed(rounds)
         for number in range(rounds):
             record(
