@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from itertools import groupby
 from pathlib import Path
 from threading import Lock, local
 from typing import Any, TypeVar
@@ -29,10 +29,8 @@ from otel_rollout.catalog.search import Search, SearchQuery
 from otel_rollout.catalog.step_making import SummarisedRun, summarise_runs
 from otel_rollout.catalog.step_summary import StepSummary, with_run_ids
 from otel_rollout.errors import NoTracesError, UnreadableTraceError
-from otel_rollout.facts.figures import NO_COLUMNS
 from otel_rollout.facts.json_types import from_json, to_json
-from otel_rollout.facts.shapes import Shapes
-from otel_rollout.facts.summaries import summarise_trajectory
+from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory
 from otel_rollout.folder.selection import Selection
@@ -215,10 +213,24 @@ class Run:
         Raises:
             KeyError: There is none with this id.
         """
-        found = self._ask(lambda connection, _: self._load(connection, "trace_id = ?", (trace_id,)))
+        found = self._ask(lambda connection, _: schema.load(connection, "trace_id = ?", (trace_id,)))
         if not found:
             raise KeyError(f"there is no trajectory {trace_id}")
         return found[0]
+
+    def shapes(self, summaries: Iterable[TrajectorySummary]) -> Iterator[Sequence[SpanShape]]:
+        """Yield the places of each trajectory's spans on a timeline; nothing if its frame can't be read.
+
+        Args:
+            summaries: Trajectories of this run, sorted by step.
+        """
+        for (step, validate), asked in groupby(summaries, lambda each: (each.step, each.validate)):
+            recorded = self._recorded(step, validate)
+            for each in asked:
+                try:
+                    yield recorded.pop(each.trace_id).shapes
+                except (LookupError, UnreadableTraceError):  # noqa: PERF203 - each is a trajectory
+                    yield ()
 
     def search(self, query: SearchQuery) -> Search:
         """Search the trajectories in order; the hits come while the search goes on.
@@ -234,8 +246,7 @@ class Run:
                 continue
             if query.validate not in (None, validate):
                 continue
-            recorded = self._ask(partial(self._recorded, step=step, validate=validate), Selection(_steps_of(step)))
-            for each in recorded:
+            for each in self._recorded(step, validate).values():
                 if (
                     query.experiment in (None, each.experiment_name)
                     and query.run_id in (None, each.run_id)
@@ -269,31 +280,20 @@ class Run:
     def _reader(self, connection: sqlite3.Connection, found: Found) -> Reader:
         return Reader(connection, self.folders, found, self._find)
 
-    def _recorded(
-        self, connection: sqlite3.Connection, found: Found, step: int | None, validate: bool
-    ) -> list[RecordedTrajectory]:
-        return self._reader(connection, found).trajectories(_OF_STEP, (step, validate))
-
-    def _load(self, connection: sqlite3.Connection, condition: str, values: Sequence[Any]) -> list[TrajectorySummary]:
-        summaries = schema.load(connection, condition, values)
-        for each in summaries:
-            each.shape = Shapes(b"", partial(self._columns, each.trace_id))
-        return summaries
-
-    def _columns(self, trace_id: str) -> Any:
-        """Return the columns of a trajectory's shape, from its spans."""
-        with suppress(LookupError, NoTracesError, OSError, UnreadableTraceError):
-            shape = summarise_trajectory(self.trajectory(trace_id).spans).shape
-            if isinstance(shape, Shapes):
-                return shape.columns
-        return NO_COLUMNS
+    def _recorded(self, step: int | None, validate: bool) -> dict[str, RecordedTrajectory]:
+        """Return the trajectories of a step by their ids, in the order of their places."""
+        found = self._ask(
+            lambda connection, found: self._reader(connection, found).trajectories(_OF_STEP, (step, validate)),
+            Selection(_steps_of(step)),
+        )
+        return {each.trace_id: each for each in found}
 
     def _made_steps(self, connection: sqlite3.Connection, _: Found) -> list[StepSummary]:
         """Return the summaries of all steps; those of steps that have changed are made."""
         for step, validate in connection.execute("SELECT step, validate FROM changed_steps").fetchall():
             connection.execute("BEGIN IMMEDIATE")
             where, key = "step IS ? AND validate IS ?", (step, validate)
-            made = [run.summary for run in summarise_runs(self._load(connection, where, key))]
+            made = [run.summary for run in summarise_runs(schema.load(connection, where, key))]
             connection.execute(f"DELETE FROM made WHERE {where}", key)
             if made:
                 connection.execute("INSERT INTO made VALUES (?, ?, ?)", (step, validate, to_json(made).decode()))
@@ -304,7 +304,7 @@ class Run:
 
     def _summarised(self, step: int | None, validate: bool) -> list[SummarisedRun]:
         found = self._ask(
-            lambda connection, _: self._load(connection, "step IS ? AND validate = ?", (step, validate)),
+            lambda connection, _: schema.load(connection, "step IS ? AND validate = ?", (step, validate)),
             Selection(_steps_of(step)),
         )
         return summarise_runs(found)
