@@ -23,7 +23,8 @@ from typing import Final, TypeVar
 
 import orjson
 
-from otel_rollout.catalog import schema
+from otel_rollout.catalog import figures
+from otel_rollout.catalog.sql import prepare
 from otel_rollout.errors import RolloutTraceError
 from otel_rollout.files.file_modes import make_folder, open_private
 from otel_rollout.text.sanitize import replace_surrogates
@@ -49,10 +50,11 @@ CREATE TABLE files (
 CREATE TABLE parts (trace_id TEXT, file INTEGER, offset INTEGER, traces INTEGER, line TEXT);
 CREATE INDEX parts_by_trace ON parts (trace_id);
 CREATE INDEX parts_by_file ON parts (file, offset);
-CREATE TABLE made (step INTEGER, validate INTEGER, steps TEXT);
+CREATE TABLE signals (step INTEGER, validate INTEGER, experiment_name TEXT, run_id TEXT, signals TEXT);
+CREATE INDEX signals_by_step ON signals (step, validate);
 """
-"""The tables that are nobody's but ours; those in `schema` are public."""
-VERSION: Final = f"{schema.VERSION} {blake2b(TABLES.encode(), digest_size=4).hexdigest()}"
+"""The tables that are nobody's but ours; those in `schema` and `figures` are public."""
+VERSION: Final = f"{figures.VERSION} {blake2b(TABLES.encode(), digest_size=4).hexdigest()}"
 
 _CATALOG: Final = re.compile(r"[0-9a-f]{16}")
 _LEFT: Final = re.compile(r"[0-9a-f]{16}\.[0-9a-f]{8}")
@@ -204,6 +206,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         # Losing the last transactions with the power is no harm: they are read again.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA temp_store = MEMORY")
+        prepare(connection)
     except BaseException:
         connection.close()
         raise
@@ -224,7 +227,7 @@ def _created(path: Path) -> sqlite3.Connection:
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.executescript(TABLES)
-    schema.create(connection)
+    figures.create(connection)
     connection.execute("INSERT INTO about VALUES (?)", (VERSION,))
     connection.commit()
 

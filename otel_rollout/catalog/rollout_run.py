@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from threading import Lock, local
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from otel_rollout.catalog import schema
+from otel_rollout.catalog import figures, schema
 from otel_rollout.catalog.database import Database
 from otel_rollout.catalog.filling import (
     Filling,
@@ -26,8 +27,8 @@ from otel_rollout.catalog.filling import (
 )
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.search import Search, SearchQuery
-from otel_rollout.catalog.step_making import SummarisedRun, summarise_runs
-from otel_rollout.catalog.step_summary import StepSummary, with_run_ids
+from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
+from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError, UnreadableTraceError
 from otel_rollout.facts.json_types import from_json, to_json
 from otel_rollout.facts.shapes import SpanShape
@@ -39,8 +40,11 @@ from otel_rollout.folder.trace_files import EVERYTHING
 
 Answer = TypeVar("Answer")
 
-_OF_TRACE = "p.trace_id = ?"
-_OF_STEP = "p.trace_id IN (SELECT trace_id FROM trajectories WHERE step IS ? AND validate = ?)"
+_INT64_DIGITS = 19
+
+_OF_STEP = 'run."step" IS ? AND run."validate" = ?'
+_OF_IDS = "t.trace_id IN (SELECT value FROM json_each(?))"
+_PARTS_OF_STEP = "p.trace_id IN (SELECT trace_id FROM trajectories WHERE step IS ? AND validate = ?)"
 
 
 class Run:
@@ -100,8 +104,12 @@ class Run:
         Raises:
             NoTracesError: None of the folders has traces.
         """
-        steps = self._ask(self._made_steps)
-        return [step for step in with_run_ids(steps) if self._takes(step)]
+
+        def question(connection: sqlite3.Connection, _: Found) -> list[StepSummary]:
+            self._refresh(connection)
+            return figures.steps(connection)
+
+        return [step for step in self._ask(question) if self._takes(step)]
 
     def _takes(self, step: StepSummary) -> bool:
         if self._experiment is not None and step.experiment_name != self._experiment:
@@ -140,14 +148,27 @@ class Run:
             experiment: Only trajectories of this experiment.
             run_id: Only trajectories of this run, as step summaries name it, and of steps that don't name any.
         """
-        runs = self._runs(step, validate, experiment, run_id)
-        return [each for run in runs for each in run.step.trajectories]
+
+        def question(connection: sqlite3.Connection, _: Found) -> list[TrajectorySummary]:
+            steps = self._steps(connection, step, validate, experiment, run_id)
+            return [each for found in steps for each in figures.trajectories_of(connection, found)]
+
+        return self._ask(question, _selection_of(step))
+
+    def judged(self, steps: Iterable[StepSummary]) -> list[JudgedStep]:
+        """Return steps with their signs of trouble, which are computed from their trajectories, and kept."""
+
+        def question(connection: sqlite3.Connection, _: Found, step: StepSummary) -> JudgedStep:
+            self._refresh(connection, step.step, step.validate)
+            return JudgedStep.of(step, _signals_of(connection, step))
+
+        return [self._ask(partial(question, step=step), _selection_of(step.step)) for step in steps]
 
     def groups(
         self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
     ) -> list[GroupSummary]:
         """Return a step's groups in the order of prompts; the arguments are the same as for `summaries`."""
-        return [group for run in self._runs(step, validate, experiment, run_id) for group in run.groups]
+        return self._groups(_OF_STEP, (step, validate), step, validate, experiment, run_id)
 
     def group(
         self,
@@ -162,12 +183,16 @@ class Run:
         Raises:
             KeyError: There is no such group.
         """
-        for run in self._runs(step, validate, experiment, run_id):
-            for group in run.groups:
-                if str(group.sample_index) == str(sample_index):
-                    ids = set(group.trace_ids)
-                    return group, [each for each in run.step.trajectories if each.trace_id in ids]
-        raise KeyError(f"step {step} has no prompt {sample_index}")
+        condition, values = _of_prompt(sample_index)
+        where = f"{_OF_STEP} AND {condition}"
+        groups = self._groups(where, (step, validate, *values), step, validate, experiment, run_id)
+        if not groups:
+            raise KeyError(f"step {step} has no prompt {sample_index}")
+        ids = groups[0].trace_ids
+        found = self._ask(
+            lambda connection, _: schema.load(connection, _OF_IDS, (orjson.dumps(ids).decode(),)), _selection_of(step)
+        )
+        return groups[0], sorted(found, key=lambda each: ids.index(each.trace_id))
 
     def same_prompt(
         self, sample_index: int | str, validate: bool = False, experiment: str | None = None
@@ -179,20 +204,15 @@ class Run:
             validate: Groups of validation, not of training.
             experiment: Only groups of this experiment.
         """
-        values = _values_of(str(sample_index))
+        condition, values = _of_prompt(sample_index)
 
-        def question(connection: sqlite3.Connection, _: Found) -> list[tuple[int, bool]]:
-            marks = ", ".join("?" * len(values))
-            return connection.execute(
-                f"SELECT DISTINCT step, validate FROM trajectories WHERE sample_index IN ({marks})"
-                " AND validate = ? AND step IS NOT NULL ORDER BY step",
-                (*values, validate),
-            ).fetchall()
+        def question(connection: sqlite3.Connection, _: Found) -> list[GroupSummary]:
+            self._refresh(connection)
+            where = f'{condition} AND run."validate" = ? AND run."step" IS NOT NULL'
+            return figures.groups(connection, where, (*values, validate))
 
-        runs = [run for key in self._ask(question) for run in self._summarised(*key)]
-        found = [group for run in runs for group in run.groups if str(group.sample_index) == str(sample_index)]
         named = {None, experiment, self._experiment} - {None}
-        return [group for group in found if named <= {group.experiment_name}]
+        return [group for group in self._ask(question) if named <= {group.experiment_name}]
 
     def trajectory(self, trace_id: str) -> RecordedTrajectory:
         """Return a trajectory, whose spans are read on first use.
@@ -201,7 +221,7 @@ class Run:
             KeyError: There is none with this id.
         """
         found = self._ask(
-            lambda connection, found: self._reader(connection, found).trajectories(_OF_TRACE, (trace_id,))
+            lambda connection, found: self._reader(connection, found).trajectories("p.trace_id = ?", (trace_id,))
         )
         if not found:
             raise KeyError(f"there is no trajectory {trace_id}")
@@ -213,7 +233,7 @@ class Run:
         Raises:
             KeyError: There is none with this id.
         """
-        found = self._ask(lambda connection, _: schema.load(connection, "trace_id = ?", (trace_id,)))
+        found = self._ask(lambda connection, _: schema.load(connection, "t.trace_id = ?", (trace_id,)))
         if not found:
             raise KeyError(f"there is no trajectory {trace_id}")
         return found[0]
@@ -283,40 +303,57 @@ class Run:
     def _recorded(self, step: int | None, validate: bool) -> dict[str, RecordedTrajectory]:
         """Return the trajectories of a step by their ids, in the order of their places."""
         found = self._ask(
-            lambda connection, found: self._reader(connection, found).trajectories(_OF_STEP, (step, validate)),
-            Selection(_steps_of(step)),
+            lambda connection, found: self._reader(connection, found).trajectories(_PARTS_OF_STEP, (step, validate)),
+            _selection_of(step),
         )
         return {each.trace_id: each for each in found}
 
-    def _made_steps(self, connection: sqlite3.Connection, _: Found) -> list[StepSummary]:
-        """Return the summaries of all steps; those of steps that have changed are made."""
-        for step, validate in connection.execute("SELECT step, validate FROM changed_steps").fetchall():
+    def _refresh(self, connection: sqlite3.Connection, *step: Any) -> None:
+        """Compute the figures of a step, or of all steps, that have changed."""
+        where = " WHERE step IS ? AND validate = ?" if step else ""
+        changed = connection.execute(f"SELECT step, validate FROM changed_steps{where}", step).fetchall()
+        for each in changed:
             connection.execute("BEGIN IMMEDIATE")
-            where, key = "step IS ? AND validate IS ?", (step, validate)
-            made = [run.summary for run in summarise_runs(schema.load(connection, where, key))]
-            connection.execute(f"DELETE FROM made WHERE {where}", key)
-            if made:
-                connection.execute("INSERT INTO made VALUES (?, ?, ?)", (step, validate, to_json(made).decode()))
-            connection.execute(f"DELETE FROM changed_steps WHERE {where}", key)
+            figures.refresh_step(connection, *each)
+            connection.execute("DELETE FROM signals WHERE step IS ? AND validate = ?", each)
             connection.execute("COMMIT")
-        made_steps = connection.execute("SELECT steps FROM made ORDER BY step IS NULL, step, validate")
-        return [from_json(StepSummary, each) for (steps,) in made_steps for each in orjson.loads(steps)]
 
-    def _summarised(self, step: int | None, validate: bool) -> list[SummarisedRun]:
-        found = self._ask(
-            lambda connection, _: schema.load(connection, "step IS ? AND validate = ?", (step, validate)),
-            Selection(_steps_of(step)),
-        )
-        return summarise_runs(found)
+    def _steps(
+        self,
+        connection: sqlite3.Connection,
+        step: int | None,
+        validate: bool,
+        experiment: str | None,
+        run_id: str | None,
+    ) -> list[StepSummary]:
+        """Return the summaries of a step's runs that are asked for."""
+        self._refresh(connection, step, validate)
+        return [
+            found
+            for found in figures.steps(connection, _OF_STEP, (step, validate))
+            if (found.run_id is None or run_id in (None, found.run_id))
+            and experiment in (None, found.experiment_name)
+            and self._takes(found)
+        ]
 
-    def _runs(
-        self, step: int | None, validate: bool, experiment: str | None, run_id: str | None
-    ) -> Iterator[SummarisedRun]:
-        for run in self._summarised(step, validate):
-            found = run.summary
-            is_of_run = found.run_id is None or run_id in (None, found.run_id)
-            if is_of_run and experiment in (None, found.experiment_name) and self._takes(found):
-                yield run
+    def _groups(
+        self,
+        where: str,
+        values: Sequence[Any],
+        step: int | None,
+        validate: bool,
+        experiment: str | None,
+        run_id: str | None,
+    ) -> list[GroupSummary]:
+        """Return the groups of a step that match a condition."""
+
+        def question(connection: sqlite3.Connection, _: Found) -> list[GroupSummary]:
+            steps = self._steps(connection, step, validate, experiment, run_id)
+            runs = {(found.experiment_name, found.run_id) for found in steps}
+            groups = figures.groups(connection, where, values)
+            return [group for group in groups if (group.experiment_name, group.run_id) in runs]
+
+        return self._ask(question, _selection_of(step))
 
     def _find(self, trace_id: str) -> list[Part]:
         """Return the parts of a trace, wherever they are now."""
@@ -324,7 +361,7 @@ class Run:
             seen.clear()
         with suppress(NoTracesError):
             return self._ask(
-                lambda connection, found: self._reader(connection, found).parts(_OF_TRACE, (trace_id,))
+                lambda connection, found: self._reader(connection, found).parts("p.trace_id = ?", (trace_id,))
             ).get(trace_id, [])
         return []
 
@@ -342,10 +379,28 @@ def _step_keys(connection: sqlite3.Connection) -> list[tuple[int | None, bool]]:
     return [(step, bool(validate)) for step, validate in rows]
 
 
-def _steps_of(step: int | None) -> Any:
-    return {None} if step is None else step
+def _selection_of(step: int | None) -> Selection:
+    return Selection({None} if step is None else step)
 
 
-def _values_of(sample: str) -> list[int | str]:
-    """Return the values that are this text: the text, and the number."""
-    return [sample, int(sample)] if sample.lstrip("-").isdecimal() and len(sample) < 20 else [sample]
+def _of_prompt(sample_index: int | str | None) -> tuple[str, list[int | str]]:
+    """Return the condition of a prompt's groups, and its values: a number and its text are one prompt."""
+    if sample_index is None:
+        return 'f."sample_index" IS NULL', []
+    text = str(sample_index)
+    values: list[int | str] = [text]
+    if text.lstrip("-").isdecimal() and len(text) < _INT64_DIGITS:
+        values.append(int(text))
+    return f'f."sample_index" IN ({", ".join("?" * len(values))})', values
+
+
+def _signals_of(connection: sqlite3.Connection, step: StepSummary) -> StepSignals:
+    """Return the signals of a step; they are computed once, until the step changes."""
+    where = "step IS ? AND validate = ? AND experiment_name IS ? AND run_id IS ?"
+    for (signals,) in connection.execute(f"SELECT signals FROM signals WHERE {where}", step.identity):
+        return from_json(StepSignals, orjson.loads(signals))
+    connection.execute("BEGIN IMMEDIATE")
+    found = signals_of(figures.trajectories_of(connection, step))
+    connection.execute("INSERT INTO signals VALUES (?, ?, ?, ?, ?)", (*step.identity, to_json(found).decode()))
+    connection.execute("COMMIT")
+    return found
