@@ -1,6 +1,6 @@
 """The file of a catalog: its place, its modes, and making it anew when there is a doubt about it.
 
-Nothing in it is needed: it says what the files of trace folders say, and may be deleted at any time.
+All of it follows from the files of trace folders: it may be deleted whenever nobody needs it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Database:
         weakref.finalize(self, _clean_up, self._left)
 
     def ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
-        """Return what a function finds in the database; if that fails, in a new one.
+        """Ask the database; if that fails, a new one.
 
         Args:
             question: Called with the connection, which is in no transaction.
@@ -101,7 +101,7 @@ class Database:
                 except RolloutTraceError:
                     raise
                 except (sqlite3.DatabaseError, TypeError, ValueError) as error:
-                    # What is damaged has other values, or none. A fault of ours that looks like that shows in memory.
+                    # Damage, or a fault of ours: that shows in memory, too.
                     failure = error
                     self._is_busy = "locked" in str(error)
                     with suppress(sqlite3.Error):
@@ -173,7 +173,7 @@ def catalogs_folder() -> Path:
 
 
 def is_local(path: Path) -> bool:
-    """Return True if a path is known to be on a file system of this host alone."""
+    """Return True if a path is known to be on a file system that no other host has."""
     try:
         mounts = [line.split(" ")[1:3] for line in MOUNTS.read_text("utf-8", "surrogateescape").splitlines()]
     except OSError:
@@ -218,6 +218,8 @@ def _created(path: Path) -> sqlite3.Connection:
     os.close(open_private(path, os.O_RDWR))
     connection = sqlite3.connect(path)
     try:
+        # Each table would wait for the disk.
+        connection.execute("PRAGMA synchronous = OFF")
         connection.execute(f"PRAGMA journal_mode = {'WAL' if is_local(path) else 'DELETE'}")
         _create(connection)
     finally:

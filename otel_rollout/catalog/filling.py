@@ -101,7 +101,7 @@ def version_of(found: Found) -> str:
 
 
 def status_of(place: str) -> str | None:
-    """Return what differs once a file has changed; None if it is gone."""
+    """Return a text that differs once a file has changed; None if it is gone."""
     try:
         status = os.stat(place)  # noqa: PTH116 - one of many
     except OSError as error:
@@ -283,7 +283,7 @@ class Reader:
         if place in self._found:
             file = self._found[place].file
         else:
-            # Of another step.
+            # The folders were looked at for another step.
             number, _, name = os.fsdecode(place).partition("/")
             try:
                 [file] = find_trace_files(os.path.join(self._folders[int(number)], name))  # noqa: PTH118
@@ -429,7 +429,7 @@ class _Batch(Reader):
 
 
 def _start(known: _Known | None, status: str) -> Extent:
-    """Return what is known of a file that has only grown."""
+    """Return the part of a file that is known, if the file has only grown."""
     if known is None or known.problems != "[]" or known.status.split(" ")[:2] != status.split(" ")[:2]:
         return NOTHING_READ
     return Extent(*orjson.loads(known.known))

@@ -278,7 +278,7 @@ class Run:
     def _ask(
         self, question: Callable[[sqlite3.Connection, Found], Answer], selection: Selection = EVERYTHING
     ) -> Answer:
-        """Return what a function finds in the catalog after a look at the folders.
+        """Ask the catalog after a look at the folders.
 
         Args:
             question: Called with the catalog and the files.

@@ -134,7 +134,7 @@ class Reading(NamedTuple):
     Args:
         rows: The rows.
         start: The offset from which on they are all that there are; the rows before it were read earlier.
-        known: What the index has, from which the next reading may go on.
+        known: The part that the index has; the next reading may go on from there.
     """
 
     rows: Sequence[Row]
@@ -193,7 +193,7 @@ class StoredFile:
 
     @cached_property
     def _framing(self) -> _Framing:
-        # Not at once: spans in a line that is known are read without it.
+        # On first use: spans in a line that is known are read without it.
         has_ours = self._file.index_place is not None or self._file.is_journal
         return _Framing.OURS if has_ours else _framing_of(self._file)
 
@@ -209,7 +209,7 @@ class StoredFile:
         """Read the rows of the file, from its index as far as that reaches; none once the file is gone.
 
         Args:
-            known: What was read before, which is not read again if the file has only grown.
+            known: The part that was read before; it is not read again if the file has only grown.
         """
         try:
             if self._framing is _Framing.OTHER:
