@@ -2,6 +2,7 @@ import { capitalized, counted } from "../data/formats.js";
 import { addressOf, inAddress, navigate, selectionOf } from "../data/router.js";
 import { parseSort, sorted, sortText } from "../data/sorting.js";
 import { seriesKey, seriesName, seriesOf } from "../data/step_figures.js";
+import { Comparison } from "../parts/comparison.js";
 import { Findings } from "../parts/findings.js";
 import { html } from "../parts/html.js";
 import { useSurroundings } from "../parts/place.js";
@@ -58,6 +59,7 @@ export function RunPage({ route }) {
       names=${[nameOf(chosen), against ? nameOf(against) : ""]}
       onOpen=${openStep}
     />
+    ${against ? html`<${Comparison} ...${{ chosen, against, part }} names=${[nameOf(chosen), nameOf(against)]} />` : null}
     <${Steps} steps=${chosen[part]} route=${route} part=${part} />
   </div>`;
 }
