@@ -77,7 +77,8 @@ def _answering(
     def answer_as_json(request: Request) -> Response:
         started = time.thread_time()
         try:
-            value = answer(request.path_params, request.query_params)
+            with state.run.one_look():
+                value = answer(request.path_params, request.query_params)
         except AskedWrongError as error:
             return error_answer(error.status, str(error))
         except NoTracesError as error:

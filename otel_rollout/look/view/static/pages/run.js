@@ -41,7 +41,7 @@ export function RunPage({ route }) {
   return html`<div class="run-page">
     <h1 class="hidden-label">${run.title}</h1>
     <${Problems} problems=${run.problems} />
-    ${progress?.total ? html`<p class="weak" role="status">Reading: ${progress.done} of ${progress.total} <progress aria-label="steps read" value=${progress.done} max=${progress.total}></progress></p>` : null}
+    ${progress?.total ? html`<p class="weak" role="status">Reading: ${progress.done} of ${progress.total} <progress aria-label="files read" value=${progress.done} max=${progress.total}></progress></p>` : null}
     <${Choices}
       route=${route}
       all=${all}
