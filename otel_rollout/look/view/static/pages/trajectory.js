@@ -44,8 +44,8 @@ export function TrajectoryPage({ route }) {
     />`;
   const failure = error ?? group.error;
   if (failure)
-    return html`<${ErrorState} error=${failure} />
-      ${traceId === undefined ? null : html`<${RunningNow} traceId=${traceId} />`}`;
+    return html`${traceId === undefined ? null : html`<${RunningNow} traceId=${traceId} />`}
+      <${ErrorState} error=${failure} />`;
   if (group.data && traceId === undefined) {
     return html`<${EmptyState} title=${`No rollout ${visible(route.rollout)}`}>
       <a href=${addressOf({ ...route, page: "group", query: {} })}>The rollouts of this prompt</a>
