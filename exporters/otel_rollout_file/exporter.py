@@ -223,7 +223,8 @@ class FileSpanExporter(OutcomeSpanExporter):
         """Write the trajectories that have no root yet, and close the files; idempotent."""
         self._is_shut_down = True
         self._running.remove()
-        self._writer.close()
+        with suppress(OSError):
+            self._writer.close()
 
     def after_fork(self) -> None:
         """Drop the parent's open files in a forked child."""

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.receive.access import read_token
+    from otel_rollout.receive.adoption import adopt, open_folder
     from otel_rollout.receive.app import make_app
-    from otel_rollout.receive.received_folder import ReceivedFolder
     from otel_rollout.receive.receiver import Receiver
     from otel_rollout.receive.status_line import StatusLine
 else:
@@ -15,11 +15,11 @@ else:
         __name__,
         {
             "access": ("read_token",),
+            "adoption": ("adopt", "open_folder"),
             "app": ("make_app",),
-            "received_folder": ("ReceivedFolder",),
             "receiver": ("Receiver",),
             "status_line": ("StatusLine",),
         },
     )
 
-__all__ = ["ReceivedFolder", "Receiver", "StatusLine", "make_app", "read_token"]
+__all__ = ["Receiver", "StatusLine", "adopt", "make_app", "open_folder", "read_token"]

@@ -13,7 +13,7 @@ from otel_rollout.folder import folder_writer
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.guard import internal_errors
 from otel_rollout.otlp import encode_spans, encoded_spans
-from otel_rollout.receive import ReceivedFolder
+from otel_rollout.receive import open_folder
 from otel_rollout_file import FileSpanExporter
 
 from .recordings import make_span, make_trajectory, trace_id_of
@@ -102,13 +102,13 @@ class TestFault:
     @pytest.mark.parametrize("place", [f"{INDEX}.columns_of", f"{STEP_FILES}.entry_of"])
     def test_a_receiver_writes_each_trace_once(self, tmp_path, place):
         """A trace is written once and closed, and those behind it are written too."""
-        folder = ReceivedFolder(tmp_path, idle_seconds=0)
+        folder = open_folder(tmp_path, idle_seconds=0)
         batch = [span for _ in range(3) for span in trajectory()]
         with mock.patch(place, side_effect=ZeroDivisionError):
             folder.take(encoded_spans(encode_spans(batch)))
-            while folder.write_overdue():
+            while folder.write_due():
                 pass
-            assert (folder.open_traces, folder.written) == (0, 3)
+            assert (len(folder.traces), folder.written) == (0, 3)
             folder.close()
         assert ids(span for each in read_trajectories(tmp_path) for span in each.spans) == ids(batch)
 
