@@ -31,7 +31,6 @@ IDLE_SECONDS: Final = 900.0
 POLICY: Final = Policy(
     GRACE_SECONDS, IDLE_SECONDS, max_open_bytes=2**32, max_open_memory=2**29, max_written_memory=2**26
 )
-"""Spans come from many processes, in any order and more than once."""
 MAX_AGE_SECONDS: Final = 86_400.0
 """A record of a journal that is in a frame as well was received at most so long before the journal's last."""
 

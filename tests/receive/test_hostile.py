@@ -132,14 +132,14 @@ def test_a_quiet_receiver_on_a_disk_without_locks(tmp_path, monkeypatch) -> None
 
 def test_a_trace_that_never_ends(tmp_path, monkeypatch) -> None:
     """The known ids of its spans are bounded, and so is the time of looking a span up."""
-    monkeypatch.setattr(received_folder, "MAX_TRACE_ID_BYTES", 1024)
+    monkeypatch.setattr("otel_rollout.folder.known_traces.MAX_ID_BYTES", 1024)
     folder = open_folder(tmp_path / "traces")
     most = 0
     for number in range(10):
         spans = [make_span(1, 100 * number + each + 1) for each in range(100)]
         taken = folder.take(spans_of(SpanBatch(make_request(spans).SerializeToString(), PROTOBUF)))
         assert taken == (100, 0)
-        trace = folder._open.get(trace_id(1))
+        trace = folder.traces.get(trace_id(1))
         assert trace is not None
         most = max(most, len(trace.ids))
     assert 512 <= most <= 1024

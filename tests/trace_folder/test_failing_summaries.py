@@ -116,23 +116,25 @@ class TestFault:
 class TestMemory:
     """What running trajectories take."""
 
-    def test_those_that_are_open_longest_are_written(self, tmp_path, writer):
-        """Above the bound on their summaries, as above that on their bytes."""
+    def test_the_idlest_are_written(self, tmp_path, writer):
+        """Above the bound on their memory, as above that on their bytes."""
         traces = [[make_span("a", n, trace_id_of(1, n, 0), attributes={"rollout.step": 1})] for n in range(2, 12)]
-        with mock.patch.object(folder_writer, "MAX_SUMMARY_BYTES", 3 * SummaryBuilder(1).size):
-            for batch in traces:
-                writer.write(batch)
-                assert sum(trace.summary.size for trace in writer._open.values()) <= folder_writer.MAX_SUMMARY_BYTES
-            assert len(writer._open) == 2
+        most = 3 * SummaryBuilder(1).size
+        writer.policy = writer.policy._replace(max_open_memory=most)
+        for batch in traces:
+            writer.write(batch)
+            assert writer.traces.memory <= most
+        assert len(writer.traces) == 2
         writer.close()
-        assert writer._summary_bytes == 0
+        assert writer.traces.memory == 0
         assert len(list(read_trajectories(tmp_path))) == 10
 
-    def test_a_trajectory_of_any_number_of_spans(self, writer):
+    def test_a_trajectory_of_any_number_of_spans(self, writer, monkeypatch):
         """It is written in parts, so that its summary stays bounded."""
+        monkeypatch.setattr(folder_writer, "MAX_LINE_BYTES", 40_000)
+        monkeypatch.setattr("otel_rollout.folder.known_traces.MAX_ID_BYTES", 1000)
         most = 0
-        with mock.patch.object(folder_writer, "MAX_LINE_BYTES", 40_000):
-            for first in range(2, 6002, 100):
-                writer.write([make_span("a", number, trace_id_of(1, 0, 0)) for number in range(first, first + 100)])
-                most = max(most, writer._summary_bytes)
+        for first in range(2, 6002, 100):
+            writer.write([make_span("a", number, trace_id_of(1, 0, 0)) for number in range(first, first + 100)])
+            most = max(most, writer.traces.memory)
         assert 0 < most < 40_000

@@ -213,7 +213,8 @@ class TestDiskErrors:
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwritev", pwritev)
-            writer.close()
+            with pytest.raises(OSError, match="No space"):
+                writer.close()
         assert contents(writer.folder)[f"open/{writer.worker}.otlp"] == [ids(spans)]
 
 
