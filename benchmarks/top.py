@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from otel_rollout.folder import OpDurations, RunningFile
-from otel_rollout.folder.layout import INDEX, step_folder
+from otel_rollout.folder.layout import INDEX, bundle_folder
 from otel_rollout.record import OpenTrajectory
 from otel_rollout.record.open_trajectories import OpenOp
 
@@ -38,7 +38,7 @@ def fill(folder: Path) -> None:
             for number in range(TRAJECTORIES)
         ]
         RunningFile(folder, f"node-{worker + 1}-{worker:04x}").write(open_ones, OpDurations())
-        index = folder / step_folder(STEP, validate=False) / f"node-{worker + 1}-{worker:04x}{INDEX}"
+        index = folder / bundle_folder(STEP, validate=False) / f"node-{worker + 1}-{worker:04x}{INDEX}"
         index.parent.mkdir(exist_ok=True)
         index.write_bytes(INDEX_LINE * (ENDED // WORKERS))
 

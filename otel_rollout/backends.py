@@ -15,12 +15,21 @@ from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
-from otel_rollout.export.exporter import OutcomeSpanExporter
+from otel_rollout.export.exporter import OutcomeSpanExporter, settings_of
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.installing import install_line
+from otel_rollout.settings import OTLP_PROTOCOL
 from otel_rollout.text.near_miss import closest, did_you_mean
 
-__all__ = ["Address", "Backend", "backend_names", "is_backend_named", "make_exporters", "requested_backend"]
+__all__ = [
+    "Address",
+    "Backend",
+    "backend_names",
+    "factory_of",
+    "is_backend_named",
+    "make_exporters",
+    "requested_backend",
+]
 
 Backend = str | SpanExporter | Sequence["str | SpanExporter"]
 """The type of `init(backend=…)`: a name, names separated by commas, an exporter, or a list of names and exporters."""
@@ -49,7 +58,6 @@ _TAKE_OTLP: Final = {
     **dict.fromkeys(("arize", "datadog", "grafana", "honeycomb", "langsmith", "logfire", "opik"), "https://…"),
 }
 """Backends without an exporter of their own, with their usual address."""
-_PROTOCOL_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 
 @dataclass(frozen=True, repr=False)
@@ -167,6 +175,8 @@ def make_exporters(
     taker = _taker(asked, given) if given else None
     made: list[tuple[str, SpanExporter]] = []
     for entry in asked:
+        for row in settings_of(_load(entry) if isinstance(entry, str) else entry):
+            row.find()
         exporter = _make(entry, given if entry is taker else {}) if isinstance(entry, str) else entry
         name = entry if isinstance(entry, str) else type(entry).__name__
         taken = {other for other, _ in made}
@@ -215,12 +225,18 @@ def _parameters(factory: Callable[..., Any]) -> set[str]:
 
 def _load(name: str) -> Callable[..., Any]:
     """Return the factory of an exporter."""
-    return _guarded(name, "loaded", lambda: _factory(name))  # type: ignore[no-any-return]
+    return _guarded(name, "loaded", lambda: factory_of(name))  # type: ignore[no-any-return]
 
 
-def _factory(name: str) -> Callable[..., Any]:
+def factory_of(name: str) -> Callable[..., Any]:
+    """Return the class of an exporter, or the function that makes one.
+
+    Raises:
+        UnknownExporterError: No exporter has this name.
+        ImportError: A package that it needs isn't installed.
+    """
     if name == "otlp":
-        module, cls, _ = _OTLP_EXPORTERS[_otlp_protocol()]
+        module, cls, _ = _OTLP_EXPORTERS[OTLP_PROTOCOL.value()]
         return getattr(importlib.import_module(module), cls)  # type: ignore[no-any-return]
     if name == "console":
         return importlib.import_module("otel_rollout_console").ConsoleSpanExporter  # type: ignore[no-any-return]
@@ -234,7 +250,7 @@ def _guarded(name: str, doing: str, call: Callable[[], Any]) -> Any:
     except ConfigurationError:
         raise
     except ImportError as error:
-        extra = _OTLP_EXPORTERS[_otlp_protocol()][2] if name == "otlp" else name if name in _extras() else None
+        extra = _OTLP_EXPORTERS[OTLP_PROTOCOL.value()][2] if name == "otlp" else name if name in _extras() else None
         raise MissingExtraError(_missing(name, error, extra)) from error
     except Exception as error:
         raise ConfigurationError(f"exporter {name!r} can't be {doing}: {type(error).__name__}: {error}") from error
@@ -281,17 +297,6 @@ def _load_without_metadata(name: str) -> Any:
     module = importlib.import_module(package)
     exporters = [getattr(module, public) for public in getattr(module, "__all__", ())]
     return next(one for one in exporters if isinstance(one, type) and issubclass(one, SpanExporter))
-
-
-def _otlp_protocol() -> str:
-    for variable in _PROTOCOL_VARIABLES:
-        protocol = os.environ.get(variable, "").strip().lower()
-        if protocol in _OTLP_EXPORTERS:
-            return protocol
-        if protocol:
-            right = " or ".join(_OTLP_EXPORTERS)
-            _logger.warning("%s=%r is ignored: this should be %s", variable, protocol, right)
-    return "http/protobuf"
 
 
 def _missing(name: str, error: ImportError, extra: str | None) -> str:

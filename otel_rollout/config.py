@@ -9,7 +9,6 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from functools import partial
 from multiprocessing import util as multiprocessing_util
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -131,7 +130,7 @@ def _init_locked(
     is_verls: bool,
 ) -> None:
     with _lock:
-        resolved = resolve_settings(given, also_known=_ARGUMENTS, warn=partial(_logger.warning, "%s"))
+        resolved = resolve_settings(given, also_known=_ARGUMENTS)
         if address != Address() and not is_backend_named(backend):
             backend = "otlp"
         asked = requested_backend(backend)

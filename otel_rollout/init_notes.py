@@ -14,6 +14,7 @@ from opentelemetry.sdk.environment_variables import (
     OTEL_SDK_DISABLED,
 )
 
+from otel_rollout.export.exporter import settings_of
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.record.provider import is_weaves
 from otel_rollout.settings import VARIABLES
@@ -64,8 +65,6 @@ def warn_of_variables(exporters: Iterable[Any]) -> None:
     Args:
         exporters: The exporters, whose variables are read too.
     """
-    known = set(VARIABLES)
-    for exporter in exporters:
-        known.update(getattr(exporter, "variables", None) or ())
+    known = {*VARIABLES, *(name for exporter in exporters for row in settings_of(exporter) for name in row.variables)}
     for name, near in misspelt_variables(os.environ, known).items():
         _logger.warning("%s: nothing reads this variable; did you mean %s?", name, near)

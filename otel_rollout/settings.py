@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -10,50 +9,123 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict
 
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.text.near_miss import did_you_mean
 from otel_rollout.text.pattern_check import compile_pattern
 
 __all__ = [
     "BUILT_IN",
+    "OTLP_PROTOCOL",
     "OURS",
     "SETTINGS",
     "STANDARD_VARIABLES",
     "VARIABLES",
+    "Found",
     "InitSettings",
     "Setting",
     "Settings",
-    "for_traces_alone",
+    "one_of",
+    "read_bool",
     "read_bytes",
-    "read_flag",
-    "read_variables",
+    "read_seconds",
+    "read_text",
     "resolve_settings",
 ]
 
 BUILT_IN: Final = "built-in"
 """Stands for the built-in keys or patterns in a setting."""
 
-_logger = logging.getLogger("otel_rollout")
+_logger = BackgroundLogger()
 
 OURS: Final = "OTEL_ROLLOUT_"
 """The prefix of our variables: a wrong value raises. One in a variable of OpenTelemetry is a warning."""
 
 
-class Setting(NamedTuple):
-    """One row of the table.
+class Found(NamedTuple):
+    """A value by the environment.
 
     Args:
-        name: The argument of `init`.
-        variables: Its environment variables, of which the first that is set counts.
-        read: Converts a variable's text or an argument; raises ValueError with a description of valid values.
-        default: The default.
-        meaning: Its description, in one line.
+        value: The value.
+        variable: The variable that it comes from; empty for the default.
+        ignored: A line on each variable that is ignored.
     """
 
-    name: str
-    variables: tuple[str, ...]
+    value: Any
+    variable: str
+    ignored: list[str]
+
+
+class Setting(NamedTuple):
+    """One row of the table, or of an exporter's.
+
+    Args:
+        variable: Its environment variable.
+        read: Converts the variable's text or an argument; raises ValueError with a description of valid values.
+        default: The default.
+        meaning: Its description, in one line.
+        name: The argument of `init` or of the exporter, if there is one.
+        instead: The variable that counts if `variable` isn't set.
+    """
+
+    variable: str
     read: Callable[[Any], Any]
     default: Any
     meaning: str
+    name: str = ""
+    instead: str = ""
+
+    def __str__(self) -> str:
+        """Return the variable, for messages."""
+        return self.variable
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables, of which the first that is set counts."""
+        return (self.variable, self.instead) if self.instead else (self.variable,)
+
+    def find(self, environ: Mapping[str, str] | None = None, *, is_strict: bool = True) -> Found:
+        """Return the value by the environment.
+
+        A wrong value is ignored in a variable of OpenTelemetry or of a backend, as the SDK does.
+
+        Args:
+            environ: The environment; the process's own if None.
+            is_strict: Raise for a wrong value in a variable of ours; if not, ignore it too.
+
+        Raises:
+            ConfigurationError: A variable of ours can't work.
+        """
+        environ = os.environ if environ is None else environ
+        ignored: list[str] = []
+        for variable in self.variables:
+            text = environ.get(variable, "")
+            if not text.strip():
+                continue
+            try:
+                return Found(self.read(text), variable, ignored)
+            except ValueError as error:
+                if is_strict and variable.startswith(OURS):
+                    raise ConfigurationError(f"{variable}={text!r}: this should be {error}") from None
+                ignored.append(f"{variable}={text!r} is ignored: this should be {error}")
+        return Found(self.default, "", ignored)
+
+    def value(self, argument: Any = None, environ: Mapping[str, str] | None = None, *, is_strict: bool = False) -> Any:
+        """Return the value of an argument that isn't None, else that by the environment; warn of ignored variables.
+
+        The constructor of an exporter never raises for a variable: `init` does before, and so this isn't strict.
+
+        Raises:
+            ConfigurationError: The argument can't work.
+        """
+        if argument is not None:
+            try:
+                return self.read(argument)
+            except ValueError as error:
+                raise ConfigurationError(f"{self.name}={argument!r}: this should be {error}") from None
+        found = self.find(environ, is_strict=is_strict)
+        for text in found.ignored:
+            _logger.warning(text)
+        return found.value
 
 
 _UNITS: Final = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
@@ -93,9 +165,26 @@ def _number(kind: Callable[[Any], float], least: float, right: str) -> Callable[
 _read_count: Final = _number(int, 1, "a positive whole number")
 _read_samples: Final = _number(int, 0, "a whole number, 0 or more")
 _read_milliseconds: Final = _number(float, 0, "a number of milliseconds, 0 or more")
+read_seconds: Final = _number(float, 1e-9, "a positive number of seconds")
 
 
-def _read_bool(value: Any) -> bool:
+def one_of(*names: str) -> Callable[[Any], str]:
+    """Return a reader of one of some names, in any case."""
+
+    def read(value: Any) -> str:
+        if (name := str(value).strip().lower()) in names:
+            return name
+        raise ValueError(" or ".join(names))
+
+    return read
+
+
+def read_bool(value: Any) -> bool:
+    """Return the value of a flag.
+
+    Raises:
+        ValueError: It is neither true nor false.
+    """
     if isinstance(value, bool):
         return value
     text = str(value).strip().lower()
@@ -140,7 +229,12 @@ def _beside_built_in(given: list[str], right: str) -> tuple[str, ...]:
     return (*([] if is_alone or not given else [BUILT_IN]), *added)
 
 
-def _read_text(value: Any) -> str:
+def read_text(value: Any) -> str:
+    """Return a text without whitespace around it.
+
+    Raises:
+        ValueError: Nothing else is in it.
+    """
     text = str(value).strip()
     if not text:
         raise ValueError("a non-empty string")
@@ -148,11 +242,11 @@ def _read_text(value: Any) -> str:
 
 
 def _read_folder(value: Any) -> str:
-    return str(Path(_read_text(value)).expanduser().absolute())
+    return str(Path(read_text(value)).expanduser().absolute())
 
 
 def _setting(variable: str, read: Callable[[Any], Any], default: Any, meaning: str) -> Any:
-    return field(metadata={"row": ((variable,), read, default, meaning)})
+    return field(metadata={"row": Setting(variable, read, default, meaning)})
 
 
 @dataclass(frozen=True)
@@ -161,7 +255,7 @@ class Settings:
 
     token2text: bool = _setting(
         "OTEL_ROLLOUT_TOKEN2TEXT",
-        _read_bool,
+        read_bool,
         False,
         "decode `prompt_ids`, `response_ids` and `token_ids` next to the ids, on the delivery thread",
     )
@@ -173,7 +267,7 @@ class Settings:
     )
     run_id: str | None = _setting(
         "OTEL_ROLLOUT_RUN_ID",
-        _read_text,
+        read_text,
         None,
         "the run's id, on every span and in the hash of `rollout_sample_ratio`; unset: one id per process",
     )
@@ -223,7 +317,7 @@ class Settings:
     )
     chat_messages: bool = _setting(
         "OTEL_ROLLOUT_CHAT_MESSAGES",
-        _read_bool,
+        read_bool,
         True,
         "write the messages of LLM ops and of the final conversation as `gen_ai.input.messages` and "
         "`gen_ai.output.messages`, by which backends show a chat",
@@ -243,7 +337,7 @@ class Settings:
     )
     set_global: bool = _setting(
         "OTEL_ROLLOUT_SET_GLOBAL",
-        _read_bool,
+        read_bool,
         False,
         "make our provider the global one, so that other instrumentations' spans arrive with ours",
     )
@@ -268,7 +362,7 @@ class InitSettings(TypedDict, total=False):
     set_global: bool | None
 
 
-SETTINGS: Final[tuple[Setting, ...]] = tuple(Setting(one.name, *one.metadata["row"]) for one in fields(Settings))
+SETTINGS: Final[tuple[Setting, ...]] = tuple(one.metadata["row"]._replace(name=one.name) for one in fields(Settings))
 """The rows of the table."""
 
 _SAMPLING: Final = (
@@ -278,17 +372,7 @@ _SAMPLING: Final = (
 
 STANDARD_VARIABLES: Final[Mapping[str, str]] = {
     "OTEL_TRACES_EXPORTER": "the exporters, separated by commas, if `init` has no `backend`; `none` is off",
-    "OTEL_EXPORTER_OTLP_ENDPOINT": "the base URL for `otlp`; `/v1/traces` is added (http/protobuf)",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "the whole URL for traces",
-    "OTEL_EXPORTER_OTLP_PROTOCOL": "`http/protobuf` (default) or `grpc`; also `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL`",
-    "OTEL_EXPORTER_OTLP_HEADERS": "`key=value,key=value`; also `OTEL_EXPORTER_OTLP_TRACES_HEADERS`",
-    "OTEL_EXPORTER_OTLP_TIMEOUT": "seconds for one request, default 10; also `…_TRACES_TIMEOUT`",
     "OTEL_BSP_EXPORT_TIMEOUT": "ignored, as by the SDK: `OTEL_EXPORTER_OTLP_TIMEOUT` is the limit of one request",
-    "OTEL_EXPORTER_OTLP_COMPRESSION": "`none` (default), `gzip` or `deflate`; also `…_TRACES_COMPRESSION`",
-    "OTEL_EXPORTER_OTLP_CERTIFICATE": "a file of trusted certificates; also `…_TRACES_CERTIFICATE`",
-    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": "our own certificate; also `…_TRACES_CLIENT_CERTIFICATE`",
-    "OTEL_EXPORTER_OTLP_CLIENT_KEY": "the key of our own certificate; also `…_TRACES_CLIENT_KEY`",
-    "OTEL_EXPORTER_OTLP_INSECURE": "`true` for gRPC without TLS to a `host:port`; also `…_TRACES_INSECURE`",
     "OTEL_SERVICE_NAME": "the resource's `service.name`; default: the project name",
     "OTEL_RESOURCE_ATTRIBUTES": "more attributes of the resource, `key=value,key=value`",
     "OTEL_SDK_DISABLED": "`true` turns tracing off, whatever else is set",
@@ -305,22 +389,19 @@ STANDARD_VARIABLES: Final[Mapping[str, str]] = {
 }
 """OpenTelemetry's variables without a row in the table."""
 
-_GENERAL, _FOR_TRACES = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"
-
-
-def for_traces_alone(variable: str) -> str:
-    """Return the variable that precedes one of OTLP's for traces; other variables are their own."""
-    return variable if variable.startswith(_FOR_TRACES) else variable.replace(_GENERAL, _FOR_TRACES)
-
+OTLP_PROTOCOL: Final = Setting(
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    one_of("http/protobuf", "grpc"),
+    "http/protobuf",
+    "`http/protobuf` or `grpc`",
+    instead="OTEL_EXPORTER_OTLP_PROTOCOL",
+)
+"""The protocol of the backend `otlp`, which decides on its exporter."""
 
 VARIABLES: Final = frozenset(
-    {
-        *(variable for setting in SETTINGS for variable in setting.variables),
-        *STANDARD_VARIABLES,
-        *map(for_traces_alone, STANDARD_VARIABLES),
-    }
+    {*STANDARD_VARIABLES, *(variable for row in (*SETTINGS, OTLP_PROTOCOL) for variable in row.variables)}
 )
-"""Every variable that is read here."""
+"""Every variable that is read here; exporters have more."""
 
 
 def resolve_settings(
@@ -328,7 +409,6 @@ def resolve_settings(
     environ: Mapping[str, str] | None = None,
     *,
     also_known: Sequence[str] = (),
-    warn: Callable[[str], None] = _logger.warning,
 ) -> Settings:
     """Return each setting's value: the argument, else the first of its variables that is set, else the default.
 
@@ -336,24 +416,11 @@ def resolve_settings(
         arguments: Values by setting name; None counts as not given.
         environ: The environment; the process's own if None.
         also_known: Names of other arguments, which a misspelt one may stand for.
-        warn: Takes a line on each variable that is ignored.
 
     Raises:
         ConfigurationError: An argument or a variable of ours can't work; the message names it and the valid values.
     """
-    environ = os.environ if environ is None else environ
-    values: dict[str, Any] = {}
-    for setting in SETTINGS:
-        value = arguments.get(setting.name)
-        if value is None:
-            values[setting.name], ignored = read_variables(setting, environ)
-            for text in ignored:
-                warn(text)
-            continue
-        try:
-            values[setting.name] = setting.read(value)
-        except ValueError as error:
-            raise ConfigurationError(f"{setting.name}={value!r}: this should be {error}") from None
+    values = {row.name: row.value(arguments.get(row.name), environ, is_strict=True) for row in SETTINGS}
     unknown = set(arguments) - {setting.name for setting in SETTINGS}
     if unknown:
         known = [setting.name for setting in SETTINGS]
@@ -362,49 +429,3 @@ def resolve_settings(
             hint = _SAMPLING if any("sampl" in name for name in unknown) else f"; there are {', '.join(known)}"
         raise ConfigurationError(f"{', '.join(sorted(unknown))}: there is no such setting{hint}")
     return Settings(**values)
-
-
-def read_variables(setting: Setting, environ: Mapping[str, str]) -> tuple[Any, list[str]]:
-    """Return a setting's value by the environment, and a warning for each ignored variable.
-
-    A wrong value is ignored in a variable of OpenTelemetry, as the SDK does, and raises in one of ours.
-
-    Args:
-        setting: The setting.
-        environ: The environment.
-
-    Raises:
-        ConfigurationError: A variable of ours can't work.
-    """
-    ignored: list[str] = []
-    for variable in setting.variables:
-        text = environ.get(variable, "")
-        if not text.strip():
-            continue
-        try:
-            return setting.read(text), ignored
-        except ValueError as error:
-            if variable.startswith(OURS):
-                raise ConfigurationError(f"{variable}={text!r}: this should be {error}") from None
-            ignored.append(f"{variable}={text!r} is ignored: this should be {error}")
-    return setting.default, ignored
-
-
-def read_flag(variable: str, *, is_strict: bool = True) -> bool:
-    """Return the value of a true/false variable of ours; False if it is not set.
-
-    Args:
-        variable: Its name.
-        is_strict: Raise for another value; if not, it counts as False: an exporter's `check` raises, its constructor
-            never does.
-
-    Raises:
-        ConfigurationError: It is neither true nor false.
-    """
-    setting = Setting(variable, (variable,), _read_bool, default=False, meaning="")
-    try:
-        return bool(read_variables(setting, os.environ)[0])
-    except ConfigurationError:
-        if is_strict:
-            raise
-        return False

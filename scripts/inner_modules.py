@@ -19,7 +19,7 @@ from typing import Final
 ROOT = Path(__file__).resolve().parent.parent
 
 # A lower number is recorded here by the change that lowers it.
-RECORDED: Final = 121
+RECORDED: Final = 120
 
 # The modules that users import: the front, and what docs/how-to/write-an-exporter.md names.
 PUBLIC: Final = frozenset(
@@ -30,7 +30,7 @@ PUBLIC: Final = frozenset(
         "otel_rollout.export.http",
         "otel_rollout.export.outcome",
         "otel_rollout.export.follow_up_requests",
-        "otel_rollout.hooks.ray",
+        "otel_rollout.hooks.carrier",
         "otel_rollout.semconv",
         "otel_rollout.testing",
     }

@@ -13,17 +13,20 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import otel_rollout
+from otel_rollout.backends import factory_of
 from otel_rollout.catalog import GroupSummary, Spread, StepSignals, StepSummary
+from otel_rollout.export.exporter import settings_of
 from otel_rollout.facts import FACTS, SUMS, Percentiles, SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import CHECKS
 from otel_rollout.semconv import ATTRIBUTES
-from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES
+from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES, Setting
 
 TREE = Path(__file__).resolve().parent.parent
 DOCS = TREE / "docs"
@@ -33,17 +36,33 @@ _JSON = {int: "integer", float: "number", str: "string", bool: "boolean", NoneTy
 _SCRIPT = {int: "number", float: "number", str: "string", bool: "boolean", NoneType: "null"}
 
 
-def settings_table() -> str:
-    """Return the table of our settings."""
-    rows = (
-        (f"`{row.name}`", ", else ".join(f"`{name}`" for name in row.variables), _default(row.default), row.meaning)
-        for row in SETTINGS
+def settings_table(rows: Iterable[Setting], taker: str) -> str:
+    """Return the table of some settings.
+
+    Args:
+        rows: The settings.
+        taker: The function or class that takes them as arguments.
+    """
+    lines = (
+        (
+            f"`{row.name}`" if row.name else "",
+            ", else ".join(f"`{name}`" for name in row.variables),
+            _default(row.default),
+            row.meaning,
+        )
+        for row in rows
     )
-    return _table(("argument of `init`", "environment variable", "default", "what it does"), rows)
+    return _table((f"argument of `{taker}`", "environment variable", "default", "what it does"), lines)
+
+
+def exporter_table(name: str) -> str:
+    """Return the table of an exporter's settings."""
+    factory = factory_of(name)
+    return settings_table(settings_of(factory), factory.__name__)
 
 
 def standard_table() -> str:
-    """Return the table of OpenTelemetry's variables."""
+    """Return the table of OpenTelemetry's variables that no exporter reads."""
     return _table(("variable", "what it does here"), ((f"`{name}`", text) for name, text in STANDARD_VARIABLES.items()))
 
 
@@ -106,7 +125,8 @@ def layers_table() -> str:
 
 
 TABLES = {
-    "settings": settings_table,
+    "settings": partial(settings_table, SETTINGS, "init"),
+    **{name: partial(exporter_table, name) for name in ("file", "mlflow", "otlp", "phoenix", "trackio", "weave")},
     "standard": standard_table,
     "attributes": attributes_table,
     "checks": checks_table,
@@ -156,7 +176,7 @@ def _default(value: object) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, int) and value >= 2**20:
-        return f"`{value >> 20}MiB`"
+        return f"`{value >> 30}GiB`" if value % 2**30 == 0 else f"`{value >> 20}MiB`"
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
-from otel_rollout.hooks.ray import extract, inject
+from otel_rollout.hooks.carrier import extract, inject
 from otel_rollout.testing import InMemorySpanExporter
 from tests.ops import recorded
 

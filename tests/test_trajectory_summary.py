@@ -281,6 +281,12 @@ class TestWhatItSays:
         assert (summary.service_name, summary.status, summary.error_type) == ("agent", "error", "ValueError")
         assert (summary.turns, summary.finish_reason, summary.tools) == (1, "length", {"search": ToolCounts(1, 1)})
 
+    def test_an_embedding_of_another_program(self):
+        """It has its kind by its operation, as exporters say it, and is no turn."""
+        call = span(2, gen_ai__operation__name="embeddings", error=True)
+        summary = summarise_trajectory([call, span(1, parent=None)])
+        assert ([one.kind for one in summary.errors], summary.turns) == (["EMBEDDING"], None)
+
     @pytest.mark.parametrize(
         ("attributes", "line"),
         [

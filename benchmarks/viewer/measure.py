@@ -15,7 +15,6 @@ from typing import Any
 
 from benchmarks.viewer.trajectories import NEEDLE
 from otel_rollout.catalog import Run, SearchQuery
-from otel_rollout.folder import STEP_SUMMARY
 
 MEGABYTE = 10**6
 
@@ -75,8 +74,6 @@ class _Asked:
 
     def make(self) -> tuple[float, float]:
         """Make the steps' summaries anew."""
-        for file in self.folder.rglob(STEP_SUMMARY):
-            file.unlink()
         return _seconds(self.run.steps)
 
     def steps(self) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -25,14 +25,15 @@ from otel_rollout.folder.op_durations import OpDurations
 from otel_rollout.folder.running_file import RunningFile
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.record.open_trajectories import OpenTrajectory
-from otel_rollout.settings import Setting, read_bytes, read_variables
+from otel_rollout.settings import Setting, read_bytes, read_text
 
-DIR: Final = "OTEL_ROLLOUT_DIR"
-DIR_MAX_BYTES: Final = "OTEL_ROLLOUT_DIR_MAX_BYTES"
-FILE_MAX_BYTES: Final = "OTEL_ROLLOUT_FILE_MAX_BYTES"
-
-DEFAULT_DIR: Final = "rollout-traces"
-DEFAULT_FILE_MAX_BYTES: Final = 2**30
+DIR: Final = Setting("OTEL_ROLLOUT_DIR", read_text, "rollout-traces", "the trace folder", "folder")
+FILE_MAX_BYTES: Final = Setting(
+    "OTEL_ROLLOUT_FILE_MAX_BYTES", read_bytes, 2**30, "a file of this size is followed by a new one", "file_max_bytes"
+)
+DIR_MAX_BYTES: Final = Setting(
+    "OTEL_ROLLOUT_DIR_MAX_BYTES", read_bytes, None, "above this, the folder's oldest files are removed", "max_bytes"
+)
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _CONFIGURATION_ERRORS: Final = frozenset(
@@ -69,15 +70,11 @@ class FileSpanExporter(OutcomeSpanExporter):
             else there is no limit.
 
     Raises:
-        ConfigurationError: A setting has an invalid value.
+        ConfigurationError: An argument has an invalid value.
     """
 
-    address_setting = DIR
-    variables: ClassVar[Mapping[str, str]] = {
-        DIR: "the trace folder; default: rollout-traces in the working folder",
-        FILE_MAX_BYTES: "the size at which a file is followed by a new one; default: 1GiB",
-        DIR_MAX_BYTES: "the size of the folder beyond which the oldest files are removed; unset: no limit",
-    }
+    address_setting = str(DIR)
+    variables = (DIR, FILE_MAX_BYTES, DIR_MAX_BYTES)
 
     def __init__(
         self,
@@ -86,13 +83,11 @@ class FileSpanExporter(OutcomeSpanExporter):
         file_max_bytes: int | str | None = None,
         max_bytes: int | str | None = None,
     ) -> None:
-        if folder is None:
-            folder = os.environ.get(DIR, "").strip() or DEFAULT_DIR
         self.settings = FileSettings(
             # A trainer may change its working folder later.
-            Path(folder).expanduser().absolute(),
-            _size("file_max_bytes", FILE_MAX_BYTES, file_max_bytes) or DEFAULT_FILE_MAX_BYTES,
-            _size("max_bytes", DIR_MAX_BYTES, max_bytes),
+            Path(DIR.value(folder)).expanduser().absolute(),
+            FILE_MAX_BYTES.value(file_max_bytes),
+            DIR_MAX_BYTES.value(max_bytes),
         )
         self._writer = FolderWriter(
             self.settings.folder, file_max_bytes=self.settings.file_max_bytes, max_bytes=self.settings.max_bytes
@@ -277,17 +272,6 @@ def _write_fault(folder: Path) -> str:
         if error.errno in _CONFIGURATION_ERRORS:
             return f"{nearest}: {error.strerror}"
     return ""
-
-
-def _size(name: str, variable: str, value: int | str | None) -> int | None:
-    """Return a size: the argument, else the variable's, else None."""
-    if value is None:
-        size: int | None = read_variables(Setting(name, (variable,), read_bytes, None, ""), os.environ)[0]
-        return size
-    try:
-        return read_bytes(value)
-    except ValueError as error:
-        raise ConfigurationError(f"{name}={value!r}: this should be {error}") from None
 
 
 def _outcome_of(error: OSError, folder: Path) -> Outcome:

@@ -11,27 +11,27 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-__all__ = ["VARIABLES", "WORKSPACE", "Credentials", "read_credentials"]
+from otel_rollout.settings import Setting, read_bool, read_text
 
-USERNAME = "MLFLOW_TRACKING_USERNAME"
-PASSWORD = "MLFLOW_TRACKING_PASSWORD"  # noqa: S105 - the name of a variable
-TOKEN = "MLFLOW_TRACKING_TOKEN"  # noqa: S105 - the name of a variable
-INSECURE_TLS = "MLFLOW_TRACKING_INSECURE_TLS"
-SERVER_CERTIFICATE = "MLFLOW_TRACKING_SERVER_CERT_PATH"
-CLIENT_CERTIFICATE = "MLFLOW_TRACKING_CLIENT_CERT_PATH"
-WORKSPACE = "MLFLOW_WORKSPACE"
-_UNSUPPORTED = ("MLFLOW_TRACKING_AUTH", "MLFLOW_TRACKING_AWS_SIGV4")
+__all__ = ["SETTINGS", "WORKSPACE", "Credentials", "read_credentials"]
 
-VARIABLES = {
-    USERNAME: "the user name at a server",
-    PASSWORD: "the password",
-    TOKEN: "a token instead of user name and password",
-    INSECURE_TLS: "`true`: don't check the server's certificate",
-    SERVER_CERTIFICATE: "a file of trusted certificates",
-    CLIENT_CERTIFICATE: "a file with the client certificate",
-    WORKSPACE: "the workspace of a server that has several",
-}
+USERNAME: Final = Setting("MLFLOW_TRACKING_USERNAME", str, None, "the user name; unset: `~/.mlflow/credentials`")
+PASSWORD: Final = Setting("MLFLOW_TRACKING_PASSWORD", str, None, "the password; unset: `~/.mlflow/credentials`")
+TOKEN: Final = Setting("MLFLOW_TRACKING_TOKEN", str, None, "a token instead of user name and password")
+INSECURE_TLS: Final = Setting(
+    "MLFLOW_TRACKING_INSECURE_TLS", read_bool, False, "`true`: don't check the server's certificate"
+)
+SERVER_CERTIFICATE: Final = Setting(
+    "MLFLOW_TRACKING_SERVER_CERT_PATH", read_text, None, "a file of trusted certificates"
+)
+CLIENT_CERTIFICATE: Final = Setting(
+    "MLFLOW_TRACKING_CLIENT_CERT_PATH", read_text, None, "a file with the client certificate"
+)
+WORKSPACE: Final = Setting("MLFLOW_WORKSPACE", read_text, None, "the workspace of a server that has several")
+SETTINGS: Final = (USERNAME, PASSWORD, TOKEN, INSECURE_TLS, SERVER_CERTIFICATE, CLIENT_CERTIFICATE, WORKSPACE)
+_UNSUPPORTED: Final = ("MLFLOW_TRACKING_AUTH", "MLFLOW_TRACKING_AWS_SIGV4")
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,18 @@ def read_credentials(environment: Mapping[str, str] | None = None, home: Path | 
     """Return the credentials from the environment, else from ~/.mlflow/credentials; both can be replaced."""
     given = os.environ if environment is None else environment
     stored = _stored(home)
-    username = given.get(USERNAME) or stored.get(USERNAME.lower())
-    password = given.get(PASSWORD) or stored.get(PASSWORD.lower())
+    username = USERNAME.value(environ=given) or stored.get("mlflow_tracking_username")
+    password = PASSWORD.value(environ=given) or stored.get("mlflow_tracking_password")
     headers = {}
     if username and password:
         pair = base64.b64encode(f"{username}:{password}".encode()).decode()
         headers["Authorization"] = f"Basic {pair}"
-    elif given.get(TOKEN):
-        headers["Authorization"] = f"Bearer {given[TOKEN]}"
-    if given.get(WORKSPACE):
-        headers["X-MLFLOW-WORKSPACE"] = given[WORKSPACE]
-    is_insecure = given.get(INSECURE_TLS, "").strip().lower() in ("true", "1")
-    bundle = given.get(SERVER_CERTIFICATE) or None
+    elif token := TOKEN.value(environ=given):
+        headers["Authorization"] = f"Bearer {token}"
+    if workspace := WORKSPACE.value(environ=given):
+        headers["X-MLFLOW-WORKSPACE"] = workspace
+    is_insecure = INSECURE_TLS.value(environ=given)
+    bundle = SERVER_CERTIFICATE.value(environ=given)
     fault = ""
     if is_insecure and bundle:
         fault = f"{INSECURE_TLS} and {SERVER_CERTIFICATE} contradict each other: set one of them"
@@ -76,7 +76,7 @@ def read_credentials(environment: Mapping[str, str] | None = None, home: Path | 
     return Credentials(
         headers=headers,
         verify=bundle or not is_insecure,
-        certificate=given.get(CLIENT_CERTIFICATE) or None,
+        certificate=CLIENT_CERTIFICATE.value(environ=given),
         fault=fault,
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar, Final
+from typing import Final
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
@@ -24,22 +24,21 @@ from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error, warn_once
 from otel_rollout.installing import install_line
-from otel_rollout.settings import read_flag
-from otel_rollout_mlflow.credentials import VARIABLES, WORKSPACE, read_credentials
+from otel_rollout.settings import Setting, read_text
+from otel_rollout_mlflow.credentials import SETTINGS, WORKSPACE, read_credentials
 from otel_rollout_mlflow.http_store import HttpStore
-from otel_rollout_mlflow.run_association import RunAssociation, RunCandidates
+from otel_rollout_mlflow.run_association import CREATE_RUN, RUN_ID, RunAssociation, RunCandidates
 from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.sqlite_file import check_sqlite_file
 from otel_rollout_mlflow.store import MAX_LINKED_TRACES, MAX_REWARDS, AttemptError, Feedback, Store, configuration_error
-from otel_rollout_mlflow.tracking_uri import check_driver, parse_tracking_uri
+from otel_rollout_mlflow.tracking_uri import TRACKING_URI, check_driver, parse_tracking_uri
 from otel_rollout_mlflow.translate import column_text, mlflow_trace_id
 from otel_rollout_mlflow.where_to_look import where_to_look
 
 __all__ = ["MlflowSpanExporter"]
 
-EXPERIMENT_ID: Final = "MLFLOW_EXPERIMENT_ID"
-EXPERIMENT_NAME: Final = "MLFLOW_EXPERIMENT_NAME"
-CREATE_RUN: Final = "OTEL_ROLLOUT_MLFLOW_CREATE_RUN"
+EXPERIMENT_ID: Final = Setting("MLFLOW_EXPERIMENT_ID", read_text, None, "the experiment of spans that name no project")
+EXPERIMENT_NAME: Final = Setting("MLFLOW_EXPERIMENT_NAME", read_text, None, "the same by its name")
 DEFAULT_EXPERIMENT: Final = "Default"
 MAX_TRACES: Final = 10_000
 
@@ -58,15 +57,8 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         timeout: Seconds for a request to a server.
     """
 
-    address_setting = "MLFLOW_TRACKING_URI"
-    variables: ClassVar[Mapping[str, str]] = {
-        "MLFLOW_TRACKING_URI": "the server or the database; default: sqlite:///mlruns.db in the working folder",
-        EXPERIMENT_ID: "the experiment of spans that name no project",
-        EXPERIMENT_NAME: "the same by its name",
-        "MLFLOW_RUN_ID": "the run that traces are associated with",
-        CREATE_RUN: "`true`: create a run for all workers if there is none",
-        **VARIABLES,
-    }
+    address_setting = str(TRACKING_URI)
+    variables = (TRACKING_URI, EXPERIMENT_ID, EXPERIMENT_NAME, RUN_ID, CREATE_RUN, *SETTINGS)
 
     def __init__(
         self,
@@ -85,8 +77,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             self._uri = parse_tracking_uri(tracking_uri)
         except ConfigurationError as error:
             self._fault = error
-        is_created = read_flag(CREATE_RUN, is_strict=False) if create_run is None else create_run
-        self._runs = RunAssociation(run_id, is_created=is_created)
+        self._runs = RunAssociation(run_id, is_created=CREATE_RUN.value(create_run))
         self._experiments: dict[str, str] = {}
         # The follow-up requests noted for each trace, so that none is made again.
         self._announced: RecentDict[str, bool] = RecentDict(MAX_TRACES)
@@ -113,7 +104,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         """The tracking URI, with the workspace and the experiment if they are given."""
         if self._fault is not None:
             return None
-        workspace = os.environ.get(WORKSPACE, "") if self._uri.kind == "http" else ""
+        workspace = WORKSPACE.value() if self._uri.kind == "http" else None
         parts = [
             # The user name makes no other destination; a query may.
             destination_of(without_userinfo(self._uri.uri), {}),
@@ -126,12 +117,11 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         """Check the settings without a connection.
 
         Raises:
-            ConfigurationError: Traces can't be written to the tracking URI, or a variable is neither true nor false.
+            ConfigurationError: Traces can't be written to the tracking URI.
             MissingExtraError: The URI is a database, and mlflow or the database's driver isn't installed.
         """
         if self._fault is not None:
             raise self._fault
-        read_flag(CREATE_RUN)
         if self._uri.kind == "http":
             require_requests()
         if self._uri.kind == "sql":
@@ -249,9 +239,9 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         return experiment_id
 
     def _experiment_id(self, store: Store, project: str | None) -> str:
-        if project is None and os.environ.get(EXPERIMENT_ID):
-            return os.environ[EXPERIMENT_ID]
-        name = project or os.environ.get(EXPERIMENT_NAME) or DEFAULT_EXPERIMENT
+        if project is None and (experiment_id := EXPERIMENT_ID.value()):
+            return str(experiment_id)
+        name = project or EXPERIMENT_NAME.value() or DEFAULT_EXPERIMENT
         if name not in self._experiments:
             self._experiments[name] = store.ensure_experiment(name)
         return self._experiments[name]
@@ -342,6 +332,6 @@ def _groups(spans: Sequence[ReadableSpan]) -> dict[tuple[str | None, str], list[
 def _project(span: ReadableSpan) -> str | None:
     attributes = span.resource.attributes
     project = attributes.get(semconv.PROJECT_NAME)
-    if project is None and not (os.environ.get(EXPERIMENT_ID) or os.environ.get(EXPERIMENT_NAME)):
+    if project is None and not (EXPERIMENT_ID.value() or EXPERIMENT_NAME.value()):
         project = attributes.get(semconv.SERVICE_NAME)
     return None if project is None else str(project)

@@ -10,11 +10,19 @@ from typing import Final, NamedTuple
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import warn_once
+from otel_rollout.settings import Setting, read_bool, read_text
 from otel_rollout_mlflow.store import FINISHED, MAX_LINKED_TRACES, RUNNING, AttemptError, Store, configuration_error
 
-__all__ = ["RunAssociation", "RunCandidates", "active_run_id"]
+__all__ = ["CREATE_RUN", "RUN_ID", "RunAssociation", "RunCandidates", "active_run_id"]
 
-VARIABLE: Final = "MLFLOW_RUN_ID"
+RUN_ID: Final = Setting("MLFLOW_RUN_ID", read_text, None, "the run that traces are associated with", "run_id")
+CREATE_RUN: Final = Setting(
+    "OTEL_ROLLOUT_MLFLOW_CREATE_RUN",
+    read_bool,
+    False,
+    "`true`: create a run for all workers if there is none",
+    "create_run",
+)
 KEY_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
 SECONDS_TO_SETTLE: Final = 5.0
 """After so long, the run of every worker that started when we did is found."""
@@ -71,7 +79,7 @@ class RunAssociation:
 
     def candidates(self, experiment_id: str, experiment_name: str) -> RunCandidates | None:
         """Return the candidates for the run of some traces; None if there are none."""
-        active, named = active_run_id(), os.environ.get(VARIABLE) or None
+        active, named = active_run_id(), RUN_ID.value()
         if self._given or active or named or (self._is_created and experiment_name):
             return RunCandidates(experiment_id, experiment_name, active, named)
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +12,18 @@ from urllib.parse import parse_qsl
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.http import shown_url, without_userinfo
 from otel_rollout.installing import install_line
+from otel_rollout.settings import Setting, read_text
 
-__all__ = ["TrackingUri", "check_driver", "parse_tracking_uri"]
+__all__ = ["TRACKING_URI", "TrackingUri", "check_driver", "parse_tracking_uri"]
 
 DEFAULT_URI: Final = "sqlite:///mlruns.db"
-VARIABLE: Final = "MLFLOW_TRACKING_URI"
+TRACKING_URI: Final = Setting(
+    "MLFLOW_TRACKING_URI", read_text, DEFAULT_URI, "the server or the database, in the working folder", "tracking_uri"
+)
 
 _DIALECTS: Final = ("mssql", "mysql", "postgresql", "sqlite")
 _HELP: Final = (
-    f"set {VARIABLE} (or tracking_uri=) to {DEFAULT_URI}, to another SQL URI, or to a server: http://host:5000"
+    f"set {TRACKING_URI} (or tracking_uri=) to {DEFAULT_URI}, to another SQL URI, or to a server: http://host:5000"
 )
 
 _OTHER_NAMES: Final = {"mariadb": "mysql+pymysql", "postgres": "postgresql"}
@@ -71,7 +73,7 @@ def parse_tracking_uri(uri: str | None) -> TrackingUri:
         ConfigurationError: It is a folder, a database in memory, a Databricks workspace, or unknown to MLflow; or it
             has a special letter that is not percent-encoded.
     """
-    text = (uri or os.environ.get(VARIABLE, "")).strip() or DEFAULT_URI
+    text = TRACKING_URI.value(uri or None)
     scheme, separator, rest = text.partition("://")
     dialect = scheme.partition("+")[0].lower()
     if separator and dialect in ("http", "https"):
@@ -79,15 +81,15 @@ def parse_tracking_uri(uri: str | None) -> TrackingUri:
     if separator and dialect in _DIALECTS:
         return _sqlite(scheme, rest, text) if dialect == "sqlite" else _server_database(scheme, rest, text)
     if dialect.startswith("databricks"):
-        raise ConfigurationError(f"{VARIABLE}={shown_url(text)!r}: Databricks is not supported; {_HELP}")
+        raise ConfigurationError(f"{TRACKING_URI}={shown_url(text)!r}: Databricks is not supported; {_HELP}")
     if separator and dialect in _OTHER_NAMES:
         raise ConfigurationError(
-            f"{VARIABLE}={shown_url(text)!r}: sqlalchemy has no {scheme!r}: write {_OTHER_NAMES[dialect]}://"
+            f"{TRACKING_URI}={shown_url(text)!r}: sqlalchemy has no {scheme!r}: write {_OTHER_NAMES[dialect]}://"
         )
     if separator and dialect != "file":
-        raise ConfigurationError(f"{VARIABLE}={shown_url(text)!r}: MLflow has no store for {scheme!r}; {_HELP}")
+        raise ConfigurationError(f"{TRACKING_URI}={shown_url(text)!r}: MLflow has no store for {scheme!r}; {_HELP}")
     raise ConfigurationError(
-        f"{VARIABLE}={shown_url(text)!r} is a folder, and MLflow keeps no traces in folders; {_HELP}"
+        f"{TRACKING_URI}={shown_url(text)!r} is a folder, and MLflow keeps no traces in folders; {_HELP}"
     )
 
 
@@ -97,7 +99,7 @@ def _server_database(scheme: str, rest: str, text: str) -> TrackingUri:
     # Then a piece of the password is the host or the database for sqlalchemy, or shows in a message of ours.
     if "@" in place + query.partition("=")[0] or without_userinfo(text) != f"{scheme}://{after}":
         raise ConfigurationError(
-            f"{VARIABLE} has a special letter that is not percent-encoded, most likely in the password: write @ as "
+            f"{TRACKING_URI} has a special letter that is not percent-encoded, most likely in the password: write @ as "
             "%40, : as %3A, / as %2F, ? as %3F, # as %23"
         )
     return TrackingUri("sql", text)
@@ -109,7 +111,7 @@ def _sqlite(scheme: str, rest: str, text: str) -> TrackingUri:
         database.startswith("file:") and {("mode", "memory"), ("vfs", "memdb")} & set(parse_qsl(query))
     ):
         raise ConfigurationError(
-            f"{VARIABLE}={shown_url(text)!r} is a database in memory, which ends with its process; {_HELP}"
+            f"{TRACKING_URI}={shown_url(text)!r} is a database in memory, which ends with its process; {_HELP}"
         )
     if database.startswith("file:"):
         return TrackingUri("sql", text)
@@ -131,7 +133,7 @@ def check_driver(uri: str) -> None:
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-    where = f"{VARIABLE}={shown_url(uri)!r}"
+    where = f"{TRACKING_URI}={shown_url(uri)!r}"
     try:
         dialect = make_url(uri).get_dialect()
     except NoSuchModuleError as error:

@@ -6,8 +6,8 @@ Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -15,17 +15,32 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.http import shown_url
 from otel_rollout.export.otlp_http import read_headers
 from otel_rollout.guard.background_log import BackgroundLogger
-from otel_rollout.settings import Setting, read_variables
+from otel_rollout.settings import Setting, one_of, read_seconds, read_text
 
 _logger = BackgroundLogger()
 
-DEFAULT_TIMEOUT: Final = 10.0
 DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"
 DEFAULT_GRPC_ENDPOINT: Final = "http://localhost:4317"
 TRACES_PATH: Final = "v1/traces"
-FOR_TRACES: Final = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-"""The variable with the whole URL, to which no path is added."""
-COMPRESSIONS: Final = ("none", "gzip", "deflate")
+
+
+def _row(name: str, read: Callable[[Any], Any], default: Any, meaning: str, argument: str = "") -> Setting:
+    """Return the setting of one of OTLP's variables: the one for traces precedes the one for all signals."""
+    variable = f"OTEL_EXPORTER_OTLP_{name}"
+    return Setting(variable.replace("OTLP", "OTLP_TRACES"), read, default, meaning, argument, instead=variable)
+
+
+ENDPOINT: Final = _row(
+    "ENDPOINT", read_text, None, "the address; over HTTP, `/v1/traces` is added to the one for all signals", "endpoint"
+)
+HEADERS: Final = _row("HEADERS", str, None, "`key=value,key=value`", "headers")
+TIMEOUT: Final = _row("TIMEOUT", read_seconds, 10.0, "seconds for one request", "timeout")
+COMPRESSION: Final = _row("COMPRESSION", one_of("none", "gzip", "deflate"), "none", "`none`, `gzip` or `deflate`")
+CERTIFICATE: Final = _row("CERTIFICATE", read_text, None, "a file of trusted certificates")
+CLIENT_CERTIFICATE: Final = _row("CLIENT_CERTIFICATE", read_text, None, "a file with our own certificate")
+CLIENT_KEY: Final = _row("CLIENT_KEY", read_text, None, "a file with the key of our own certificate")
+INSECURE: Final = _row("INSECURE", one_of("true", "false"), "false", "`true`: gRPC without TLS to a `host:port`")
+SETTINGS: Final = (ENDPOINT, HEADERS, TIMEOUT, COMPRESSION, CERTIFICATE, CLIENT_CERTIFICATE, CLIENT_KEY, INSECURE)
 
 
 @dataclass(frozen=True)
@@ -45,33 +60,34 @@ class OtlpEnvironment:
     """
 
     endpoint: str
-    what_to_check: str = ""
-    headers: dict[str, str] = field(default_factory=dict)
-    timeout: float = 10.0
-    compression: str = "none"
-    certificate: str | None = None
-    client_certificate: str | None = None
-    client_key: str | None = None
-    is_insecure: bool = False
+    what_to_check: str
+    headers: dict[str, str]
+    timeout: float
+    compression: str
+    certificate: str | None
+    client_certificate: str | None
+    client_key: str | None
+    is_insecure: bool
 
 
-def read_environment(*, is_grpc: bool, endpoint: str | None = None) -> OtlpEnvironment:
-    """Read the environment; a variable for traces precedes the one for all signals.
+def read_environment(*, is_grpc: bool, endpoint: str | None = None, timeout: float | None = None) -> OtlpEnvironment:
+    """Read the environment.
 
     An invalid number, name or header is ignored, as in the SDK.
 
     Args:
         is_grpc: The protocol is gRPC, whose endpoint has no path.
         endpoint: The endpoint in place of the environment's: the base URL, or the whole one with `/v1/traces`.
+        timeout: Seconds for a request, in place of the environment's.
 
     Raises:
         ConfigurationError: An endpoint is no URL, or a certificate's file can't be read.
     """
-    variable, given = ("endpoint", endpoint.strip()) if endpoint is not None else _read("ENDPOINT")
-    endpoint = given
+    given, variable, _ = ENDPOINT.find() if endpoint is None else (endpoint.strip(), "endpoint", ())
+    variable, endpoint = variable or ENDPOINT.instead, given
     if endpoint is None:
         endpoint = DEFAULT_GRPC_ENDPOINT if is_grpc else f"{DEFAULT_HTTP_ENDPOINT}/{TRACES_PATH}"
-    elif not is_grpc and variable != FOR_TRACES:
+    elif not is_grpc and variable != ENDPOINT.variable:
         endpoint = _with_traces_path(variable, endpoint)
     parts = urlsplit(endpoint)
     has_scheme = parts.scheme in ("http", "https") and bool(parts.netloc)
@@ -82,13 +98,13 @@ def read_environment(*, is_grpc: bool, endpoint: str | None = None) -> OtlpEnvir
     return OtlpEnvironment(
         endpoint=endpoint,
         what_to_check=_what_to_check(variable, endpoint, is_grpc=is_grpc),
-        headers=read_headers(*_read("HEADERS")),
-        timeout=_read_valid("TIMEOUT", _seconds, DEFAULT_TIMEOUT),
-        compression=_read_valid("COMPRESSION", _compression, "none"),
-        certificate=_file("CERTIFICATE"),
-        client_certificate=_file("CLIENT_CERTIFICATE"),
-        client_key=_file("CLIENT_KEY"),
-        is_insecure=parts.scheme == "http" or (is_host_and_port and _read_valid("INSECURE", _boolean, default=False)),
+        headers=read_headers(HEADERS),
+        timeout=TIMEOUT.value(timeout),
+        compression=COMPRESSION.value(),
+        certificate=_file(CERTIFICATE),
+        client_certificate=_file(CLIENT_CERTIFICATE),
+        client_key=_file(CLIENT_KEY),
+        is_insecure=parts.scheme == "http" or (is_host_and_port and INSECURE.value() == "true"),
     )
 
 
@@ -103,68 +119,25 @@ def _with_traces_path(variable: str, endpoint: str) -> str:
             "variable is %s",
             variable,
             shown_url(endpoint),
-            FOR_TRACES,
+            ENDPOINT.variable,
         )
     return base
 
 
 def _what_to_check(variable: str, endpoint: str, *, is_grpc: bool) -> str:
-    headers = "OTEL_EXPORTER_OTLP_HEADERS"
+    headers = HEADERS.instead
     if variable == "endpoint":
         return f"check endpoint, headers and {headers}"
-    if is_grpc or variable != FOR_TRACES or endpoint.rstrip("/").endswith(f"/{TRACES_PATH}"):
+    if is_grpc or variable != ENDPOINT.variable or endpoint.rstrip("/").endswith(f"/{TRACES_PATH}"):
         return f"check {variable} and {headers}"
     return f"no path is added to {variable}, and most receivers take traces at /{TRACES_PATH}: check it and {headers}"
 
 
-def _variables(name: str) -> tuple[str, str]:
-    return f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}"
-
-
-def _read(name: str) -> tuple[str, str | None]:
-    """Return the variable that sets `name` and its text; None as the text if none does."""
-    given = [(variable, os.environ.get(variable, "").strip() or None) for variable in _variables(name)]
-    return next((pair for pair in given if pair[1]), given[-1])
-
-
-def _read_valid(name: str, read: Callable[[str], Any], default: Any) -> Any:
-    """Return the value of the first valid variable for `name`; warn of each invalid one."""
-    value, ignored = read_variables(Setting(name, _variables(name), read, default, meaning=""), os.environ)
-    for reason in ignored:
-        _logger.warning(reason)
-    return value
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise ValueError("a positive number of seconds")
-    return seconds
-
-
-def _compression(text: str) -> str:
-    return _choice(text, COMPRESSIONS, f"one of {', '.join(COMPRESSIONS)}")
-
-
-def _boolean(text: str) -> bool:
-    return _choice(text, ("true", "false"), "true or false") == "true"
-
-
-def _choice(text: str, choices: Sequence[str], right: str) -> str:
-    choice = text.strip().lower()
-    if choice not in choices:
-        raise ValueError(right)
-    return choice
-
-
-def _file(name: str) -> str | None:
-    variable, path = _read(name)
-    if path is not None and not os.access(path, os.R_OK):
-        raise ConfigurationError(f"{variable}={path!r}: there is no such file, or it can't be read")
-    return path
+def _file(row: Setting) -> str | None:
+    found = row.find()
+    if found.value is not None and not os.access(found.value, os.R_OK):
+        raise ConfigurationError(f"{found.variable}={found.value!r}: there is no such file, or it can't be read")
+    return None if found.value is None else str(found.value)
 
 
 NO_WAY: Final = "OTLP has no way to ask a receiver what it has; for a Phoenix, the backend `phoenix` has one"

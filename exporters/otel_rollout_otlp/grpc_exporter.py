@@ -23,7 +23,7 @@ from otel_rollout.export.otlp_http import USER_AGENT, partial_outcome
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.installing import install_line
 from otel_rollout.otlp.encoding import encode_spans
-from otel_rollout_otlp.environment import NO_WAY, read_environment, where_to_look
+from otel_rollout_otlp.environment import NO_WAY, SETTINGS, read_environment, where_to_look
 
 if TYPE_CHECKING:
     import grpc
@@ -55,6 +55,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
     """
 
     max_batch_bytes = MAX_MESSAGE_BYTES
+    variables = SETTINGS
 
     def __init__(
         self,
@@ -63,12 +64,12 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> None:
-        self._environment = read_environment(is_grpc=True, endpoint=endpoint)
+        self._environment = read_environment(is_grpc=True, endpoint=endpoint, timeout=timeout)
         self.endpoint = self._environment.endpoint
         self._hint = self._environment.what_to_check
         given = {name.lower(): value for name, value in (headers or {}).items()}
         self._headers = tuple({**self._environment.headers, **given}.items())
-        self._timeout = timeout or self._environment.timeout
+        self._timeout = self._environment.timeout
         self._channel: grpc.Channel | None = None
         self._export: Any = None
         self._pid = 0

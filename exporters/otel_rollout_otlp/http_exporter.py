@@ -11,7 +11,7 @@ from otel_rollout.export.genai_additions import genai_additions
 from otel_rollout.export.http import HttpClient, destination_of, require_requests
 from otel_rollout.export.otlp_http import OTLP_HEADERS, OtlpHttpSender
 from otel_rollout.export.outcome import Outcome
-from otel_rollout_otlp.environment import NO_WAY, OtlpEnvironment, read_environment, where_to_look
+from otel_rollout_otlp.environment import NO_WAY, SETTINGS, OtlpEnvironment, read_environment, where_to_look
 
 
 class OtlpHttpSpanExporter(OutcomeSpanExporter):
@@ -29,6 +29,8 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
         ConfigurationError: The endpoint is no URL, or a variable has an invalid value.
     """
 
+    variables = SETTINGS
+
     def __init__(
         self,
         *,
@@ -36,12 +38,12 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> None:
-        environment = read_environment(is_grpc=False, endpoint=endpoint)
+        environment = read_environment(is_grpc=False, endpoint=endpoint, timeout=timeout)
         self.endpoint = environment.endpoint
         self._headers = {**environment.headers, **(headers or {})}
         self._client = HttpClient(
             headers={**OTLP_HEADERS, **self._headers},
-            timeout=timeout or environment.timeout,
+            timeout=environment.timeout,
             verify=environment.certificate or True,
             cert=_client_certificate(environment),
         )

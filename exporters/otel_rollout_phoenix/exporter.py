@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from opentelemetry.sdk.resources import Resource
@@ -23,11 +22,17 @@ from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_
 from otel_rollout.finish.span_copies import copy_span
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
+from otel_rollout.settings import Setting, read_text
 from otel_rollout_phoenix.annotations import Annotation, annotations_of
 from otel_rollout_phoenix.api import CONFIGURATION_HINT, PhoenixApi, RequestFailedError
 
-ENDPOINT: Final = "PHOENIX_COLLECTOR_ENDPOINT"
 DEFAULT_ADDRESS: Final = "http://localhost:6006"
+ENDPOINT: Final = Setting("PHOENIX_COLLECTOR_ENDPOINT", read_text, DEFAULT_ADDRESS, "the address", "endpoint")
+API_KEY: Final = Setting("PHOENIX_API_KEY", read_text, None, "the key", "api_key")
+HEADERS: Final = Setting("PHOENIX_CLIENT_HEADERS", str, None, "headers of each request: `name=value,…`", "headers")
+PROJECT: Final = Setting(
+    "PHOENIX_PROJECT", read_text, None, "the project of spans that name none", instead="PHOENIX_PROJECT_NAME"
+)
 DEFAULT_PROJECT: Final = "default"
 """The project in Phoenix of spans that name none."""
 MAX_ANNOTATIONS: Final = 100
@@ -49,12 +54,8 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
         timeout: Seconds for a request.
     """
 
-    variables: ClassVar[Mapping[str, str]] = {
-        "PHOENIX_COLLECTOR_ENDPOINT": "the address, default `http://localhost:6006`",
-        "PHOENIX_API_KEY": "the key",
-        "PHOENIX_CLIENT_HEADERS": "headers of each request: `name=value,…`",
-        "PHOENIX_PROJECT": "the project of spans that name none; also `PHOENIX_PROJECT_NAME`",
-    }
+    address_setting = str(ENDPOINT)
+    variables = (ENDPOINT, API_KEY, HEADERS, PROJECT)
 
     def __init__(
         self,
@@ -147,7 +148,7 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
 
     def _with_projects(self, spans: Sequence[ReadableSpan]) -> Sequence[ReadableSpan]:
         """Return the spans, with the environment's project if they have none."""
-        project = default_project()
+        project = PROJECT.value()
         if project is None or all(semconv.OPENINFERENCE_PROJECT in span.resource.attributes for span in spans):
             return spans
         return [
@@ -223,19 +224,9 @@ def read_settings(
         api_key: The key.
         headers: Headers besides the environment's.
     """
-    address = (endpoint or os.environ.get(ENDPOINT) or DEFAULT_ADDRESS).strip().rstrip("/")
-    key = (api_key or os.environ.get("PHOENIX_API_KEY") or "").strip()
-    given = read_headers("PHOENIX_CLIENT_HEADERS", os.environ.get("PHOENIX_CLIENT_HEADERS"))
-    if key:
+    address = ENDPOINT.value(endpoint or None).rstrip("/")
+    given = read_headers(HEADERS)
+    if key := API_KEY.value(api_key or None):
         given["authorization"] = f"Bearer {key}"
     given.update({name.lower(): value for name, value in (headers or {}).items()})
     return PhoenixSettings(address.removesuffix(TRACES_PATH), given)
-
-
-def default_project() -> str | None:
-    """Return the project for spans that name none, if the environment has one."""
-    for variable in ("PHOENIX_PROJECT", "PHOENIX_PROJECT_NAME"):
-        name = os.environ.get(variable, "").strip()
-        if name:
-            return name
-    return None

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -69,11 +69,8 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         timeout: Seconds for a request to a server.
     """
 
-    variables: ClassVar[Mapping[str, str]] = {
-        DIR: "the folder; default: trackio in HF_HOME, which is ~/.cache/huggingface",
-        SERVER_URL: "a trackio server, instead of the folder",
-        WRITE_TOKEN: "its write token, if the URL has none",
-    }
+    address_setting = str(SERVER_URL)
+    variables = (DIR, SERVER_URL, WRITE_TOKEN)
 
     def __init__(
         self,
@@ -86,12 +83,12 @@ class TrackioSpanExporter(OutcomeSpanExporter):
     ) -> None:
         # A trainer may change its working folder later.
         self.folder = Path(folder or default_folder()).expanduser().absolute()
-        url = server_url or ("" if folder else os.environ.get(SERVER_URL, "").strip())
+        url = server_url or (None if folder else SERVER_URL.value())
         self._server: Server | None = None
         self._fault: ConfigurationError | None = None
         if url:
             try:
-                self._server = parse_server_url(url, write_token or os.environ.get(WRITE_TOKEN))
+                self._server = parse_server_url(url, WRITE_TOKEN.value(write_token))
             except ConfigurationError as error:
                 self._fault = error
         self._project = project

@@ -16,6 +16,7 @@ from otel_rollout.export.http import HttpClient, outcome_of_answer, shown_url
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.worker_process import WorkerProcess
 from otel_rollout.guard.log_once import warn_once
+from otel_rollout.settings import Setting, read_text
 from otel_rollout_trackio.translate import Conversation
 
 
@@ -44,14 +45,18 @@ class Store(abc.ABC):
 
 
 WORKER: Final = "otel_rollout_trackio.worker"
-DIR: Final = "TRACKIO_DIR"
+DIR: Final = Setting("TRACKIO_DIR", read_text, None, "the folder; unset: `trackio` in `HF_HOME`", "folder")
+SERVER_URL: Final = Setting(
+    "TRACKIO_SERVER_URL", read_text, None, "a trackio server, instead of the folder", "server_url"
+)
+WRITE_TOKEN: Final = Setting("TRACKIO_WRITE_TOKEN", str, None, "its write token, if the URL has none", "write_token")
 
 
 def default_folder() -> Path:
     """Return the folder that trackio takes if it is given none."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     home = os.environ.get("HF_HOME") or str(Path(cache) / "huggingface")
-    return Path(os.environ.get(DIR) or Path(os.path.expandvars(home)).expanduser() / "trackio")
+    return Path(DIR.value() or Path(os.path.expandvars(home)).expanduser() / "trackio")
 
 
 class FolderStore(Store):
@@ -63,7 +68,7 @@ class FolderStore(Store):
 
     def __init__(self, folder: Path) -> None:
         # Nothing of trackio's asks the Hub: without the variable, huggingface_hub may.
-        self._environment = {DIR: str(folder), "HF_HUB_OFFLINE": "1"}
+        self._environment = {str(DIR): str(folder), "HF_HUB_OFFLINE": "1"}
         self._worker: WorkerProcess | None = None
         self._is_here = False
 
@@ -117,14 +122,10 @@ class FolderStore(Store):
 
 def _answer_here(body: bytes, environment: dict[str, str]) -> bytes:
     # trackio reads the folder when it is imported; HF_HUB_OFFLINE would change the program's own downloads.
-    os.environ[DIR] = environment[DIR]
+    os.environ[str(DIR)] = environment[str(DIR)]
     from otel_rollout_trackio.worker import answer
 
     return answer(body)
-
-
-SERVER_URL: Final = "TRACKIO_SERVER_URL"
-WRITE_TOKEN: Final = "TRACKIO_WRITE_TOKEN"  # noqa: S105 - the name of a variable
 
 
 class Server(NamedTuple):

@@ -172,7 +172,7 @@ def _span(span: ReadableSpan, *, is_conversation: bool) -> dict[str, Any]:
     record: dict[str, Any] = {
         "id": span_id_of(span),
         "name": plain_text(span.name),
-        "kind": _KINDS.get(kind_of(span) or "", "span"),
+        "kind": _KINDS.get(kind_of(span.attributes or {}) or "", "span"),
         "start_time": _time(start),
         "end_time": _time(end),
         "duration_ms": (end - start) / 1e6,
@@ -247,7 +247,7 @@ def conversation_of(spans: Sequence[ReadableSpan], root: ReadableSpan | None) ->
         spans: Its spans, in the order in which they ended.
         root: The root, if it is among them.
     """
-    turns = [span for span in spans if kind_of(span) == "LLM"]
+    turns = [span for span in spans if kind_of(span.attributes or {}) == "LLM"]
     candidates = [span for span in (root, turns[-1] if turns else None) if span is not None]
     for span in candidates:
         found = chat_messages(span.attributes)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Final
 from urllib.parse import quote
 
 import orjson
@@ -20,11 +19,20 @@ from otel_rollout.export.recent import RecentDict
 from otel_rollout.facts.span_facts import span_id_of, trace_id_of
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error, warn_once
-from otel_rollout.settings import read_flag
 from otel_rollout_weave.api import RequestFailedError, WeaveApi
 from otel_rollout_weave.catalogue import Catalogue
 from otel_rollout_weave.rewards import Reward, RewardFeedback, reward_feedback_of
-from otel_rollout_weave.settings import CREDENTIALS_HINT, read_settings, run_of_process
+from otel_rollout_weave.settings import (
+    ASK_FIRST,
+    BASE_URL,
+    CREDENTIALS_HINT,
+    IDS_AS_TEXT,
+    PROJECT,
+    SETTINGS,
+    TRACE_SERVER_URL,
+    read_settings,
+    run_of_process,
+)
 from otel_rollout_weave.translate import call_of_span
 from otel_rollout_weave.usage import Below
 
@@ -36,9 +44,6 @@ MAX_REWARDS: Final = 100
 
 MAX_SENT_IDS: Final = 65_536
 MAX_TRACES: Final = 10_000
-
-IDS_AS_TEXT: Final = "OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT"
-ASK_FIRST: Final = "OTEL_ROLLOUT_WEAVE_ASK_FIRST"
 
 MAY_BE_STORED: Final = (Verdict.RETRY, Verdict.UNEXPLAINED)
 """Failures after which the server may have stored the batch."""
@@ -65,21 +70,8 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         max_request_bytes: The maximum size of a request; a larger call is sent alone.
     """
 
-    address_setting = "WANDB_BASE_URL, or WF_TRACE_SERVER_URL for the trace server alone"
-    variables: ClassVar[Mapping[str, str]] = {
-        "WANDB_API_KEY": "the key; else the netrc entry that `wandb login` writes",
-        "WANDB_ENTITY": "the team or user; else the key's default",
-        "WANDB_PROJECT": "the project of spans that name none",
-        "WANDB_RUN_ID": "the run that calls belong to",
-        "WANDB_BASE_URL": "the W&B server",
-        "WANDB_PUBLIC_BASE_URL": "its public URL, if that is another",
-        "WANDB_CONFIG_DIR": "the folder of the settings that `wandb login --host` writes",
-        "WF_TRACE_SERVER_URL": "the trace server; else that of the W&B server",
-        "WEAVE_HTTP_TIMEOUT": "seconds for a request, default 90",
-        "WEAVE_INSECURE_DISABLE_SSL": "`true`: don't check the server's certificate",
-        IDS_AS_TEXT: "`true`: send long lists of integers as texts",
-        ASK_FIRST: "`true`: ask the server before each batch which of its calls are stored",
-    }
+    address_setting = f"{BASE_URL}, or {TRACE_SERVER_URL} for the trace server alone"
+    variables = SETTINGS
 
     def __init__(
         self,
@@ -104,8 +96,8 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             entity=entity,
             timeout=timeout,
         )
-        self._ids_as_text = read_flag(IDS_AS_TEXT, is_strict=False) if ids_as_text is None else ids_as_text
-        self._ask_first = read_flag(ASK_FIRST, is_strict=False) if ask_first is None else ask_first
+        self._ids_as_text = IDS_AS_TEXT.value(ids_as_text)
+        self._ask_first = ASK_FIRST.value(ask_first)
         self._max_request_bytes = max_request_bytes
         self._catalogue: Catalogue | None = None
         # With connections of its own, on another thread: a request that hangs doesn't delay calls.
@@ -120,14 +112,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         self._below: RecentDict[int, Below] = RecentDict(MAX_TRACES)
 
     def check(self) -> None:
-        """Check the settings without a connection.
-
-        Raises:
-            ConfigurationError: A variable is neither true nor false.
-            MissingExtraError: requests isn't installed.
-        """
-        for variable in (IDS_AS_TEXT, ASK_FIRST):
-            read_flag(variable)
+        """Raise MissingExtraError if requests isn't installed."""
         require_requests()
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
@@ -307,11 +292,11 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         if project:
             return f"{entity}/{project}" if entity else str(project)
         service = str(resource.get(semconv.SERVICE_NAME) or "")
-        name = resource.get(semconv.PROJECT_NAME) or os.environ.get("WANDB_PROJECT")
+        name = resource.get(semconv.PROJECT_NAME) or PROJECT.value()
         if not name and not service.startswith("unknown_service"):
             name = service
         if not name:
-            raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, "no Weave project: set WANDB_PROJECT"))
+            raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, f"no Weave project: set {PROJECT}"))
         return str(name)
 
     # --- the calls below a root

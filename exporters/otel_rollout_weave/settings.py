@@ -18,13 +18,44 @@ from urllib.parse import urlsplit
 
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.log_once import warn_once
+from otel_rollout.settings import Setting, read_bool, read_seconds, read_text
 
 _logger = BackgroundLogger(__name__)
 
 PUBLIC_API: Final = "https://api.wandb.ai"
 PUBLIC_TRACE_SERVER: Final = "https://trace.wandb.ai"
-DEFAULT_TIMEOUT: Final = 90.0
-"""Seconds for a request. The server takes about a second per MB of numbers."""
+
+API_KEY: Final = Setting("WANDB_API_KEY", str, None, "the key; unset: the key of `wandb login`", "api_key")
+ENTITY: Final = Setting("WANDB_ENTITY", read_text, None, "the team or user; unset: the key's default", "entity")
+PROJECT: Final = Setting("WANDB_PROJECT", read_text, None, "the project of spans that name none", "project")
+RUN_ID: Final = Setting("WANDB_RUN_ID", read_text, None, "the run that calls belong to, if no run is open in wandb")
+BASE_URL: Final = Setting(
+    "WANDB_BASE_URL", read_text, None, "the W&B server; unset: the host of `wandb login`", "base_url"
+)
+PUBLIC_BASE_URL: Final = Setting("WANDB_PUBLIC_BASE_URL", read_text, None, "its public URL, if that is another")
+CONFIG_DIR: Final = Setting("WANDB_CONFIG_DIR", read_text, None, "the folder of wandb's settings")
+TRACE_SERVER_URL: Final = Setting(
+    "WF_TRACE_SERVER_URL", read_text, None, "the trace server; unset: the W&B server's", "trace_server_url"
+)
+# The server takes about a second per MB of numbers.
+TIMEOUT: Final = Setting("WEAVE_HTTP_TIMEOUT", read_seconds, 90.0, "seconds for a request", "timeout")
+INSECURE: Final = Setting(
+    "WEAVE_INSECURE_DISABLE_SSL", read_bool, False, "`true`: don't check the server's certificate"
+)
+IDS_AS_TEXT: Final = Setting(
+    "OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT", read_bool, False, "`true`: long lists of integers as texts", "ids_as_text"
+)
+ASK_FIRST: Final = Setting(
+    "OTEL_ROLLOUT_WEAVE_ASK_FIRST",
+    read_bool,
+    False,
+    "`true`: ask before each batch which calls are stored",
+    "ask_first",
+)
+SETTINGS: Final = (
+    *(API_KEY, ENTITY, PROJECT, RUN_ID, BASE_URL, PUBLIC_BASE_URL, CONFIG_DIR, TRACE_SERVER_URL, TIMEOUT),
+    *(INSECURE, IDS_AS_TEXT, ASK_FIRST),
+)
 
 CREDENTIALS_HINT: Final = (
     "set WANDB_API_KEY to a key from https://wandb.ai/authorize, or run `wandb login` "
@@ -70,17 +101,17 @@ def read_settings(
 ) -> WeaveSettings:
     """Return each setting: the argument, else `environment` (the process's own if None), else wandb's files."""
     given = os.environ if environment is None else environment
-    api_url = (base_url or given.get("WANDB_BASE_URL") or _base_url_of_files(given)).rstrip("/")
+    api_url = (BASE_URL.value(base_url, given) or _base_url_of_files(given)).rstrip("/")
     # A server with another public URL takes calls there.
-    public_url = (base_url or given.get("WANDB_PUBLIC_BASE_URL") or api_url).rstrip("/")
+    public_url = (PUBLIC_BASE_URL.value(base_url, given) or api_url).rstrip("/")
     default = PUBLIC_TRACE_SERVER if public_url == PUBLIC_API else f"{public_url}/traces"
     return WeaveSettings(
         api_url=api_url,
-        trace_server_url=(trace_server_url or given.get("WF_TRACE_SERVER_URL") or default).rstrip("/"),
-        api_key=api_key or given.get("WANDB_API_KEY") or _key_of_netrc(api_url, given),
-        entity=entity or given.get("WANDB_ENTITY") or None,
-        verify=given.get("WEAVE_INSECURE_DISABLE_SSL", "").lower() != "true",
-        timeout=timeout or _seconds(given.get("WEAVE_HTTP_TIMEOUT")) or DEFAULT_TIMEOUT,
+        trace_server_url=(TRACE_SERVER_URL.value(trace_server_url, given) or default).rstrip("/"),
+        api_key=API_KEY.value(api_key, given) or _key_of_netrc(api_url, given),
+        entity=ENTITY.value(entity, given),
+        verify=not INSECURE.value(environ=given),
+        timeout=TIMEOUT.value(timeout, given),
     )
 
 
@@ -97,8 +128,8 @@ def run_of_process(project_id: str, environment: Mapping[str, str] | None = None
         run_id, run_entity, run_project = run.id, run.entity or entity, run.project or project
     else:
         # Worker processes inherit the run from the trainer's environment.
-        run_id = given.get("WANDB_RUN_ID")
-        run_entity, run_project = given.get("WANDB_ENTITY") or entity, given.get("WANDB_PROJECT") or project
+        run_id = RUN_ID.value(environ=given)
+        run_entity, run_project = ENTITY.value(environ=given) or entity, PROJECT.value(environ=given) or project
     if not run_id or "/" in run_id or ":" in run_id:
         return None
     if (run_entity, run_project) != (entity, project):
@@ -120,7 +151,7 @@ def _home(given: Mapping[str, str]) -> Path:
 
 def _base_url_of_files(given: Mapping[str, str]) -> str:
     # `wandb login --host` writes the host here.
-    folder = Path(given.get("WANDB_CONFIG_DIR") or _home(given) / ".config" / "wandb")
+    folder = Path(CONFIG_DIR.value(environ=given) or _home(given) / ".config" / "wandb")
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read([folder / "settings", Path("wandb") / "settings"])
@@ -142,11 +173,3 @@ def _key_of_netrc(api_url: str, given: Mapping[str, str]) -> str | None:
         if entry is not None and entry[2]:
             return entry[2]
     return None
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        seconds = float(text or 0)
-    except ValueError:
-        return None
-    return seconds if seconds > 0 else None

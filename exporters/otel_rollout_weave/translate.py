@@ -162,7 +162,7 @@ def _call_attributes(
             result[replace_surrogates(key[len(_PREFIX) :])] = plain_value(value)
         else:
             others.append((replace_surrogates(key), value))
-    kind = kind_of(span)
+    kind = kind_of(span.attributes or {})
     if kind is not None:
         result["kind"] = kind
         if kind in _WEAVE_KINDS:

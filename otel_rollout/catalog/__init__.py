@@ -4,6 +4,7 @@ from otel_rollout.catalog.folder_stats import FolderStats, count_folder
 from otel_rollout.catalog.group_summary import GroupSummary, Spread, summarise_groups
 from otel_rollout.catalog.live import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
 from otel_rollout.catalog.rollout_run import Run
+from otel_rollout.catalog.schema import create, delete, insert, load
 from otel_rollout.catalog.search import Search, SearchHit, SearchQuery
 from otel_rollout.catalog.step_making import summarise_runs
 from otel_rollout.catalog.step_signals import StepSignals
@@ -25,6 +26,10 @@ __all__ = [
     "StepSummary",
     "StepWait",
     "count_folder",
+    "create",
+    "delete",
+    "insert",
+    "load",
     "read_live",
     "summarise_groups",
     "summarise_runs",

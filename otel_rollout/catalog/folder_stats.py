@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from pathlib import Path
 from otel_rollout.catalog.rollout_run import Run
 from otel_rollout.catalog.step_places import OnProblem
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.folder.layout import STEP_SUMMARY
 from otel_rollout.folder.reader import ReadProblem
 from otel_rollout.folder.trace_files import find_trace_files
 
@@ -29,7 +27,7 @@ class FolderStats:
         spans: The number of spans.
         redacted: The secrets that redaction replaced.
         bytes: Their size as OTLP.
-        disk_bytes: The size of all files, with indexes, journals and step summaries.
+        disk_bytes: The size of all files, with indexes and journals.
         files: The number of files that hold spans.
         workers: The number of processes that wrote them.
         files_being_written: The files that a process holds open.
@@ -79,8 +77,6 @@ def count_folder(
 
     steps = Run([Path(folder)], note, experiment=experiment, run=run).steps()
     files = find_trace_files(folder)
-    step_files = (file.place for file in files if file.key is not None)
-    summaries = {os.path.join(os.path.dirname(place), STEP_SUMMARY) for place in step_files}  # noqa: PTH118, PTH120
     return FolderStats(
         folder=str(folder),
         trajectories=sum(step.trajectories for step in steps),
@@ -89,17 +85,10 @@ def count_folder(
         spans=sum(step.spans for step in steps),
         redacted=sum(step.redacted for step in steps),
         bytes=sum(step.bytes for step in steps),
-        disk_bytes=sum(file.disk_bytes() for file in files) + sum(map(_size, summaries)),
+        disk_bytes=sum(file.disk_bytes() for file in files),
         files=len(files),
         workers=len({file.worker for file in files}),
         files_being_written=sum(file.is_being_written() for file in files),
         problems=dict(problems),
         steps=steps,
     )
-
-
-def _size(place: str) -> int:
-    try:
-        return os.stat(place).st_size  # noqa: PTH116 - one of many
-    except OSError:
-        return 0

@@ -17,9 +17,9 @@ from otel_rollout.files.file_lock import is_being_written, open_to_read
 from otel_rollout.folder.layout import (
     INDEX,
     OPEN,
+    bundle_folder,
     is_journal_file,
     is_running_file,
-    step_folder,
     worker_of,
 )
 from otel_rollout.folder.op_durations import MAX_CHARACTERS, OpDurations
@@ -259,26 +259,25 @@ def _waits(folders: Sequence[str | os.PathLike[str]], trajectories: Sequence[Run
         for each in running:
             ops[each.op or BETWEEN_OPS] = ops.get(each.op or BETWEEN_OPS, 0) + 1
         by_count = dict(sorted(ops.items(), key=lambda item: -item[1]))
-        ended = sum(_count_ended(Path(folder) / step_folder(step, validate=validate), experiment) for folder in folders)
+        places = [Path(folder) / bundle_folder(step, validate=validate) for folder in folders]
+        ended = sum(_count_ended(place, step, experiment) for place in places)
         waits.append(StepWait(step, validate, experiment, len(running), ended, by_count, running[0]))
     return sorted(
         waits, key=lambda wait: (wait.step is None, -(wait.step or 0), wait.validate, wait.experiment_name or "")
     )
 
 
-def _count_ended(folder: Path, experiment: str | None) -> int:
-    """Return the number of an experiment's trajectories in a step's folder, by the lines of its indexes."""
+def _count_ended(folder: Path, step: int | None, experiment: str | None) -> int:
+    """Return the number of an experiment's trajectories of a step in a bundle, by the lines of its indexes."""
     count = 0
     # The file of what runs has the beginning of a long name.
     is_whole = experiment is None or len(experiment) < MAX_CHARACTERS
-    wanted = b'"experiment_name":%b,' % orjson.dumps(experiment) if is_whole else b"\n"
+    of_experiment = b'"experiment_name":%b,' % orjson.dumps(experiment) if is_whole else b""
+    of_step = b'"step":%b,' % orjson.dumps(step)
     for path in _listed(folder):
         if path.name.endswith(INDEX) and not path.name.startswith("."):
             with suppress(OSError), os.fdopen(open_to_read(path), "rb") as file:
-                end = b""
-                while data := file.read(2**20):
-                    count += (end + data).count(wanted)
-                    end = data[len(data) - len(wanted) + 1 :]
+                count += sum(of_step in line and of_experiment in line for line in file)
     return count
 
 

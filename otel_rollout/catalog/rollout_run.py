@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.search import Search, SearchQuery
-from otel_rollout.catalog.step_file import StepFile, find_groups, read_step_file
-from otel_rollout.catalog.step_making import SummarisedRun, make_steps, summarise_runs
+from otel_rollout.catalog.step_making import SummarisedRun, summarise_runs
 from otel_rollout.catalog.step_places import (
+    Bundle,
     LooseTraces,
     OnProblem,
     Places,
-    StepPlace,
     find_places,
+    parts_by_step,
     parts_of,
     read_loose,
-    read_step,
 )
 from otel_rollout.catalog.step_summary import StepSummary, with_run_ids
 from otel_rollout.errors import NoTracesError
-from otel_rollout.facts.json_types import to_json
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.index import place_of
-from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory
+from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, join_parts
 from otel_rollout.folder.stored_file import Part
 from otel_rollout.folder.summaries import summaries_of
 from otel_rollout.folder.trace_files import StepKey
@@ -37,7 +34,11 @@ from otel_rollout.folder.trace_files import StepKey
 MAX_TRAJECTORIES: Final = 2**15
 """The most trajectories of the steps that are kept, without the step that was asked for last."""
 
+MAX_PARTS: Final = 2**17
+"""Index entries of further bundles are read again."""
+
 _TRACE_ID: Final = place_of("trace_id")
+_OFFSET: Final = place_of("offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,12 @@ class _LoadedStep:
     """A step's trajectories.
 
     Args:
-        sizes: The sizes of its files before they were read.
+        version: The places of its parts.
         runs: The summaries.
         recorded: The trajectories, by trace id.
     """
 
-    sizes: Any
+    version: Any
     runs: list[SummarisedRun]
     recorded: dict[str, RecordedTrajectory]
     summaries: dict[str, TrajectorySummary]
@@ -65,7 +66,7 @@ class Run:
     Args:
         folders: The trace folders: several hold parts of one run, or runs to compare.
         on_problem: Called once for everything that can't be read; by default nothing is.
-        on_progress: Called with the number of steps whose summaries have been made, and of those to make.
+        on_progress: Called with the number of bundles of steps that have been read, and of all.
         experiment: The only experiment whose steps there are; None for all.
         run: The beginning of the id of the only run whose steps there are; None for all.
     """
@@ -85,9 +86,8 @@ class Run:
         self._on_progress = on_progress or (lambda done, total: None)
         self._problems: set[ReadProblem] = set()
         self._lock = Lock()
-        self._making = Lock()
         self._loading = Lock()
-        self._made: dict[str, tuple[Any, StepFile]] = {}
+        self._bundles: OrderedDict[Any, Mapping[StepKey, list[Part]]] = OrderedDict()
         self._steps: dict[StepKey, tuple[Any, list[StepSummary]]] = {}
         self._loaded: OrderedDict[StepKey, _LoadedStep] = OrderedDict()
         self._loose: LooseTraces | None = None
@@ -110,9 +110,16 @@ class Run:
             NoTracesError: None of the folders has traces.
         """
         places, loose = self._look()
-        self._make(places, loose)
-        keys = sorted({*places.steps, *loose.steps})
-        steps = with_run_ids([step for key in keys for step in self._step(key, places, loose)])
+        found: dict[StepKey, list[StepSummary]] = {}
+        for done, bundle in enumerate(places.bundles):
+            self._on_progress(done, len(places.bundles))
+            for key, parts in self._parts(bundle).items():
+                found[key] = self._step(key, parts, loose)
+        for key in loose.steps:
+            if key not in found:
+                found[key] = self._step(key, [], loose)
+        self._on_progress(len(places.bundles), len(places.bundles))
+        steps = with_run_ids([step for key in sorted(found) for step in found[key]])
         return [step for step in steps if self._takes(step)]
 
     def _takes(self, step: StepSummary) -> bool:
@@ -190,9 +197,10 @@ class Run:
         """
         places, loose = self._look()
         found: list[GroupSummary] = []
-        for key in sorted({*places.steps, *loose.steps}):
+        for key in self._keys(places, loose):
             if key.validate == validate and not key.has_no_step:
-                found += self._groups_with(key, str(sample_index), places, loose)
+                runs = self._load(key, places, loose).runs
+                found += [group for run in runs for group in run.groups if str(group.sample_index) == str(sample_index)]
         named = {None, experiment, self._experiment} - {None}
         return [group for group in found if named <= {group.experiment_name}]
 
@@ -222,16 +230,12 @@ class Run:
 
     def _searched(self, query: SearchQuery) -> Iterator[RecordedTrajectory]:
         places, loose = self._look()
-        for key in sorted({*places.steps, *loose.steps}):
+        for key in self._keys(places, loose):
             if query.step is not None and query.step != ("none" if key.has_no_step else key.step):
                 continue
             if not key.has_no_step and query.validate not in (None, key.validate):
                 continue
-            step = self._loaded.get(key)
-            if step is not None and step.sizes == _sizes(key, places, loose):
-                recorded: Sequence[RecordedTrajectory] = list(step.recorded.values())
-            else:
-                recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
+            recorded = list(self._load(key, places, loose).recorded.values())
             for each in recorded:
                 if (
                     _is_in(each, query)
@@ -247,53 +251,32 @@ class Run:
             if self._loose is None or self._loose.sizes != places.loose_sizes:
                 self._loose = read_loose(places, self._note)
                 if self._loose.steps:
-                    # Again: a trajectory that has ended meanwhile is in a step's folder.
+                    # Again: a trajectory that has ended meanwhile is in a bundle.
                     places = find_places(self.folders)
             return places, self._loose
 
-    def _make(self, places: Places, loose: LooseTraces) -> None:
-        """Make the summaries of step folders that have none."""
-        with self._making:
-            missing = [
-                place
-                for key, found in places.steps.items()
-                if key not in loose.steps
-                for place in found
-                if self._place(place) is None
-            ]
-            make_steps(missing, self._keep, self._on_progress)
-
-    def _place(self, place: StepPlace) -> StepFile | None:
-        """Return the summaries of a step's folder if they have been made."""
-        sizes, content = self._made.get(place.folder, (None, None))
-        if content is not None and sizes == place.sizes:
-            return content
-        content = read_step_file(place)
-        if content is not None:
-            self._keep(place, content)
-        return content
-
-    def _keep(self, place: StepPlace, content: StepFile) -> None:
-        for problem in content.problems:
-            self._note(problem)
-        self._made[place.folder] = place.sizes, StepFile(content.steps)
-
-    def _step(self, key: StepKey, places: Places, loose: LooseTraces) -> list[StepSummary]:
-        """Return a step's summaries, as its folders have them if no other file or folder has some of its traces."""
-        sizes = _sizes(key, places, loose)
-        known = self._steps.get(key)
-        if known is not None and known[0] == sizes:
-            return known[1]
-        steps: list[StepSummary] | None = None
-        if key not in loose.steps:
-            contents = [self._place(place) for place in places.steps[key]]
-            steps = _joined([content for content in contents if content is not None])
-            if None in contents:
-                steps = None
+    def _parts(self, bundle: Bundle) -> Mapping[StepKey, list[Part]]:
+        """Return the parts of a bundle's steps."""
+        with self._lock:
+            steps = self._bundles.get(bundle.sizes)
         if steps is None:
-            steps = [run.summary for run in self._load(key, places, loose).runs]
-        self._steps[key] = sizes, steps
+            steps = parts_by_step(bundle, self._note)
+        with self._lock:
+            self._bundles[bundle.sizes] = steps
+            self._bundles.move_to_end(bundle.sizes)
+            while len(self._bundles) > 1 and sum(map(_count, self._bundles.values())) > MAX_PARTS:
+                self._bundles.popitem(last=False)
         return steps
+
+    def _keys(self, places: Places, loose: LooseTraces) -> list[StepKey]:
+        return sorted({key for bundle in places.bundles for key in self._parts(bundle)} | set(loose.steps))
+
+    def _step(self, key: StepKey, parts: Sequence[Part], loose: LooseTraces) -> list[StepSummary]:
+        version = _version_of(key, parts, loose)
+        known = self._steps.get(key)
+        if known is None or known[0] != version:
+            known = self._steps[key] = version, [run.summary for run in self._loaded_step(key, parts, loose).runs]
+        return known[1]
 
     def _runs(
         self, step: int | None, validate: bool, experiment: str | None, run_id: str | None
@@ -307,19 +290,6 @@ class Run:
             if is_asked_for and found.validate == validate:
                 yield run
 
-    def _groups_with(self, key: StepKey, sample: str, places: Places, loose: LooseTraces) -> Sequence[GroupSummary]:
-        if key not in loose.steps and len(places.steps[key]) == 1:
-            found: list[GroupSummary] = []
-            for text in _as_json(sample):
-                groups = find_groups(places.steps[key][0], b'"sample_index":%b,' % text)
-                if groups is None:
-                    break
-                found += groups
-            else:
-                return found
-        runs = self._load(key, places, loose).runs
-        return [group for run in runs for group in run.groups if str(group.sample_index) == sample]
-
     def _step_of(self, trace_id: str) -> _LoadedStep:
         """Return the step that has a trajectory.
 
@@ -329,25 +299,25 @@ class Run:
         places, loose = self._look()
         with self._lock:
             likely = [key for key, step in self._loaded.items() if trace_id in step.recorded]
-        text = trace_id.encode()
-        keys = sorted({*places.steps, *loose.steps})
-        found = (key for key in keys if any(find_groups(place, text) for place in places.steps.get(key, ())))
-        for key in chain(likely, found, keys):
-            if key in places.steps or key in loose.steps:
-                step = self._load(key, places, loose)
-                if trace_id in step.recorded:
-                    return step
+        for key in [*likely, *self._keys(places, loose)]:
+            step = self._load(key, places, loose)
+            if trace_id in step.recorded:
+                return step
         raise KeyError(f"there is no trajectory {trace_id}")
 
     def _load(self, key: StepKey, places: Places, loose: LooseTraces) -> _LoadedStep:
-        sizes = _sizes(key, places, loose)
+        bundles = [each for each in places.bundles if any(file.steps and file.steps.takes(key) for file in each.files)]
+        return self._loaded_step(key, [part for each in bundles for part in self._parts(each).get(key, ())], loose)
+
+    def _loaded_step(self, key: StepKey, parts: Sequence[Part], loose: LooseTraces) -> _LoadedStep:
+        version = _version_of(key, parts, loose)
         with self._loading:
             step = self._loaded.get(key)
-            if step is None or step.sizes != sizes:
-                recorded = read_step(places.steps.get(key, ()), loose.steps.get(key, {}), self._find, self._note)
+            if step is None or step.version != version:
+                recorded = list(join_parts(parts, loose.steps.get(key, {}), self._find))
                 summaries = {each.trace_id: each for each in summaries_of(recorded)}
                 runs = summarise_runs(summaries.values())
-                step = _LoadedStep(sizes, runs, {each.trace_id: each for each in recorded}, summaries)
+                step = _LoadedStep(version, runs, {each.trace_id: each for each in recorded}, summaries)
             with self._lock:
                 self._loaded[key] = step
                 self._loaded.move_to_end(key)
@@ -363,8 +333,8 @@ class Run:
             places = find_places(self.folders)
         except NoTracesError:
             return []
-        placed = (file for found in places.steps.values() for place in found for file in place.files)
-        return [part for part in parts_of(chain(placed, places.loose), self._note) if part[1][_TRACE_ID] == trace_id]
+        files = [file for bundle in places.bundles for file in bundle.files]
+        return [part for part in parts_of([*files, *places.loose], self._note) if part[1][_TRACE_ID] == trace_id]
 
     def _note(self, problem: ReadProblem) -> None:
         if problem not in self._problems:
@@ -373,20 +343,12 @@ class Run:
                 self._on_problem(problem)
 
 
-def _sizes(key: StepKey, places: Places, loose: LooseTraces) -> Any:
-    own = [(place.folder, place.sizes) for place in places.steps.get(key, ())]
-    return own, loose.sizes if key in loose.steps else None
+def _count(steps: Mapping[StepKey, Sequence[Part]]) -> int:
+    return sum(map(len, steps.values()))
 
 
-def _joined(contents: Sequence[StepFile]) -> list[StepSummary] | None:
-    """Return the steps of several folders; None if two of them have trajectories of one experiment."""
-    steps = [step for content in contents for step in content.steps]
-    experiments = [
-        experiment for content in contents for experiment in {step.experiment_name for step in content.steps}
-    ]
-    if len(experiments) > len(set(experiments)):
-        return None
-    return sorted(steps, key=lambda step: str(step.experiment_name or ""))
+def _version_of(key: StepKey, parts: Sequence[Part], loose: LooseTraces) -> Any:
+    return hash(tuple((file.path, row[_OFFSET]) for file, row in parts)), loose.steps.get(key) and loose.sizes
 
 
 def _is_in(trajectory: RecordedTrajectory, query: SearchQuery) -> bool:
@@ -395,10 +357,3 @@ def _is_in(trajectory: RecordedTrajectory, query: SearchQuery) -> bool:
         and query.experiment in (None, trajectory.experiment_name)
         and query.run_id in (None, trajectory.run_id)
     )
-
-
-def _as_json(sample: str) -> Iterator[bytes]:
-    """Yield the JSON of the values that are this text: the text, and the number."""
-    yield to_json(sample)
-    if sample.lstrip("-").isdecimal():
-        yield sample.encode()

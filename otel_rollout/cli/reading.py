@@ -14,7 +14,7 @@ from typing import Final, cast
 from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.folder.layout import STEP, VALIDATE, step_of
+from otel_rollout.folder.layout import VALIDATE, steps_of
 from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, read_trajectories
 from otel_rollout.folder.selection import Filters
 from otel_rollout.installing import install_line
@@ -64,12 +64,9 @@ def nothing_matches(arguments: argparse.Namespace) -> str:
     """Return the message for filters that no trajectory matches; it names the steps or experiments that there are."""
     message = f"no trajectory in {arguments.folder} matches"
     if getattr(arguments, "step", None) is not None:
-        # By the names of folders: a large run has too many trajectories to read for a message.
-        folders = [arguments.folder, arguments.folder / VALIDATE]
-        recorded = {step_of(path.name) for folder in folders for path in folder.glob(f"{STEP}*")}
-        asked = {arguments.step} if isinstance(arguments.step, int) else arguments.step
-        if not any(step in asked for step in recorded):
-            return f"{message}{named_steps(recorded)}"
+        recorded = read_trajectories(arguments.folder, step=arguments.step, on_problem=lambda _: None)
+        if next(recorded, None) is None:
+            return f"{message}{named_steps(_steps_in(arguments.folder))}"
     if arguments.experiment is None and arguments.run is None:
         return message
     found = {
@@ -82,6 +79,17 @@ def nothing_matches(arguments: argparse.Namespace) -> str:
     if arguments.run is not None and not any((run or "").startswith(arguments.run) for run in runs):
         return f"{message}{_named('runs', runs)}"
     return message
+
+
+def _steps_in(folder: Path) -> set[int | None]:
+    """Return the steps of the first and the last bundle: a large run has too many trajectories for a message."""
+    places = [place for above in (folder, folder / VALIDATE) for place in above.glob("steps=*")]
+    ranges = sorted(steps for place in places if (steps := steps_of(place.name)) is not None)
+    return {
+        each.step
+        for first, last in {*ranges[:1], *ranges[-1:]}
+        for each in read_trajectories(folder, step=range(first, last + 1), on_problem=lambda _: None)
+    }
 
 
 def _named(what: str, names: Iterable[str | None]) -> str:

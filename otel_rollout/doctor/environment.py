@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,14 +13,13 @@ from otel_rollout.export.http import without_userinfo
 from otel_rollout.finish.redaction import Redactor
 from otel_rollout.record.provider import read_sampler
 from otel_rollout.settings import (
+    OTLP_PROTOCOL,
     OURS,
     SETTINGS,
     STANDARD_VARIABLES,
     VARIABLES,
     Setting,
-    for_traces_alone,
     read_bytes,
-    read_variables,
 )
 from otel_rollout.text.near_miss import closest, misspelt_variables
 
@@ -91,18 +90,21 @@ class EnvironmentReport:
 
 
 def read_environment(
-    exporters_variables: Mapping[str, str], environ: Mapping[str, str] | None = None
+    exporters_settings: Iterable[Setting], environ: Mapping[str, str] | None = None
 ) -> EnvironmentReport:
     """Read the environment as the tracer would.
 
     Args:
-        exporters_variables: The variables of the installed exporters, with their meaning.
+        exporters_settings: The settings of the installed exporters.
         environ: The environment; the process's own if None.
     """
     environ = os.environ if environ is None else environ
-    others = {**STANDARD_VARIABLES, **exporters_variables, **_OTHER_VARIABLES}
+    rows = [OTLP_PROTOCOL, *exporters_settings]
+    meanings = {variable: row.meaning for row in rows for variable in row.variables}
+    others = {**STANDARD_VARIABLES, **meanings, **_OTHER_VARIABLES}
     _, sampler_fault = read_sampler(environ)
     faults = [*_misspelt(others, environ), *([sampler_fault] if sampler_fault else [])]
+    faults += [report.fault for report in (_report_setting(row, environ) for row in rows) if report.fault]
     return EnvironmentReport(
         settings=[_report_setting(setting, environ) for setting in SETTINGS],
         variables=_report_variables(others, environ),
@@ -112,23 +114,21 @@ def read_environment(
 
 
 def _report_setting(setting: Setting, environ: Mapping[str, str]) -> SettingReport:
-    own = [variable for variable in setting.variables if environ.get(variable, "").strip()]
     try:
-        value, ignored = read_variables(setting, environ)
+        found = setting.find(environ)
     except ConfigurationError as error:
-        return SettingReport(setting.name, environ[own[0]], own[0], str(error))
-    origin = next(iter(own[len(ignored) :]), DEFAULT)
-    shown = _in_words(value, is_size=setting.read is read_bytes)
-    return SettingReport(setting.name, shown, origin, "; ".join(ignored))
+        variable = next(name for name in setting.variables if environ.get(name, "").strip())
+        return SettingReport(setting.name, environ[variable], variable, str(error))
+    shown = _in_words(found.value, is_size=setting.read is read_bytes)
+    return SettingReport(setting.name, shown, found.variable or DEFAULT, "; ".join(found.ignored))
 
 
 def _report_variables(others: Mapping[str, str], environ: Mapping[str, str]) -> list[VariableReport]:
-    found: dict[str, VariableReport] = {}
-    for name, meaning in others.items():
-        for variable in (name, for_traces_alone(name)):
-            if value := environ.get(variable, "").strip():
-                found.setdefault(variable, VariableReport(variable, shown_value(variable, value), meaning))
-    return list(found.values())
+    return [
+        VariableReport(name, shown_value(name, value), meaning)
+        for name, meaning in others.items()
+        if (value := environ.get(name, "").strip())
+    ]
 
 
 def _misspelt(others: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:

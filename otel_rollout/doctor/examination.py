@@ -68,7 +68,7 @@ def examine(
         on_backend: Called with each backend before it is tried.
     """
     installation = read_installation()
-    environment = read_environment(installation.variables)
+    environment = read_environment(installation.settings)
     try:
         asked = [entry for entry in requested_backend(backend) if isinstance(entry, str)]
     except ConfigurationError as error:

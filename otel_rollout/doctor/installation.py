@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
-from typing import Any, Final
+from typing import Final
 
-from otel_rollout.backends import DISTRIBUTION, GROUP
+from otel_rollout.backends import DISTRIBUTION, GROUP, factory_of
+from otel_rollout.export.exporter import settings_of
+from otel_rollout.settings import Setting
 from otel_rollout.version import __version__
 
 # `all` is the others together; `dev` is for contributors.
@@ -27,13 +30,13 @@ class ExporterReport:
         name: Its name in `backend=` and OTEL_TRACES_EXPORTER.
         source: Its distribution.
         fault: The reason why it can't be loaded, if it can't.
-        variables: The variables that it reads, with their meaning.
+        settings: The settings that it reads from the environment.
     """
 
     name: str
     source: str
     fault: str = ""
-    variables: Mapping[str, str] = field(default_factory=dict)
+    settings: Sequence[Setting] = ()
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,9 @@ class InstallationReport:
     extras: list[ExtraReport]
 
     @property
-    def variables(self) -> dict[str, str]:
-        """The variables that the exporters read, with their meaning."""
-        return {name: meaning for exporter in self.exporters for name, meaning in exporter.variables.items()}
+    def settings(self) -> list[Setting]:
+        """The settings that the exporters read from the environment."""
+        return [row for exporter in self.exporters for row in exporter.settings]
 
 
 def read_installation() -> InstallationReport:
@@ -71,20 +74,20 @@ def read_installation() -> InstallationReport:
         DISTRIBUTION: __version__,
         "opentelemetry-sdk": metadata.version("opentelemetry-sdk"),
     }
-    exporters = [ExporterReport(name, DISTRIBUTION) for name in _BUILT_IN]
+    exporters = [_report_exporter(name, DISTRIBUTION, partial(factory_of, name)) for name in _BUILT_IN]
     exporters += [
-        _report_exporter(point) for point in metadata.entry_points(group=GROUP) if point.name not in _BUILT_IN
+        _report_exporter(point.name, point.dist.name if point.dist is not None else "", point.load)
+        for point in metadata.entry_points(group=GROUP)
+        if point.name not in _BUILT_IN
     ]
     return InstallationReport(versions, sorted(exporters, key=lambda one: one.name), _read_extras())
 
 
-def _report_exporter(point: metadata.EntryPoint) -> ExporterReport:
-    source = point.dist.name if point.dist is not None else ""
+def _report_exporter(name: str, source: str, load: Callable[[], object]) -> ExporterReport:
     try:
-        loaded: Any = point.load()
+        return ExporterReport(name, source, settings=settings_of(load()))
     except Exception as error:  # another package may raise anything
-        return ExporterReport(point.name, source, f"{type(error).__name__}: {error}")
-    return ExporterReport(point.name, source, variables=dict(getattr(loaded, "variables", None) or {}))
+        return ExporterReport(name, source, f"{type(error).__name__}: {error}")
 
 
 def _read_extras() -> list[ExtraReport]:

@@ -19,8 +19,9 @@ from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record import runtime
+from otel_rollout.settings import Setting
 
-__all__ = ["OutcomeSpanExporter", "ReadBack", "destination_of", "one_attempt_of", "refused_here"]
+__all__ = ["OutcomeSpanExporter", "ReadBack", "destination_of", "one_attempt_of", "refused_here", "settings_of"]
 
 _logger = BackgroundLogger(__name__)
 
@@ -55,6 +56,8 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     _run: RunResource | None = None
     address_setting: ClassVar[str] = ""
     """The variable with the address, for a message to someone who gave `init` an `endpoint` instead."""
+    variables: ClassVar[Sequence[Setting]] = ()
+    """The environment variables that it reads: `init` refuses wrong values of ours before it makes the exporter."""
 
     def check(self) -> None:
         """Raise a ConfigurationError if the exporter can't work; called by `init`, not by other processors.
@@ -159,6 +162,12 @@ def one_attempt_of(exporter: SpanExporter) -> Callable[[Sequence[ReadableSpan]],
         return Outcome(Verdict.UNEXPLAINED, f"export() returned {result}")
 
     return attempt
+
+
+def settings_of(exporter: object) -> Sequence[Setting]:
+    """Return the settings that an exporter, or its class, reads from the environment; none if it isn't one of ours."""
+    kind = exporter if isinstance(exporter, type) else type(exporter)
+    return kind.variables if issubclass(kind, OutcomeSpanExporter) else ()
 
 
 def destination_of(exporter: SpanExporter) -> str | None:

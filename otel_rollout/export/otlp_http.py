@@ -24,6 +24,7 @@ from otel_rollout.export.http import HttpAnswer, HttpClient, outcome_of_answer
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.otlp.encoding import Additions, encode_spans
+from otel_rollout.settings import Setting
 from otel_rollout.version import __version__
 
 TRACES_PATH: Final = "/v1/traces"
@@ -110,15 +111,11 @@ def partial_outcome(rejected: int, message: str, sent: int) -> Outcome:
 _logger = BackgroundLogger()
 
 
-def read_headers(variable: str, text: str | None) -> dict[str, str]:
-    """Return the headers of a text such as `name=value,other=value`; warn of a part that is no pair.
-
-    Args:
-        variable: The variable's name, for the warning.
-        text: Its text.
-    """
+def read_headers(setting: Setting) -> dict[str, str]:
+    """Return the headers of a variable with a text such as `name=value,other=value`; warn of a part that is no pair."""
+    found = setting.find()
     headers: dict[str, str] = {}
-    for position, pair in enumerate((text or "").split(","), 1):
+    for position, pair in enumerate((found.value or "").split(","), 1):
         if not pair.strip():
             continue
         name, separator, value = pair.partition("=")
@@ -127,7 +124,7 @@ def read_headers(variable: str, text: str | None) -> dict[str, str]:
             _logger.warning(
                 "%s: pair %d is ignored: this should be name=value; pairs are separated by commas, and a comma in a "
                 "value is written %%2C",
-                variable,
+                found.variable,
                 position,
             )
             continue

@@ -26,13 +26,13 @@ from otel_rollout.facts.figures import (
 )
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
 from otel_rollout.facts.reward_parts import MAX_PARTS, OF_TRAINING, REWARD, reward_parts
+from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_values import (
     count_of,
     error_type_of,
     integer_of,
     is_odd_result,
     is_unknown_tool,
-    kind_in,
     last_text,
     scalars_of,
     short_name,
@@ -239,7 +239,7 @@ class SummaryBuilder:
                 self._add_identity(span, attributes, start, status)
             get = attributes.get
             given = get(_SPAN_KIND)
-            kind = _KIND_NUMBERS.get(given, 0) if type(given) is str and given else _KIND_NUMBERS[kind_in(attributes)]
+            kind = _KIND_NUMBERS.get(given if type(given) is str and given else kind_of(attributes) or "", 0)
             name = span.name
             content = call = 0
             asked = answered = -1

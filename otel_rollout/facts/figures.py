@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 from otel_rollout.facts.content_hash import PRIME, UINT32_MAX
 from otel_rollout.text.sanitize import INT64_MAX
 
-KINDS: Final = ("", "AGENT", "CHAIN", "EVALUATOR", "LLM", "TOOL")
+KINDS: Final = ("", "AGENT", "CHAIN", "EMBEDDING", "EVALUATOR", "LLM", "TOOL")
 """A row has the position of its kind here."""
-EVALUATOR, LLM, TOOL = 3, 4, 5
+EVALUATOR, LLM, TOOL = 4, 5, 6
 ERROR: Final = 2
 MAX_TOOLS: Final = 64
 OTHER_TOOLS: Final = "…"

@@ -72,12 +72,11 @@ def is_own(span: ReadableSpan) -> bool:
     return scope is not None and scope.name.replace("-", "_").partition(".")[0] == _OWN_SCOPE
 
 
-def kind_of(span: ReadableSpan) -> str | None:
+def kind_of(attributes: Mapping[str, Any]) -> str | None:
     """Return a span's OpenInference kind; without one, the kind that its GenAI operation has; None if it has neither.
 
     Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/, `gen_ai.operation.name`.
     """
-    attributes = span.attributes or {}
     kind = attributes.get(semconv.SPAN_KIND)
     if isinstance(kind, str) and kind:
         return replace_surrogates(kind)

@@ -32,14 +32,6 @@ _PAYLOAD: Final = frozenset(
         semconv.OPERATION_NAME,
     }
 )
-_OPERATIONS: Final = {
-    "chat": "LLM",
-    "create_agent": "AGENT",
-    "execute_tool": "TOOL",
-    "generate_content": "LLM",
-    "invoke_agent": "AGENT",
-    "text_completion": "LLM",
-}
 _UNKNOWN_TOOL: Final = re.compile(
     r"(?:unknown|no such|unrecognized|invalid|undefined) (?:tool|function)\b(?! (?:argument|call|input|output|param))"
     r"|no (?:tool|function)(?: is)? (?:named|called)"
@@ -71,15 +63,6 @@ _SERVICE_ERROR: Final = re.compile(
     r"|\b[\"']?(?:is_?error|isError)[\"']?: ?true|[\"'](?:error|exception)[\"']: ?[\"'{][^\"'}]",
     re.IGNORECASE,
 )
-
-
-def kind_in(attributes: Mapping[str, Any]) -> str:
-    """Return a span's kind by OpenInference's attribute, else by the GenAI conventions'; empty if it has none."""
-    kind = attributes.get(semconv.SPAN_KIND)
-    if kind is None:
-        operation = attributes.get(semconv.OPERATION_NAME)
-        return _OPERATIONS.get(operation, "") if isinstance(operation, str) else ""
-    return kind if isinstance(kind, str) and kind in semconv.SPAN_KINDS else ""
 
 
 def count_of(value: Any) -> int | None:

@@ -108,7 +108,7 @@ class SpanShape(NamedTuple):
 
     Args:
         name: Its name; of a tool call, the tool's.
-        kind: Its OpenInference kind: AGENT, CHAIN, EVALUATOR, LLM or TOOL; empty if it has none.
+        kind: Its OpenInference kind: AGENT, CHAIN, EMBEDDING, EVALUATOR, LLM or TOOL; empty for another.
         offset: Microseconds from the trajectory's start to its own.
         duration: Its microseconds.
         status: 0 unset, 1 ok, 2 error.

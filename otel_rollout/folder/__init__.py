@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from otel_rollout.folder.index import IndexEntry
     from otel_rollout.folder.index_reading import read_index
     from otel_rollout.folder.journal import Journal
-    from otel_rollout.folder.layout import STEP_SUMMARY, index_path
+    from otel_rollout.folder.layout import index_path
     from otel_rollout.folder.lines import seal_of
     from otel_rollout.folder.op_durations import OpDurations
     from otel_rollout.folder.records import scan_records
@@ -27,7 +27,7 @@ else:
             "index": ("IndexEntry",),
             "index_reading": ("read_index",),
             "journal": ("Journal",),
-            "layout": ("STEP_SUMMARY", "index_path"),
+            "layout": ("index_path",),
             "lines": ("seal_of",),
             "op_durations": ("OpDurations",),
             "records": ("scan_records",),
@@ -39,7 +39,6 @@ else:
     )
 
 __all__ = [
-    "STEP_SUMMARY",
     "DamagedFrameError",
     "FileGoneError",
     "FrameExtent",

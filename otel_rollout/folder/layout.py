@@ -1,14 +1,15 @@
 """The names of the files and folders in a trace folder.
 
-DIR/step=000007/<worker>.otlp.zst               the trajectories of training step 7, a frame each
-DIR/step=000007/<worker>.index.jsonl            a line for each frame
-DIR/step=000007/<worker>-2.otlp.zst             the next file, once the first was full
-DIR/step=000007/summary.ndjson                  the step's summary, written by a reader
-DIR/validate/step=000007/<worker>.otlp.zst      the validation passes of step 7
-DIR/no-step/<worker>.otlp.zst                   spans without a step
-DIR/open/<worker>.otlp                          the journal: spans whose root has not ended yet
-DIR/open/<worker>.index.jsonl                   a line for each record of the journal, once its process has ended
-DIR/open/<worker>.running.json                  the trajectories that run for longer than a few seconds
+DIR/steps=000000-000099/<worker>.otlp.zst             the trajectories of training steps 0 to 99, a frame each
+DIR/steps=000000-000099/<worker>.index.jsonl          a line for each frame
+DIR/steps=000000-000099/<worker>-2.otlp.zst           the next file, once the first was full
+DIR/validate/steps=000000-000099/<worker>.otlp.zst    the validation passes of these steps
+DIR/no-step/<worker>.otlp.zst                         spans without a step
+DIR/open/<worker>.otlp                                the journal: spans whose root has not ended yet
+DIR/open/<worker>.index.jsonl                         a line for each record of the journal, once its process has ended
+DIR/open/<worker>.running.json                        the trajectories that run for longer than a few seconds
+
+A bundle is the folder of a hundred steps: a run of thousands has a file of each worker in it, not in each step.
 """
 
 from __future__ import annotations
@@ -21,30 +22,27 @@ from pathlib import Path
 from typing import Final
 
 __all__ = [
+    "BUNDLE_STEPS",
     "FRAMES",
     "INDEX",
     "LINES",
     "NEW",
-    "NEW_STEP_SUMMARY",
     "NO_STEP",
     "OPEN",
     "RECORDS",
     "RUNNING",
-    "STEP",
-    "STEP_SUMMARY",
     "VALIDATE",
+    "bundle_folder",
     "data_path",
     "index_path",
+    "is_bundle_folder",
     "is_frame_file",
     "is_journal_file",
     "is_running_file",
-    "is_step_folder",
-    "is_step_summary",
     "journal_path",
     "new_worker",
     "running_path",
-    "step_folder",
-    "step_of",
+    "steps_of",
     "worker_of",
 ]
 
@@ -56,12 +54,8 @@ LINES: Final = (".jsonl", ".jsonl.zst")
 RUNNING: Final = ".running.json"
 NEW: Final = ".new"
 """The suffix of a journal, or of its index, that is being rewritten and will replace the old one."""
-STEP_SUMMARY: Final = "summary.ndjson"
-"""Not an ending that readers, of earlier versions too, take for traces."""
-NEW_STEP_SUMMARY: Final = f".{STEP_SUMMARY}{NEW}"
-"""A summary that is being written."""
 
-STEP: Final = "step="
+BUNDLE_STEPS: Final = 100
 VALIDATE: Final = "validate"
 NO_STEP: Final = "no-step"
 OPEN: Final = "open"
@@ -75,7 +69,7 @@ _JOURNAL_FILE: Final = re.compile(_NAME + re.escape(RECORDS))
 _RUNNING_FILE: Final = re.compile(_NAME + re.escape(RUNNING))
 _REPLACED: Final = "|".join(map(re.escape, (RECORDS, INDEX, RUNNING)))
 _NEW_FILE: Final = re.compile(rf"\.{_NAME}{_NUMBER}(?:{_REPLACED}){re.escape(NEW)}")
-_MAX_STEP_DIGITS: Final = 18
+_BUNDLE: Final = re.compile("steps=(-?[0-9]{1,19})-(-?[0-9]{1,19})", re.ASCII)
 
 
 def new_worker(role: str = "") -> str:
@@ -88,30 +82,33 @@ def new_worker(role: str = "") -> str:
     return f"{(role + host)[:_MAX_HOST_CHARACTERS]}-{os.getpid()}-{secrets.token_hex(2)}"
 
 
-def step_folder(step: int | None, *, validate: bool) -> str:
-    """Return a step's folder, relative to the trace folder.
+def bundle_folder(step: int | None, *, validate: bool) -> str:
+    """Return the folder of a step's bundle, relative to the trace folder; the names sort up to a million steps.
 
     Args:
         step: The training step; None for spans without one.
         validate: True for a validation pass.
     """
-    name = NO_STEP if step is None else f"{STEP}{step:06d}"
-    return f"{VALIDATE}/{name}" if validate and step is not None else name
+    if step is None:
+        return NO_STEP
+    first = step - step % BUNDLE_STEPS
+    name = f"steps={first:06d}-{first + BUNDLE_STEPS - 1:06d}"
+    return f"{VALIDATE}/{name}" if validate else name
 
 
-def step_of(name: str) -> int | None:
-    """Return the step in a folder's name, if there is one."""
-    if not name.startswith(STEP):
+def steps_of(name: str) -> tuple[int, int] | None:
+    """Return the first and the last step in a folder's name, if they are there."""
+    match = _BUNDLE.fullmatch(name)
+    if match is None:
         return None
-    number = name[len(STEP) :]
-    digits = number.removeprefix("-")
-    return int(number) if digits.isdecimal() and len(digits) <= _MAX_STEP_DIGITS else None
+    first, last = int(match[1]), int(match[2])
+    return (first, last) if first <= last else None
 
 
-def is_step_folder(name: str) -> bool:
-    """Return True if `step_folder` makes this name."""
-    step = step_of(name)
-    return name == NO_STEP or (step is not None and name == step_folder(step, validate=False))
+def is_bundle_folder(name: str) -> bool:
+    """Return True if `bundle_folder` makes this name."""
+    steps = steps_of(name)
+    return name == NO_STEP or (steps is not None and name == bundle_folder(steps[0], validate=False))
 
 
 def is_frame_file(name: str, *, may_be_new: bool = False) -> bool:
@@ -122,11 +119,6 @@ def is_frame_file(name: str, *, may_be_new: bool = False) -> bool:
         may_be_new: Accept the file that will replace an index, too.
     """
     return _FRAME_FILE.fullmatch(name) is not None or (may_be_new and _NEW_FILE.fullmatch(name) is not None)
-
-
-def is_step_summary(name: str) -> bool:
-    """Return True if this is the file of a step's summary, or the new file that will replace it."""
-    return name in (STEP_SUMMARY, NEW_STEP_SUMMARY)
 
 
 def is_journal_file(name: str, *, may_be_new: bool = False) -> bool:
@@ -145,7 +137,7 @@ def is_running_file(name: str) -> bool:
 
 
 def data_path(folder: Path, worker: str, number: int) -> Path:
-    """Return a worker's file of trajectories in a step's folder; its first has the number 1."""
+    """Return a worker's file of trajectories in a bundle; its first has the number 1."""
     return folder / f"{worker}{FRAMES}" if number == 1 else folder / f"{worker}-{number}{FRAMES}"
 
 

@@ -32,11 +32,20 @@ from otel_rollout.folder.trace_files import StepKey, TraceFile, find_trace_files
 from otel_rollout.otlp import encode_spans, json_of_request
 from otel_rollout.text.plain_text import printable
 
-__all__ = ["ReadProblem", "RecordedTrajectory", "join_parts", "main_row", "parts_by_trace", "read_trajectories"]
+__all__ = [
+    "ReadProblem",
+    "RecordedTrajectory",
+    "bundles_of",
+    "join_parts",
+    "main_row",
+    "parts_by_trace",
+    "read_trajectories",
+]
 
 _TRACE_ID: Final = place_of("trace_id")
 _HAS_ROOT: Final = place_of("has_root")
 _STEP: Final = place_of("step")
+_VALIDATE: Final = place_of("validate")
 _START_TIME: Final = place_of("start_time")
 _END_TIME: Final = place_of("end_time")
 _REWARD: Final = place_of("reward")
@@ -79,7 +88,8 @@ def read_trajectories(
             warning is logged.
 
     Returns:
-        An iterator that holds the index entries of one step at a time. A step's training comes before its validation.
+        An iterator that holds the index entries of one bundle of steps at a time. A step's training comes before its
+        validation.
 
     Raises:
         NoTracesError: The folder doesn't exist or holds no traces.
@@ -109,24 +119,59 @@ def _trajectories(
 
     takes = selection.takes if selection.is_narrow else None
     # Journals, and files outside our folders: only their lines have the step.
-    loose = parts_by_trace(part for file in files if file.key is None for part in parts_of(file))
+    loose = parts_by_trace(part for file in files if file.steps is None for part in parts_of(file))
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
         entry = IndexEntry._make(main_row(parts))
         loose_ids.setdefault(StepKey.of(entry.step, validate=bool(entry.validate)), []).append(trace_id)
     if loose:
-        # Again, now that the journals are read: a trajectory that has ended meanwhile is in a step's folder.
+        # Again, now that the journals are read: a trajectory that has ended meanwhile is in a bundle.
         files = find_trace_files(folder, selection)
-    placed: dict[StepKey, list[TraceFile]] = {}
-    for file in files:
-        if file.key is not None:
-            placed.setdefault(file.key, []).append(file)
-    for key in sorted(key for key in {*placed, *loose_ids} if key.is_in(selection)):
-        own = [part for file in placed.get(key, ()) for part in parts_of(file)]
-        joined = {trace_id: loose.pop(trace_id) for trace_id in loose_ids.get(key, ()) if trace_id in loose}
+    for bundle, keys in bundles_of(files, loose_ids):
+        own = [part for file in bundle for part in parts_of(file) if _may_be_in(part[1], selection)]
+        joined = {trace_id: loose.pop(trace_id) for key in keys for trace_id in loose_ids[key] if trace_id in loose}
         if loose:
             joined |= {row[_TRACE_ID]: loose.pop(row[_TRACE_ID]) for _, row in own if row[_TRACE_ID] in loose}
-        yield from join_parts(own, joined, find, takes)
+        steps: dict[StepKey, list[RecordedTrajectory]] = {}
+        for each in join_parts(own, joined, find, takes):
+            steps.setdefault(StepKey.of(each.step, validate=each.validate), []).append(each)
+        for key in sorted(key for key in steps if key.is_in(selection)):
+            waiting = steps.pop(key)[::-1]
+            while waiting:
+                # Not kept: it holds its spans once they were read.
+                yield waiting.pop()
+
+
+def bundles_of(files: Iterable[TraceFile], keys: Iterable[StepKey]) -> Iterator[tuple[list[TraceFile], list[StepKey]]]:
+    """Yield the files of each bundle in order, training and validation together, with the steps that are in its range.
+
+    Args:
+        files: Files, those without a range are left out; ranges that overlap are one bundle.
+        keys: Steps; those that are in no file's range are bundles without files.
+    """
+    placed: list[tuple[tuple[bool, int, int], TraceFile | StepKey]] = [
+        ((file.steps.has_no_step, file.steps.first, file.steps.last), file) for file in files if file.steps is not None
+    ]
+    placed += [((key.has_no_step, key.step, key.step), key) for key in keys]
+    of_bundle: tuple[list[TraceFile], list[StepKey]] = ([], [])
+    until: tuple[bool, int] | None = None
+    for (has_no_step, first, last), each in sorted(placed, key=itemgetter(0)):
+        if until is not None and (has_no_step, first) > until:
+            yield of_bundle
+            of_bundle = ([], [])
+        until = max(until or (False, last), (has_no_step, last))
+        if isinstance(each, TraceFile):
+            of_bundle[0].append(each)
+        else:
+            of_bundle[1].append(each)
+    if until is not None:
+        yield of_bundle
+
+
+def _may_be_in(row: Row, selection: Selection) -> bool:
+    """Return True if a row's trajectory can match by its step; a part without one is joined with others first."""
+    step = row[_STEP]
+    return step is None or selection.takes_step(step, validate=row[_VALIDATE] is True)
 
 
 def join_parts(
@@ -135,10 +180,10 @@ def join_parts(
     find: Callable[[str], Sequence[Part]],
     takes: Callable[[Row], bool] | None = None,
 ) -> Iterator[RecordedTrajectory]:
-    """Yield the trajectories of a step.
+    """Yield the trajectories of a step, or of several.
 
     Args:
-        own: The parts in the step's folders.
+        own: The parts in bundles.
         loose: The parts in other files, by trace id.
         find: Finds the parts of a trace whose spans are no longer in place.
         takes: Lets trajectories through, by their rows; None lets all.

@@ -55,27 +55,22 @@ def _remove_oldest(folder: Path, max_bytes: int) -> int:
 
 
 def _remove_if_empty(folder: Path) -> None:
-    """Remove a folder without files of spans, with the summary that a reader has left there."""
     with suppress(OSError):
-        files = list(folder.iterdir())
-        if all(layout.is_step_summary(file.name) for file in files):
-            for file in files:
-                file.unlink()
-            folder.rmdir()
+        folder.rmdir()
 
 
 def _our_files(folder: Path) -> list[_StoredFile]:
     """Return the files that we wrote, by their names and places; all others are not ours to remove."""
     found: list[_StoredFile] = []
     for place in _folders(folder):
-        if layout.is_step_folder(place.name):
+        if layout.is_bundle_folder(place.name):
             found += _files_of(place, _is_stored)
         elif place.name == layout.OPEN:
             found += _files_of(place, _is_ours_in_open)
         elif place.name == layout.VALIDATE:
-            for step in _folders(place):
-                if layout.is_step_folder(step.name):
-                    found += _files_of(step, _is_stored)
+            for bundle in _folders(place):
+                if layout.is_bundle_folder(bundle.name):
+                    found += _files_of(bundle, _is_stored)
     return found
 
 

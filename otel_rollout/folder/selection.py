@@ -9,6 +9,8 @@ from otel_rollout.folder.index import Row, place_of
 
 __all__ = ["Filters", "Selection"]
 
+MAX_WIDTH: Final = 10_000
+"""A range of more steps counts as selected."""
 _SAMPLE_INDEX: Final = place_of("sample_index")
 _ROLLOUT_N: Final = place_of("rollout_n")
 _VALIDATE: Final = place_of("validate")
@@ -48,8 +50,6 @@ class Selection:
         self._steps: Container[int | None] | None = (step,) if isinstance(step, int) else step
         # Other containers may not support None: a range looks for it in all its numbers.
         self._takes_none = isinstance(step, (set, frozenset, list, tuple)) and None in step
-        self.step_ending = str(int(step)).removeprefix("-") if isinstance(step, int) else ""
-        """The end of the step's folder name, for a single step: it excludes most of a run's thousands."""
         self._validate = validate
         # Only the given filters: a step has thousands of trajectories.
         self._checks: list[Callable[[Row], bool]] = []
@@ -76,6 +76,20 @@ class Selection:
         if self._steps is not None and (step not in self._steps if step is not None else not self._takes_none):
             return False
         return step is None or self._validate in (None, validate)
+
+    def takes_steps(self, first: int, last: int, *, validate: bool) -> bool:
+        """Return True if trajectories of a bundle can match.
+
+        Args:
+            first: Its first step.
+            last: Its last step.
+            validate: True if it is of validation passes.
+        """
+        if self._validate not in (None, validate):
+            return False
+        steps = self._steps
+        # Another program's folder may have any range.
+        return steps is None or last - first >= MAX_WIDTH or any(step in steps for step in range(first, last + 1))
 
     @property
     def is_narrow(self) -> bool:

@@ -1,4 +1,4 @@
-"""The open files of one worker, each with its index: one for each step that is being rolled out."""
+"""The open files of one worker, each with its index: one for each bundle of steps that are being rolled out."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StepFiles:
         self._written = 0
 
     def append(self, pieces: Sequence[bytes | memoryview], summary: SummaryBuilder) -> None:
-        """Append a trajectory to the file of its step.
+        """Append a trajectory to the file of its bundle.
 
         Args:
             pieces: Its spans as a line, in pieces.
@@ -54,7 +54,7 @@ class StepFiles:
         Raises:
             OSError: The disk did not take it, and has none of it.
         """
-        place = layout.step_folder(summary.step, validate=summary.validate)
+        place = layout.bundle_folder(summary.step, validate=summary.validate)
         for attempt in range(_ATTEMPTS):
             try:
                 file = self._file(place)
@@ -70,7 +70,7 @@ class StepFiles:
         if self._max_bytes is not None and self._written > self._max_bytes // CHECKS_IN_BOUND:
             self._written = 0
             for other in [other for other in self._files if other != place]:
-                # The file of a step that is over can be removed once it is closed; others are opened again.
+                # The file of a bundle that is over can be removed once it is closed; others are opened again.
                 self._close(other)
             self._enforce_bound(self._max_bytes)
 

@@ -1,4 +1,4 @@
-"""Finds the files that hold traces, with the step that their folder is named for."""
+"""Finds the files that hold traces, with the steps that their folder is named for."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from otel_rollout.folder.layout import (
     NO_STEP,
     OPEN,
     RECORDS,
-    STEP,
     VALIDATE,
     is_journal_file,
-    step_of,
+    steps_of,
     worker_of,
 )
 from otel_rollout.folder.selection import Selection
 
-__all__ = ["StepKey", "TraceFile", "find_trace_files"]
+__all__ = ["StepKey", "StepRange", "TraceFile", "find_trace_files"]
 
 EVERYTHING: Final = Selection()
 _ENDINGS: Final = (FRAMES, RECORDS, *LINES)
@@ -50,18 +49,43 @@ class StepKey(NamedTuple):
         return selection.takes_step(None if self.has_no_step else self.step, validate=self.validate)
 
 
+class StepRange(NamedTuple):
+    """The steps that a bundle's folder is named for; sorts as `StepKey` does.
+
+    Args:
+        has_no_step: True for the folder of trajectories without a step.
+        first: The first step.
+        last: The last step.
+        validate: True for validation passes.
+    """
+
+    has_no_step: bool
+    first: int
+    last: int
+    validate: bool
+
+    def takes(self, key: StepKey) -> bool:
+        """Return True if trajectories of a step can be in the bundle."""
+        if self.has_no_step or key.has_no_step:
+            return self.has_no_step == key.has_no_step
+        return self.first <= key.step <= self.last and self.validate == key.validate
+
+
+NO_STEPS: Final = StepRange(True, 0, 0, False)
+
+
 class TraceFile(NamedTuple):
     """A file that holds traces.
 
     Args:
         place: The file's path, as a string: a step can have hundreds of files.
         index_place: The path of its index, if it has one.
-        key: The step of all its trajectories, if its folder has one.
+        steps: The steps of its trajectories, if its folder is named for some.
     """
 
     place: str
     index_place: str | None
-    key: StepKey | None
+    steps: StepRange | None
 
     @property
     def path(self) -> Path:
@@ -120,10 +144,10 @@ def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTH
 
 
 class _Context(NamedTuple):
-    """The step that the folders above a file are named for."""
+    """The steps that the folders above a file are named for."""
 
     validate: bool = False
-    key: StepKey | None = None
+    steps: StepRange | None = None
 
 
 class _Walk:
@@ -152,7 +176,7 @@ class _Walk:
         for path, name, context, depth in self._links:
             try:
                 if os.path.isdir(path):  # noqa: PTH112 - one of many
-                    self._look_into(path, _enter(name, step_of(name), context), depth)
+                    self._look_into(path, _enter(name, steps_of(name), context), depth)
                     continue
                 identity = _identity(path)
             except PermissionError:
@@ -173,20 +197,11 @@ class _Walk:
                 return
             self._folders.add(identity)
             entries = list(listed)
-        if ending := self._selection.step_ending:
-            kept = [
-                entry
-                for entry in entries
-                if entry.name.endswith(ending)
-                or not (entry.name.startswith(STEP) and entry.name[len(STEP) :].isdecimal())
-            ]
-            self.has_traces = self.has_traces or len(kept) < len(entries)
-            entries = kept
         names = {entry.name for entry in entries}
         for entry in sorted(entries, key=lambda entry: entry.name):
             name = entry.name
-            step = step_of(name)
-            if step is not None and not self._selection.takes_step(step, validate=context.validate):
+            steps = steps_of(name)
+            if not self._may_be_in(name, steps, context):
                 self.has_traces = True
             elif name.endswith(INDEX):
                 continue
@@ -196,9 +211,15 @@ class _Walk:
             elif not entry.is_dir(follow_symlinks=False):
                 self._add(entry.path, name, context, names)
             elif depth < MAX_DEPTH and not name.startswith("."):
-                # Old steps may be removed meanwhile.
+                # Old bundles may be removed meanwhile.
                 with suppress(FileNotFoundError):
-                    self._look_into(entry.path, _enter(name, step, context), depth + 1)
+                    self._look_into(entry.path, _enter(name, steps, context), depth + 1)
+
+    def _may_be_in(self, name: str, steps: tuple[int, int] | None, context: _Context) -> bool:
+        """Return False for a bundle without matching trajectories."""
+        if steps is not None:
+            return self._selection.takes_steps(*steps, validate=context.validate)
+        return name != NO_STEP or self._selection.takes_step(None, validate=False)
 
     def _add(self, place: str, name: str, context: _Context, names: set[str] | None = None) -> None:
         """Add a file if it is one of traces; `names` are the names of the files in its folder."""
@@ -207,7 +228,7 @@ class _Walk:
             index_name = _index_of(name)
             index = place.removesuffix(name) + index_name
             has_index = os.path.exists(index) if names is None else index_name in names  # noqa: PTH110 - one of many
-            self.files.append(TraceFile(place, index if has_index and _may_have_index(place) else None, context.key))
+            self.files.append(TraceFile(place, index if has_index and _may_have_index(place) else None, context.steps))
 
 
 def _named_file(place: str) -> TraceFile:
@@ -228,14 +249,14 @@ def _may_have_index(place: str) -> bool:
     return place.endswith(FRAMES) or _is_journal(place)
 
 
-def _enter(name: str, step: int | None, context: _Context) -> _Context:
+def _enter(name: str, steps: tuple[int, int] | None, context: _Context) -> _Context:
     """Return the context in the folder `name`."""
     if name == VALIDATE:
         return _Context(validate=True)
     if name == NO_STEP:
-        return _Context(key=StepKey.of(None, validate=False))
+        return _Context(steps=NO_STEPS)
     # In a journal, or a folder that is not ours, the lines themselves have the step.
-    return _Context() if step is None else _Context(key=StepKey.of(step, validate=context.validate))
+    return _Context() if steps is None else _Context(steps=StepRange(False, *steps, context.validate))
 
 
 def _is_journal(place: str) -> bool:

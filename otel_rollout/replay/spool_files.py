@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.files.file_lock import exclusive_lock
 from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, TornFrame, read_frame, scan_frames
-from otel_rollout.folder.layout import NO_STEP, is_frame_file, step_of
+from otel_rollout.folder.layout import NO_STEP, is_frame_file, steps_of
 from otel_rollout.folder.reader import read_trajectories
 from otel_rollout.folder.selection import Filters
 from otel_rollout.folder.trace_files import find_trace_files
@@ -41,10 +41,10 @@ def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
         if may_be_empty and folder.is_dir():
             return True
         raise
-    if any(step_of(part) is not None or part == NO_STEP for part in folder.resolve().parts):
+    if any(steps_of(part) is not None or part == NO_STEP for part in folder.resolve().parts):
         # Part of a trace folder: its files are no spool's, even without their indexes.
         return False
-    return all(file.is_compressed and file.index_place is None and file.key is None for file in files)
+    return all(file.is_compressed and file.index_place is None and file.steps is None for file in files)
 
 
 def spool_of(folder: Path, backend: str) -> Path:

@@ -100,7 +100,7 @@ def _running_traces(folder: Path) -> set[str]:
     return {
         IndexEntry._make(row).trace_id
         for file in find_trace_files(folder)
-        if file.key is None and file.is_being_written()
+        if file.steps is None and file.is_being_written()
         for _, row in StoredFile(file, cache, lambda problem: None).parts()
     }
 

@@ -46,13 +46,12 @@ def misspelt_variables(environ: Mapping[str, str], known: Iterable[str]) -> dict
 
     Args:
         environ: The environment.
-        known: The variables that are read here; OpenTelemetry's own are known too, but never suggested.
+        known: The variables that are read here, besides OpenTelemetry's own.
     """
-    names = sorted(set(known))
-    others = {*names, *_variables_of_opentelemetry()}
+    names = sorted({*known, *_variables_of_opentelemetry()})
     found = {}
     for name in sorted(environ):
-        if name in others or len(name) < MIN_LENGTH or not name.startswith(_PREFIXES):
+        if name in names or len(name) < MIN_LENGTH or not name.startswith(_PREFIXES):
             continue
         near = min(names, key=lambda one: _edits(name, one), default="")
         if near and _edits(name, near) <= MAX_EDITS:

@@ -152,7 +152,7 @@ class TestText:
     def test_says_what_too_few_trajectories_hint_at(self, capsys, tmp_path):
         """A small step whose trajectories all fail is no finding, and isn't called healthy in silence."""
         failed = [make_trajectory(1, sample, status="truncated") for sample in range(8)]
-        write_frames(tmp_path / "step=000001" / "node-1-0001.otlp.zst", *failed)
+        write_frames(tmp_path / "steps=000000-000099" / "node-1-0001.otlp.zst", *failed)
         code, out, _ = diagnose(capsys, tmp_path)
         assert (code, "too few to tell: truncated 100%, of 8 (it needs 16)" in out) == (0, True)
 

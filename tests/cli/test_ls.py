@@ -304,7 +304,7 @@ class TestGroups:
 
     def test_one_that_is_damaged(self, folder, capsys):
         """Its row has what the index says; the file is named on standard error."""
-        [path] = folder.glob("step=000001/*.otlp.zst")
+        [path] = folder.glob("steps=000000-000099/*.otlp.zst")
         data = bytearray(path.read_bytes())
         data[len(data) // 8] ^= 0xFF
         path.write_bytes(data)
@@ -363,14 +363,14 @@ class TestStepThatIsNotThere:
     @pytest.mark.parametrize("asked", ["7", "7..9", "7,8", "none"])
     def test_the_steps_are_named(self, tmp_path, capsys, asked):
         """The message names the steps that there are, those of validation too."""
-        write_frames(tmp_path / "step=000001" / "node-1-0001.otlp.zst", make_trajectory(1, 0, 0))
-        write_frames(tmp_path / "validate" / "step=000002" / "node-1-0001.otlp.zst", make_trajectory(2, 0, 0))
+        write_frames(tmp_path / "steps=000000-000099" / "node-1-0001.otlp.zst", make_trajectory(1, 0, 0))
+        write_frames(tmp_path / "validate" / "steps=000000-000099" / "node-1-0001.otlp.zst", make_trajectory(2, 0, 0))
         _, _, error = run(capsys, tmp_path, "--step", asked)
         assert error == f"no trajectory in {tmp_path} matches; there are steps 1, 2\n"
 
     def test_a_step_that_is_there_is_not_blamed(self, tmp_path, capsys):
         """If another filter is what nothing matches, no steps are named."""
-        write_frames(tmp_path / "step=000001" / "node-1-0001.otlp.zst", make_trajectory(1, 0, 0))
+        write_frames(tmp_path / "steps=000000-000099" / "node-1-0001.otlp.zst", make_trajectory(1, 0, 0))
         _, _, error = run(capsys, tmp_path, "--step", "1", "--sample", "9")
         assert error == f"no trajectory in {tmp_path} matches\n"
 
@@ -447,7 +447,7 @@ class TestTrouble:
         code, lines, error = run(capsys, tmp_path / "otlp.json")
         assert (code, error) == (0, "")
         assert [line[:2] for line in lines[1:]] == [["3", "1"]]
-        (frames,) = (folder / "step=000001").glob("*.otlp.zst")
+        (frames,) = (folder / "steps=000000-000099").glob("*.otlp.zst")
         assert [row["trajectories"] for row in rows(capsys, frames)] == [4]
         assert [row["sample_index"] for row in rows(capsys, frames, "--step", "1")] == [0, 2, 0, 10]
 

@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
 from otel_rollout.cli.main import main
+from otel_rollout.folder import scan_frames
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import decode_spans, request_of_json
 from tests.trace_folder import recordings
@@ -307,13 +308,14 @@ class TestDamage:
     @pytest.mark.parametrize("options", [[], ["--full"], ["--json"]])
     def test_a_damaged_frame_is_one_line(self, folder, capsys, options):
         """It says what is damaged, and where; the exit code says that the folder is to be looked at."""
-        [path] = (folder / "step=000002").glob("*.zst")
+        [path] = (folder / "steps=000000-000099").glob("*.zst")
         data = bytearray(path.read_bytes())
-        data[len(data) // 2] ^= 0xFF
+        *_, last = scan_frames(path)
+        data[last.offset + last.length // 2] ^= 0xFF
         path.write_bytes(data)
         code, _, errors = show(capsys, folder, "--step", "2", "--train", *options)
         assert code == 2
-        assert errors.startswith(f"otel-rollout show: {path}: the frame at 0 is damaged")
+        assert errors.startswith(f"otel-rollout show: {path}: the frame at {last.offset} is damaged")
         assert errors.count("\n") == 1
 
     def test_what_a_library_logs_can_not_draw_on_the_terminal(self, tmp_path):
@@ -330,7 +332,7 @@ class TestDamage:
 
     def test_a_name_can_not_draw_on_the_terminal(self, tmp_path, capsys):
         """An error that names a file is text alone, whatever the file is called."""
-        place = tmp_path / "\x1b[31m" / "step=000001"
+        place = tmp_path / "\x1b[31m" / "steps=000000-000099"
         writer = FolderWriter(place.parent)
         writer.write(make_trajectory(1))
         writer.close()

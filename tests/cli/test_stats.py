@@ -61,7 +61,7 @@ class TestStats:
             "spans": 14,
             "bytes": sum(step["bytes"] for step in steps),
             "disk_bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
-            "files": 4,
+            "files": 3,
             "workers": 2,
             "files_being_written": 2,
             "problems": {},
@@ -95,7 +95,7 @@ class TestStats:
 
     def test_what_is_torn(self, folder, capsys):
         """Torn frames are counted, and their file is named on standard error."""
-        [path] = folder.glob("step=000001/*.otlp.zst")
+        path = max(folder.glob("steps=000000-000099/*.otlp.zst"), key=lambda path: path.stat().st_size)
         os.truncate(path, path.stat().st_size - 10)
         found, error = count(capsys, folder)
         assert found["problems"] == {"torn frame": 1}

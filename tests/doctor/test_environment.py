@@ -15,7 +15,7 @@ import otel_rollout_otlp
 import otel_rollout_weave
 from otel_rollout.doctor.environment import read_environment, shown_value
 from otel_rollout.doctor.installation import read_installation
-from otel_rollout.settings import SETTINGS
+from otel_rollout.settings import SETTINGS, Setting
 
 PACKAGES = (
     otel_rollout,
@@ -28,7 +28,7 @@ PACKAGES = (
 
 
 def setting(name: str, environ: dict[str, str]):
-    return next(one for one in read_environment({}, environ).settings if one.name == name)
+    return next(one for one in read_environment((), environ).settings if one.name == name)
 
 
 class TestSettings:
@@ -36,7 +36,7 @@ class TestSettings:
 
     def test_every_setting_is_there(self):
         """Each row of the table of settings is reported, also those that nothing sets."""
-        assert [one.name for one in read_environment({}, {}).settings] == [row.name for row in SETTINGS]
+        assert [one.name for one in read_environment((), {}).settings] == [row.name for row in SETTINGS]
 
     def test_a_default_is_called_one(self):
         """What nothing sets has its default, and says so."""
@@ -65,7 +65,7 @@ class TestSettings:
         """Two values that can't work are two faults with the texts that `init` would raise; it stops at the first."""
         environ = {"OTEL_ROLLOUT_MAX_BATCH_BYTES": "lots", "OTEL_ROLLOUT_SET_GLOBAL": "perhaps"}
 
-        found = read_environment({}, environ)
+        found = read_environment((), environ)
 
         faults = [one.fault for one in found.settings if one.fault]
         assert len(faults) == 2
@@ -81,7 +81,7 @@ class TestVariables:
         """A variable of OpenTelemetry and one of an exporter are shown with their meaning, those unset are not."""
         environ = {"OTEL_SERVICE_NAME": "trainer", "MLFLOW_TRACKING_URI": "http://mlflow:5000", "HOME": "/root"}
 
-        found = read_environment({"MLFLOW_TRACKING_URI": "the server"}, environ).variables
+        found = read_environment([Setting("MLFLOW_TRACKING_URI", str, None, "the server")], environ).variables
 
         assert [(one.name, one.value) for one in found] == [
             ("OTEL_SERVICE_NAME", "trainer"),
@@ -91,7 +91,8 @@ class TestVariables:
 
     def test_the_variant_for_traces_alone_is_reported_too(self):
         """OTEL_EXPORTER_OTLP_TRACES_HEADERS counts as OTEL_EXPORTER_OTLP_HEADERS does, and is as secret."""
-        (found,) = read_environment({}, {"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "x-key=abc"}).variables
+        rows = read_installation().settings
+        (found,) = read_environment(rows, {"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "x-key=abc"}).variables
 
         assert (found.name, found.value) == ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "x-key=(hidden)")
 
@@ -109,8 +110,8 @@ class TestVariables:
     )
     def test_a_misspelt_name_is_found(self, variable, meant):
         """A variable that nothing reads is a fault that names the nearest one that something reads."""
-        exporters = {"OTEL_ROLLOUT_WEAVE_ASK_FIRST": "", "MLFLOW_TRACKING_URI": ""}
-        found = read_environment(exporters, {variable: "1"})
+        rows = [Setting(name, str, None, "") for name in ("OTEL_ROLLOUT_WEAVE_ASK_FIRST", "MLFLOW_TRACKING_URI")]
+        found = read_environment(rows, {variable: "1"})
 
         assert found.faults == [f"{variable}: nothing reads this variable; did you mean {meant}?"]
         assert not found.is_sound
@@ -121,39 +122,50 @@ class TestVariables:
         names = {name for path in code for name in re.findall(r"OTEL_ROLLOUT_[A-Z0-9_]*[A-Z0-9]", path.read_text())}
         assert "OTEL_ROLLOUT_DIR" in names
 
-        found = read_environment(read_installation().variables, dict.fromkeys(names, ""))
+        found = read_environment(read_installation().settings, dict.fromkeys(names, ""))
 
         assert found.faults == []
 
     def test_a_sampler_that_is_not_there_is_a_fault(self, monkeypatch):
         """A wrong OTEL_TRACES_SAMPLER is reported with what is done about it."""
-        (fault,) = read_environment({}, {"OTEL_TRACES_SAMPLER": "allways_on"}).faults
+        (fault,) = read_environment((), {"OTEL_TRACES_SAMPLER": "allways_on"}).faults
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", "allways_on")
 
-        assert read_environment({}, {}).faults == []
-        assert read_environment({}).faults == [fault]
+        assert read_environment((), {}).faults == []
+        assert read_environment(()).faults == [fault]
         assert fault.startswith("OTEL_TRACES_SAMPLER='allways_on' is ignored: there is no such sampler")
 
     def test_a_ratio_that_is_none_is_a_fault(self):
         """Of the SDK's samplers as of ours."""
         for sampler in ("traceidratio", "rollout_sample_ratio"):
-            (fault,) = read_environment({}, {"OTEL_TRACES_SAMPLER": sampler, "OTEL_TRACES_SAMPLER_ARG": "half"}).faults
+            (fault,) = read_environment((), {"OTEL_TRACES_SAMPLER": sampler, "OTEL_TRACES_SAMPLER_ARG": "half"}).faults
             assert fault.startswith("OTEL_TRACES_SAMPLER_ARG='half' is ignored")
 
     def test_a_variable_of_opentelemetrys_that_is_ignored_is_a_fault(self):
         """The setting has its default then, and the fault says why."""
-        found = {one.name: one for one in read_environment({}, {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "many"}).settings}
+        found = {one.name: one for one in read_environment((), {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "many"}).settings}
 
         one = found["max_batch_spans"]
         assert (one.value, one.origin) == ("512", "default")
         assert one.fault == "OTEL_BSP_MAX_EXPORT_BATCH_SIZE='many' is ignored: this should be a positive whole number"
 
     @pytest.mark.parametrize(
+        ("variable", "fault"),
+        [
+            ("OTEL_ROLLOUT_WEAVE_ASK_FIRST", "OTEL_ROLLOUT_WEAVE_ASK_FIRST='soon': this should be true or false"),
+            ("WEAVE_HTTP_TIMEOUT", "WEAVE_HTTP_TIMEOUT='soon' is ignored: this should be a positive number of seconds"),
+        ],
+    )
+    def test_a_wrong_value_in_a_variable_of_an_exporter_is_a_fault(self, variable, fault):
+        """The fault names the variable, its value and what would be right."""
+        assert read_environment(read_installation().settings, {variable: "soon"}).faults == [fault]
+
+    @pytest.mark.parametrize(
         ("value", "is_disabled"), [("true", True), (" TRUE ", True), ("false", False), ("", False)]
     )
     def test_tracing_that_is_switched_off_is_seen(self, value, is_disabled):
         """OTEL_SDK_DISABLED is read as `init` reads it, and is no sound environment."""
-        found = read_environment({}, {"OTEL_SDK_DISABLED": value})
+        found = read_environment((), {"OTEL_SDK_DISABLED": value})
         assert found.is_disabled is is_disabled
         assert found.is_sound is not is_disabled
 

@@ -17,8 +17,9 @@ class TestExporters:
 
         assert {"console", "mlflow", "otlp", "weave"} <= set(found)
         assert len(found) == len(read_installation().exporters)
-        assert "MLFLOW_TRACKING_URI" in found["mlflow"].variables
-        assert "OTEL_ROLLOUT_WEAVE_ASK_FIRST" in read_installation().variables
+        assert "MLFLOW_TRACKING_URI" in map(str, found["mlflow"].settings)
+        assert "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" in map(str, found["otlp"].settings)
+        assert "OTEL_ROLLOUT_WEAVE_ASK_FIRST" in map(str, read_installation().settings)
 
     def test_one_that_can_not_be_loaded_says_why(self, monkeypatch):
         """A broken package of somebody else's is reported and harms nothing."""

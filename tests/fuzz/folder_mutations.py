@@ -25,10 +25,10 @@ HOSTILE_NAMES = (
     "\x1b[2J\x1b[31mred.otlp.zst",
     "line\nbreak.otlp.zst",
     "\u202eevil.jsonl",
-    "step=٣",
-    "step=" + "9" * 200,
-    "step=-0",
-    "step=\x1b]0;title\x07",
+    "steps=٣-٤",
+    "steps=0-" + "9" * 200,
+    "steps=-0--0",
+    "steps=\x1b]0;title\x07",
     ".hidden.otlp.zst",
     "x" * 240 + ".jsonl",
     "host-1-0001-7.otlp.zst",
@@ -249,7 +249,9 @@ def _rename(folder: Path, rng: random.Random) -> str:
 def _link(folder: Path, rng: random.Random) -> str:
     """Put a link somewhere: to a file or a folder in the folder, above it, to nowhere, to itself, to a device."""
     place = rng.choice([folder, *(path for path in sorted(folder.rglob("*")) if path.is_dir())])
-    name = rng.choice(("a", "step=000001", "step=000009", "validate", "link.jsonl", "link.otlp.zst", "z-1-0abc.jsonl"))
+    name = rng.choice(
+        ("a", "steps=000000-000099", "steps=000900-000999", "validate", "link.jsonl", "link.otlp.zst", "z-1-0abc.jsonl")
+    )
     path = place / name
     if path.exists():
         return ""
@@ -304,9 +306,9 @@ def _bomb(folder: Path, rng: random.Random) -> str:
             ("attributes", _field(1, _field(2, _field(2, IDS + b"\x4a\x00" * 10_000_000)))),
         )
     )
-    folder.joinpath("step=000001").mkdir(exist_ok=True)
+    folder.joinpath("steps=000000-000099").mkdir(exist_ok=True)
     ending = rng.choice((".jsonl", ".jsonl.zst", ".otlp", ".otlp.zst"))
-    path = folder / "step=000001" / f"host-9-0009{ending}"
+    path = folder / "steps=000000-000099" / f"host-9-0009{ending}"
     if ending.endswith(".zst"):
         line = zstandard.compress(line, 1)
     elif ending == ".otlp":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from otel_rollout import flush, rollout_trace_attr, rollout_trace_op
-from otel_rollout.hooks.ray import extract, inject
+from otel_rollout.hooks.carrier import extract, inject
 from otel_rollout.testing import InMemorySpanExporter
 
 

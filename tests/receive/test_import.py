@@ -44,7 +44,7 @@ class TestForms:
         assert out == f"60 spans of 20 trajectories from 1 file added to {tmp_path / 'traces'}\n"
         assert err == ""
         assert spans_in(tmp_path / "traces") == [["generate", "look_up", "rollout"]] * 20
-        (index,) = (tmp_path / "traces" / "step=000001").glob("*.index.jsonl")
+        (index,) = (tmp_path / "traces" / "steps=000000-000099").glob("*.index.jsonl")
         assert [json.loads(line)["spans"] for line in index.read_text().splitlines()] == [3] * 20
         assert all(each.spans[-1].parent is None for each in read_trajectories(tmp_path / "traces"))
 

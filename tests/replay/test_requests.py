@@ -19,7 +19,7 @@ class TestRequests:
         with pytest.raises(ConfigurationError, match=r"writes to .* itself"):
             replayed(folder, "file")
 
-    @pytest.mark.parametrize(("source", "target"), [("step=000001", "."), (".", "copy")])
+    @pytest.mark.parametrize(("source", "target"), [("steps=000000-000099", "."), (".", "copy")])
     def test_a_folder_into_one_in_it_or_around_it(self, record, replayed, monkeypatch, source, target):
         """A step into its own folder, or a folder into one within, would be there twice for whoever reads it."""
         folder = record()
@@ -53,7 +53,7 @@ class TestRequests:
         with pytest.raises(ConfigurationError, match=r"--remove empties a spool: .* is a trace folder"):
             replayed(folder, memory, is_removing=True)
 
-    @pytest.mark.parametrize("part", ["step=000001", "validate/step=000002"])
+    @pytest.mark.parametrize("part", ["steps=000000-000099", "validate/steps=000000-000099"])
     def test_remove_is_not_for_a_step_without_its_index(self, record, replayed, memory, part):
         """A step's folder stays an archive where somebody has deleted the index, which can be made anew."""
         folder = record()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.layout import bundle_folder
 
 
 def record(folder, *trajectories):
@@ -14,12 +15,12 @@ def record(folder, *trajectories):
 
 
 def data_file(folder, step):
-    [path] = folder.glob(f"step={step:06}/*.otlp.zst")
+    [path] = folder.glob(f"{bundle_folder(step, validate=False)}/*.otlp.zst")
     return path
 
 
 def index_file(folder, step):
-    [path] = folder.glob(f"step={step:06}/*.index.jsonl")
+    [path] = folder.glob(f"{bundle_folder(step, validate=False)}/*.index.jsonl")
     return path
 
 

@@ -84,7 +84,7 @@ class TestFault:
             writer.write([tool, *spans])
             writer.close()
         assert internal_errors == {"summarising a span": 1}
-        assert [path.name for path in tmp_path.glob("step=*")] == ["step=000007"]
+        assert [path.name for path in tmp_path.glob("steps=*")] == ["steps=000000-000099"]
         [found] = read_trajectories(tmp_path)
         assert (found.step, found.reward, found.status) == (7, spans[-1].attributes.get("rollout.reward"), "completed")
         assert fields_of(found.summary) == fields_of(summarise_trajectory([tool, *spans]))

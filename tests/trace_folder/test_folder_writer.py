@@ -15,6 +15,7 @@ from writing import contents, count_spans, ids, make_span, place, random_id, spa
 from otel_rollout.files import is_being_written
 from otel_rollout.folder import folder_writer, journal, read_frame, read_index, step_files
 from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.layout import bundle_folder
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 
@@ -28,13 +29,13 @@ class TestPlaces:
         for batch in (spans[:2], spans[2:3], spans[3:]):
             writer.write(batch)
         writer.close()
-        assert contents(writer.folder) == {place(writer, "step=000007"): [ids(spans)]}
+        assert contents(writer.folder) == {place(writer, "steps=000000-000099"): [ids(spans)]}
 
     def test_the_index_says_what_is_in_the_file(self, writer):
         """An entry for each frame, in order: where it is, and what the trajectory was."""
         trajectories = [trajectory(children=number, rollout_n=number) for number in (1, 3)]
         writer.write([span for spans in trajectories for span in spans])
-        path = writer.folder / place(writer, "step=000007")
+        path = writer.folder / place(writer, "steps=000000-000099")
         entries = read_index(path.with_name(f"{writer.worker}.index.jsonl"))
         assert [entry.rollout_n for entry in entries] == [1, 3]
         for entry, spans in zip(entries, trajectories, strict=True):
@@ -51,7 +52,7 @@ class TestPlaces:
         journal = f"open/{writer.worker}.otlp"
         assert contents(writer.folder) == {journal: [ids(first[:2]), ids(second[:1])]}
         writer.write(first[2:])
-        assert contents(writer.folder)[place(writer, "step=000007")] == [ids(first)]
+        assert contents(writer.folder)[place(writer, "steps=000000-000099")] == [ids(first)]
         writer.write(second[1:])
         assert contents(writer.folder)[journal] == []
         writer.close()
@@ -60,7 +61,7 @@ class TestPlaces:
     @pytest.mark.parametrize(
         ("tags", "folder"),
         [
-            ({"step": 12, "validate": True}, "validate/step=000012"),
+            ({"step": 12, "validate": True}, "validate/steps=000000-000099"),
             ({"step": None}, "no-step"),
             ({"step": None, "validate": True}, "no-step"),
             ({"step": "7"}, "no-step"),
@@ -78,20 +79,20 @@ class TestPlaces:
         foreign = make_span(spans[0].context.trace_id, spans[0].context)
         writer.write([foreign])
         writer.write(spans)
-        assert contents(writer.folder)[place(writer, "step=000007")] == [ids([foreign, *spans])]
+        assert contents(writer.folder)[place(writer, "steps=000000-000099")] == [ids([foreign, *spans])]
 
     def test_a_root_that_comes_before_its_children_is_put_behind_them(self, writer):
         """Within a batch the order is mended."""
         *children, root = trajectory()
         writer.write([root, *children])
-        assert contents(writer.folder) == {place(writer, "step=000007"): [ids([*children, root])]}
+        assert contents(writer.folder) == {place(writer, "steps=000000-000099"): [ids([*children, root])]}
 
     def test_a_span_that_comes_after_its_root_is_a_line_of_its_own(self, writer):
         """It is not lost, does not wait for another root, and its entry says that it has none."""
         *children, root = trajectory()
         writer.write([*children[1:], root])
         writer.write(children[:1])
-        path = place(writer, "step=000007")
+        path = place(writer, "steps=000000-000099")
         assert contents(writer.folder) == {path: [ids([*children[1:], root]), ids(children[:1])]}
         entries = read_index(writer.folder / path.replace(".otlp.zst", ".index.jsonl"))
         assert [entry.has_root for entry in entries] == [True, False]
@@ -104,7 +105,7 @@ class TestPlaces:
         inner = make_span(trace_id, served.context)
         writer.write([inner])
         writer.write([served])
-        path = place(writer, "step=000003")
+        path = place(writer, "steps=000000-000099")
         assert contents(writer.folder)[path] == [ids([inner, served])]
         [entry] = read_index(writer.folder / path.replace(".otlp.zst", ".index.jsonl"))
         assert not entry.has_root
@@ -114,7 +115,7 @@ class TestPlaces:
         spans = trajectory(step=9, sample_index=5)[:-1]
         writer.write(spans)
         writer.close()
-        path = place(writer, "step=000009")
+        path = place(writer, "steps=000000-000099")
         assert contents(writer.folder) == {path: [ids(spans)]}
         [entry] = read_index(writer.folder / path.replace(".otlp.zst", ".index.jsonl"))
         assert (entry.has_root, entry.sample_index, entry.name) == (False, 5, "op 0")
@@ -160,7 +161,7 @@ class TestBounds:
         spans = trajectory(children=6, payload=900)
         for span in spans:
             writer.write([span])
-        lines = contents(writer.folder)[place(writer, "step=000007")]
+        lines = contents(writer.folder)[place(writer, "steps=000000-000099")]
         assert len(lines) > 1
         assert [span for line in lines for span in line] == ids(spans)
 
@@ -183,7 +184,7 @@ class TestBounds:
         trajectories = [trajectory(children=1, sample_index=number, payload=1000) for number in range(5)]
         for spans in trajectories:
             writer.write(spans[:1])
-        written = contents(writer.folder)[place(writer, "step=000007")]
+        written = contents(writer.folder)[place(writer, "steps=000000-000099")]
         assert written == [ids(spans[:1]) for spans in trajectories[: len(written)]]
         assert 0 < len(written) < 5
         for spans in trajectories:
@@ -198,7 +199,9 @@ class TestBounds:
             if number == 3:
                 writer.policy = writer.policy._replace(max_open_memory=writer.traces.memory)
             writer.write(spans[:1])
-        assert contents(writer.folder)[place(writer, "step=000007")] == [ids(spans[:1]) for spans in trajectories[:2]]
+        assert contents(writer.folder)[place(writer, "steps=000000-000099")] == [
+            ids(spans[:1]) for spans in trajectories[:2]
+        ]
 
     def test_a_journal_that_is_mostly_dead_is_written_anew(self, writer, monkeypatch):
         """Its size follows what is running, also where something always is; and what is running stays whole."""
@@ -213,7 +216,7 @@ class TestBounds:
         # Less than half as much as was written: what is running makes up 40 KB of it at the end.
         assert max(sizes) < 100_000
         writer.write(slow[-1:])
-        assert contents(writer.folder)[place(writer, "step=000007")][-1] == ids(slow)
+        assert contents(writer.folder)[place(writer, "steps=000000-000099")][-1] == ids(slow)
         assert not list(journal.parent.glob(".*"))
 
 
@@ -226,23 +229,25 @@ class TestRotation:
         trajectories = [trajectory(payload=400) for _ in range(3)]
         for spans in trajectories:
             writer.write(spans)
-        found = {place(writer, "step=000007", number + 1): [ids(spans)] for number, spans in enumerate(trajectories)}
+        found = {
+            place(writer, "steps=000000-000099", number + 1): [ids(spans)] for number, spans in enumerate(trajectories)
+        }
         assert contents(tmp_path) == found
         for path in found:
             [entry] = read_index(tmp_path / path.replace(".otlp.zst", ".index.jsonl"))
             assert entry.offset == 0
         writer.close()
 
-    def test_a_step_that_comes_again_goes_on_in_its_file(self, writer):
-        """Many steps at a time are many files, of which few are open."""
-        steps = range(step_files.MAX_FILES + 3)
+    def test_a_bundle_that_comes_again_goes_on_in_its_file(self, writer):
+        """Many bundles at a time are many files, of which few are open."""
+        steps = range(0, 100 * (step_files.MAX_FILES + 3), 100)
         rounds = [[trajectory(step=step) for step in steps] for _ in range(2)]
         for trajectories in rounds:
             for spans in trajectories:
                 writer.write(spans)
-        for step in steps:
-            path = place(writer, f"step={step:06d}")
-            assert contents(writer.folder)[path] == [ids(trajectories[step]) for trajectories in rounds]
+        for number, step in enumerate(steps):
+            path = place(writer, bundle_folder(step, validate=False))
+            assert contents(writer.folder)[path] == [ids(trajectories[number]) for trajectories in rounds]
             entries = read_index(writer.folder / path.replace(".otlp.zst", ".index.jsonl"))
             assert [entry.has_root for entry in entries] == [True, True]
             assert entries[1].offset == entries[0].length

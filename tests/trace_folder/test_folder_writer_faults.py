@@ -42,18 +42,18 @@ class TestRemoved:
         """A removed file is noticed before the next append."""
         first, second = trajectory(), trajectory()
         writer.write(first)
-        (writer.folder / place(writer, "step=000007")).unlink()
+        (writer.folder / place(writer, "steps=000000-000099")).unlink()
         writer.write(second)
-        assert contents(writer.folder) == {place(writer, "step=000007", 2): [ids(second)]}
+        assert contents(writer.folder) == {place(writer, "steps=000000-000099", 2): [ids(second)]}
 
     def test_a_removed_index_is_not_continued(self, writer):
         """What has no index is found by scanning, which an index that begins later would prevent."""
         trajectories = [trajectory() for _ in range(3)]
         writer.write(trajectories[0])
-        (writer.folder / "step=000007" / f"{writer.worker}.index.jsonl").unlink()
+        (writer.folder / "steps=000000-000099" / f"{writer.worker}.index.jsonl").unlink()
         writer.write(trajectories[1])
         writer.write(trajectories[2])
-        first, second = (place(writer, "step=000007", number) for number in (1, 2))
+        first, second = (place(writer, "steps=000000-000099", number) for number in (1, 2))
         assert contents(writer.folder) == {
             first: [ids(spans) for spans in trajectories[:2]],
             second: [ids(trajectories[2])],
@@ -67,7 +67,7 @@ class TestRemoved:
         writer.write(spans[:2])
         os.truncate(writer.folder / "open" / f"{writer.worker}.otlp", 0)
         writer.write(spans[2:])
-        assert contents(writer.folder)[place(writer, "step=000007")] == [ids(spans)]
+        assert contents(writer.folder)[place(writer, "steps=000000-000099")] == [ids(spans)]
 
     def test_a_journal_that_somebody_has_emptied_holds_nothing_up(self, writer, caplog, monkeypatch):
         """What is gone is gone, and said; what comes after it is written."""
@@ -77,7 +77,7 @@ class TestRemoved:
         os.truncate(writer.folder / "open" / f"{writer.worker}.otlp", 0)
         writer.write(spans[2:3])
         writer.write(spans[3:])
-        path = place(writer, "step=000007")
+        path = place(writer, "steps=000000-000099")
         assert contents(writer.folder)[path] == [ids(spans[2:])]
         [entry] = read_index(writer.folder / path.replace(".otlp.zst", ".index.jsonl"))
         assert (entry.spans, entry.has_root) == (3, True)
@@ -88,7 +88,7 @@ class TestRemoved:
         real, left = os.open, [2]
 
         def open_(path, *arguments):
-            if left[0] and Path(path).parent.name == "step=000007":
+            if left[0] and Path(path).parent.name == "steps=000000-000099":
                 left[0] -= 1
                 with suppress(FileNotFoundError):
                     Path(path).parent.rmdir()
@@ -99,7 +99,7 @@ class TestRemoved:
         writer.write(spans)
         monkeypatch.undo()
         assert left == [0]
-        assert contents(writer.folder) == {place(writer, "step=000007"): [ids(spans)]}
+        assert contents(writer.folder) == {place(writer, "steps=000000-000099"): [ids(spans)]}
 
     def test_a_removed_folder_takes_nothing_of_what_is_running(self, writer):
         """The journal's file is open still, so the running trajectory is whole when it ends."""
@@ -109,7 +109,7 @@ class TestRemoved:
         writer.write(spans[2:3])
         assert contents(writer.folder) == {f"open/{writer.worker}.otlp": [ids(spans[:2]), ids(spans[2:3])]}
         writer.write(spans[3:])
-        assert contents(writer.folder)[place(writer, "step=000007")] == [ids(spans)]
+        assert contents(writer.folder)[place(writer, "steps=000000-000099")] == [ids(spans)]
 
 
 class TestDiskErrors:
@@ -195,9 +195,9 @@ class TestDiskErrors:
             writer.write(first)
             with pytest.raises(OSError, match="No space"):
                 writer.write(second)
-        path = writer.folder / place(writer, "step=000007")
+        path = writer.folder / place(writer, "steps=000000-000099")
         index = path.with_name(f"{writer.worker}.index.jsonl")
-        assert contents(writer.folder) == {place(writer, "step=000007"): [ids(first)]}
+        assert contents(writer.folder) == {place(writer, "steps=000000-000099"): [ids(first)]}
         assert read_index(index) == []
         writer.write(second)
         assert [entry.offset for entry in read_index(index)] == [frame.offset for frame in scan_frames(path)]
@@ -254,7 +254,7 @@ class TestSeveralWriters:
         writer.write(mine[2:])
         writer.close()
         found = contents(writer.folder)
-        assert found.pop(place(writer, "step=000007")) == [ids(mine)]
+        assert found.pop(place(writer, "steps=000000-000099")) == [ids(mine)]
         [(path, lines)] = found.items()
         assert lines == [ids(childs)]
         assert f"-{pid}-" in path
@@ -262,7 +262,7 @@ class TestSeveralWriters:
     def test_a_child_does_not_let_go_of_the_parents_files(self, writer):
         """The parent's lock outlives a child that closes its copies."""
         writer.write(trajectory())
-        path = writer.folder / place(writer, "step=000007")
+        path = writer.folder / place(writer, "steps=000000-000099")
         pid = os.fork()
         if pid == 0:
             try:
@@ -285,7 +285,7 @@ class TestSeveralWriters:
             written.update(json.loads(out))
         assert len(written) == 8 * 40 * 6
         assert count_spans(tmp_path / "traces") == written
-        assert len(list((tmp_path / "traces").glob("step=*/*.zst"))) == 8 * 4
+        assert len(list((tmp_path / "traces").glob("steps=*/*.zst"))) == 8
 
 
 class TestKilled:

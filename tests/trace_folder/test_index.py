@@ -305,18 +305,23 @@ class TestLayout:
     @pytest.mark.parametrize(
         ("step", "validate", "folder"),
         [
-            (7, False, "step=000007"),
-            (7, True, "validate/step=000007"),
-            (12345678, False, "step=12345678"),
-            (-1, False, "step=-00001"),
+            (7, False, "steps=000000-000099"),
+            (7, True, "validate/steps=000000-000099"),
+            (99, False, "steps=000000-000099"),
+            (100, False, "steps=000100-000199"),
+            (12345678, False, "steps=12345600-12345699"),
+            (-1, False, "steps=-00100--00001"),
+            (-(2**63), True, "validate/steps=-9223372036854775900--9223372036854775801"),
             (None, False, "no-step"),
             (None, True, "no-step"),
         ],
     )
-    def test_each_step_has_a_folder(self, step, validate, folder):
-        """Validation apart; the folder's name says the step."""
-        assert layout.step_folder(step, validate=validate) == folder
-        assert layout.step_of(Path(folder).name) == step
+    def test_each_step_is_in_a_bundle(self, step, validate, folder):
+        """Validation apart; the folder's name says its first and its last step."""
+        assert layout.bundle_folder(step, validate=validate) == folder
+        assert layout.is_bundle_folder(Path(folder).name)
+        steps = layout.steps_of(Path(folder).name)
+        assert steps is None if step is None else steps[0] <= step <= steps[1] == steps[0] + 99
 
     def test_a_worker_is_a_process(self, monkeypatch):
         """Host and process id, and digits that make it unique where process ids come again."""
@@ -345,12 +350,23 @@ class TestLayout:
         assert layout.is_journal_file(f".{worker}.otlp.new", may_be_new=True)
         assert not layout.is_journal_file(f".{worker}.otlp.new")
 
-    @pytest.mark.parametrize("name", ["step=7", "step=", "step=x", "step=" + "9" * 200, "steps", "step=\u0663"])
-    def test_no_other_folder_is_a_steps(self, name):
-        """We write six digits; a number that no step has is no step."""
-        assert not layout.is_step_folder(name)
-        assert layout.is_step_folder("step=000007")
-        assert layout.is_step_folder("no-step")
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "steps=0-99",
+            "steps=000001-000100",
+            "steps=",
+            "steps=x-y",
+            "steps=" + "9" * 200,
+            "step=000007",
+            "steps=\u0663-\u0663",
+        ],
+    )
+    def test_no_other_folder_is_a_bundle(self, name):
+        """We write six digits and a hundred steps; a number that no step has is no step."""
+        assert not layout.is_bundle_folder(name)
+        assert layout.is_bundle_folder("steps=000000-000099")
+        assert layout.is_bundle_folder("no-step")
 
     def test_a_file_says_who_wrote_it(self):
         """Data, rotated data, index and journal of a worker."""

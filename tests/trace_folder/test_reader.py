@@ -49,17 +49,17 @@ class TestOrder:
         assert sorted(tags(read_trajectories(folder))) == [(1, 0, 0), (1, 1, 0), (2, 0, 0)]
 
     def test_reading_is_lazy(self, folder):
-        """Nothing of a later step is looked at before it is its turn: removing it meanwhile does no harm."""
-        record(folder, make_trajectory(1), make_trajectory(2))
+        """Nothing of a later bundle is looked at before it is its turn: removing it meanwhile does no harm."""
+        record(folder, make_trajectory(1), make_trajectory(102))
         trajectories = read_trajectories(folder)
         assert next(trajectories).step == 1
-        data_file(folder, 2).unlink()
+        data_file(folder, 102).unlink()
         assert list(trajectories) == []
 
     def test_memory_does_not_grow_with_the_folder(self, folder):
         """Reading twenty trajectories takes no more memory than reading one, and listing them hardly any."""
         payload = '"' + "x" * 200_000 + '"'
-        record(folder, *(make_trajectory(step // 4, step, payload=payload) for step in range(20)))
+        record(folder, *(make_trajectory(step // 4 * 100, step, payload=payload) for step in range(20)))
 
         def peak(trajectories, look):
             tracemalloc.reset_peak()
@@ -90,8 +90,8 @@ class TestFilters:
             make_trajectory(1, 0, 0, reward=0.0),
             make_trajectory(1, 0, 1, reward=1.0),
             make_trajectory(1, "uid", 0, reward=None, status="error"),
-            make_trajectory(2, 7, 0, reward=0.5, experiment="other"),
-            make_trajectory(2, 7, 0, reward=-1.0, validate=True),
+            make_trajectory(102, 7, 0, reward=0.5, experiment="other"),
+            make_trajectory(102, 7, 0, reward=-1.0, validate=True),
             make_trajectory(None, 8, 0, reward=0.25),
         )
         return folder
@@ -101,9 +101,9 @@ class TestFilters:
         [
             ({}, 6),
             ({"step": 1}, 3),
-            ({"step": {2, 3}}, 2),
+            ({"step": {102, 3}}, 2),
             ({"step": range(1, 2)}, 3),
-            ({"step": [1, 2]}, 5),
+            ({"step": [1, 102]}, 5),
             ({"step": 5}, 0),
             ({"sample_index": 7}, 2),
             ({"sample_index": "7"}, 2),
@@ -111,7 +111,7 @@ class TestFilters:
             ({"sample_index": 0, "rollout_n": 1}, 1),
             ({"validate": True}, 1),
             ({"validate": False}, 5),
-            ({"step": 2, "validate": False}, 1),
+            ({"step": 102, "validate": False}, 1),
             ({"experiment": "other"}, 1),
             ({"status": "error"}, 1),
             ({"reward": (0.5, 1.0)}, 2),
@@ -139,24 +139,24 @@ class TestFilters:
         )
         assert tags(found) == [(1, 0, 1)]
 
-    def test_the_indexes_of_other_steps_are_not_read(self, recorded, monkeypatch):
+    def test_the_indexes_of_other_bundles_are_not_read(self, recorded, monkeypatch):
         """A step is found by the names of the folders."""
         opened = []
         genuine = stored_file.read_rows
         monkeypatch.setattr(stored_file, "read_rows", lambda path: opened.append(str(path)) or genuine(path))
         assert len(list(read_trajectories(recorded, step=1))) == 3
         assert len(opened) == 1
-        assert "step=000001" in opened[0]
+        assert "steps=000000-000099" in opened[0]
 
-    def test_the_other_steps_folders_are_not_even_listed(self, recorded):
-        """A folder of another step that nobody may list is no obstacle."""
+    def test_the_other_bundles_are_not_even_listed(self, recorded):
+        """A folder of other steps that nobody may list is no obstacle."""
         listed = []
         genuine = os.scandir
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "scandir", lambda path: listed.append(str(path)) or genuine(path))
             assert len(list(read_trajectories(recorded, step=1))) == 3
-        assert [path for path in listed if "step=000001" in path]
-        assert not [path for path in listed if "step=000002" in path]
+        assert [path for path in listed if "steps=000000-000099" in path]
+        assert not [path for path in listed if "steps=000100-000199" in path or "no-step" in path]
 
 
 class TestPlaces:
@@ -166,7 +166,7 @@ class TestPlaces:
         """A step's folder, or one above several trace folders, can be read like a trace folder."""
         record(folder / "a", make_trajectory(1))
         record(folder / "b", make_trajectory(2))
-        assert tags(read_trajectories(folder / "b" / "step=000002")) == [(2, 0, 0)]
+        assert tags(read_trajectories(folder / "b" / "steps=000000-000099")) == [(2, 0, 0)]
         assert tags(read_trajectories(folder)) == [(1, 0, 0), (2, 0, 0)]
 
     def test_names_that_begin_like_a_step(self, folder):
@@ -363,8 +363,8 @@ class TestCopies:
         """A folder or a file that a link leads to once more is not read again, and a circle ends."""
         record(folder, make_trajectory(1), make_trajectory(2))
         (folder / "again").symlink_to(folder)
-        (folder / "step=000001" / "up").symlink_to(folder.parent)
-        (folder / "latest").symlink_to(folder / "step=000002")
+        (folder / "steps=000000-000099" / "up").symlink_to(folder.parent)
+        (folder / "latest").symlink_to(folder / "steps=000000-000099")
         (folder / "link.otlp.zst").symlink_to(data_file(folder, 1))
         found = list(read_trajectories(folder, on_problem=problems.append))
         assert [(each.step, each.span_count) for each in found] == [(1, 3), (2, 3)]
@@ -372,10 +372,10 @@ class TestCopies:
 
     def test_a_linked_step_is_read(self, folder, tmp_path):
         """An archive elsewhere that is linked into the folder belongs to it."""
-        record(tmp_path / "elsewhere", make_trajectory(2))
+        record(tmp_path / "elsewhere", make_trajectory(102))
         record(folder, make_trajectory(1))
-        (folder / "step=000002").symlink_to(tmp_path / "elsewhere" / "step=000002")
-        assert tags(read_trajectories(folder)) == [(1, 0, 0), (2, 0, 0)]
+        (folder / "steps=000100-000199").symlink_to(tmp_path / "elsewhere" / "steps=000100-000199")
+        assert tags(read_trajectories(folder)) == [(1, 0, 0), (102, 0, 0)]
 
 
 class TestSeveralLines:

@@ -194,11 +194,11 @@ class TestDamage:
     def test_an_index_whose_lines_are_not_where_they_belong(self, folder, problems, change):
         """Each line is looked at beside the file: what fits is taken, once, the rest is found in the frames."""
         record(folder, *(make_trajectory(1, sample, payload=f'"{"x" * sample * 99}"') for sample in range(3)))
-        record(folder, *(make_trajectory(2, sample) for sample in range(2)))
+        record(folder, *(make_trajectory(102, sample) for sample in range(2)))
         path = index_file(folder, 1)
         first, second, third = path.read_bytes().splitlines(keepends=True)
         if change == "of another file":
-            path.write_bytes(index_file(folder, 2).read_bytes())
+            path.write_bytes(index_file(folder, 102).read_bytes())
         else:
             path.write_bytes(second + first + third if change == "swapped" else first + second + second + third)
         assert tags(read_trajectories(folder, step=1, on_problem=problems.append)) == [
@@ -301,7 +301,7 @@ class TestDamage:
     @pytest.mark.parametrize("item", [b"[],", pytest.param(b"1000,", marks=pytest.mark.slow)])
     def test_a_small_file_of_many_values(self, folder, problems, item):
         """A line that would take a gigabyte as objects is told and left out before it is parsed."""
-        path = folder / "step=000001" / "host-9-0009.otlp.zst"
+        path = folder / "steps=000000-000099" / "host-9-0009.otlp.zst"
         path.parent.mkdir(parents=True)
         line = b'{"resourceSpans":[' + item * 5_000_000 + b"1]}"
         path.write_bytes(zstandard.compress(line, 1))
@@ -316,7 +316,7 @@ class TestDamage:
     def test_many_commas_in_a_text_are_no_values(self, folder, problems):
         """A long payload of numbers or lists is a text, whatever is in it."""
         payload = json.dumps("[1,2]," * 3_000_000)
-        write_frames(folder / "step=000001" / "host-9-0009.otlp.zst", make_trajectory(1, payload=payload)[2:])
+        write_frames(folder / "steps=000000-000099" / "host-9-0009.otlp.zst", make_trajectory(1, payload=payload)[2:])
         [found] = read_trajectories(folder, on_problem=problems.append)
         assert found.spans[0].attributes["input.value"] == payload
         assert not problems
@@ -325,7 +325,7 @@ class TestDamage:
     def test_what_is_no_file(self, folder, problems, kind):
         """What is named like a file of ours and is none is told; nobody waits for it."""
         record(folder, make_trajectory(1))
-        path = folder / "step=000001" / "host-9-0009.jsonl"
+        path = folder / "steps=000000-000099" / "host-9-0009.jsonl"
         if kind == "pipe":
             os.mkfifo(path)
         else:

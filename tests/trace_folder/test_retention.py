@@ -11,6 +11,7 @@ from writing import contents, ids, trajectory
 from otel_rollout.files import exclusive_lock
 from otel_rollout.folder import FrameFile
 from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.layout import bundle_folder
 from otel_rollout.folder.retention import enforce_bound
 
 
@@ -28,6 +29,11 @@ def make_file(tmp_path):
     return make
 
 
+def bundle(number):
+    """The name of a folder of steps, one after the other."""
+    return bundle_folder(100 * number, validate=False)
+
+
 def size_of(folder):
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
@@ -38,31 +44,31 @@ class TestEnforceBound:
     def test_the_oldest_go_until_the_rest_fits(self, tmp_path, make_file):
         """In the order in which they were last written, with their indexes, and folders that are empty then."""
         for number, step in enumerate((3, 1, 2)):
-            make_file(f"step={step:06d}/w-1-00ab.otlp.zst", modified=number)
-            make_file(f"step={step:06d}/w-1-00ab.index.jsonl", size=100, modified=number)
+            make_file(f"{bundle(step)}/w-1-00ab.otlp.zst", modified=number)
+            make_file(f"{bundle(step)}/w-1-00ab.index.jsonl", size=100, modified=number)
         assert enforce_bound(tmp_path, 1500) == 2200
-        assert [path.name for path in tmp_path.iterdir()] == ["step=000002"]
-        assert sorted(path.name for path in (tmp_path / "step=000002").iterdir()) == [
+        assert [path.name for path in tmp_path.iterdir()] == [bundle(2)]
+        assert sorted(path.name for path in (tmp_path / bundle(2)).iterdir()) == [
             "w-1-00ab.index.jsonl",
             "w-1-00ab.otlp.zst",
         ]
 
     def test_within_the_bound_nothing_goes(self, tmp_path, make_file):
         """Exactly the bound is within it."""
-        make_file("step=000001/w-1-00ab.otlp.zst", size=1000)
+        make_file("steps=000000-000099/w-1-00ab.otlp.zst", size=1000)
         assert enforce_bound(tmp_path, 1000) == 0
         assert size_of(tmp_path) == 1000
 
     def test_validation_journals_and_what_has_no_step_count(self, tmp_path, make_file):
         """All that the folder's layout knows is in the bound, journals and other files that a crash left behind too."""
         places = [
-            "validate/step=000001/w-1-00ab.otlp.zst",
+            "validate/steps=000000-000099/w-1-00ab.otlp.zst",
             "no-step/w-1-00ab.otlp.zst",
             "open/w-1-00ab.otlp",
             "open/.w-1-00ab.otlp.new",
             "open/w-1-00ab.running.json",
             "open/.w-1-00ab.running.json.new",
-            "step=000001/w-1-00ab-2.otlp.zst",
+            "steps=000000-000099/w-1-00ab-2.otlp.zst",
         ]
         for number, place in enumerate(places):
             make_file(place, modified=number)
@@ -74,38 +80,45 @@ class TestEnforceBound:
 
     def test_nothing_else_is_touched(self, tmp_path, make_file):
         """What the user keeps in the folder is neither counted nor removed."""
-        others = ["notes.jsonl", "step=000001/notes.txt", "other/w-1-00ab.otlp.zst", "validate/w-1-00ab.otlp.zst"]
+        others = [
+            "notes.jsonl",
+            "steps=000000-000099/notes.txt",
+            "other/w-1-00ab.otlp.zst",
+            "validate/w-1-00ab.otlp.zst",
+        ]
         for place in others:
             make_file(place)
-        make_file("step=000001/w-1-00ab.otlp.zst", modified=5)
+        make_file("steps=000000-000099/w-1-00ab.otlp.zst", modified=5)
         assert enforce_bound(tmp_path, 0) == 1000
         assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")) == sorted(others)
 
     @pytest.mark.parametrize(
         "place",
         [
-            "step=000001/my-notes.jsonl",
-            "step=000001/data.otlp.zst",
-            "step=000001/w-1-00ab.jsonl",
+            "steps=000000-000099/my-notes.jsonl",
+            "steps=000000-000099/data.otlp.zst",
+            "steps=000000-000099/w-1-00ab.jsonl",
             "step=7/w-1-00ab.otlp.zst",
             "open/dataset.otlp",
             "open/w-1-00ab.otlp.zst",
             "open/dataset.otlp.new",
             "no-step/results-2024-1.otlp.zst",
-            "validate/step=000001/exported.otlp.zst",
+            "validate/steps=000000-000099/exported.otlp.zst",
         ],
     )
     def test_a_users_file_among_ours_stays(self, tmp_path, make_file, place):
         """A file is removed only if it has the name and the place of one that we write."""
         path = make_file(place)
-        make_file("step=000001/w-1-00ab.otlp.zst", modified=5)
+        make_file("steps=000000-000099/w-1-00ab.otlp.zst", modified=5)
         assert enforce_bound(tmp_path, 0) == 1000
         assert path.exists()
 
-    @pytest.mark.parametrize("place", ["step=000001", "open", "validate", "validate/step=000001", "no-step"])
+    @pytest.mark.parametrize(
+        "place", ["steps=000000-000099", "open", "validate", "validate/steps=000000-000099", "no-step"]
+    )
     def test_nothing_is_removed_behind_a_link(self, tmp_path, make_file, place):
         """A folder that is linked into this one is somebody else's, though its files have names like ours."""
-        names = ("w-1-00ab.otlp.zst", "w-1-00ab.jsonl", "step=000001/w-1-00ab.otlp.zst")
+        names = ("w-1-00ab.otlp.zst", "w-1-00ab.jsonl", "steps=000000-000099/w-1-00ab.otlp.zst")
         theirs = [make_file(f"elsewhere/{name}") for name in names]
         link = tmp_path / "traces" / place
         link.parent.mkdir(parents=True)
@@ -116,7 +129,7 @@ class TestEnforceBound:
     def test_a_link_to_a_file_stays(self, tmp_path, make_file):
         """And so does the file."""
         theirs = make_file("elsewhere/w-1-00ab.otlp.zst")
-        link = tmp_path / "traces" / "step=000001" / "w-1-00ab.otlp.zst"
+        link = tmp_path / "traces" / "steps=000000-000099" / "w-1-00ab.otlp.zst"
         link.parent.mkdir(parents=True)
         link.symlink_to(theirs)
         assert enforce_bound(tmp_path / "traces", 0) == 0
@@ -132,14 +145,13 @@ class TestEnforceBound:
 
     def test_what_is_being_written_or_read_by_its_owner_stays(self, tmp_path, make_file):
         """A file that a process holds is left alone, however old; the next oldest goes in its place."""
-        make_file("step=000001/w-1-00ab.otlp.zst", modified=1)
-        make_file("step=000002/w-1-00ab.otlp.zst", modified=2)
-        make_file("step=000003/w-1-00ab.otlp.zst", modified=3)
-        held = FrameFile(tmp_path / "step=000001" / "w-1-00ab.otlp.zst")
-        with exclusive_lock(tmp_path / "step=000002" / "w-1-00ab.otlp.zst"):
+        for number in (1, 2, 3):
+            make_file(f"{bundle(number)}/w-1-00ab.otlp.zst", modified=number)
+        held = FrameFile(tmp_path / bundle(1) / "w-1-00ab.otlp.zst")
+        with exclusive_lock(tmp_path / bundle(2) / "w-1-00ab.otlp.zst"):
             assert enforce_bound(tmp_path, 0) == 1000
         held.close()
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["step=000001", "step=000002"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == [bundle(1), bundle(2)]
 
     def test_a_folder_that_is_not_there(self, tmp_path):
         """Nothing to do."""
@@ -148,13 +160,13 @@ class TestEnforceBound:
     def test_two_at_once_remove_no_more_than_one(self, tmp_path, make_file):
         """Processes that look at the same time remove the same files, not each its own."""
         for number in range(40):
-            make_file(f"step={number:06d}/w-1-00ab.otlp.zst", modified=number)
+            make_file(f"{bundle(number)}/w-1-00ab.otlp.zst", modified=number)
         threads = [threading.Thread(target=enforce_bound, args=(tmp_path, 20_000)) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert sorted(path.name for path in tmp_path.iterdir()) == [f"step={number:06d}" for number in range(20, 40)]
+        assert sorted(path.name for path in tmp_path.iterdir()) == [bundle(number) for number in range(20, 40)]
 
 
 class TestBoundedWriter:
@@ -165,7 +177,7 @@ class TestBoundedWriter:
         writer = FolderWriter(tmp_path, max_bytes=200_000)
         sizes, last = [], None
         for step in range(60):
-            last = [trajectory(step=step, payload=4000) for _ in range(4)]
+            last = [trajectory(step=100 * step, payload=4000) for _ in range(4)]
             for spans in last:
                 writer.write(spans)
             sizes.append(size_of(tmp_path))
@@ -174,8 +186,8 @@ class TestBoundedWriter:
         assert max(sizes) < 200_000 * 1.25
         assert max(sizes) > 100_000
         found = contents(tmp_path)
-        assert found[f"step=000059/{writer.worker}.otlp.zst"] == [ids(spans) for spans in last]
-        assert not any(place.startswith("step=000000/") for place in found)
+        assert found[f"{bundle(59)}/{writer.worker}.otlp.zst"] == [ids(spans) for spans in last]
+        assert not any(place.startswith(bundle(0)) for place in found)
 
     def test_a_step_larger_than_the_bound_loses_its_own_beginning(self, tmp_path):
         """Files are small enough that the oldest of a single step can go."""
@@ -185,14 +197,14 @@ class TestBoundedWriter:
         writer.close()
         assert size_of(tmp_path) < 125_000
         places = list(contents(tmp_path))
-        assert f"step=000001/{writer.worker}.otlp.zst" not in places
+        assert f"steps=000000-000099/{writer.worker}.otlp.zst" not in places
         assert len(places) > 1
 
     def test_without_a_bound_nothing_is_removed(self, tmp_path):
         """Off by default."""
         writer = FolderWriter(tmp_path, file_max_bytes=1000)
         for step in range(20):
-            writer.write(trajectory(step=step))
+            writer.write(trajectory(step=100 * step))
         writer.close()
         assert len(contents(tmp_path)) == 20
 
@@ -200,7 +212,7 @@ class TestBoundedWriter:
 class TestHalfWrittenIndexes:
     """Files that a reader left behind when it died while it wrote an index anew."""
 
-    @pytest.mark.parametrize("place", ["step=000001", "validate/step=000001", "no-step", "open"])
+    @pytest.mark.parametrize("place", ["steps=000000-000099", "validate/steps=000000-000099", "no-step", "open"])
     def test_they_count_and_go(self, tmp_path, make_file, place):
         """In any folder, of any number of a worker's files; files of other names stay."""
         for name in (".w-1-00ab.index.jsonl.new", ".w-1-00ab-2.index.jsonl.new"):

@@ -82,8 +82,8 @@ class TestRecordedTrajectory:
     def test_spans_that_are_in_two_lines_count_once(self, tmp_path):
         """A journal that a crash left behind may have spans of a frame."""
         spans = make_trajectory()
-        write_frames(tmp_path / "step=000001" / "host-1-abcd.otlp.zst", spans)
-        write_frames(tmp_path / "step=000001" / "host-2-abcd.otlp.zst", spans[:2])
+        write_frames(tmp_path / "steps=000000-000099" / "host-1-abcd.otlp.zst", spans)
+        write_frames(tmp_path / "steps=000000-000099" / "host-2-abcd.otlp.zst", spans[:2])
         [found] = read_trajectories(tmp_path)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(spans))
 

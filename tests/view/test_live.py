@@ -223,19 +223,19 @@ class TestFolders:
     def test_a_torn_file_is_reported_and_the_rest_shown(self, tmp_path):
         """What can't be read is a sentence on the page; what can be is shown."""
         write_run(tmp_path).close()
-        [data] = (tmp_path / "step=000001").glob("*.zst")
-        [index] = (tmp_path / "step=000001").glob("*.index.jsonl")
+        [data] = (tmp_path / "steps=000000-000099").glob("*.zst")
+        [index] = (tmp_path / "steps=000000-000099").glob("*.index.jsonl")
         index.unlink()
         data.write_bytes(data.read_bytes()[:-20])
         with Viewer(tmp_path) as viewer:
             run = viewer.get("run")
-            assert [step["trajectories"] for step in run["steps"]] == [3, 4]
+            assert [step["trajectories"] for step in run["steps"]] == [4, 3]
             assert run["problems"] == [f"1 torn frame skipped in {data}"]
-            assert len(viewer.get("step/1")["rollouts"]["rows"]) == 3
+            assert len(viewer.get("step/2")["rollouts"]["rows"]) == 3
 
     def test_files_without_index_and_lines_of_other_programs_are_shown(self, tmp_path):
         """Frames without an index, and plain lines of OTLP JSON, are trajectories as others."""
-        write_frames(tmp_path / "step=000001" / "node-1-abcd.otlp.zst", make_trajectory(1, 0, 0))
+        write_frames(tmp_path / "steps=000000-000099" / "node-1-abcd.otlp.zst", make_trajectory(1, 0, 0))
         write_lines(tmp_path / "lines.jsonl", make_trajectory(2, 0, 0))
         with Viewer(tmp_path) as viewer:
             assert [step["step"] for step in viewer.get("run")["steps"]] == [1, 2]

@@ -20,7 +20,7 @@ from opentelemetry import context as context_api
 
 from otel_rollout import semconv
 from otel_rollout.hooks import Call, Hook, Observer
-from otel_rollout.hooks import ray as carriers
+from otel_rollout.hooks.carrier import inject
 from otel_rollout.hooks.guard import call_library
 from otel_rollout.hooks.patching import is_replaced
 from otel_rollout.hooks.verl.identity import Row, forget_oldest, uid_of
@@ -60,7 +60,7 @@ def remember(worker: Any, columns: Mapping[str, Any]) -> None:
     tags = frame.trajectory.tags
     key = _key(bool(tags.get(semconv.VALIDATE)), uid, tags.get(semconv.ROLLOUT_N))
     remembered = vars(worker).setdefault(_REMEMBERED, OrderedDict())
-    remembered[key] = orjson.dumps(carriers.inject()).decode()
+    remembered[key] = orjson.dumps(inject()).decode()
     forget_oldest(remembered, _MAX_REMEMBERED)
 
 

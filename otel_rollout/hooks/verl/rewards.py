@@ -11,7 +11,8 @@ from opentelemetry import context as context_api
 from opentelemetry.trace import get_current_span
 
 from otel_rollout import semconv
-from otel_rollout.hooks import Arguments, Call, Hook, Observer, after, executor, ray
+from otel_rollout.hooks import Arguments, Call, Hook, Observer, after, executor
+from otel_rollout.hooks.carrier import extract, inject
 from otel_rollout.hooks.verl import config, late_rewards
 from otel_rollout.hooks.verl.late_rewards import CARRIER
 from otel_rollout.hooks.verl.rollout import Rollout, current_rollout, rollout_variable
@@ -35,7 +36,7 @@ class _Score(Observer):
 
     def changed(self, call: Call) -> Arguments | None:
         """Add the trajectory's carrier to the columns of the reward's request."""
-        carrier = ray.inject() if call.is_known and type(self._columns) is dict else None
+        carrier = inject() if call.is_known and type(self._columns) is dict else None
         if not carrier:
             return None
         return call.replaced({"kwargs": {**self._columns, CARRIER: orjson.dumps(carrier).decode()}})
@@ -71,7 +72,7 @@ class _Computation(Observer):
     def enter(self) -> None:
         """Enter the trajectory."""
         executor.keep_context(rollout_variable)
-        self._place = ray.extract(self._carrier)
+        self._place = extract(self._carrier)
         self._place.__enter__()
 
     def leave(self) -> None:

@@ -82,10 +82,16 @@ class TestSettings:
 
     @pytest.mark.parametrize("variable", ["OTEL_ROLLOUT_FILE_MAX_BYTES", "OTEL_ROLLOUT_DIR_MAX_BYTES"])
     def test_a_size_that_is_none_is_refused(self, monkeypatch, variable):
-        """The message names the variable, its value, and what would be right."""
+        """`init` names the variable, its value, and what would be right; another processor's exporter never raises."""
         monkeypatch.setenv(variable, "many")
         with pytest.raises(ConfigurationError, match=f"{variable}='many': .*256MiB"):
-            FileSpanExporter()
+            init("project", "experiment", "file")
+        assert FileSpanExporter().settings[1:] == (2**30, None)
+
+    def test_an_argument_that_is_no_size_is_refused(self):
+        """The message names the argument."""
+        with pytest.raises(ConfigurationError, match=r"file_max_bytes='many': .*256MiB"):
+            FileSpanExporter(file_max_bytes="many")
 
     def test_a_file_in_the_folders_place_is_refused_by_init(self, monkeypatch, tmp_path):
         """Invalid settings are errors before training begins."""
@@ -124,10 +130,10 @@ class TestTracing:
         assert stats().exporters["file"].delivered == 5
         assert sorted(path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.zst")) == [
             "no-step",
-            "step=000001",
-            "validate/step=000002",
+            "steps=000000-000099",
+            "validate/steps=000000-000099",
         ]
-        [request] = requests_in(tmp_path / "step=000001")
+        [request] = requests_in(tmp_path / "steps=000000-000099")
         child, root = decode_spans(request)
         assert (child.name, root.name) == ("generate", "rollout_trace")
         assert child.parent.span_id == root.context.span_id

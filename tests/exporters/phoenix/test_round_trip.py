@@ -12,7 +12,7 @@ import otel_rollout
 from otel_rollout import FollowUpStats, annotate, rollout_trace_attr, rollout_trace_op
 from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.facts import RewardPart
-from otel_rollout.hooks.ray import extract, inject
+from otel_rollout.hooks.carrier import extract, inject
 from otel_rollout_phoenix import PhoenixSpanExporter
 from otel_rollout_phoenix.annotations import Annotation
 

@@ -4,7 +4,7 @@ import ray
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
-from otel_rollout.hooks.ray import extract, inject
+from otel_rollout.hooks.carrier import extract, inject
 
 
 @rollout_trace_op

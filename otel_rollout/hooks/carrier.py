@@ -1,4 +1,4 @@
-"""Carry a trajectory's context across a Ray actor call, as an explicit argument: Ray carries none.
+"""Carry a trajectory's context into another process, as an explicit argument: a Ray actor call carries none.
 
 carrier = inject()                         # in the trajectory
 worker.score.remote(sample, carrier)
@@ -7,7 +7,7 @@ def score(self, sample, carrier):          # in the actor
     with extract(carrier):
         ...                                # ops are children of the span that was current at `inject`
 
-A carrier is a dict of strings, so other transports work too.
+A carrier is a dict of strings: any transport takes it.
 """
 
 from __future__ import annotations

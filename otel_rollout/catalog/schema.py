@@ -1,0 +1,149 @@
+"""The tables of a catalog, generated from the table of facts: a column for each fact of a trajectory."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Final, get_args, get_origin, get_type_hints
+from zlib import crc32
+
+import orjson
+
+from otel_rollout.facts.json_types import readers_of
+from otel_rollout.facts.table import FACTS, TrajectorySummary
+from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN, replace_surrogates
+from otel_rollout.version import __version__
+
+ROWS_AT_ONCE: Final = 1024
+_SECONDS: Final = "seconds"
+
+COLUMNS: Final = tuple(each.name for each in FACTS if each.shown != "nowhere")
+"""The facts that have a column; `seconds` has one too."""
+
+
+def _types_of(name: str) -> set[Any]:
+    """Return the types that a fact can have, without None."""
+    hint = get_type_hints(TrajectorySummary)[name]
+    kinds = get_args(hint) if get_origin(hint) not in (None, tuple) and type(None) in get_args(hint) else (hint,)
+    return {get_origin(kind) or kind for kind in kinds} - {type(None)}
+
+
+_TYPES: Final = {name: _types_of(name) for name in COLUMNS}
+_JSON: Final = tuple(name for name in COLUMNS if not _TYPES[name] <= {int, float, str, bool})
+"""The columns with JSON text."""
+_SQL_TYPES: Final = {int: " INTEGER", bool: " INTEGER", float: " REAL", str: " TEXT"}
+
+
+def _column(name: str) -> str:
+    types = _TYPES[name]
+    if name in _JSON:
+        return f'"{name}" TEXT'
+    # Without a type, a number stays a number and a text a text.
+    return f'"{name}"' + (_SQL_TYPES[next(iter(types))] if len(types) == 1 else "")
+
+
+_TABLES: Final = f"""
+CREATE TABLE trajectories ({", ".join(map(_column, COLUMNS))}, "{_SECONDS}" REAL, UNIQUE ("trace_id"));
+CREATE INDEX trajectories_by_step ON trajectories ("step", "validate");
+CREATE INDEX trajectories_by_prompt ON trajectories ("sample_index");
+CREATE VIEW rewards AS
+  SELECT t."trace_id", part."key" AS "name", part."value" FROM trajectories t, json_each(t."reward_parts") part;
+CREATE VIEW tools AS
+  SELECT t."trace_id", tool."key" AS "name", json_extract(tool."value", '$[0]') AS "calls",
+    json_extract(tool."value", '$[1]') AS "errors"
+  FROM trajectories t, json_each(t."tools") tool;
+CREATE TABLE changed_steps ("step" INTEGER, "validate" INTEGER, UNIQUE ("step", "validate"));
+"""
+
+# Not by OR IGNORE: in a trigger, how the statement that fires it handles conflicts counts.
+_MARK: Final = """INSERT INTO changed_steps SELECT {row}."step", {row}."validate"
+  WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c."step" IS {row}."step" AND c."validate" IS {row}."validate");
+"""
+_TRIGGERS: Final = f"""
+CREATE TRIGGER trajectory_came AFTER INSERT ON trajectories BEGIN {_MARK.format(row="new")} END;
+CREATE TRIGGER trajectory_changed AFTER UPDATE ON trajectories
+  BEGIN {_MARK.format(row="old")} {_MARK.format(row="new")} END;
+CREATE TRIGGER trajectory_went AFTER DELETE ON trajectories BEGIN {_MARK.format(row="old")} END;
+"""
+DDL: Final = _TABLES + _TRIGGERS
+VERSION: Final = f"{__version__} {crc32(DDL.encode()):08x}"
+"""A catalog of another version is made again: its columns have other names or meanings."""
+
+_INSERT: Final = (
+    f"INSERT INTO trajectories VALUES ({', '.join('?' * (len(COLUMNS) + 1))}) "
+    'ON CONFLICT ("trace_id") DO UPDATE SET '
+    + ", ".join(f'"{name}" = excluded."{name}"' for name in (*COLUMNS[1:], _SECONDS))
+)
+_NAMES: Final = ", ".join(map('"{}"'.format, COLUMNS))
+_SELECT: Final = f"SELECT {_NAMES} FROM trajectories"
+_values_of: Final[Callable[[TrajectorySummary], tuple[Any, ...]]] = attrgetter(*COLUMNS, _SECONDS)
+_JSON_PLACES: Final = tuple((COLUMNS.index(name), "{}" if Mapping in _TYPES[name] else "[]") for name in _JSON)
+_READERS: Final[Sequence[tuple[str, Callable[[Any], Any]]]] = tuple(
+    (name, readers_of(TrajectorySummary)[name]) for name in _JSON
+)
+_FLAGS: Final = tuple(name for name in COLUMNS if _TYPES[name] == {bool})
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables in an empty database."""
+    connection.executescript(DDL)
+
+
+def insert(connection: sqlite3.Connection, summaries: Iterable[TrajectorySummary]) -> None:
+    """Insert trajectories; one that is there already is replaced. The caller commits."""
+    rows = map(_row_of, summaries)
+    while found := list(islice(rows, ROWS_AT_ONCE)):
+        try:
+            connection.executemany(_INSERT, found)
+        except (OverflowError, UnicodeEncodeError):  # noqa: PERF203 - once in a thousand rows
+            # Other programs write integers beyond 64 bits, and files have names that are no UTF-8.
+            connection.executemany(_INSERT, [[_storable(value) for value in row] for row in found])
+
+
+def delete(connection: sqlite3.Connection, trace_ids: Iterable[str]) -> None:
+    """Delete trajectories. The caller commits."""
+    connection.executemany("DELETE FROM trajectories WHERE trace_id = ?", ((each,) for each in trace_ids))
+
+
+def load(
+    connection: sqlite3.Connection, where: str = "", arguments: Sequence[Any] = (), order: str = "rowid"
+) -> list[TrajectorySummary]:
+    """Return the trajectories of a catalog, without the facts that have no column: their shapes and their provenance.
+
+    Args:
+        connection: The catalog.
+        where: The condition in SQL; empty for all.
+        arguments: The values of its question marks.
+        order: The order in SQL.
+
+    Raises:
+        ValueError: A column has another form: the catalog is damaged (TypeError: the same for other reasons).
+    """
+    condition = f" WHERE {where}" if where else ""
+    return list(map(_summary_of, connection.execute(f"{_SELECT}{condition} ORDER BY {order}", arguments)))
+
+
+def _row_of(summary: TrajectorySummary) -> Sequence[Any]:
+    row = list(_values_of(summary))
+    for place, empty in _JSON_PLACES:
+        value = row[place]
+        # Most are empty.
+        row[place] = orjson.dumps(value, default=tuple).decode() if value else empty
+    return row
+
+
+def _summary_of(row: Sequence[Any]) -> TrajectorySummary:
+    fields = dict(zip(COLUMNS, row, strict=True))
+    for name, read in _READERS:
+        fields[name] = read(orjson.loads(fields[name]))
+    for name in _FLAGS:
+        fields[name] = bool(fields[name])
+    return TrajectorySummary(**fields)
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    return str(value) if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX else value
