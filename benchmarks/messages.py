@@ -26,7 +26,7 @@ from otel_rollout.finish.chat_writer import ChatWriter
 from otel_rollout.otlp import encode_spans
 from otel_rollout.record import RolloutSpan, TrajectoryState
 from otel_rollout.record.provider import SCOPE
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record.snapshot import take_snapshot
 
 TURNS = 8
 TRAJECTORIES = 20
@@ -74,7 +74,7 @@ def trajectory(load: str, generator: random.Random) -> list[RolloutSpan]:
         given, result = make(turn)
         attributes = {semconv.SPAN_KIND: "LLM", semconv.TURN: turn + 1}
         span = RolloutSpan("turn", generator.getrandbits(64), place, attributes, state, (), lambda ended: None)
-        span.input, span.output, span.tokenizer = snapshot(given), snapshot(result), tokenizer
+        span.input, span.output, span.tokenizer = take_snapshot(given), take_snapshot(result), tokenizer
         span.end()
         spans.append(span)
     root = RolloutSpan("agent_loop", place, None, {semconv.SPAN_KIND: "AGENT"}, state, (), lambda ended: None)

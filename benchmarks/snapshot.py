@@ -19,7 +19,7 @@ import orjson
 import pydantic
 
 from benchmarks.payloads import token_ids
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record.snapshot import take_snapshot
 
 MIB = 2**20
 _CONTENT = "the agent looks up a price, multiplies it by the number of tickets and checks the result; " * 6
@@ -126,12 +126,12 @@ def main() -> int:
         giant = kind.make(count * factor)
         base = _seconds(orjson.dumps, plain, repeats)
         cells = [
-            f"{_seconds(snapshot, small, repeats * 20) * 1e6:,.1f} µs",
+            f"{_seconds(take_snapshot, small, repeats * 20) * 1e6:,.1f} µs",
             f"{_seconds(orjson.dumps, plain_small, repeats * 20) * 1e6:,.1f} µs",
             f"{base * 1e3:,.2f} ms",
-            f"{_seconds(snapshot, whole, repeats) / base:.1f}",
-            f"{_seconds(snapshot, giant, repeats) / base:.1f}",
-            f"{snapshot(giant).left_out:,}",
+            f"{_seconds(take_snapshot, whole, repeats) / base:.1f}",
+            f"{_seconds(take_snapshot, giant, repeats) / base:.1f}",
+            f"{take_snapshot(giant).left_out:,}",
         ]
         print(f"| {kind.title} | {' | '.join(cells)} |")
         sys.stdout.flush()

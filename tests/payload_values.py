@@ -8,8 +8,7 @@ from typing import Any
 import attrs
 import orjson
 
-from otel_rollout.record import to_json
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record import take_snapshot, to_json
 
 
 def read_payload(span: Any, key: str) -> Any:
@@ -22,7 +21,7 @@ def read_payload(span: Any, key: str) -> Any:
 
 def read(value: Any) -> Any:
     """Return the JSON of a value's snapshot as Python objects."""
-    return orjson.loads(to_json(snapshot(value)))
+    return orjson.loads(to_json(take_snapshot(value)))
 
 
 @dataclasses.dataclass(frozen=True)

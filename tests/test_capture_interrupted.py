@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from otel_rollout import annotate, flush, init, rollout_trace_attr, rollout_trace_op, stats
 from otel_rollout.guard import SignalSafeLock
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record import take_snapshot
 from otel_rollout.testing import InMemorySpanExporter
 
 
@@ -153,8 +153,8 @@ class TestNotes:
     def test_a_key_of_a_class(self, value):
         """A snapshot that is given up below a key runs no repr of the key's class."""
         _Loud.reprs = 0
-        snapshot({"before": _Loud(), _Loud(): {"key": value}})
-        snapshot([[{(1, _Loud()): value, _Loud(): value}] * 2])
+        take_snapshot({"before": _Loud(), _Loud(): {"key": value}})
+        take_snapshot([[{(1, _Loud()): value, _Loud(): value}] * 2])
         assert _Loud.reprs == 0
 
     @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this platform has no timers by signal")
@@ -184,7 +184,7 @@ class TestNotes:
                     is_armed = True
                     signal.setitimer(signal.ITIMER_REAL, 0.00002 + len(caught) % 25 * 0.00002)
                     for _ in range(20):
-                        snapshot(value)
+                        take_snapshot(value)
                     is_armed = False
                 except AlarmError as alarm:  # noqa: PERF203 - each is caught for itself
                     caught.append(alarm)

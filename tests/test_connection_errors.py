@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from otel_rollout.export import describe_grpc_error
-from otel_rollout.export.connection_errors import describe_status
+from otel_rollout.export import describe_grpc_error, describe_status
 from otel_rollout.export.http import HttpClient, outcome_of_answer
 from otel_rollout.export.outcome import Verdict
 

@@ -12,8 +12,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
-from otel_rollout.record import SILENCE, Frame, current_frame, enter_silence
-from otel_rollout.record.context import enter, leave
+from otel_rollout.record import SILENCE, Frame, current_frame, enter, enter_silence, leave
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 
 SPAN = NonRecordingSpan(SpanContext(1, 2, is_remote=False))

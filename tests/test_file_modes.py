@@ -12,7 +12,7 @@ from otel_rollout import read_trajectories
 from otel_rollout.deliver import open_spool
 from otel_rollout.files import make_folder, narrow, open_private
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.replay.delivered_log import DeliveredLog
+from otel_rollout.replay import DeliveredLog
 from otel_rollout_mlflow.sqlite_file import ensure_sqlite_file
 from tests.trace_folder.recordings import make_trajectory
 

@@ -11,7 +11,7 @@ from opentelemetry.trace import get_current_span
 
 import otel_rollout
 from otel_rollout import rollout_trace_op, semconv
-from otel_rollout.record.llm import describe_request, describe_response
+from otel_rollout.record import describe_request, describe_response
 
 
 def attributes(

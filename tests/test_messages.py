@@ -17,7 +17,7 @@ from otel_rollout.messages import (
     split_output,
     tool_definitions,
 )
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record import take_snapshot
 
 ARGUMENTS = {"expression": "6*7"}
 CALL = {"type": "tool_call", "id": "call_1", "name": "calculator", "arguments": ARGUMENTS}
@@ -197,7 +197,7 @@ class TestConvert:
     @pytest.mark.parametrize("model", [Chat(role="user", content="hi"), Plain("user", "hi")])
     def test_objects(self, model):
         """A pydantic model or a dataclass is the message of its fields."""
-        assert convert_messages(snapshot(model).load()) == [said("user", "hi")]
+        assert convert_messages(take_snapshot(model).load()) == [said("user", "hi")]
 
     @pytest.mark.parametrize(
         ("given", "reason"),

@@ -17,8 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown
 from otel_rollout.guard import internal_errors
-from otel_rollout.record import OpenTrajectory, TrajectoryState, open_trajectories, recording_span, runtime
-from otel_rollout.record.open_trajectories import OpenOp
+from otel_rollout.record import OpenOp, OpenTrajectory, TrajectoryState, open_trajectories, recording_span, runtime
 from otel_rollout.testing import InMemorySpanExporter
 
 

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.facts import RewardPart, reward_of
-from otel_rollout.facts.reward_parts import reward_parts
+from otel_rollout.facts import RewardPart, reward_of, reward_parts_of
 
 
 def parts_of(parts: Any = None, **attributes: Any) -> tuple[RewardPart, ...]:
     """Return the reward parts of a span with these parts, as JSON or as a text that is no JSON."""
     text = parts if isinstance(parts, str) else json.dumps(parts)
-    return reward_parts(ReadableSpan("root", attributes={**attributes, "rollout.reward_parts": text}))
+    return reward_parts_of(ReadableSpan("root", attributes={**attributes, "rollout.reward_parts": text}))
 
 
 class TestRewardParts:
@@ -47,13 +46,13 @@ class TestRewardParts:
     def test_an_integer_beyond_a_float(self) -> None:
         """An integer that no float holds is no reward, and costs no other span its own."""
         span = ReadableSpan("root", attributes={"rollout.reward": 10**400})
-        assert reward_parts(span) == ()
+        assert reward_parts_of(span) == ()
         assert reward_of(span) is None
 
     def test_no_reward(self) -> None:
         """A span without a reward has no parts."""
-        assert reward_parts(ReadableSpan("op")) == ()
-        assert reward_parts(ReadableSpan("op", attributes={"rollout.step": 1})) == ()
+        assert reward_parts_of(ReadableSpan("op")) == ()
+        assert reward_parts_of(ReadableSpan("op", attributes={"rollout.step": 1})) == ()
 
     @pytest.mark.parametrize(
         "value", [None, [1, 2], {}, {"a": 1}, {"value": None}, {"value": [1]}, {"value": {"value": 1}}, ""]

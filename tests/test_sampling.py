@@ -18,7 +18,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_s
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op, select_samples
-from otel_rollout.record.sampling import RolloutSampleRatio, sample_ratio_sampler
+from otel_rollout.record import RolloutSampleRatio, sample_ratio_sampler
 from otel_rollout.testing import InMemorySpanExporter
 
 STEPS, SAMPLES, ROLLOUTS = 5, 40, 4

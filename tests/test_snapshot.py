@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import pydantic
 import pytest
 
-from otel_rollout.record import to_json
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record import take_snapshot, to_json
 from tests.delivery.queues import until
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
@@ -330,7 +329,7 @@ class TestNumpy:
     def test_snapshot_of_an_array(self):
         """The payload has the array at the call."""
         array = self.np.zeros(2)
-        taken = snapshot(array)
+        taken = take_snapshot(array)
         array[:] = 1
 
         assert to_json(taken) == b"[0.0,0.0]"

@@ -26,8 +26,7 @@ import pydantic
 import pytest
 
 from otel_rollout.guard import internal_errors
-from otel_rollout.record import DEFAULT_BUDGET, to_json
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record import DEFAULT_BUDGET, take_snapshot, to_json
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
 WAYS = [False] if sys.version_info >= (3, 14) else [True, False]
@@ -64,7 +63,7 @@ def _kept_and_calls(value: Any) -> tuple[int, int]:
     before = sys.getprofile()
     sys.setprofile(lambda frame, event, argument: next(calls))
     try:
-        taken = snapshot(value)
+        taken = take_snapshot(value)
     finally:
         sys.setprofile(before)
     return len(value) - taken.left_out, next(calls)
@@ -250,14 +249,14 @@ class TestHostileValues:
         """No method runs of an object that claims to have any attribute or to be of any class."""
         client = Client(kind)
 
-        snapshot({"client": client, "surrogate": "\ud800"})
+        take_snapshot({"client": client, "surrogate": "\ud800"})
 
         assert client.calls == []
 
     def test_a_mock_has_no_calls(self):
         """A mock that a traced function takes shows no calls of ours."""
         mocked = mock.MagicMock(spec=dict)
-        snapshot({"mocked": mocked})
+        take_snapshot({"mocked": mocked})
 
         assert mocked.mock_calls == []
 
@@ -274,7 +273,7 @@ class TestHostileValues:
         for _ in range(30):
             value = types.SimpleNamespace(inner=value)
 
-        text = to_json(snapshot(value)).decode()
+        text = to_json(take_snapshot(value)).decode()
 
         assert text.count('"inner"') == 6
         assert "<types.SimpleNamespace>" in text
@@ -299,7 +298,7 @@ class TestHostileValues:
         messages: list[Any] = ["first"]
         messages.append({"parent": messages})
 
-        text = to_json(snapshot(messages)).decode()
+        text = to_json(take_snapshot(messages)).decode()
 
         assert text.count("first") <= 4
         assert "<cycle to builtins.list>" in text or "<cycle to builtins.dict>" in text
@@ -309,7 +308,7 @@ class TestHostileValues:
         parent = types.SimpleNamespace(name="parent", children=[])
         parent.children += [types.SimpleNamespace(name="child", parent=parent) for _ in range(20)]
 
-        taken = snapshot(parent)
+        taken = take_snapshot(parent)
 
         assert taken.size < 200_000
         assert b"child" in to_json(taken)
@@ -358,7 +357,7 @@ class TestFaults:
             before = sys.gettrace()
             sys.settrace(change)
             try:
-                taken = snapshot(value, DEFAULT_BUDGET)
+                taken = take_snapshot(value, DEFAULT_BUDGET)
             finally:
                 sys.settrace(before)
             assert taken.load()["field"] == "text"
@@ -379,7 +378,7 @@ class TestFaults:
         sys.settrace(handle)
         try:
             with pytest.raises(type(error)):
-                snapshot(type("Frame", (), {"__module__": "pandas"})())
+                take_snapshot(type("Frame", (), {"__module__": "pandas"})())
         finally:
             sys.settrace(previous)
 
@@ -397,7 +396,7 @@ class TestFaults:
 
         kinds = [make_class() for _ in range(10)]
         for kind in kinds:
-            snapshot(kind(), DEFAULT_BUDGET)
+            take_snapshot(kind(), DEFAULT_BUDGET)
         gc.collect()
         known, before = kept(), sys.gettrace()
         sys.settrace(interrupt)
@@ -450,7 +449,7 @@ class TestBudget:
         value = make()
         for given in (value, {"value": value, "other": 1}):
             tracemalloc.start()
-            taken = snapshot(given)
+            taken = take_snapshot(given)
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
             text = to_json(taken)
@@ -481,7 +480,7 @@ class TestBudget:
 
     def test_what_follows_a_giant_value_stays(self):
         """Each part has its share of the budget: the giant one is cut, and the number of left out items is true."""
-        taken = snapshot({"giant": ["x" * 900] * 10_000, "other": {"text": "kept"}, "list": [1]})
+        taken = take_snapshot({"giant": ["x" * 900] * 10_000, "other": {"text": "kept"}, "list": [1]})
 
         seen = orjson.loads(to_json(taken))
         assert (seen["other"], seen["list"]) == ({"text": "kept"}, [1])
@@ -510,7 +509,7 @@ class TestBudget:
         if not reads_objects:
             monkeypatch.setattr("otel_rollout.record.stream.READS_OBJECTS", False)
             monkeypatch.setattr("otel_rollout.record.object_walk.READS_OBJECTS", False)
-        taken = snapshot([make("y" * 50_000) for _ in range(100)] + [1 << 8_000_000], budget=50_000)
+        taken = take_snapshot([make("y" * 50_000) for _ in range(100)] + [1 << 8_000_000], budget=50_000)
 
         *seen, number = orjson.loads(to_json(taken))
         assert number == "<int of 8,000,001 bits>"
@@ -530,7 +529,7 @@ class TestBudget:
             "plain": lambda: types.SimpleNamespace(**dict.fromkeys(names, 7)),
         }[kind]
         value = make()
-        taken = snapshot([value] * 50 + [1 << 8_000_000], budget=budget)
+        taken = take_snapshot([value] * 50 + [1 << 8_000_000], budget=budget)
 
         *seen, _ = orjson.loads(to_json(taken))
         for each in seen:
@@ -546,7 +545,7 @@ class TestBudget:
         """A plain object shows its first fields; the rest is noted and counted."""
         large = Slotted(0), type("Large", (), {})()
         vars(large[1]).update({f"f{number}": number for number in range(100)})
-        taken = snapshot(large)
+        taken = take_snapshot(large)
 
         assert taken.left_out == 36
         assert orjson.loads(to_json(taken))[1]["…"] == "[36 keys cut]"
@@ -554,7 +553,7 @@ class TestBudget:
     def test_an_object_that_is_a_key_is_cut(self):
         """A dict of objects keeps its number of items, and counts what is cut of keys that are read."""
         value = {Frozen("y" * 50_000 + str(number), ()): number for number in range(20)}
-        taken = snapshot(value, budget=50_000)
+        taken = take_snapshot(value, budget=50_000)
 
         assert sorted(orjson.loads(to_json(taken)).values()) == [*range(20)]
         # Where the pickler gets no object, a key is its type's name, and nothing of it is cut.
@@ -581,7 +580,7 @@ class TestBudget:
             "object": lambda: types.SimpleNamespace(items=items),
         }[make]()
 
-        taken = snapshot(value, 20_000)
+        taken = take_snapshot(value, 20_000)
 
         assert taken.left_out > 0
         assert len(to_json(taken)) < 40_000
@@ -590,7 +589,7 @@ class TestBudget:
     @pytest.mark.parametrize("item", [[[]], {"a": {}}, {"k": [None] * 50}])
     def test_small_items_that_become_large(self, item):
         """Many small containers are cut by what they take once they are loaded."""
-        taken = snapshot([item for _ in range(400_000)], DEFAULT_BUDGET)
+        taken = take_snapshot([item for _ in range(400_000)], DEFAULT_BUDGET)
 
         assert taken.left_out > 0
         assert "items cut]" in orjson.dumps(orjson.loads(to_json(taken))).decode()
@@ -607,8 +606,8 @@ class TestBudget:
         """The budget follows the payload limit that a user sets."""
         messages = [{"content": "x" * 1000} for _ in range(10_000)]
 
-        assert snapshot(messages).left_out > 0
-        assert snapshot(messages, budget=64 * 2**20).left_out == 0
+        assert take_snapshot(messages).left_out > 0
+        assert take_snapshot(messages, budget=64 * 2**20).left_out == 0
 
 
 @pytest.mark.usefixtures("_both_ways")
@@ -652,7 +651,7 @@ class TestContainers:
 
     def test_few_large_values(self):
         """Each of a few values gets its share of the budget, and what doesn't fit is counted."""
-        taken = snapshot({number: Slotted("z" * 90_000) for number in range(5)}, budget=50_000)
+        taken = take_snapshot({number: Slotted("z" * 90_000) for number in range(5)}, budget=50_000)
         seen = orjson.loads(to_json(taken))
 
         assert list(seen) == ["0", "1", "2", "3", "4"]
@@ -661,7 +660,7 @@ class TestContainers:
 
     def test_a_giant_number_beside_other_values(self):
         """A number that fits nowhere is told by its length, and the others are kept."""
-        seen = orjson.loads(to_json(snapshot({"text": "x", "n": 1 << 8_000_000, "flag": True}, budget=50_000)))
+        seen = orjson.loads(to_json(take_snapshot({"text": "x", "n": 1 << 8_000_000, "flag": True}, budget=50_000)))
 
         assert seen == {"text": "x", "n": "<int of 8,000,001 bits>", "flag": True}
 
@@ -691,7 +690,7 @@ class TestArguments:
     def test_later_changes_do_not_show(self):
         """The span shows the value that was passed."""
         messages: list[Any] = [{"role": "user", "parts": [{"n": [1]}]}]
-        taken = snapshot({"messages": messages})
+        taken = take_snapshot({"messages": messages})
         messages[0]["parts"][0]["n"].append(2)
         messages[0]["role"] = "changed"
         messages.append({"role": "assistant"})
@@ -701,6 +700,6 @@ class TestArguments:
     def test_one_shot_iterators_are_left_alone(self):
         """A generator among the arguments is still fresh for the function."""
         generator = _generator()
-        snapshot({"items": generator})
+        take_snapshot({"items": generator})
 
         assert list(generator) == [1]

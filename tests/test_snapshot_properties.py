@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_rollout.finish import PayloadFinisher, Redactor
-from otel_rollout.record import to_json
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record import take_snapshot, to_json
 from tests.payload_values import Attrs, Slotted
 
 
@@ -71,7 +70,7 @@ class TestFinishedPayload:
     @given(value=_VALUES, limit=st.integers(5, 2000))
     def test_any_value(self, value, limit):
         """Any value comes out as valid JSON in UTF-8, with all integers within 64 signed bits, within the limit."""
-        for taken in (snapshot(value), snapshot({"value": value})):
+        for taken in (take_snapshot(value), take_snapshot({"value": value})):
             finished = PayloadFinisher(limit, Redactor()).finish(to_json(taken))[0]
 
             assert len(finished) <= limit
@@ -81,4 +80,4 @@ class TestFinishedPayload:
     @given(value=st.recursive(st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(), st.lists))
     def test_plain_values_stay_as_they_are(self, value):
         """Plain JSON values come out unchanged."""
-        assert orjson.loads(PayloadFinisher(2**20, None).finish(to_json(snapshot(value)))[0]) == value
+        assert orjson.loads(PayloadFinisher(2**20, None).finish(to_json(take_snapshot(value)))[0]) == value

@@ -10,9 +10,7 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
-from otel_rollout.record import Frame, RolloutSpan, Snapshot, SpanBounds
-from otel_rollout.record.context import enter, leave
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record import Frame, RolloutSpan, Snapshot, SpanBounds, enter, leave, take_snapshot
 from otel_rollout.testing import InMemorySpanExporter
 
 IDS = SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
@@ -185,7 +183,7 @@ class TestAttributes:
         """The size of a span grows with its payload, attributes and events: the queue is bounded by it."""
         span = make_span()
         empty = span.size
-        span.input, span.output = snapshot("x" * 1000), snapshot("y" * 2000)
+        span.input, span.output = take_snapshot("x" * 1000), take_snapshot("y" * 2000)
         span.set_attribute("text", "z" * 500)
         span.record_exception(ValueError())
         assert span.size >= empty + 3500

@@ -90,7 +90,7 @@ class TestWhoseIds:
     def test_real_tokenizer(self):
         """Ids of a real byte-level BPE tokenizer come back as the text that they were made from."""
         pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-        from otel_rollout.demo.chat import train_tokenizer
+        from otel_rollout.demo import train_tokenizer
 
         tokenizer = train_tokenizer()
         output = {"prompt_ids": tokenizer.encode("What is 2 + 3?"), "response_ids": tokenizer.encode("It is 5. ☃")}

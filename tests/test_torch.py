@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from otel_rollout import annotate, flush, rollout_trace_attr, rollout_trace_op
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record import take_snapshot
 from tests.payload_values import read
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
@@ -21,7 +21,7 @@ class TestTensors:
     def test_the_storage_can_still_be_resized(self, make: Any) -> None:
         """FSDP frees a parameter's storage by resizing it, and `out=` grows it."""
         tensor = make()
-        snapshot({"tensor": tensor})
+        take_snapshot({"tensor": tensor})
         tensor.untyped_storage().resize_(0)
         tensor.resize_(7)
         assert tensor.shape == (7,)
@@ -45,7 +45,7 @@ class TestTensors:
 
         tensor = torch.arange(4.0)
         with Functions(), Dispatches():
-            snapshot({"tensor": tensor})
+            take_snapshot({"tensor": tensor})
         assert seen == []
 
     def test_graphs_have_no_node_of_ours(self) -> None:
@@ -53,7 +53,7 @@ class TestTensors:
         from torch.fx.experimental.proxy_tensor import make_fx
 
         def double(tensor: Any) -> Any:
-            snapshot(tensor)
+            take_snapshot(tensor)
             return tensor * 2
 
         graph = make_fx(double)(torch.arange(4.0))
@@ -98,7 +98,7 @@ class TestTensors:
         """`torch.jit.trace` records the program's operations alone."""
 
         def double(tensor: Any) -> Any:
-            snapshot(tensor)
+            take_snapshot(tensor)
             return tensor * 2
 
         with warnings.catch_warnings():
@@ -123,7 +123,7 @@ class TestTensors:
 
     def test_many_are_cut(self) -> None:
         """Tensors are read up to a number, and the rest is counted."""
-        taken = snapshot([torch.zeros(2) for _ in range(5000)])
+        taken = take_snapshot([torch.zeros(2) for _ in range(5000)])
         assert taken.left_out > 4000
 
 

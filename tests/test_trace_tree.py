@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from opentelemetry.sdk.trace import Event
 
-from otel_rollout.facts import error_of, time_bar, walk_tree
-from otel_rollout.facts.trace_tree import Place
+from otel_rollout.facts import Place, error_of, time_bar, walk_tree
 from tests.trace_folder.recordings import START, make_span
 
 

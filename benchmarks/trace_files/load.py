@@ -17,7 +17,7 @@ from otel_rollout import semconv
 from otel_rollout.finish import PayloadFinisher, SpanReader
 from otel_rollout.record import RolloutSpan, TrajectoryState
 from otel_rollout.record.finished_span import FinishedSpan
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record.snapshot import take_snapshot
 
 BATCH_BYTES = 4 * 2**20
 BATCH_SPANS = 512
@@ -197,7 +197,7 @@ class Rollout:
             (),
             lambda _: None,
         )
-        span.input, span.output = snapshot(given), snapshot(result)
+        span.input, span.output = take_snapshot(given), take_snapshot(result)
         span.start_time, span.end_time = start if root is None else self.start, self.time
         _READER.read(span, "benchmark")
         return span

@@ -14,7 +14,7 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.facts.reward_parts import reward_parts
+from otel_rollout.facts.reward_parts import reward_parts_of
 from otel_rollout.facts.span_messages import previews_of
 from otel_rollout.facts.trace_tree import Place, place_of, walk_tree
 from otel_rollout.text.plain_text import duration, printable, shorten
@@ -100,7 +100,7 @@ def describe_span(span: ReadableSpan) -> str:
         parts.append(" ".join(_summary(attributes)))
     else:
         parts.append(" → ".join(filter(None, previews_of(span, MAX_PAYLOAD_CHARACTERS))))
-        parts.append(" ".join(f"{part.name}={_number(part.value)}" for part in reward_parts(span)))
+        parts.append(" ".join(f"{part.name}={_number(part.value)}" for part in reward_parts_of(span)))
     if span.status.status_code is StatusCode.ERROR:
         parts.append(f"ERROR {_clip(span.status.description or '')}".rstrip())
     return printable("  ".join(part for part in parts if part))

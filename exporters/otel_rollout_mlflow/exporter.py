@@ -19,7 +19,7 @@ from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind, NotYe
 from otel_rollout.export.http import destination_of, require_requests, shown_url, without_userinfo
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
-from otel_rollout.facts.reward_parts import reward_parts
+from otel_rollout.facts.reward_parts import reward_parts_of
 from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_id_of
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error, warn_once
@@ -269,7 +269,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
 
     def _add_rewards(self, spans: Sequence[ReadableSpan]) -> None:
         for span in spans:
-            for part in reward_parts(span):
+            for part in reward_parts_of(span):
                 feedback = Feedback(
                     mlflow_trace_id(span),
                     part.value,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.facts.reward_parts import REWARD, RewardPart, reward_parts
+from otel_rollout.facts.reward_parts import REWARD, RewardPart, reward_parts_of
 from otel_rollout.facts.span_facts import span_id_of, trace_id_of
 
 IDENTIFIER: Final = "otel-rollout"
@@ -78,7 +78,7 @@ def annotations_of(spans: Sequence[ReadableSpan]) -> list[Annotation]:
     """Return the annotations for the rewards on spans."""
     found = []
     for span in spans:
-        parts = reward_parts(span)
+        parts = reward_parts_of(span)
         if not parts:
             continue
         # A reward that comes after the root's end is on a child of the root.

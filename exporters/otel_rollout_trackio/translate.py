@@ -16,7 +16,7 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.export.plain_values import plain_text, plain_value
-from otel_rollout.facts.reward_parts import REWARD, reward_parts
+from otel_rollout.facts.reward_parts import REWARD, reward_parts_of
 from otel_rollout.facts.span_facts import exception_attributes, kind_of, span_id_of, trace_id_of
 from otel_rollout.facts.span_messages import input_messages, output_messages
 from otel_rollout.messages import as_openai, chat_messages, messages_in
@@ -142,7 +142,7 @@ def _metadata(
     known = {**tags, **attributes}
     metadata: dict[str, Any] = {"status": _STATUSES.get(status, status)}
     # A span after the root is a row of its own.
-    for part in [part for span in (spans if root is None else [root]) for part in reward_parts(span)]:
+    for part in [part for span in (spans if root is None else [root]) for part in reward_parts_of(span)]:
         name = part.name if part.name == REWARD else f"{REWARD}.{part.name}"
         metadata[name] = {"value": part.value, "explanation": part.explanation} if part.explanation else part.value
     metadata.update((_short(key), plain_value(known[key])) for key in _FIRST if key in known)

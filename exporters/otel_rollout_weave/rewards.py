@@ -11,7 +11,7 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.outcome import Verdict
-from otel_rollout.facts.reward_parts import REWARD, reward_parts
+from otel_rollout.facts.reward_parts import REWARD, reward_parts_of
 from otel_rollout.facts.span_facts import span_id_of, trace_id_of
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout_weave.api import RequestFailedError
@@ -73,7 +73,7 @@ def reward_feedback_of(spans: Sequence[ReadableSpan]) -> list[Reward]:
     for span in spans:
         # A reward that comes after the root's end is on a child of the root.
         root = span_id_of(span) if span.parent is None else f"{span.parent.span_id:016x}"
-        for name, value, explanation in reward_parts(span):
+        for name, value, explanation in reward_parts_of(span):
             rewards.append(Reward(root, trace_id_of(span), value, span.end_time or 0, name, explanation))
     return rewards
 

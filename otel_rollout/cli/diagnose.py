@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +12,15 @@ import orjson
 from otel_rollout.catalog import Run
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.options import READ, add_folder, add_run, add_steps, exit_codes, threshold
-from otel_rollout.cli.reading import ProblemLog, named_steps, nothing_matches, print_json, require_reader
+from otel_rollout.cli.reading import (
+    ProblemLog,
+    no_step_matches,
+    nothing_matches,
+    print_json,
+    require_reader,
+    selected_steps,
+    show_progress,
+)
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.guard.garbage_collection import collect_rarely
@@ -57,17 +64,17 @@ def run(arguments: argparse.Namespace) -> int:
     recorded = Run(
         [arguments.folder],
         on_problem=problems.note,
-        on_progress=_show_progress,
+        on_progress=show_progress,
         experiment=arguments.experiment,
         run=arguments.run,
     )
     known = recorded.steps()
-    steps = _selected(known, arguments.step)
+    steps = selected_steps(known, arguments.step)
     if not steps:
         problems.print()
         if not known and (arguments.experiment is not None or arguments.run is not None):
             raise NoTracesError(nothing_matches(arguments))
-        raise NoTracesError(_none_matches(arguments.folder, "--step", known))
+        raise NoTracesError(no_step_matches(arguments.folder, "--step", known))
     against = _baseline(arguments, known, problems) if arguments.against is not None else None
     if against is not None:
         # Compare by identity: a copied folder has equal steps.
@@ -112,46 +119,28 @@ def _thresholds(given: Sequence[tuple[str, float]]) -> dict[str, float]:
     return dict(given)
 
 
-def _selected(steps: Sequence[StepSummary], asked: int | range | set[int] | set[None] | None) -> list[StepSummary]:
-    if asked is None:
-        return list(steps)
-    wanted: Container[int | None] = {asked} if isinstance(asked, int) else asked
-    return [step for step in steps if step.step in wanted]
-
-
 def _baseline(
     arguments: argparse.Namespace, known: Sequence[StepSummary], problems: ProblemLog
 ) -> Sequence[StepSummary]:
     """Return the steps to compare with: a step of this folder, or steps of another, the same numbers if it has them."""
     with suppress(ValueError):
         step = int(arguments.against)
-        if not (found := _selected(known, step)):
-            raise NoTracesError(_none_matches(arguments.folder, "--against", known))
+        if not (found := selected_steps(known, step)):
+            raise NoTracesError(no_step_matches(arguments.folder, "--against", known))
         return found
     if Path(arguments.against).resolve() == arguments.folder.resolve():
         raise ConfigurationError(
             f"--against {arguments.against}: this is the folder itself; name another one, or a step"
         )
     try:
-        others = Run([Path(arguments.against)], on_problem=problems.note, on_progress=_show_progress).steps()
+        others = Run([Path(arguments.against)], on_problem=problems.note, on_progress=show_progress).steps()
     except NoTracesError as error:
         raise NoTracesError(f"--against: {error}; name one step, or a trace folder") from None
-    return _selected(others, arguments.step) or others
-
-
-def _none_matches(folder: Path, option: str, known: Sequence[StepSummary]) -> str:
-    named = f"matches {option}{named_steps(step.step for step in known)}" if known else "has a trajectory"
-    return f"no step of {folder} {named}"
+    return selected_steps(others, arguments.step) or others
 
 
 def _is_written(folder: Path) -> bool:
     return any(file.is_being_written() for file in find_trace_files(folder))
-
-
-def _show_progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        end = "\r" if done < total else "\r\x1b[K"
-        print(f"reading {total:,} steps: {done:,} done" if done < total else "", end=end, file=sys.stderr, flush=True)
 
 
 def _as_dict(diagnosis: Diagnosis) -> dict[str, object]:

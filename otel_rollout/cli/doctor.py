@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 
 from otel_rollout.cli.options import add_seconds, exit_codes
-from otel_rollout.doctor.examination import describe, examine
+from otel_rollout.doctor import describe, examine
 from otel_rollout.text.plain_text import printable
 
 _STYLES: Final = {"heading": "\x1b[1m", "dim": "\x1b[2m", "good": "\x1b[32m", "bad": "\x1b[31m"}

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "show": "show one trajectory of a trace folder: as a tree, or as a conversation",
     "stats": "count what a trace folder holds",
     "diagnose": "find what is wrong with a run, with the trajectories that prove it",
+    "compare": "compare two runs, figure by figure and prompt by prompt",
     "view": "open a run in a browser: steps, groups, trajectories, timelines, search",
     "top": "show the trajectories that run now, and what a step waits for",
     "replay": "send recorded trajectories to a backend",
@@ -82,7 +83,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         description="Trace agentic RL rollouts: one OpenTelemetry trace per trajectory.",
         epilog=exit_codes(
             "what was asked for is done: shown, checked, or delivered as a whole",
-            failed="spans were lost, a backend was not reached, or diagnose has findings",
+            failed="spans were lost, a backend was not reached, or a check found something",
             interrupted="interrupted; what was traced until then was delivered",
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -87,6 +87,14 @@ def threshold(text: str) -> tuple[str, float]:
     raise argparse.ArgumentTypeError(f"{text!r} is not a threshold with its value, such as truncated=0.05")
 
 
+def share(text: str) -> float:
+    """Return a share, from 0 to 1."""
+    with suppress(ValueError):
+        if 0 <= (value := float(text)) <= 1:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not a share: 0 to 1, such as 0.02")
+
+
 def range_of_rewards(text: str) -> tuple[float | None, float | None]:
     """Return the lowest and the highest reward; None for an open end."""
     low, dots, high = text.partition("..")

@@ -7,10 +7,11 @@ import importlib.util
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
 
+from otel_rollout.catalog import StepSummary
 from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError
@@ -106,6 +107,27 @@ def named_steps(steps: Iterable[int | None]) -> str:
         return ""
     shown = ", ".join(map(str, known)) if len(known) <= MAX_NAMES else f"{known[0]} to {known[-1]}"
     return f"; there {'is step' if len(known) == 1 else 'are steps'} {shown}"
+
+
+def selected_steps(steps: Sequence[StepSummary], asked: int | range | set[int] | set[None] | None) -> list[StepSummary]:
+    """Return the steps that `--step` lets through."""
+    if asked is None:
+        return list(steps)
+    wanted: Container[int | None] = {asked} if isinstance(asked, int) else asked
+    return [step for step in steps if step.step in wanted]
+
+
+def no_step_matches(folder: Path, option: str, known: Sequence[StepSummary]) -> str:
+    """Return the message for an option that no step matches; it names the steps that there are."""
+    named = f"matches {option}{named_steps(step.step for step in known)}" if known else "has a trajectory"
+    return f"no step of {folder} {named}"
+
+
+def show_progress(done: int, total: int) -> None:
+    """Show the number of steps that were read, on a terminal."""
+    if sys.stderr.isatty():
+        end = "\r" if done < total else "\r\x1b[K"
+        print(f"reading {total:,} steps: {done:,} done" if done < total else "", end=end, file=sys.stderr, flush=True)
 
 
 def require_reader() -> None:

@@ -14,7 +14,8 @@ from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 from opentelemetry.sdk.environment_variables import OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 from opentelemetry.sdk.trace.export import SpanExporter
 
-from otel_rollout.backends import make_exporters, requested_backend
+from otel_rollout import backends
+from otel_rollout.backends import requested_backend
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, destination_of
 
@@ -130,7 +131,7 @@ def _on_screen(default: str) -> list[str]:
 
 def _missing_extra(backend: str) -> str:
     try:
-        make_exporters([backend])
+        backends.make_exporters([backend])
     except MissingExtraError as error:
         return str(error)
     return ""

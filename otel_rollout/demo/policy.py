@@ -15,8 +15,6 @@ from otel_rollout.demo.chat import BpeTokenizer, write_answer, write_tool_call
 from otel_rollout.demo.problems import PROBLEMS, Problem, ToolCall
 from otel_rollout.messages import Message, read_template
 
-SECONDS_PER_CALL = 0.02
-SECONDS_PER_TOKEN = 0.001
 SECONDS_STALLED = 60.0
 
 _PROBLEM_OF_QUESTION = {problem.question: problem for problem in PROBLEMS}
@@ -99,6 +97,9 @@ class Policy:
         steps_trained: The number of training steps.
     """
 
+    seconds_per_call = 0.02
+    seconds_per_token = 0.001
+
     def __init__(self, tokenizer: BpeTokenizer, steps_trained: int = 0) -> None:
         self.tokenizer = tokenizer
         self._steps_trained = steps_trained
@@ -125,7 +126,7 @@ class Policy:
             await asyncio.sleep(SECONDS_STALLED)
         text = _next_text(problem, messages, behaviour, self.wording(sampling_params))
         token_ids = self.tokenizer.encode(text)
-        await asyncio.sleep(SECONDS_PER_CALL + SECONDS_PER_TOKEN * len(token_ids))
+        await asyncio.sleep(self.seconds_per_call + self.seconds_per_token * len(token_ids))
         if in_second_turn and behaviour is Behaviour.CRASH:
             raise EngineError(f"out of KV cache blocks after {len(prompt_ids)} prompt tokens, request {request_id}")
         return TokenOutput(token_ids, "stop")

@@ -15,8 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from otel_rollout import semconv
-from otel_rollout.backends import make_exporters
+from otel_rollout import backends, semconv
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, destination_of, one_attempt_of
@@ -102,7 +101,7 @@ def probe_backend(name: str, *, project: str, timeout: float = 60.0, is_offline:
     """
     started = monotonic()
     try:
-        ((_, exporter),) = make_exporters([name])
+        ((_, exporter),) = backends.make_exporters([name])
     except ConfigurationError as error:
         return BackendReport(name, "misconfigured", None, str(error))
     if isinstance(exporter, OutcomeSpanExporter) and isinstance(exporter, TrialBackend):

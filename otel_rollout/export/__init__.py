@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.export.backoff import RetryPolicy
-    from otel_rollout.export.batch_sender import BatchReport, send_batch
-    from otel_rollout.export.connection_errors import describe_grpc_error
+    from otel_rollout.export.batch_sender import BatchReport, send_batch, wait_until
+    from otel_rollout.export.connection_errors import describe_grpc_error, describe_status
     from otel_rollout.export.held_spans import HeldSpans
     from otel_rollout.export.recent import RecentDict
     from otel_rollout.export.trouble_log import TroubleLog
@@ -16,12 +16,22 @@ else:
         __name__,
         {
             "backoff": ("RetryPolicy",),
-            "batch_sender": ("BatchReport", "send_batch"),
-            "connection_errors": ("describe_grpc_error",),
+            "batch_sender": ("BatchReport", "send_batch", "wait_until"),
+            "connection_errors": ("describe_grpc_error", "describe_status"),
             "held_spans": ("HeldSpans",),
             "recent": ("RecentDict",),
             "trouble_log": ("TroubleLog",),
         },
     )
 
-__all__ = ["BatchReport", "HeldSpans", "RecentDict", "RetryPolicy", "TroubleLog", "describe_grpc_error", "send_batch"]
+__all__ = [
+    "BatchReport",
+    "HeldSpans",
+    "RecentDict",
+    "RetryPolicy",
+    "TroubleLog",
+    "describe_grpc_error",
+    "describe_status",
+    "send_batch",
+    "wait_until",
+]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import Event, ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.facts.reward_parts import RewardPart, reward_parts
+from otel_rollout.facts.reward_parts import RewardPart, reward_parts_of
 from otel_rollout.facts.span_facts import trace_id_of
 from otel_rollout.finish.payload_limits import cut_json
 from otel_rollout.text.plain_text import cut_text
@@ -35,7 +35,7 @@ def _evaluation_events(span: ReadableSpan) -> list[Event]:
         for event in span.events
         if event.name == semconv.EVALUATION_EVENT
     }
-    parts = [part for part in reward_parts(span) if part.name not in known]
+    parts = [part for part in reward_parts_of(span) if part.name not in known]
     return [Event(semconv.EVALUATION_EVENT, _attributes(span, part), span.end_time) for part in parts]
 
 

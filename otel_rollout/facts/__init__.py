@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from otel_rollout.facts.builder import Collected, SummaryBuilder
     from otel_rollout.facts.conversation import conversation_of
     from otel_rollout.facts.json_types import from_json, to_json
-    from otel_rollout.facts.reward_parts import RewardPart
+    from otel_rollout.facts.reward_parts import RewardPart, reward_parts_of
     from otel_rollout.facts.shapes import Shapes
     from otel_rollout.facts.span_facts import reward_of, span_id_of, trace_id_of
     from otel_rollout.facts.span_messages import said_by
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         TrajectorySummary,
         columns_of,
     )
-    from otel_rollout.facts.trace_tree import error_of, time_bar, walk_tree
+    from otel_rollout.facts.trace_tree import Place, error_of, time_bar, walk_tree
 else:
     from otel_rollout.lazy import lazy_names
 
@@ -34,7 +34,7 @@ else:
             "builder": ("Collected", "SummaryBuilder"),
             "conversation": ("conversation_of",),
             "json_types": ("from_json", "to_json"),
-            "reward_parts": ("RewardPart",),
+            "reward_parts": ("RewardPart", "reward_parts_of"),
             "shapes": ("Shapes",),
             "span_facts": ("reward_of", "span_id_of", "trace_id_of"),
             "span_messages": ("said_by",),
@@ -52,7 +52,7 @@ else:
                 "TrajectorySummary",
                 "columns_of",
             ),
-            "trace_tree": ("error_of", "time_bar", "walk_tree"),
+            "trace_tree": ("Place", "error_of", "time_bar", "walk_tree"),
         },
     )
 
@@ -65,6 +65,7 @@ __all__ = [
     "SUMS",
     "Collected",
     "Percentiles",
+    "Place",
     "RewardPart",
     "Shapes",
     "SpanError",
@@ -80,6 +81,7 @@ __all__ = [
     "is_odd_result",
     "merge_summaries",
     "reward_of",
+    "reward_parts_of",
     "said_by",
     "span_id_of",
     "summarise_trajectory",

@@ -25,7 +25,7 @@ from otel_rollout.facts.figures import (
     unpack,
 )
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
-from otel_rollout.facts.reward_parts import MAX_PARTS, OF_TRAINING, REWARD, reward_parts
+from otel_rollout.facts.reward_parts import MAX_PARTS, OF_TRAINING, REWARD, reward_parts_of
 from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_values import (
     count_of,
@@ -342,7 +342,7 @@ class SummaryBuilder:
         given = (span.attributes or {}).get(_REWARD)
         if type(given) is float and not isfinite(given):
             self.invalid_rewards += 1
-        for part in reward_parts(span):
+        for part in reward_parts_of(span):
             name = part.name if part.name in _NAMED else f".{part.name}"
             if isinstance(part.value, str) is not (name == "fate"):
                 continue

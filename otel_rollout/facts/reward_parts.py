@@ -42,7 +42,7 @@ class RewardPart(NamedTuple):
         return (None, self.value) if isinstance(self.value, str) else (self.value, None)
 
 
-def reward_parts(span: ReadableSpan) -> tuple[RewardPart, ...]:
+def reward_parts_of(span: ReadableSpan) -> tuple[RewardPart, ...]:
     """Return the reward on a span, if there is one, its parts, advantage and fate: on the root, or on a later span.
 
     A part is a number, a boolean, a text, or an object with a `value` and an `explanation`. Parts with other values are

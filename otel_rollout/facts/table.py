@@ -46,6 +46,7 @@ Seconds: TypeAlias = Annotated[float, (0, sys.float_info.max)]
 """Numbers with their bounds, which `json_types` checks."""
 Merge: TypeAlias = Literal["main", "sum", "least", "most", "rows", "own"]
 Shown: TypeAlias = Literal["row", "trajectory", "nowhere"]
+Better: TypeAlias = Literal["higher", "lower", "neither"]
 Sum: TypeAlias = Literal["mean", "percentiles", "sum", "above 0", "by value", "mean by name", "sum by name"]
 
 
@@ -63,6 +64,8 @@ class Fact:
             `nowhere` if it is only for our readers.
         merge: The rule that joins the lines of one trajectory: by the value of the line with the identity (`main`), by
             `sum`, `least` or `most`, by `of` from the `rows` of all spans, or by a rule of its `own` in `summaries.py`.
+        better: The side of two runs that is better, if it is a number, or numbers by name; None if it is no figure that
+            runs are compared by.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Fact:
     is_listed: bool
     shown: Shown
     merge: Merge
+    better: Better | None
 
 
 def _fact(
@@ -83,9 +87,10 @@ def _fact(
     merge: Merge = "main",
     is_listed: bool = False,
     shown: Shown = "trajectory",
+    better: Better | None = "neither",
 ) -> Any:
     """Return the dataclass field of a fact; a default that is a type is called for each summary."""
-    metadata = {"fact": Fact("", meaning, unit, of, is_listed, shown, merge)}
+    metadata = {"fact": Fact("", meaning, unit, of, is_listed, shown, merge, better)}
     if isinstance(default, type):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -99,8 +104,9 @@ def _listed(
     unit: str = "",
     merge: Merge = "main",
     shown: Shown = "trajectory",
+    better: Better | None = None,
 ) -> Any:
-    return _fact(meaning, default, of, unit=unit, merge=merge, is_listed=True, shown=shown)
+    return _fact(meaning, default, of, unit=unit, merge=merge, is_listed=True, shown=shown, better=better)
 
 
 class SpanShape(NamedTuple):
@@ -187,9 +193,11 @@ class TrajectorySummary:
         shown="row",
     )
     reward: float | None = _listed(
-        "the reward; a late one counts", None, lambda it: it.trace.reward, merge="own", shown="row"
+        "the reward; a late one counts", None, lambda it: it.trace.reward, merge="own", shown="row", better="higher"
     )
-    spans: Count = _listed("the number of its spans", 0, lambda it: it.trace.spans, unit="spans", merge="sum")
+    spans: Count = _listed(
+        "the number of its spans", 0, lambda it: it.trace.spans, unit="spans", merge="sum", better="neither"
+    )
     service_name: str | None = _fact(
         "`service.name` of the resource: what spans of other programs are known by",
         None,
@@ -221,6 +229,7 @@ class TrajectorySummary:
         lambda it: it.trace.late,
         unit="ns",
         merge="own",
+        better=None,
     )
     turns: Count | None = _fact(
         "the root's `rollout.turns`, else the number of generations that are in no other one",
@@ -251,13 +260,21 @@ class TrajectorySummary:
         lambda it: it.figures.llm_seconds,
         unit="s",
         merge="rows",
+        better="lower",
     )
-    tool_seconds: Seconds = _fact("the time in tools", 0.0, lambda it: it.figures.tool_seconds, unit="s", merge="rows")
+    tool_seconds: Seconds = _fact(
+        "the time in tools", 0.0, lambda it: it.figures.tool_seconds, unit="s", merge="rows", better="lower"
+    )
     reward_seconds: Seconds = _fact(
-        "the time in evaluators", 0.0, lambda it: it.figures.reward_seconds, unit="s", merge="rows"
+        "the time in evaluators", 0.0, lambda it: it.figures.reward_seconds, unit="s", merge="rows", better="lower"
     )
     waiting_seconds: Seconds = _fact(
-        "the time of the root in none of them", 0.0, lambda it: it.figures.waiting_seconds, unit="s", merge="rows"
+        "the time of the root in none of them",
+        0.0,
+        lambda it: it.figures.waiting_seconds,
+        unit="s",
+        merge="rows",
+        better="lower",
     )
     tools: Mapping[str, ToolCounts] = _fact(
         'calls and failed calls by tool: `{"search":[3,1]}`; beyond 64 tools, the others as `…`',
@@ -265,6 +282,7 @@ class TrajectorySummary:
         lambda it: it.figures.tools,
         unit="calls",
         merge="rows",
+        better="lower",
     )
     repeated_calls: Count = _fact(
         "the most calls of one tool with the same arguments",
@@ -272,9 +290,15 @@ class TrajectorySummary:
         lambda it: it.figures.repeated_calls,
         unit="calls",
         merge="rows",
+        better="lower",
     )
     unknown_tool_calls: Count = _fact(
-        "the calls of tools that there are not", 0, lambda it: it.trace.unknown_tool_calls, unit="calls", merge="sum"
+        "the calls of tools that there are not",
+        0,
+        lambda it: it.trace.unknown_tool_calls,
+        unit="calls",
+        merge="sum",
+        better="lower",
     )
     unparsed_tool_calls: Count = _fact(
         "the tool calls in the model's text that are neither JSON nor the tags of Qwen3-Coder or GLM",
@@ -282,6 +306,7 @@ class TrajectorySummary:
         lambda it: it.trace.unparsed_tool_calls,
         unit="calls",
         merge="sum",
+        better="lower",
     )
     odd_results: Mapping[str, Count] = _fact(
         "calls by tool whose result is nothing, or reads like an error, without an exception; of the first 64 tools",
@@ -289,9 +314,10 @@ class TrajectorySummary:
         lambda it: dict(it.trace.odd_results),
         unit="calls",
         merge="own",
+        better="lower",
     )
     invalid_rewards: Count = _fact(
-        "the rewards that were NaN or infinite", 0, lambda it: it.trace.invalid_rewards, merge="sum"
+        "the rewards that were NaN or infinite", 0, lambda it: it.trace.invalid_rewards, merge="sum", better="lower"
     )
     errors: tuple[SpanError, ...] = _fact(
         "the first 8 spans that failed: `[name, kind, exception's class, position in shape or -1]`",
@@ -312,24 +338,38 @@ class TrajectorySummary:
         unit="turns",
         merge="sum",
         shown="row",
+        better="lower",
     )
     min_weights_version: int | None = _fact(
-        "the oldest weights that generated it", None, lambda it: it.trace.min_weights_version, merge="least"
+        "the oldest weights that generated it",
+        None,
+        lambda it: it.trace.min_weights_version,
+        merge="least",
+        better=None,
     )
     max_weights_version: int | None = _fact(
-        "the newest weights that generated it", None, lambda it: it.trace.max_weights_version, merge="most"
+        "the newest weights that generated it", None, lambda it: it.trace.max_weights_version, merge="most", better=None
     )
     staleness: int | None = _fact(
         "the steps between the newest weights and the trainer's",
         None,
         lambda it: integer_of(it.root.get(semconv.STALENESS)),
         unit="steps",
+        better="lower",
     )
     dropped_spans: Count = _fact(
-        "the spans that tracing dropped", 0, lambda it: count_of(it.root.get(semconv.DROPPED_SPANS)) or 0, unit="spans"
+        "the spans that tracing dropped",
+        0,
+        lambda it: count_of(it.root.get(semconv.DROPPED_SPANS)) or 0,
+        unit="spans",
+        better="lower",
     )
     truncated_bytes: Count = _fact(
-        "the payload that tracing cut", 0, lambda it: count_of(it.root.get(semconv.TRUNCATED_BYTES)) or 0, unit="bytes"
+        "the payload that tracing cut",
+        0,
+        lambda it: count_of(it.root.get(semconv.TRUNCATED_BYTES)) or 0,
+        unit="bytes",
+        better="lower",
     )
     redacted: Count = _fact(
         "the secrets that redaction replaced",

@@ -8,8 +8,20 @@ def start(call, result):
 install_hooks([Hook("their_trainer", "Trainer.__init__", "nothing is traced", after(start), while_off=True)])
 """
 
+from otel_rollout.hooks.guard import call_library, guarded
 from otel_rollout.hooks.hook import Arguments, Call, Hook, Observer, Patch, after
 from otel_rollout.hooks.import_hook import install_hooks
 from otel_rollout.hooks.start import start_tracing
 
-__all__ = ["Arguments", "Call", "Hook", "Observer", "Patch", "after", "install_hooks", "start_tracing"]
+__all__ = [
+    "Arguments",
+    "Call",
+    "Hook",
+    "Observer",
+    "Patch",
+    "after",
+    "call_library",
+    "guarded",
+    "install_hooks",
+    "start_tracing",
+]

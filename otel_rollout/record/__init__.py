@@ -3,13 +3,15 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_rollout.record.context import SILENCE, Frame, current_frame, enter_silence
+    from otel_rollout.record.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
     from otel_rollout.record.ids import SystemIdGenerator
+    from otel_rollout.record.llm import describe_request, describe_response
     from otel_rollout.record.open_spans import OpenSpans, ProviderSpans
-    from otel_rollout.record.open_trajectories import OpenTrajectories, OpenTrajectory
+    from otel_rollout.record.open_trajectories import OpenOp, OpenTrajectories, OpenTrajectory
     from otel_rollout.record.recording_span import RolloutSpan
+    from otel_rollout.record.sampling import RolloutSampleRatio, sample_ratio_sampler
     from otel_rollout.record.signature import compile_binder
-    from otel_rollout.record.snapshot import DEFAULT_BUDGET, Snapshot, to_json
+    from otel_rollout.record.snapshot import DEFAULT_BUDGET, Snapshot, take_snapshot, to_json
     from otel_rollout.record.span_bounds import SpanBounds, environment_limits
     from otel_rollout.record.trajectory import Trajectory
     from otel_rollout.record.trajectory_state import TrajectoryState
@@ -19,13 +21,15 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "context": ("Frame", "SILENCE", "current_frame", "enter_silence"),
+            "context": ("Frame", "SILENCE", "current_frame", "enter", "enter_silence", "leave"),
             "ids": ("SystemIdGenerator",),
+            "llm": ("describe_request", "describe_response"),
             "open_spans": ("OpenSpans", "ProviderSpans"),
-            "open_trajectories": ("OpenTrajectories", "OpenTrajectory"),
+            "open_trajectories": ("OpenOp", "OpenTrajectories", "OpenTrajectory"),
             "recording_span": ("RolloutSpan",),
+            "sampling": ("RolloutSampleRatio", "sample_ratio_sampler"),
             "signature": ("compile_binder",),
-            "snapshot": ("DEFAULT_BUDGET", "Snapshot", "to_json"),
+            "snapshot": ("DEFAULT_BUDGET", "Snapshot", "take_snapshot", "to_json"),
             "span_bounds": ("SpanBounds", "environment_limits"),
             "trajectory": ("Trajectory",),
             "trajectory_state": ("TrajectoryState",),
@@ -36,10 +40,12 @@ __all__ = [
     "DEFAULT_BUDGET",
     "SILENCE",
     "Frame",
+    "OpenOp",
     "OpenSpans",
     "OpenTrajectories",
     "OpenTrajectory",
     "ProviderSpans",
+    "RolloutSampleRatio",
     "RolloutSpan",
     "Snapshot",
     "SpanBounds",
@@ -48,7 +54,13 @@ __all__ = [
     "TrajectoryState",
     "compile_binder",
     "current_frame",
+    "describe_request",
+    "describe_response",
+    "enter",
     "enter_silence",
     "environment_limits",
+    "leave",
+    "sample_ratio_sampler",
+    "take_snapshot",
     "to_json",
 ]

@@ -20,7 +20,7 @@ from otel_rollout.record.context import SILENCE, Frame, current_frame
 from otel_rollout.record.handle import HasHandle, ended, place_of
 from otel_rollout.record.object_reading import class_name, is_subclass
 from otel_rollout.record.scalars import read_attribute, read_number, read_scalar
-from otel_rollout.record.snapshot import plain_value, snapshot
+from otel_rollout.record.snapshot import plain_value, take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.text.near_miss import misspelt_argument
 from otel_rollout.text.plain_json import with_text_keys
@@ -184,9 +184,9 @@ def _annotate_running(pipeline: RunningPipeline, trajectory: TrajectoryState, fa
         else:
             _leave_out("status", f"a status is one of {', '.join(semconv.STATUSES)}, not {_shown(status)}")
     if facts.input is not None:
-        pipeline.tracer.set_input(root, snapshot(facts.input, pipeline.snapshot_budget))
+        pipeline.tracer.set_input(root, take_snapshot(facts.input, pipeline.snapshot_budget))
     if facts.output is not None:
-        pipeline.tracer.set_output(root, snapshot(facts.output, pipeline.snapshot_budget))
+        pipeline.tracer.set_output(root, take_snapshot(facts.output, pipeline.snapshot_budget))
     trajectory.annotations.update(_read_attributes(facts.attributes))
 
 
@@ -204,7 +204,7 @@ def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str,
     if not given:
         return
     if parts:
-        own[semconv.REWARD_PARTS] = snapshot(parts)
+        own[semconv.REWARD_PARTS] = take_snapshot(parts)
     tracer, state = pipeline.tracer, TrajectoryState(tags)
     parent = ended(root)
     context = set_span_in_context(parent, Context())

@@ -12,7 +12,7 @@ from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
 from otel_rollout.record.object_reading import class_name
-from otel_rollout.record.snapshot import Snapshot, snapshot
+from otel_rollout.record.snapshot import Snapshot, take_snapshot
 from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import fits_int64
 
@@ -83,7 +83,7 @@ def read_value(value: Any) -> Any:
                 return tuple(items)
     if kind is Snapshot:
         return value
-    taken = snapshot(value, BUDGET)
+    taken = take_snapshot(value, BUDGET)
     # The snapshot of an enum or a numpy number is a scalar.
     scalar = _read_scalar(taken.load()) if taken.size <= BYTES_OF_A_SCALAR else None
     return taken if scalar is None else scalar

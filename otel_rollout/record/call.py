@@ -19,7 +19,7 @@ from otel_rollout.record.context import SILENCE, Frame, attach, current_frame, e
 from otel_rollout.record.exceptions import record_failure
 from otel_rollout.record.llm import describe_request, describe_response
 from otel_rollout.record.signature import begins_with_receiver, compile_binder
-from otel_rollout.record.snapshot import Snapshot, snapshot
+from otel_rollout.record.snapshot import Snapshot, take_snapshot
 
 if TYPE_CHECKING:
     from otel_rollout.record.runtime import RunningPipeline
@@ -87,7 +87,7 @@ class Operation:
         """
         if capture is not True:
             value = call_user_function(f"{self.name}: {name}", cast("Callable[[Any], Any]", capture), value)
-        return snapshot(value, pipeline.snapshot_budget)
+        return take_snapshot(value, pipeline.snapshot_budget)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by name."""

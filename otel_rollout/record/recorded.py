@@ -17,7 +17,7 @@ from otel_rollout.record.exceptions import record_failure
 from otel_rollout.record.llm import describe_request, describe_response
 from otel_rollout.record.object_reading import is_subclass
 from otel_rollout.record.scalars import read_attribute, read_tag
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record.snapshot import take_snapshot
 from otel_rollout.text.sanitize import replace_surrogates
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def record_span(pipeline: RunningPipeline, frame: Frame, given: Recorded) -> Spa
 
 def _describe(pipeline: RunningPipeline, span: Span, frame: Frame, given: Recorded) -> None:
     if given.input is not None:
-        pipeline.tracer.set_input(span, snapshot(given.input, pipeline.snapshot_budget))
+        pipeline.tracer.set_input(span, take_snapshot(given.input, pipeline.snapshot_budget))
     if given.kind == "LLM":
         request = describe_request(given.input if type(given.input) is dict else {})
         described = describe_response(request, given.output)
@@ -79,7 +79,7 @@ def _describe(pipeline: RunningPipeline, span: Span, frame: Frame, given: Record
             )
         span.set_attributes(described)
     if given.output is not None:
-        pipeline.tracer.set_output(span, snapshot(given.output, pipeline.snapshot_budget))
+        pipeline.tracer.set_output(span, take_snapshot(given.output, pipeline.snapshot_budget))
     span.set_attributes(
         {
             replace_surrogates(key): attribute

@@ -24,7 +24,7 @@ from otel_rollout.record.object_walk import is_of_pickler, stream_of
 from otel_rollout.record.stream import FullError, OtherError, load_stream, write_stream
 from otel_rollout.text.plain_json import on_program_thread, value_to_json
 
-__all__ = ["DEFAULT_BUDGET", "Snapshot", "json_text", "plain_value", "snapshot", "to_json"]
+__all__ = ["DEFAULT_BUDGET", "Snapshot", "json_text", "plain_value", "take_snapshot", "to_json"]
 
 DEFAULT_BUDGET: Final = 1024 * 1024
 """The most bytes of a value, which bound its cost to the caller."""
@@ -90,7 +90,7 @@ class _Note(Snapshot):
     is_note = True
 
 
-def snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:
+def take_snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:
     """Return a copy of `value` that later changes don't reach; no code of a user's class runs.
 
     Args:
@@ -130,7 +130,7 @@ def snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:
 
 def plain_value(value: Any) -> Any:
     """Return a private copy of a small value, as plain data."""
-    return snapshot(value).load()
+    return take_snapshot(value).load()
 
 
 def to_json(taken: Snapshot) -> bytes:
@@ -141,7 +141,7 @@ def to_json(taken: Snapshot) -> bytes:
 def json_text(value: Any) -> str:
     """Return any value as JSON text, on the program's thread."""
     with on_program_thread():
-        return to_json(snapshot(value)).decode()
+        return to_json(take_snapshot(value)).decode()
 
 
 def _is_giant(value: Any, budget: int) -> bool:

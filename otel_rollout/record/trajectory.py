@@ -29,7 +29,7 @@ from otel_rollout.record.handle import HasHandle, Place, place_of, remember
 from otel_rollout.record.object_reading import is_one_of
 from otel_rollout.record.recorded import Recorded, record_span
 from otel_rollout.record.scalars import PLAIN, read_sample_index, read_scalar, read_tag, read_whole_tag
-from otel_rollout.record.snapshot import Snapshot, snapshot
+from otel_rollout.record.snapshot import Snapshot, take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
 
 if TYPE_CHECKING:
@@ -476,7 +476,7 @@ class Trajectory(HasHandle):
         parts = own.pop(semconv.REWARD_PARTS, None)
         own[semconv.METADATA] = _metadata({**state.tags, **own, **annotations})
         if parts is not None:
-            own[semconv.REWARD_PARTS] = snapshot(parts)
+            own[semconv.REWARD_PARTS] = take_snapshot(parts)
         pipeline.tracer.set_annotations(root, own, annotations)
 
 
@@ -510,4 +510,4 @@ def _metadata(attributes: dict[str, Any]) -> Snapshot:
         for key, value in attributes.items()
         if not isinstance(value, (str, tuple)) or len(value) <= MAX_METADATA_CHARACTERS
     }
-    return snapshot(metadata)
+    return take_snapshot(metadata)

@@ -1,6 +1,8 @@
 """`otel-rollout replay`: send recorded trajectories to a backend, as live tracing does."""
 
-from otel_rollout.replay.report import ReplayReport, describe, show_progress
+from otel_rollout.replay.delivered_log import DeliveredLog
+from otel_rollout.replay.report import LineProgress, Replay, ReplayReport, describe, show_progress
 from otel_rollout.replay.session import replay
+from otel_rollout.replay.source import Total
 
-__all__ = ["ReplayReport", "describe", "replay", "show_progress"]
+__all__ = ["DeliveredLog", "LineProgress", "Replay", "ReplayReport", "Total", "describe", "replay", "show_progress"]

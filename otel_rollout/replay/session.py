@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from otel_rollout.backends import make_exporters
+from otel_rollout import backends
 from otel_rollout.deliver.batch import QueueLimits
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.backoff import RetryPolicy
@@ -72,7 +72,7 @@ def replay(
         raise ConfigurationError(f"--remove empties a spool: {reason}")
     if is_of_spool:
         folder = spool_of(folder, backend)
-    ((_, exporter),) = make_exporters([backend])
+    ((_, exporter),) = backends.make_exporters([backend])
     ours = exporter if isinstance(exporter, OutcomeSpanExporter) else None
     destination = destination_of(exporter)
     if destination is not None:

@@ -13,9 +13,7 @@ import pytest
 
 import otel_rollout
 from otel_rollout.cli.main import main
-from otel_rollout.replay import ReplayReport
-from otel_rollout.replay.report import LineProgress
-from otel_rollout.replay.source import Total
+from otel_rollout.replay import LineProgress, ReplayReport, Total
 from otel_rollout_file import FileSpanExporter
 from tests.cli.otlp_receiver import Receiver
 

@@ -19,8 +19,7 @@ from otel_rollout.deliver import ExporterQueue, QueueLimits
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.finish import PayloadFinisher, SpanReader
-from otel_rollout.record import RolloutSpan, TrajectoryState
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record import RolloutSpan, TrajectoryState, take_snapshot
 from tests.delivery.queues import QUICK, Recorder, running
 from tests.delivery.side_requests import Backend
 
@@ -70,7 +69,7 @@ def make_recording_span() -> Callable[..., RolloutSpan]:
         span = RolloutSpan(
             name, SpanContext(1, next(ids), False, SAMPLED), parent, {}, trajectory, (), on_end=lambda span: None
         )
-        span.input = None if payload is None else snapshot(payload)
+        span.input = None if payload is None else take_snapshot(payload)
         span.end()
         return span
 

@@ -8,8 +8,7 @@ import random
 import pytest
 
 from otel_rollout import semconv
-from otel_rollout.export import RetryPolicy, send_batch
-from otel_rollout.export.batch_sender import wait_until
+from otel_rollout.export import RetryPolicy, send_batch, wait_until
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 
 RETRY = Outcome(Verdict.RETRY, "down")

@@ -17,8 +17,7 @@ from opentelemetry.trace import SpanContext, StatusCode, TraceFlags
 from otel_rollout import semconv
 from otel_rollout.finish import PayloadFinisher, Redactor, SpanReader, encoded_size, payload_finisher, readable_size
 from otel_rollout.otlp import encode_spans
-from otel_rollout.record import RolloutSpan, TrajectoryState, to_json
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record import RolloutSpan, TrajectoryState, take_snapshot, to_json
 from tests.sdk import COPIES
 
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -59,7 +58,7 @@ class TestSpan:
         """Name, ids, times, status, links, resource, scope, tags and payload arrive."""
         span = recording("op", trajectory=TrajectoryState({semconv.STEP: 3}), **{semconv.SPAN_KIND: "LLM"})
         span.start_time = 10
-        span.input, span.output = snapshot({"a": 1}), snapshot("b")
+        span.input, span.output = take_snapshot({"a": 1}), take_snapshot("b")
         span.add_link(SpanContext(7, 8, True, SAMPLED))
         span.set_status(StatusCode.ERROR, "why")
         span.add_event("event", {"n": 1}, 15)
@@ -87,7 +86,7 @@ class TestSpan:
     def test_payload_finished_once(self):
         """Several exporters get the same finished payload, each in a span of its own."""
         span = recording()
-        span.input = snapshot("x" * 1000)
+        span.input = take_snapshot("x" * 1000)
         span.add_event("seen", {"n": 1})
         span.end()
         finisher = PayloadFinisher(100, None)
@@ -103,7 +102,7 @@ class TestSpan:
     def test_a_name_that_stands_twice(self):
         """A tag or payload that the program sets itself is exported once: tags win, payloads don't."""
         span = recording(trajectory=TrajectoryState({semconv.STEP: 3}))
-        span.input = snapshot("ours")
+        span.input = take_snapshot("ours")
         span.set_attributes({semconv.STEP: 7, semconv.INPUT_VALUE: "theirs", "other": 1})
 
         seen = read(span)
@@ -121,7 +120,7 @@ class TestSpan:
     def test_as_the_sdk_writes_it(self):
         """The SDK's `to_json` of the span has everything."""
         span = recording(trajectory=TrajectoryState({semconv.STEP: 3}))
-        span.output = snapshot({"a": "語"})
+        span.output = take_snapshot({"a": "語"})
         span.set_status(StatusCode.ERROR, "broken")
         span.add_event("seen", {"key": 1})
 
@@ -138,7 +137,7 @@ class TestSpan:
     def test_what_exporters_do_to_the_sdks_spans(self):
         """Private fields and shallow and deep copies are those of an SDK span."""
         span = recording(trajectory=TrajectoryState({semconv.STEP: 3}))
-        span.output = snapshot("out")
+        span.output = take_snapshot("out")
         seen = read(span)
 
         assert seen._attributes == dict(seen.attributes)
@@ -151,7 +150,7 @@ class TestSpan:
         """The root has the bytes cut from its trajectory, and the spans that this exporter lost."""
         trajectory = TrajectoryState({})
         child = recording(trajectory=trajectory)
-        child.input = snapshot("x" * 1000)
+        child.input = take_snapshot("x" * 1000)
         read(child, max_bytes=102)
         trajectory.add_dropped_span("test")
 
@@ -173,7 +172,7 @@ class TestPayloadFinisher:
         }
         finisher = PayloadFinisher(300, Redactor())
 
-        finished, cut = finisher.finish(to_json(snapshot(value)))
+        finished, cut = finisher.finish(to_json(take_snapshot(value)))
 
         assert orjson.loads(finished) == {
             "image": "data:image/png;base64,[5022 bytes cut]",
@@ -189,7 +188,7 @@ class TestPayloadFinisher:
         """The part of a long text that the snapshot leaves out counts as cut, in addition to later cuts."""
         finisher = PayloadFinisher(1000, None)
         span = recording()
-        span.input = snapshot("x" * 20_000_000)
+        span.input = take_snapshot("x" * 20_000_000)
         span.end()
 
         finished = SpanReader(Resource({}), InstrumentationScope("s"), finisher).read(span, "test")
@@ -202,7 +201,7 @@ class TestPayloadFinisher:
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
         monkeypatch.setattr(payload_finisher, "cut_media", lambda text: 1 / 0)
         span = recording()
-        span.input = snapshot({"image": f"data:image/png;base64,{'A' * 400}", "password": "secret"})
+        span.input = take_snapshot({"image": f"data:image/png;base64,{'A' * 400}", "password": "secret"})
 
         assert read(span).attributes[semconv.INPUT_VALUE] == "…[the payload could not be read]"
 

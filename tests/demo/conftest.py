@@ -4,22 +4,21 @@ from itertools import count
 
 import pytest
 
-from otel_rollout.demo import policy
-from otel_rollout.demo.policy import Behaviour, SamplingParams, choose_behaviour
+from otel_rollout.demo import Behaviour, Policy, SamplingParams, choose_behaviour
 
 
 @pytest.fixture(scope="session")
 def tokenizer():
     pytest.importorskip("tokenizers")
-    from otel_rollout.demo.chat import train_tokenizer
+    from otel_rollout.demo import train_tokenizer
 
     return train_tokenizer()
 
 
 @pytest.fixture
 def fast_engine(monkeypatch):
-    monkeypatch.setattr(policy, "SECONDS_PER_CALL", 0.0)
-    monkeypatch.setattr(policy, "SECONDS_PER_TOKEN", 0.0)
+    monkeypatch.setattr(Policy, "seconds_per_call", 0.0)
+    monkeypatch.setattr(Policy, "seconds_per_token", 0.0)
 
 
 @pytest.fixture

@@ -14,19 +14,25 @@ from opentelemetry import context as context_api
 from opentelemetry.trace import get_current_span
 
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
-from otel_rollout.demo.chat import BpeTokenizer
-from otel_rollout.demo.policy import VARIETY, Behaviour, EngineError, Policy, TokenOutput
-from otel_rollout.demo.problems import LOOKUP_TABLE, problem_at
-from otel_rollout.demo.rollout import (
+from otel_rollout.demo import (
+    LOOKUP_TABLE,
     TRAJECTORY_DEADLINE,
+    VARIETY,
     AgentLoop,
+    Behaviour,
+    BpeTokenizer,
+    Calculator,
+    EngineError,
+    Lookup,
     Pass,
+    Policy,
+    TokenOutput,
     Trajectory,
     Verifier,
+    problem_at,
     request_id,
     sampling_params,
 )
-from otel_rollout.demo.tools import Calculator, Lookup
 from otel_rollout.guard import monotonic
 from otel_rollout.record import current_frame, runtime
 

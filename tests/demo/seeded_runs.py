@@ -13,8 +13,7 @@ from unittest import mock
 
 import otel_rollout
 from otel_rollout.catalog import StepSummary, summarise_groups, summarise_step
-from otel_rollout.demo.chat import train_tokenizer
-from otel_rollout.demo.rollout import Pass, passes, run_pass
+from otel_rollout.demo import Pass, passes, run_pass, train_tokenizer
 from otel_rollout.facts import TrajectorySummary, summarise_trajectory
 from otel_rollout.look.findings import Diagnosis, diagnose
 from otel_rollout.testing import InMemorySpanExporter

@@ -4,10 +4,20 @@ import asyncio
 
 import pytest
 
-from otel_rollout.demo.policy import Behaviour, EngineError, Policy
-from otel_rollout.demo.problems import LOOKUP_TABLE, PROBLEMS, Problem
-from otel_rollout.demo.rollout import AgentLoop, AgentLoopOutput
-from otel_rollout.demo.tools import Calculator, Lookup, ToolError, calculate
+from otel_rollout.demo import (
+    LOOKUP_TABLE,
+    PROBLEMS,
+    AgentLoop,
+    AgentLoopOutput,
+    Behaviour,
+    Calculator,
+    EngineError,
+    Lookup,
+    Policy,
+    Problem,
+    ToolError,
+    calculate,
+)
 
 pytestmark = pytest.mark.usefixtures("fast_engine")
 

@@ -1,14 +1,14 @@
 """What is written in the chat format is read back the same."""
 
-from otel_rollout.demo.chat import (
+from otel_rollout.demo import (
     ASSISTANT,
+    ToolCall,
     find_answer,
     find_tool_calls,
     write_answer,
     write_message,
     write_tool_call,
 )
-from otel_rollout.demo.problems import ToolCall
 from otel_rollout.messages import answer_message, read_template
 
 

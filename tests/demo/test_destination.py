@@ -1,11 +1,12 @@
 """The demo's backends, and what is said about them at the end."""
 
+import shutil
 import sys
 
 import pytest
 
+from otel_rollout import backends
 from otel_rollout.backends import make_exporters
-from otel_rollout.demo import destination
 from otel_rollout.demo.destination import choose_backends, describe, where_next, with_folder
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.testing import InMemorySpanExporter
@@ -18,7 +19,7 @@ def not_installed(monkeypatch):
     def make_none(names):
         raise MissingExtraError(f"{names[0]} needs more: pip install 'otel-rollout[{names[0]}]'")
 
-    monkeypatch.setattr(destination, "make_exporters", make_none)
+    monkeypatch.setattr(backends, "make_exporters", make_none)
 
 
 class TestChooseBackends:
@@ -40,7 +41,7 @@ class TestChooseBackends:
         self, monkeypatch, argument, environ, chosen
     ):
         """Nobody who has said where traces go gets them elsewhere."""
-        monkeypatch.setattr(destination, "make_exporters", lambda names: [])
+        monkeypatch.setattr(backends, "make_exporters", lambda names: [])
         for variable, value in environ.items():
             monkeypatch.setenv(variable, value)
         assert choose_backends(argument, ["otlp_of_this_test", "file"]) == chosen
@@ -171,7 +172,7 @@ class TestWhereNext:
         said = next_steps("console")
         assert "    bin/otel-rollout demo --backend mlflow" in said
         assert "    OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 bin/otel-rollout demo --backend otlp" in said
-        monkeypatch.setattr(destination.shutil, "which", lambda name: str(program))
+        monkeypatch.setattr(shutil, "which", lambda name: str(program))
         assert "    otel-rollout demo --backend mlflow" in next_steps("console")
 
     def test_what_the_default_needs_is_said(self, not_installed):

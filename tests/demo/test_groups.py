@@ -1,7 +1,7 @@
 """Which group is shown, and how."""
 
+from otel_rollout.demo import Trajectory
 from otel_rollout.demo.report import clearest_group, clearest_trajectory, rollout_row
-from otel_rollout.demo.rollout import Trajectory
 
 from .spans import make_trajectory
 

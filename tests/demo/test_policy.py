@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from otel_rollout.demo.policy import Behaviour, SamplingParams, choose_behaviour
+from otel_rollout.demo import Behaviour, SamplingParams, choose_behaviour
 
 PINNED = [
     "CLUMSY",

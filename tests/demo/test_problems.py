@@ -2,8 +2,7 @@
 
 import pytest
 
-from otel_rollout.demo.problems import LOOKUP_TABLE, PROBLEMS, Problem, problem_at
-from otel_rollout.demo.tools import calculate
+from otel_rollout.demo import LOOKUP_TABLE, PROBLEMS, Problem, calculate, problem_at
 
 
 class TestProblems:

@@ -5,7 +5,7 @@ import re
 
 from rich.console import Console
 
-from otel_rollout.demo.rollout import Pass, Trajectory
+from otel_rollout.demo import Pass, Trajectory
 from otel_rollout.demo.session import describe_outcomes, progress_on
 
 DONE = [

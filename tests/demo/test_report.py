@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from otel_rollout import ExporterStats
+from otel_rollout.demo import Trajectory
 from otel_rollout.demo.report import print_delivery, print_trajectory, print_waiting, print_where_next
-from otel_rollout.demo.rollout import Trajectory
 
 from .spans import make_trajectory
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from otel_rollout.demo.rollout import Verifier
+from otel_rollout.demo import Verifier
 
 
 class TestVerifier:

@@ -7,7 +7,7 @@ import pytest
 
 import otel_rollout
 from otel_rollout import semconv
-from otel_rollout.demo.rollout import AgentLoop, Pass, Trajectory, mean_reward, passes, run_pass
+from otel_rollout.demo import AgentLoop, Pass, Trajectory, mean_reward, passes, run_pass
 from otel_rollout.testing import InMemorySpanExporter
 from tests.demo import idle_time
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("tokenizers")
 
-from otel_rollout.demo.chat import SPECIAL_TOKENS, SYSTEM_PROMPT, train_tokenizer
+from otel_rollout.demo import SPECIAL_TOKENS, SYSTEM_PROMPT, train_tokenizer
 
 TOKENIZER = train_tokenizer()
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from otel_rollout.demo.tools import Calculator, Lookup, ToolError, calculate, format_number
+from otel_rollout.demo import Calculator, Lookup, ToolError, calculate, format_number
 
 
 class TestCalculate:

@@ -13,8 +13,7 @@ import otel_rollout_file
 import otel_rollout_mlflow
 import otel_rollout_otlp
 import otel_rollout_weave
-from otel_rollout.doctor.environment import read_environment, shown_value
-from otel_rollout.doctor.installation import read_installation
+from otel_rollout.doctor import read_environment, read_installation, shown_value
 from otel_rollout.settings import SETTINGS, Setting
 
 PACKAGES = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import metadata
 
-from otel_rollout.doctor import installation
-from otel_rollout.doctor.installation import read_installation
+from otel_rollout.backends import GROUP
+from otel_rollout.doctor import read_installation
 
 
 class TestExporters:
@@ -23,8 +23,8 @@ class TestExporters:
 
     def test_one_that_can_not_be_loaded_says_why(self, monkeypatch):
         """A broken package of somebody else's is reported and harms nothing."""
-        broken = metadata.EntryPoint("broken", "no_such_module:Exporter", installation.GROUP)
-        monkeypatch.setattr(installation.metadata, "entry_points", lambda **_: [broken])
+        broken = metadata.EntryPoint("broken", "no_such_module:Exporter", GROUP)
+        monkeypatch.setattr(metadata, "entry_points", lambda **_: [broken])
 
         (found,) = [one for one in read_installation().exporters if one.name == "broken"]
 
@@ -43,7 +43,7 @@ class TestExtras:
                 raise metadata.PackageNotFoundError(name)
             return installed(name)
 
-        monkeypatch.setattr(installation.metadata, "version", version)
+        monkeypatch.setattr(metadata, "version", version)
 
         missing = {one.name: one.missing for one in read_installation().extras}
 

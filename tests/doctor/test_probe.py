@@ -11,8 +11,8 @@ import pytest
 import requests
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from otel_rollout.doctor import probe
-from otel_rollout.doctor.probe import make_trajectory, probe_backend
+from otel_rollout import backends
+from otel_rollout.doctor import make_trajectory, probe_backend
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.testing import InMemorySpanExporter
@@ -25,7 +25,7 @@ def made(monkeypatch):
     """Have `probe_backend` find one exporter, whatever the name."""
 
     def use(exporter: SpanExporter) -> None:
-        monkeypatch.setattr(probe, "make_exporters", lambda names, **_: [(names[0], exporter)])
+        monkeypatch.setattr(backends, "make_exporters", lambda names, **_: [(names[0], exporter)])
 
     return use
 

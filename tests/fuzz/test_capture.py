@@ -92,7 +92,7 @@ class TestChecked:
         def calling(value, budget=0):
             return Snapshot(repr(list(value.values()) if type(value) is dict else value), 0)
 
-        monkeypatch.setattr("otel_rollout.record.call.snapshot", calling)
+        monkeypatch.setattr("otel_rollout.record.call.take_snapshot", calling)
         behave("BaseException")
         value = make_hostile(object)()
         checked(form, Turn(value, value))

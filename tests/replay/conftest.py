@@ -12,11 +12,11 @@ import pytest
 from opentelemetry.sdk.trace.export import SpanExporter
 
 import otel_rollout
+from otel_rollout import backends
 from otel_rollout.export import RetryPolicy
 from otel_rollout.folder import FrameFile
 from otel_rollout.otlp import encode_spans
-from otel_rollout.replay import replay, session
-from otel_rollout.replay.report import Replay
+from otel_rollout.replay import Replay, replay
 from otel_rollout.settings import resolve_settings
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout_file import FileSpanExporter
@@ -77,7 +77,7 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Replay]:
     def run(folder: Path, to: SpanExporter | str, *, patience: float = 5.0, **options: Any) -> Replay:
         name = to if isinstance(to, str) else "memory"
         if not isinstance(to, str):
-            monkeypatch.setattr(session, "make_exporters", lambda names, **_: [(names[0], to)])
+            monkeypatch.setattr(backends, "make_exporters", lambda names, **_: [(names[0], to)])
         return replay(
             folder,
             name,

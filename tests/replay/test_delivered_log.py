@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from otel_rollout.replay.delivered_log import DeliveredLog
+from otel_rollout.replay import DeliveredLog
 
 
 def noted(folder, *tokens, backend="mlflow", destination="http://mlflow:5000"):

@@ -12,7 +12,7 @@ from otel_rollout import semconv
 from otel_rollout.hooks import Call, Hook, Observer, after
 from otel_rollout.hooks.verl.rollout import current_rollout
 from otel_rollout.record import runtime
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record.snapshot import take_snapshot
 
 ABORTED: Final = "generation.aborted"
 RESUMED: Final = "generation.resumed"
@@ -60,7 +60,9 @@ class _Generation(Observer):
             shown["prompt_ids_start"] = start
         elif start is None:
             span.set_attribute(semconv.PREFIX_BROKEN, True)
-        pipeline.tracer.set_input(span, snapshot({key: value for key, value in shown.items() if value is not None}))
+        pipeline.tracer.set_input(
+            span, take_snapshot({key: value for key, value in shown.items() if value is not None})
+        )
 
     def fail(self, error: BaseException) -> None:
         get_current_span().set_attributes(self.served)

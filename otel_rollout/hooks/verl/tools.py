@@ -23,7 +23,7 @@ from otel_rollout.hooks.patching import observe
 from otel_rollout.hooks.verl.rollout import current_rollout
 from otel_rollout.record import op, runtime
 from otel_rollout.record.exceptions import record_failure
-from otel_rollout.record.snapshot import snapshot
+from otel_rollout.record.snapshot import take_snapshot
 
 MAX_MESSAGE_CHARACTERS: Final = 2000
 MAX_NAME_CHARACTERS: Final = 200
@@ -83,7 +83,7 @@ class _ToolCall(Observer):
                 self._fault = f"the arguments are no JSON: {error}"
         if not is_known and isinstance(self._tools, dict):
             self._fault = f"there is no tool of this name; there are: {', '.join(map(str, self._tools))}"
-        pipeline.tracer.set_input(span, snapshot({"name": name, "arguments": arguments}))
+        pipeline.tracer.set_input(span, take_snapshot({"name": name, "arguments": arguments}))
 
     def end(self, result: Any) -> None:
         span, pipeline = get_current_span(), runtime.pipeline
@@ -108,7 +108,7 @@ class _ToolCall(Observer):
         media = {name: getattr(response, name, None) for name in ("image", "video")}
         shown = {"text": text, **media, "reward": reward, "metrics": metrics}
         shown = {key: value for key, value in shown.items() if not _is_empty(value)}
-        pipeline.tracer.set_output(span, snapshot(shown))
+        pipeline.tracer.set_output(span, take_snapshot(shown))
 
     def _says_error(self, text: Any) -> bool:
         """Return True if the text is verl's own for an exception around the tool, not the tool's."""
@@ -193,7 +193,7 @@ def _unreadable(message: str, error: BaseException | None) -> None:
         return
     text = getattr(error, "doc", None)
     if isinstance(text, str):
-        pipeline.tracer.set_input(span, snapshot({"text": text}))
+        pipeline.tracer.set_input(span, take_snapshot({"text": text}))
     span.set_attribute(semconv.ERROR_TYPE, type(error).__name__ if error is not None else "tool_call")
     span.set_status(StatusCode.ERROR, message[:MAX_MESSAGE_CHARACTERS])
     _count_tool_call(is_error=True)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from otel_rollout import semconv
 from otel_rollout.facts.conversation import Utterance, conversation_of
-from otel_rollout.facts.reward_parts import REWARD, reward_parts
+from otel_rollout.facts.reward_parts import REWARD, reward_parts_of
 from otel_rollout.facts.trace_tree import STATUS_STYLES, error_of
 from otel_rollout.look.terminal.screen import wrapped
 from otel_rollout.messages import Message
@@ -107,7 +107,7 @@ def _outcome(trajectory: RecordedTrajectory, spans: Sequence[ReadableSpan], widt
 
 def _parts(spans: Iterable[ReadableSpan], width: int | None) -> Iterator[Text]:
     """Yield the parts of the reward."""
-    parts = {part.name: part for span in spans for part in reward_parts(span) if part.name != REWARD}
+    parts = {part.name: part for span in spans for part in reward_parts_of(span) if part.name != REWARD}
     longest = max((cell_len(printable(name)) for name in parts), default=0)
     for name, part in parts.items():
         value = f"{part.value:.4g}" if type(part.value) is float else str(part.value)

@@ -34,14 +34,14 @@ class TestOneFault:
         """One fault in the first of five turns costs what it was about, and not the spans of the turns after it."""
         stand_in = StandIn(generation.GENERATE, stand_ins.form_of(generation.GENERATE))
         install(stand_in)
-        real, faults_left = generation.snapshot, [True]
+        real, faults_left = generation.take_snapshot, [True]
 
-        def snapshot(value: Any) -> bytes:
+        def faulty(value: Any) -> bytes:
             if faults_left and faults_left.pop():
                 raise RuntimeError("one fault of ours")
             return real(value)
 
-        monkeypatch.setattr(generation, "snapshot", snapshot)
+        monkeypatch.setattr(generation, "take_snapshot", faulty)
 
         async def main() -> None:
             with rollout_trace_attr(step=1, sample_index=0):
