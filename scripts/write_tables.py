@@ -104,7 +104,7 @@ def facts_table() -> str:
 
 def summaries_types() -> str:
     """Return the TypeScript interfaces of summaries."""
-    facts = {each.name: each for each in FACTS if each.shown != "nowhere"}
+    facts = {each.name: each for each in FACTS}
     hints = get_type_hints(TrajectorySummary, include_extras=True)
     interfaces = [
         _interface(kind.__name__, get_type_hints(kind, include_extras=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,12 @@ from tests.trace_folder.recordings import make_trajectory
 SECOND = 1_000_000
 
 
-def summary(number: int, shape: list[SpanShape], worker: str = "host-1-abcd") -> TrajectorySummary:
+def summary(
+    number: int, shape: list[SpanShape], worker: str = "host-1-abcd"
+) -> tuple[TrajectorySummary, Callable[[], list[SpanShape]]]:
     """A trajectory with these spans."""
-    return TrajectorySummary(
-        f"{number:032x}", worker=worker, sample_index=number, rollout_n=0, start_time=10**18, shape=tuple(shape)
-    )
+    found = TrajectorySummary(f"{number:032x}", worker=worker, sample_index=number, rollout_n=0, start_time=10**18)
+    return found, lambda: shape
 
 
 def slices(events: list[dict[str, object]]) -> list[dict[str, object]]:
@@ -118,7 +120,7 @@ class TestCommand:
         """A trajectory without a summary that can't be read either has its place; the others have their spans."""
         [index] = recorded.rglob("*.index.jsonl")
         lines = [json.loads(line) for line in index.read_bytes().splitlines()]
-        del lines[0]["crc32"], lines[0]["turns"]
+        del lines[0]["crc32"], lines[0]["facts"]
         start = json.dumps(lines[0], separators=(",", ":"))[:-1].encode()
         index.write_bytes(start + seal_of(start) + index.read_bytes().splitlines(keepends=True)[1])
         [frames] = recorded.rglob("*.zst")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, get_args
 
@@ -21,11 +20,9 @@ from otel_rollout import rollout_trace_attr, rollout_trace_op
 from otel_rollout.facts import (
     FACTS,
     SUMS,
-    Shapes,
     Sum,
     ToolCounts,
-    TrajectorySummary,
-    merge_summaries,
+    shapes_of,
     summarise_trajectory,
 )
 from otel_rollout.testing import InMemorySpanExporter
@@ -139,6 +136,11 @@ def naive_outermost(spans: list[ReadableSpan], kind: str) -> list[ReadableSpan]:
     return [each for each in spans if is_kind(each) and not any(map(is_kind, ancestors(each)))]
 
 
+def order_of(each: ReadableSpan) -> tuple[int, int, int]:
+    """Return what spans are sorted by."""
+    return (each.start_time or 0) // 1000, (each.end_time or 0) // 1000, each.context.span_id if each.context else 0
+
+
 class TestTable:
     """The table of facts."""
 
@@ -182,30 +184,24 @@ class TestFigures:
         busy = naive_seconds(spans, {"LLM", "TOOL", "EVALUATOR"}, range(begin, begin + 100_000))
         assert summary.waiting_seconds == pytest.approx(0.1 - busy if summary.has_root else 0.0)
         assert summary.start_time == min(each.start_time for each in spans)
-        assert len(summary.shape) == summary.spans == len(spans)
-        for shape in summary.shape:
+        shapes = shapes_of(spans)
+        assert len(shapes) == summary.spans == len(spans)
+        starts = {each.context.span_id: each.start_time // 1000 for each in spans}
+        for shape, each in zip(shapes, sorted(spans, key=order_of), strict=True):
+            begin = min(starts.values()) + shape.offset
+            assert (shape.name, begin) == (each.name, each.start_time // 1000)
             if shape.parent >= 0:
-                assert summary.shape[shape.parent].span_id == shape.parent_id
+                assert min(starts.values()) + shapes[shape.parent].offset == starts[each.parent.span_id]
         count = sum(each.status.status_code is StatusCode.ERROR for each in spans)
         assert len(summary.errors) == min(8, count)
-        assert all(summary.shape[error.shape].status == 2 for error in summary.errors)
-
-    @settings(max_examples=150, deadline=None)
-    @given(trajectories(), st.data())
-    def test_merging_equals_the_whole(self, spans, data):
-        """However a trajectory's spans are spread over lines."""
-        parts: dict[int, list[ReadableSpan]] = {}
-        for each in spans:
-            parts.setdefault(data.draw(st.integers(0, 3)), []).append(each)
-        whole = summarise_trajectory(spans)
-        merged = merge_summaries([summarise_trajectory(part) for part in parts.values()])
-        for field in TrajectorySummary.__dataclass_fields__:
-            expected = getattr(whole, field)
-            assert getattr(merged, field) == (pytest.approx(expected) if isinstance(expected, float) else expected)
+        for error in summary.errors:
+            others = [each for each in spans if each.name == error.name and each.status.status_code is StatusCode.UNSET]
+            # Without a sound call of the name, only one around it can have mended it.
+            assert error.is_mended <= bool(others or any(each.parent and each.parent.span_id > 1 for each in spans))
 
     @pytest.mark.parametrize("order", [(2, 3), (3, 2)])
     def test_two_that_start_at_once(self, order):
-        """Of two generations that started at once, the same one counts in one line and in several."""
+        """Of two generations that started at once, the same one counts, whatever their order."""
         spans = {
             number: span(
                 number,
@@ -217,15 +213,13 @@ class TestFigures:
             for number, text in ((2, "b"), (3, "a"))
         }
         given = [spans[number] for number in order]
-        merged = merge_summaries([summarise_trajectory([each]) for each in given])
-        for found in (summarise_trajectory(given), merged):
-            assert (found.prompt, found.answer, found.finish_reason) == ("a", "a", "a")
+        found = summarise_trajectory(given)
+        assert (found.prompt, found.answer, found.finish_reason) == ("a", "a", "a")
 
     def test_tokens_beyond_64_bits(self):
-        """Another program may write any count: their sum is one that an index has, in one line or in several."""
+        """Another program may write any count: their sum is one that an index has."""
         spans = [span(number, "LLM", gen_ai__usage__output_tokens=INT64_MAX) for number in range(2, 5)]
-        merged = merge_summaries([summarise_trajectory([each]) for each in spans])
-        assert summarise_trajectory(spans).output_tokens == merged.output_tokens == INT64_MAX
+        assert summarise_trajectory(spans).output_tokens == INT64_MAX
 
     def test_the_order_of_spans_means_nothing(self):
         """A span that comes twice counts once."""
@@ -244,18 +238,27 @@ class TestFigures:
         assert (summary.waiting_seconds, summary.reward_seconds) == (pytest.approx(0.04), 0)
         assert summary.end_time == root().end_time
 
-    def test_an_index_that_is_damaged_places_no_error(self):
-        """The shape that an error refers to is missing in one part: the error is kept, without a place."""
-        damaged, sound = (summarise_trajectory([span(number, "TOOL", error=True)]) for number in (2, 3))
-        merged = merge_summaries([replace(damaged, shape=Shapes(b"{}")), sound])
-        assert sorted(each.shape for each in merged.errors) == [-1, 0]
+    @pytest.mark.parametrize(
+        ("other", "is_mended"),
+        [
+            (span(3, "TOOL", at=(20, 30), name="ask"), True),
+            (span(3, "TOOL", at=(20, 30), name="ask", error=True), False),
+            (span(3, "TOOL", at=(0, 5), name="ask"), False),
+            (span(3, "LLM", at=(20, 30), name="ask"), False),
+            (span(3, "TOOL", at=(20, 30), name="other"), False),
+            (span(4, "TOOL", at=(0, 90), name="around"), True),
+            (span(4, "CHAIN", at=(0, 90), name="around"), False),
+        ],
+    )
+    def test_a_failure_is_mended(self, other, is_mended):
+        """By a later call of the name that succeeded, or by a call of its kind around it that did."""
+        failed = span(2, "TOOL", parent=4, at=(10, 12), name="ask", error=True)
+        assert summarise_trajectory([root(), failed, other]).errors[0].is_mended is is_mended
 
     def test_nothing(self):
         """There is no summary of no spans."""
         with pytest.raises(ValueError, match="one span"):
             summarise_trajectory([])
-        with pytest.raises(ValueError, match="one part"):
-            merge_summaries([])
 
 
 class TestWhatItSays:
@@ -268,9 +271,9 @@ class TestWhatItSays:
             root(rollout__reward=0.25, rollout__reward_parts='{"length": 2}', rollout__fate="kept"),
             span(5, "EVALUATOR", at=(200_000, 200_001), rollout__advantage=-1.5, **late),
         ]
-        for summary in (summarise_trajectory(spans), merge_summaries([summarise_trajectory([one]) for one in spans])):
-            assert (summary.reward, summary.reward_parts) == (0.75, {"format": 1.0, "length": 2.0})
-            assert (summary.advantage, summary.fate) == (-1.5, "kept")
+        summary = summarise_trajectory(spans)
+        assert (summary.reward, summary.reward_parts) == (0.75, {"format": 1.0, "length": 2.0})
+        assert (summary.advantage, summary.fate) == (-1.5, "kept")
 
     def test_spans_of_another_program(self):
         """Kinds follow the GenAI conventions, the service is the resource's, a failed root has the status error."""
@@ -528,11 +531,11 @@ class TestHostile:
             for number in range(2, 2002)
         ]
         summary = summarise_trajectory(spans)
-        assert (len(summary.shape), len(summary.errors), len(summary.tools)) == (512, 8, 64)
+        assert (len(shapes_of(spans)), len(summary.errors), len(summary.tools)) == (512, 8, 64)
         assert (summary.spans, summary.turns, len(summary.turn_hashes)) == (2000, 1000, 256)
         assert sum(counts.calls for counts in summary.tools.values()) == 1000
         assert "…" in summary.tools
-        assert max(len(shape.name) for shape in summary.shape) == 128
+        assert max(len(shape.name) for shape in shapes_of(spans)) == 128
 
 
 class TestHidden:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.errors import ConfigurationError, MissingExtraError, NoTracesError
+from otel_rollout.errors import ConfigurationError, MissingExtraError, NoTracesError, UnreadableTraceError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.facts.span_facts import span_id_of, trace_id_of
@@ -188,7 +188,12 @@ class FileSpanExporter(OutcomeSpanExporter):
         except NoTracesError:
             return []
         found.sort(key=lambda each: each.start_time)
-        return [(each.trace_id, each.summary.provenance.main[3], each.run_id) for each in found]
+        places = []
+        for each in found:
+            with suppress(UnreadableTraceError):
+                roots = (span.context.span_id for span in each.spans if span.parent is None and span.context)
+                places.append((each.trace_id, next(roots, 0), each.run_id))
+        return places
 
     def for_trial(self) -> FileSpanExporter:
         """Return an exporter that writes into a folder inside this one's, and removes it when it is shut down."""

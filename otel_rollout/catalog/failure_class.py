@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from otel_rollout.facts.amounts import is_same_reward
-from otel_rollout.facts.figures import ERROR, MAX_DEPTH
-from otel_rollout.facts.shapes import Place, places_of
 from otel_rollout.facts.table import SpanError, TrajectorySummary
 
 MODEL: Final = "model"
@@ -127,7 +125,7 @@ def _is_worst(summary: TrajectorySummary, worst_reward: float | None) -> bool:
 
 def _left(summary: TrajectorySummary) -> list[SpanError]:
     """Return the failures of tools that nothing mended."""
-    return [each for each in summary.errors if each.kind == "TOOL" and not _is_mended(each, summary)]
+    return [each for each in summary.errors if each.kind == "TOOL" and not each.is_mended]
 
 
 def _of_exception(summary: TrajectorySummary) -> str:
@@ -142,7 +140,7 @@ def _of_exception(summary: TrajectorySummary) -> str:
 def _of_end(summary: TrajectorySummary, survived: Survived) -> str:
     """Return the class of a failure that no exception ended."""
     for error in summary.errors:
-        if error.kind == "EVALUATOR" and not _is_mended(error, summary):
+        if error.kind == "EVALUATOR" and not error.is_mended:
             return _of_error(error)
     if summary.finish_reason in _ABORTED:
         return ENGINE
@@ -151,29 +149,6 @@ def _of_end(summary: TrajectorySummary, survived: Survived) -> str:
     left = [each for each in _left(summary) if (each.name, each.type) not in survived]
     # A trajectory that was cut off had no turn left to mend one failed call.
     return _of_error(left[-1]) if len(left) > (summary.status == "truncated") else MODEL
-
-
-def _is_mended(error: SpanError, summary: TrajectorySummary) -> bool:
-    """Return True if a later call of the same name succeeded, or a call of the same kind that this one is inside."""
-    spans = places_of(summary.shape)
-    if not 0 <= error.shape < len(spans):
-        counts = summary.tools.get(error.name)
-        return counts is not None and counts.errors < counts.calls
-    failed = spans[error.shape]
-    name, own_kind = failed[:2]
-    later = (each for each in spans[error.shape + 1 :] if each[0] == name)
-    return any(kind == own_kind and status != ERROR for _, kind, _, _, status, _ in (*later, *_around(failed, spans)))
-
-
-def _around(span: Place, spans: Sequence[Place]) -> Iterator[Place]:
-    """Yield the spans that a span is inside, the innermost first."""
-    # Spans of other programs may be nested in a circle.
-    for _ in range(MAX_DEPTH):
-        parent = span[-1]
-        if parent < 0:
-            return
-        span = spans[parent]
-        yield span
 
 
 def _of_error(error: SpanError) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -23,7 +23,8 @@ from otel_rollout.catalog.step_places import (
     read_loose,
 )
 from otel_rollout.catalog.step_summary import StepSummary, with_run_ids
-from otel_rollout.errors import NoTracesError
+from otel_rollout.errors import NoTracesError, UnreadableTraceError
+from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.index import place_of
 from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, join_parts
@@ -219,6 +220,20 @@ class Run:
             KeyError: There is none with this id.
         """
         return self._step_of(trace_id).summaries[trace_id]
+
+    def shapes(self, summaries: Iterable[TrajectorySummary]) -> Iterator[Sequence[SpanShape]]:
+        """Yield the places of each trajectory's spans on a timeline; nothing if its frame can't be read.
+
+        Args:
+            summaries: Trajectories of this run, sorted by step.
+        """
+        places, loose = self._look()
+        for each in summaries:
+            step = self._load(StepKey.of(each.step, validate=each.validate), places, loose)
+            try:
+                yield step.recorded[each.trace_id].shapes
+            except (LookupError, UnreadableTraceError):
+                yield ()
 
     def search(self, query: SearchQuery) -> Search:
         """Search the trajectories in order; the hits come while the search goes on.

@@ -19,7 +19,7 @@ from otel_rollout.version import __version__
 ROWS_AT_ONCE: Final = 1024
 _SECONDS: Final = "seconds"
 
-COLUMNS: Final = tuple(each.name for each in FACTS if each.shown != "nowhere")
+COLUMNS: Final = tuple(each.name for each in FACTS)
 """The facts that have a column; `seconds` has one too."""
 
 
@@ -110,7 +110,7 @@ def delete(connection: sqlite3.Connection, trace_ids: Iterable[str]) -> None:
 def load(
     connection: sqlite3.Connection, where: str = "", arguments: Sequence[Any] = (), order: str = "rowid"
 ) -> list[TrajectorySummary]:
-    """Return the trajectories of a catalog, without the facts that have no column: their shapes and their provenance.
+    """Return the trajectories of a catalog.
 
     Args:
         connection: The catalog.

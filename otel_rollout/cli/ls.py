@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -26,10 +27,11 @@ from otel_rollout.cli.reading import (
     require_reader,
     selected,
 )
-from otel_rollout.errors import ConfigurationError
+from otel_rollout.errors import ConfigurationError, UnreadableTraceError
+from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import TrajectorySummary, shown_of
 from otel_rollout.folder.reader import RecordedTrajectory
-from otel_rollout.folder.summaries import listed_summaries_of, summaries_of
+from otel_rollout.folder.summaries import summaries_of
 from otel_rollout.guard.garbage_collection import collect_rarely
 from otel_rollout.look.perfetto import trace_events
 from otel_rollout.text.near_miss import did_you_mean
@@ -137,7 +139,7 @@ def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_
             table = step_table(steps, is_terminal=screen.is_terminal, is_by_experiment=arguments.sort is None)
         else:
             trajectories = in_order_of_prompts(selected(arguments, problems))
-            pairs = _sorted(arguments, zip(trajectories, listed_summaries_of(trajectories), strict=True))
+            pairs = _sorted(arguments, zip(trajectories, summaries_of(trajectories), strict=True))
             table = trajectory_table(list(pairs), is_terminal=screen.is_terminal, is_by_prompt=arguments.sort is None)
         has_any = bool(table.rows)
         if has_any:
@@ -180,7 +182,10 @@ def _known_steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterato
 
 
 def _as_dict(trajectory: RecordedTrajectory, summary: TrajectorySummary) -> dict[str, Any]:
-    return {**shown_of(summary), "attributes": dict(trajectory.attributes)}
+    attributes: Mapping[str, Any] = {}
+    with suppress(UnreadableTraceError):
+        attributes = trajectory.attributes
+    return {**shown_of(summary), "attributes": attributes}
 
 
 def _sort_rows(
@@ -217,19 +222,27 @@ def _write_timeline(trajectories: Iterable[RecordedTrajectory], path: Path) -> i
     Raises:
         ConfigurationError: It can't be written.
     """
-    summaries = list(summaries_of(trajectories))
-    if not summaries:
+    found = list(trajectories)
+    if not found:
         return 0
+    pairs = zip(summaries_of(found), (partial(_shapes_of, each) for each in found), strict=True)
     try:
         with path.open("wb") as file:
             file.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
-            for position, event in enumerate(trace_events(summaries)):
+            for position, event in enumerate(trace_events(pairs)):
                 file.write((b",\n" if position else b"") + orjson.dumps(event))
             file.write(b"\n]}\n")
     except OSError as error:
         raise ConfigurationError(f"--perfetto {path}: the file can't be written: {error.strerror or error}") from error
     print(
-        f"{path}: {counted(len(summaries), 'trajectory')}; open it in https://ui.perfetto.dev or chrome://tracing",
+        f"{path}: {counted(len(found), 'trajectory')}; open it in https://ui.perfetto.dev or chrome://tracing",
         file=sys.stderr,
     )
-    return len(summaries)
+    return len(found)
+
+
+def _shapes_of(trajectory: RecordedTrajectory) -> Sequence[SpanShape]:
+    try:
+        return trajectory.shapes
+    except UnreadableTraceError:
+        return ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, Final
 
@@ -246,7 +247,9 @@ def _step(trajectory: RecordedTrajectory) -> str:
     name = step_name(trajectory.step, validate=trajectory.validate)
     if trajectory.step is not None:
         return name
-    given = trajectory.attributes.get(semconv.STEP)
+    given = None
+    with suppress(UnreadableTraceError):
+        given = trajectory.attributes.get(semconv.STEP)
     return name if given is None else f"{name}: {printable(shorten(str(given), MAX_STEP))}"
 
 

@@ -7,18 +7,16 @@ if TYPE_CHECKING:
     from otel_rollout.facts.conversation import conversation_of
     from otel_rollout.facts.json_types import from_json, to_json
     from otel_rollout.facts.reward_parts import RewardPart, reward_parts_of
-    from otel_rollout.facts.shapes import Shapes
+    from otel_rollout.facts.shapes import SpanShape, shapes_of
     from otel_rollout.facts.span_facts import reward_of, span_id_of, trace_id_of
     from otel_rollout.facts.span_messages import said_by
-    from otel_rollout.facts.summaries import merge_summaries, summarise_trajectory
+    from otel_rollout.facts.summaries import summarise_trajectory
     from otel_rollout.facts.table import (
         COLUMNS,
         FACTS,
-        FIRST_COLUMN,
         SUMS,
         Percentiles,
         SpanError,
-        SpanShape,
         Sum,
         ToolCounts,
         TrajectorySummary,
@@ -35,18 +33,16 @@ else:
             "conversation": ("conversation_of",),
             "json_types": ("from_json", "to_json"),
             "reward_parts": ("RewardPart", "reward_parts_of"),
-            "shapes": ("Shapes",),
+            "shapes": ("SpanShape", "shapes_of"),
             "span_facts": ("reward_of", "span_id_of", "trace_id_of"),
             "span_messages": ("said_by",),
-            "summaries": ("merge_summaries", "summarise_trajectory"),
+            "summaries": ("summarise_trajectory",),
             "table": (
                 "COLUMNS",
                 "FACTS",
-                "FIRST_COLUMN",
                 "Percentiles",
                 "SUMS",
                 "SpanError",
-                "SpanShape",
                 "Sum",
                 "ToolCounts",
                 "TrajectorySummary",
@@ -61,13 +57,11 @@ from otel_rollout.facts.span_values import is_odd_result
 __all__ = [
     "COLUMNS",
     "FACTS",
-    "FIRST_COLUMN",
     "SUMS",
     "Collected",
     "Percentiles",
     "Place",
     "RewardPart",
-    "Shapes",
     "SpanError",
     "SpanShape",
     "Sum",
@@ -79,10 +73,10 @@ __all__ = [
     "error_of",
     "from_json",
     "is_odd_result",
-    "merge_summaries",
     "reward_of",
     "reward_parts_of",
     "said_by",
+    "shapes_of",
     "span_id_of",
     "summarise_trajectory",
     "time_bar",

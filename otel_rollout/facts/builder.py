@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from operator import itemgetter
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
@@ -21,7 +21,7 @@ from otel_rollout.facts.figures import (
     TOOL,
     Totals,
     figures_of,
-    shape_columns,
+    is_mended,
     unpack,
 )
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
@@ -380,27 +380,6 @@ class Said(NamedTuple):
     at: int
 
 
-class Provenance(NamedTuple):
-    """The spans that a summary's values came from; merging the summaries of a trajectory's lines needs them.
-
-    Times are in nanoseconds since 1970, or 0.
-
-    Args:
-        main: The sort key of the span that has the identity, which the lowest one has: 0 if it is a root, 0 if it has
-            a step, its start, its id.
-        start_of_prompt: The start of the generation that the prompt came from; 0 if that is the root.
-        start_of_answer: The start of the generation that the answer came from; 0 if that is the root.
-        start_of_finish: The start of the generation that the finish reason came from; 0 if that is the root.
-        has_totals: True if the turns and tokens are those that the root has, not sums over spans.
-    """
-
-    main: tuple[int, int, int, Annotated[int, (0, UINT64_MAX)]] = (2, 1, 0, 0)
-    start_of_prompt: int = 0
-    start_of_answer: int = 0
-    start_of_finish: int = 0
-    has_totals: bool = False
-
-
 class SpanError(NamedTuple):
     """A span that failed.
 
@@ -408,13 +387,13 @@ class SpanError(NamedTuple):
         name: Its name; of a tool call, the tool's.
         kind: Its OpenInference kind; empty if it has none.
         type: The exception's class or `error.type`; empty if it is unknown.
-        shape: Its position among the trajectory's shapes; -1 beyond the bound on them.
+        is_mended: True if a later call of the same name succeeded, or one of the same kind that it was inside.
     """
 
     name: str
     kind: str
     type: str
-    shape: int
+    is_mended: bool
 
 
 class Collected:
@@ -424,44 +403,28 @@ class Collected:
         trace: The builder, to which nothing is added meanwhile.
     """
 
-    __slots__ = ("answer", "figures", "finish", "own_totals", "prompt", "root", "shape", "totals", "trace")
+    __slots__ = ("_rows", "answer", "figures", "finish_reason", "prompt", "root", "totals", "trace")
 
     def __init__(self, trace: SummaryBuilder) -> None:
         self.trace = trace
         self.root: Mapping[str, Any] = trace.attributes if trace.has_root else {}
         """The root's scalar attributes; empty without a root."""
-        rows, names = unpack(trace.rows), list(trace.names)
-        self.figures = figures_of(rows, names, trace.main[3] if trace.has_root else 0)
-        self.shape = shape_columns(rows, names, trace.start_time // 1000)
+        self._rows = unpack(trace.rows)
+        self.figures = figures_of(self._rows, list(trace.names), trace.main[3] if trace.has_root else 0)
         own = Totals(*[count_of(self.root.get(key)) for key in _TOTALS])
-        self.own_totals = None if own == (None, None, None) else own
-        """The turns and tokens that the root has; None if it has none of them."""
-        self.totals = self.own_totals or self.figures.totals
-        self.prompt = _line(trace.root_prompt, trace.prompt)
-        self.answer = _line(trace.root_answer, trace.answer)
+        self.totals = self.figures.totals if own == (None, None, None) else own
+        self.prompt = line_of(trace.root_prompt or trace.prompt.text)
+        self.answer = line_of(trace.root_answer or trace.answer.text)
         reason = text_of(self.root.get(semconv.FINISH_REASON))
-        self.finish = trace.finish if reason is None else Said(reason, 0)
+        self.finish_reason = trace.finish.text if reason is None else reason
 
     @property
     def errors(self) -> tuple[SpanError, ...]:
-        """The first spans that failed, with their positions in the shape."""
+        """The first spans that failed."""
         if not self.trace.errors:
             return ()
-        ids = self.shape["ids"]
-        positions = {ids[at : at + 16]: at // 16 for at in range(0, len(ids), 16)}
+        rows = {row[2]: row for row in self._rows}
         return tuple(
-            SpanError(name, kind, type_, positions.get(f"{span_id:016x}", -1))
+            SpanError(name, kind, type_, is_mended(rows[span_id & UINT64_MAX], self._rows))
             for _, span_id, name, kind, type_ in sorted(self.trace.errors)[:MAX_ERRORS]
         )
-
-    @property
-    def provenance(self) -> Provenance:
-        """The spans that the values came from."""
-        finish_at = self.finish.at if self.finish.text else 0
-        return Provenance(self.trace.main, self.prompt.at, self.answer.at, finish_at, self.own_totals is not None)
-
-
-def _line(of_root: str, of_generation: Said) -> Said:
-    """Return the first line of the root's text, else of a generation's."""
-    text, at = (of_root, 0) if of_root else of_generation
-    return Said(line_of(text), at if text else 0)

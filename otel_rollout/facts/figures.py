@@ -1,11 +1,10 @@
-"""The spans of a trajectory as rows of numbers, packed while it is running: its figures and its shape."""
+"""The spans of a trajectory as rows of numbers, packed while it is running, and its figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from operator import sub
-from struct import Struct, pack
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from otel_rollout.facts.content_hash import PRIME, UINT32_MAX
 from otel_rollout.text.sanitize import INT64_MAX
@@ -20,11 +19,6 @@ OTHER_TOOLS: Final = "…"
 MAX_HASHES: Final = 256
 MAX_DEPTH: Final = 256
 """Deeper nesting is not looked through: spans of other programs may even be nested in a circle."""
-MAX_SHAPES: Final = 512
-COLUMNS: Final = 10
-"""The arrays of a shape's `spans`."""
-NO_COLUMNS: Final[Mapping[str, Any]] = {"names": [], "ids": "", "spans": [[]] * COLUMNS}
-
 SpanRow: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int]
 """Start and end (microseconds since 1970), span id, parent id (or 0), hash of its output, hash of its
 call (or 0), input and output tokens (or -1), name (its position in a list), kind, status. Rows sort by start."""
@@ -165,46 +159,29 @@ def figures_of(  # noqa: PLR0915 - one pass
     )
 
 
-def shape_columns(rows: Sequence[SpanRow], names: Sequence[str], start: int) -> dict[str, Any]:
-    """Return the first rows as the index has them; docs/reference/trace-folder.md describes them.
+def is_mended(failed: SpanRow, rows: Sequence[SpanRow]) -> bool:
+    """Return True if a later call of the same name succeeded, or a call of the same kind that this one is inside.
 
     Args:
+        failed: The row of a call that failed.
         rows: The rows, sorted.
-        names: The names that they refer to.
-        start: The trajectory's start in microseconds.
     """
-    rows = rows[:MAX_SHAPES]
-    if not rows:
-        return {**NO_COLUMNS}
-    # By column: a loop over rows in Python would take four times as long.
-    starts, ends, ids, parents, contents, calls, asked, answered, named, kinds, statuses = zip(*rows, strict=True)
-    positions = dict(zip(ids, range(len(ids)), strict=True))
-    places = [positions.get(parent, -1) for parent in parents]
-    used = {name: position for position, name in enumerate(dict.fromkeys(named))}
-    columns: dict[str, Any] = {
-        "names": [names[name] for name in used],
-        "ids": pack(f">{len(ids)}Q", *ids).hex(),
-        "spans": [
-            [used[name] for name in named],
-            kinds,
-            [row_start - start for row_start in starts],
-            list(map(sub, ends, starts)),
-            statuses,
-            places,
-            contents,
-            calls,
-            asked,
-            answered,
-        ],
-    }
-    if places.count(-1) > parents.count(0):
-        columns["parents"] = [
-            each
-            for own, parent in enumerate(parents)
-            if parent and parent not in positions
-            for each in (own, f"{parent:016x}")
-        ]
-    return columns
+    _, _, span_id, parent, _, _, _, _, name, kind, _ = failed
+    is_later = False
+    for row in rows:
+        if is_later and row[8] == name and row[9] == kind and row[10] != ERROR:
+            return True
+        is_later = is_later or row[2] == span_id
+    parents = {row[2]: row for row in rows}
+    # Spans of other programs may be nested in a circle.
+    for _ in range(MAX_DEPTH):
+        around = parents.get(parent)
+        if around is None:
+            return False
+        if around[9] == kind and around[10] != ERROR:
+            return True
+        parent = around[3]
+    return False
 
 
 def bound_tools(tools: Iterable[tuple[str, ToolCounts]]) -> dict[str, ToolCounts]:

@@ -9,28 +9,26 @@ viewer's pages, and the table in docs/reference/trace-folder.md.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from otel_rollout import semconv
-from otel_rollout.facts.builder import Collected, Provenance, SpanError
+from otel_rollout.facts.builder import Collected, SpanError
 from otel_rollout.facts.figures import ToolCounts
 from otel_rollout.facts.span_values import count_of, integer_of, text_of
 from otel_rollout.text.sanitize import INT64_MAX
 
 __all__ = [
     "COLUMNS",
+    "DEFAULTS",
     "FACTS",
-    "FIRST_COLUMN",
     "LISTED",
     "SUMS",
     "Count",
     "Fact",
     "Percentiles",
-    "Provenance",
     "SpanError",
-    "SpanShape",
     "StepSums",
     "Sum",
     "ToolCounts",
@@ -44,8 +42,8 @@ __all__ = [
 Count: TypeAlias = Annotated[int, (0, INT64_MAX)]
 Seconds: TypeAlias = Annotated[float, (0, sys.float_info.max)]
 """Numbers with their bounds, which `json_types` checks."""
-Merge: TypeAlias = Literal["main", "sum", "least", "most", "rows", "own"]
-Shown: TypeAlias = Literal["row", "trajectory", "nowhere"]
+Merge: TypeAlias = Literal["main", "sum", "least", "latest"]
+Shown: TypeAlias = Literal["row", "trajectory"]
 Better: TypeAlias = Literal["higher", "lower", "neither"]
 Sum: TypeAlias = Literal["mean", "percentiles", "sum", "above 0", "by value", "mean by name", "sum by name"]
 
@@ -60,10 +58,9 @@ class Fact:
         unit: The unit of a number.
         of: Computes it from what is `Collected` of the spans; None if only the reader of a folder has it.
         is_listed: True if it is among the first fields of an index's line, which lists need.
-        shown: `row` if each row of a step's page has it, `trajectory` if a trajectory's page and `ls --json` have it,
-            `nowhere` if it is only for our readers.
-        merge: The rule that joins the lines of one trajectory: by the value of the line with the identity (`main`), by
-            `sum`, `least` or `most`, by `of` from the `rows` of all spans, or by a rule of its `own` in `summaries.py`.
+        shown: `row` if each row of a step's page has it, `trajectory` if a trajectory's page and `ls --json` have it.
+        merge: The rule that joins a trajectory's line with the lines of late annotations: by the value of the root's
+            line (`main`), by `sum` or `least`, or by the `latest` value.
         better: The side of two runs that is better, if it is a number, or numbers by name; None if it is no figure that
             runs are compared by.
     """
@@ -109,42 +106,10 @@ def _listed(
     return _fact(meaning, default, of, unit=unit, merge=merge, is_listed=True, shown=shown, better=better)
 
 
-class SpanShape(NamedTuple):
-    """A span's place on a timeline.
-
-    Args:
-        name: Its name; of a tool call, the tool's.
-        kind: Its OpenInference kind: AGENT, CHAIN, EMBEDDING, EVALUATOR, LLM or TOOL; empty for another.
-        offset: Microseconds from the trajectory's start to its own.
-        duration: Its microseconds.
-        status: 0 unset, 1 ok, 2 error.
-        parent: The position of its parent among the trajectory's shapes; -1 if it has none there.
-        span_id: Its id, 16 hexadecimal digits.
-        parent_id: Its parent's id; empty if it is a root.
-        content: A hash of a generation's output or a tool's result; empty if it is not recorded.
-        call: A hash of a tool's name and arguments; empty if it is no tool call or they are not recorded.
-        input_tokens: A generation's input tokens; None if they are unknown.
-        output_tokens: Its output tokens.
-    """
-
-    name: str
-    kind: str
-    offset: int
-    duration: int
-    status: int
-    parent: int
-    span_id: str = ""
-    parent_id: str = ""
-    content: str = ""
-    call: str = ""
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-
-
 # Not frozen, which would triple the time of making one: there are thousands in a step.
 @dataclass(slots=True)
 class TrajectorySummary:
-    """A trajectory's identity, outcome, amounts and shape; None is unknown."""
+    """A trajectory's identity, outcome and amounts; None is unknown."""
 
     trace_id: str = _listed("32 hexadecimal digits", "", lambda it: f"{it.trace.trace_id:032x}", shown="row")
     step: int | None = _listed("the training step, if it is an integer", None, lambda it: it.trace.step)
@@ -178,7 +143,6 @@ class TrajectorySummary:
         0,
         lambda it: it.trace.end_time,
         unit="ns",
-        merge="own",
     )
     has_root: bool = _listed(
         "false while it is running, and if its process ended before it did",
@@ -193,7 +157,7 @@ class TrajectorySummary:
         shown="row",
     )
     reward: float | None = _listed(
-        "the reward; a late one counts", None, lambda it: it.trace.reward, merge="own", shown="row", better="higher"
+        "the reward; a late one counts", None, lambda it: it.trace.reward, merge="latest", shown="row", better="higher"
     )
     spans: Count = _listed(
         "the number of its spans", 0, lambda it: it.trace.spans, unit="spans", merge="sum", better="neither"
@@ -206,21 +170,20 @@ class TrajectorySummary:
     finish_reason: str | None = _fact(
         "`rollout.finish_reason`, else the last generation's",
         None,
-        lambda it: it.finish.text,
-        merge="own",
+        lambda it: it.finish_reason,
         shown="row",
     )
     reward_parts: Mapping[str, float] = _fact(
         "the named parts of the reward that are numbers or booleans (as 0 and 1)",
         dict,
         lambda it: it.trace.reward_parts,
-        merge="own",
+        merge="latest",
     )
     advantage: float | None = _fact(
-        "the advantage in training", None, lambda it: it.trace.fact("advantage"), merge="own", shown="row"
+        "the advantage in training", None, lambda it: it.trace.fact("advantage"), merge="latest", shown="row"
     )
     fate: str | None = _fact(
-        "what training did with it", None, lambda it: it.trace.fact("fate"), merge="own", shown="row"
+        "what training did with it", None, lambda it: it.trace.fact("fate"), merge="latest", shown="row"
     )
     late: Mapping[str, Count] = _fact(
         "when a reward, an advantage, a fate and parts of the reward (with a dot before the name) were known that came "
@@ -228,14 +191,13 @@ class TrajectorySummary:
         dict,
         lambda it: it.trace.late,
         unit="ns",
-        merge="own",
+        merge="latest",
         better=None,
     )
     turns: Count | None = _fact(
         "the root's `rollout.turns`, else the number of generations that are in no other one",
         None,
         lambda it: it.totals.turns,
-        merge="rows",
         shown="row",
     )
     input_tokens: Count | None = _fact(
@@ -243,7 +205,6 @@ class TrajectorySummary:
         None,
         lambda it: it.totals.input_tokens,
         unit="tokens",
-        merge="rows",
         shown="row",
     )
     output_tokens: Count | None = _fact(
@@ -251,7 +212,6 @@ class TrajectorySummary:
         None,
         lambda it: it.totals.output_tokens,
         unit="tokens",
-        merge="rows",
         shown="row",
     )
     llm_seconds: Seconds = _fact(
@@ -259,21 +219,19 @@ class TrajectorySummary:
         0.0,
         lambda it: it.figures.llm_seconds,
         unit="s",
-        merge="rows",
         better="lower",
     )
     tool_seconds: Seconds = _fact(
-        "the time in tools", 0.0, lambda it: it.figures.tool_seconds, unit="s", merge="rows", better="lower"
+        "the time in tools", 0.0, lambda it: it.figures.tool_seconds, unit="s", better="lower"
     )
     reward_seconds: Seconds = _fact(
-        "the time in evaluators", 0.0, lambda it: it.figures.reward_seconds, unit="s", merge="rows", better="lower"
+        "the time in evaluators", 0.0, lambda it: it.figures.reward_seconds, unit="s", better="lower"
     )
     waiting_seconds: Seconds = _fact(
         "the time of the root in none of them",
         0.0,
         lambda it: it.figures.waiting_seconds,
         unit="s",
-        merge="rows",
         better="lower",
     )
     tools: Mapping[str, ToolCounts] = _fact(
@@ -281,7 +239,6 @@ class TrajectorySummary:
         dict,
         lambda it: it.figures.tools,
         unit="calls",
-        merge="rows",
         better="lower",
     )
     repeated_calls: Count = _fact(
@@ -289,7 +246,6 @@ class TrajectorySummary:
         0,
         lambda it: it.figures.repeated_calls,
         unit="calls",
-        merge="rows",
         better="lower",
     )
     unknown_tool_calls: Count = _fact(
@@ -297,7 +253,6 @@ class TrajectorySummary:
         0,
         lambda it: it.trace.unknown_tool_calls,
         unit="calls",
-        merge="sum",
         better="lower",
     )
     unparsed_tool_calls: Count = _fact(
@@ -305,7 +260,6 @@ class TrajectorySummary:
         0,
         lambda it: it.trace.unparsed_tool_calls,
         unit="calls",
-        merge="sum",
         better="lower",
     )
     odd_results: Mapping[str, Count] = _fact(
@@ -313,17 +267,15 @@ class TrajectorySummary:
         dict,
         lambda it: dict(it.trace.odd_results),
         unit="calls",
-        merge="own",
         better="lower",
     )
     invalid_rewards: Count = _fact(
         "the rewards that were NaN or infinite", 0, lambda it: it.trace.invalid_rewards, merge="sum", better="lower"
     )
     errors: tuple[SpanError, ...] = _fact(
-        "the first 8 spans that failed: `[name, kind, exception's class, position in shape or -1]`",
+        "the first 8 spans that failed: `[name, kind, exception's class, true if a later call succeeded]`",
         (),
         lambda it: it.errors,
-        merge="own",
     )
     error_type: str | None = _fact(
         "the exception's class that the root ended with",
@@ -336,7 +288,6 @@ class TrajectorySummary:
         0,
         lambda it: it.trace.prefix_breaks,
         unit="turns",
-        merge="sum",
         shown="row",
         better="lower",
     )
@@ -344,11 +295,10 @@ class TrajectorySummary:
         "the oldest weights that generated it",
         None,
         lambda it: it.trace.min_weights_version,
-        merge="least",
         better=None,
     )
     max_weights_version: int | None = _fact(
-        "the newest weights that generated it", None, lambda it: it.trace.max_weights_version, merge="most", better=None
+        "the newest weights that generated it", None, lambda it: it.trace.max_weights_version, better=None
     )
     staleness: int | None = _fact(
         "the steps between the newest weights and the trainer's",
@@ -380,29 +330,15 @@ class TrajectorySummary:
     prompt: str = _fact(
         "the first line of what the user asked; longer than 200 characters, it is cut and ends in `…`",
         "",
-        lambda it: it.prompt.text,
-        merge="own",
+        lambda it: it.prompt,
         shown="row",
     )
-    answer: str = _fact(
-        "the first line of the last answer, cut the same way", "", lambda it: it.answer.text, merge="own", shown="row"
-    )
+    answer: str = _fact("the first line of the last answer, cut the same way", "", lambda it: it.answer, shown="row")
     turn_hashes: tuple[str, ...] = _fact(
         "for each of the first 256 turns, 8 hexadecimal digits of the messages and the tools' results, equal for "
         "equal content whatever ids and times it has; empty if the turn's output isn't recorded",
         (),
         lambda it: it.figures.turn_hashes,
-        merge="rows",
-    )
-    shape: Sequence[SpanShape] = _fact(
-        "the first 512 spans by start, see below", (), lambda it: it.shape, shown="nowhere", merge="rows"
-    )
-    provenance: Provenance = _fact(
-        "the spans that values came from, so that the lines of a trajectory can be joined",
-        Provenance(),
-        lambda it: it.provenance,
-        shown="nowhere",
-        merge="own",
     )
     bytes: Count = _fact("its size as OTLP; 0 if it is unknown", 0, unit="bytes", merge="sum")
     stored_bytes: Count = _fact("its size on disk; 0 if it is unknown", 0, unit="bytes", merge="sum")
@@ -412,19 +348,16 @@ class TrajectorySummary:
         """The seconds from its start to its end."""
         return (self.end_time - self.start_time) / 1e9
 
-    def shape_of(self, error: SpanError) -> SpanShape | None:
-        """Return the shape of a span that failed; None if it is beyond the bound, or the index is damaged."""
-        return self.shape[error.shape] if 0 <= error.shape < len(self.shape) else None
-
 
 FACTS: Final = tuple(replace(each.metadata["fact"], name=each.name) for each in fields(TrajectorySummary))
 """The table."""
 COLUMNS: Final = tuple((each.name, each.of) for each in FACTS if each.of is not None and not each.is_listed)
-"""The columns of an index's line, after the fields that lists need."""
-FIRST_COLUMN: Final = COLUMNS[0][0]
+"""The facts of an index's line that lists don't need."""
+DEFAULTS: Final[Mapping[str, Any]] = {each.name: getattr(TrajectorySummary(""), each.name) for each in FACTS}
+"""The value of each fact that a line leaves out."""
 _LISTED: Final = tuple((each.name, each.of) for each in FACTS if each.of is not None and each.is_listed)
 LISTED: Final = tuple(name for name, _ in _LISTED)
-_SHOWN: Final = tuple(each.name for each in FACTS if each.shown != "nowhere")
+_NAMES: Final = tuple(each.name for each in FACTS)
 
 
 def identity_of(collected: Collected) -> dict[str, Any]:
@@ -433,13 +366,13 @@ def identity_of(collected: Collected) -> dict[str, Any]:
 
 
 def columns_of(collected: Collected) -> dict[str, Any]:
-    """Return the other facts of spans; as JSON they are the columns of an index."""
+    """Return the other facts of spans."""
     return {name: of(collected) for name, of in COLUMNS}
 
 
 def shown_of(summary: TrajectorySummary) -> dict[str, Any]:
     """Return the facts of a summary that pages and `ls --json` show."""
-    return {name: getattr(summary, name) for name in _SHOWN}
+    return {name: getattr(summary, name) for name in _NAMES}
 
 
 def tag_of(value: Any) -> int | str | None:

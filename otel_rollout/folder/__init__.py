@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from otel_rollout.folder.records import scan_records
     from otel_rollout.folder.running_file import RunningFile
     from otel_rollout.folder.stored_file import StoredFile
-    from otel_rollout.folder.summaries import listed_summaries_of, summaries_of
+    from otel_rollout.folder.summaries import summaries_of
     from otel_rollout.folder.trace_files import find_trace_files
 else:
     from otel_rollout.lazy import lazy_names
@@ -33,7 +33,7 @@ else:
             "records": ("scan_records",),
             "running_file": ("RunningFile",),
             "stored_file": ("StoredFile",),
-            "summaries": ("listed_summaries_of", "summaries_of"),
+            "summaries": ("summaries_of",),
             "trace_files": ("find_trace_files",),
         },
     )
@@ -51,7 +51,6 @@ __all__ = [
     "TornFrame",
     "find_trace_files",
     "index_path",
-    "listed_summaries_of",
     "read_frame",
     "read_index",
     "scan_frames",

@@ -1,6 +1,7 @@
 """The index of a file of trajectories, so that lists and filters need not read spans.
 
-A line is a JSON object with the fields of `IndexEntry`, and its checksum.
+A line is a JSON object with the fields of `IndexEntry`, and its checksum. What is None, False or a fact's default is
+left out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import orjson
 
 from otel_rollout import semconv
 from otel_rollout.facts.builder import Collected, SummaryBuilder
-from otel_rollout.facts.table import columns_of
+from otel_rollout.facts.table import DEFAULTS, columns_of
 from otel_rollout.files.file_lock import exclusive_lock
 from otel_rollout.files.file_modes import open_private
 from otel_rollout.folder.layout import NEW, index_path
@@ -24,7 +25,6 @@ from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import clean
 
 __all__ = [
-    "ATTRIBUTE_FIELDS",
     "MAX_INDEX_LINE_BYTES",
     "IndexEntry",
     "Row",
@@ -64,10 +64,11 @@ class IndexEntry(NamedTuple):
     name: str
     project_name: str | None
     run_id: str | None
-    attributes: dict[str, Any]
     summary: Json = b""
-    """The columns of its summary, as members of a JSON object; empty if it could not be made."""
+    """The other facts, as a JSON object; empty if they could not be had."""
 
+
+_NAMES: Final = IndexEntry._fields[:-1]
 
 Row: TypeAlias = Sequence[Any]
 """The fields of an `IndexEntry` in order; converting all rows takes a tenth of the time of listing them."""
@@ -75,16 +76,8 @@ Row: TypeAlias = Sequence[Any]
 place_of: Final[Callable[[str], int]] = IndexEntry._fields.index
 """Returns the position of a field in a row."""
 
-ATTRIBUTE_FIELDS: Final = {
-    semconv.STEP: "step",
-    semconv.SAMPLE_INDEX: "sample_index",
-    semconv.ROLLOUT_N: "rollout_n",
-    semconv.VALIDATE: "validate",
-    semconv.EXPERIMENT_NAME: "experiment_name",
-    semconv.STATUS: "status",
-    semconv.REWARD: "reward",
-}
-"""The attributes that have a field of their own."""
+FACTS: Final = b',"facts":'
+"""Precedes the other facts in a line; nothing before them is an object."""
 
 
 def entry_of(builder: SummaryBuilder, offset: int, length: int, size: int, checksum: str) -> IndexEntry:
@@ -97,19 +90,19 @@ def entry_of(builder: SummaryBuilder, offset: int, length: int, size: int, check
         size: Its `bytes`.
         checksum: Its `checksum`.
     """
-    attributes = {clean(key): clean(value) for key, value in builder.attributes.items()}
-    validate = attributes.get(semconv.VALIDATE)
-    entry = IndexEntry(
+    given = builder.attributes.get
+    validate = given(semconv.VALIDATE)
+    return IndexEntry(
         f"{builder.trace_id:032x}",
         builder.start_time,
         builder.end_time,
         builder.has_root,
         builder.step,
-        attributes.get(semconv.SAMPLE_INDEX),
-        attributes.get(semconv.ROLLOUT_N),
+        clean(given(semconv.SAMPLE_INDEX)),
+        clean(given(semconv.ROLLOUT_N)),
         None if validate is None else bool(validate),
-        attributes.get(semconv.EXPERIMENT_NAME),
-        attributes.get(semconv.STATUS),
+        clean(given(semconv.EXPERIMENT_NAME)),
+        clean(given(semconv.STATUS)),
         builder.reward,
         offset,
         length,
@@ -120,22 +113,17 @@ def entry_of(builder: SummaryBuilder, offset: int, length: int, size: int, check
         builder.name,
         builder.project_name,
         builder.run_id,
-        attributes,
-        _columns_of(builder),
+        _facts_of(builder),
     )
-    for key, name in ATTRIBUTE_FIELDS.items():
-        # Only if the field has the same value: a step that is a string, a reward that is an integer stay.
-        if key in attributes and attributes[key] is getattr(entry, name):
-            del attributes[key]
-    return entry
 
 
-def _columns_of(builder: SummaryBuilder) -> bytes:
-    """Return the columns of a summary; none if it can't be made, since the spans are stored already."""
+def _facts_of(builder: SummaryBuilder) -> bytes:
+    """Return the other facts; none if they can't be had, since the spans are stored already."""
     if not builder.is_complete:
         return b""
     try:
-        return orjson.dumps(columns_of(Collected(builder)), default=tuple)[1:-1]
+        facts = columns_of(Collected(builder))
+        return orjson.dumps({name: value for name, value in facts.items() if value != DEFAULTS[name]}, default=tuple)
     except Exception:
         internal_error("summarising a trajectory")
         return b""
@@ -143,11 +131,12 @@ def _columns_of(builder: SummaryBuilder) -> bytes:
 
 def index_line(entry: IndexEntry) -> bytes:
     """Return an entry as a sealed line, with its line end."""
-    fields = entry._asdict()
-    summary = fields.pop("summary")
+    fields = {
+        name: value for name, value in zip(_NAMES, entry, strict=False) if value is not None and value is not False
+    }
     start = orjson.dumps(fields)[:-1]
-    if summary:
-        start = b"%b,%b" % (start, summary)
+    if entry.summary:
+        start = b"%b%b%b" % (start, FACTS, entry.summary)
     return start + seal_of(start)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from os import PathLike
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import orjson
@@ -20,18 +20,22 @@ from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.facts.figures import ERROR
 from otel_rollout.facts.span_values import text_of
 from otel_rollout.facts.summaries import summary_of_json
-from otel_rollout.facts.table import FIRST_COLUMN, LISTED, TrajectorySummary, tag_of
+from otel_rollout.facts.table import LISTED, TrajectorySummary, tag_of
 from otel_rollout.files.file_lock import open_to_read
 from otel_rollout.folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES
-from otel_rollout.folder.index import ATTRIBUTE_FIELDS, MAX_INDEX_LINE_BYTES, IndexEntry, Row, entry_of
+from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, IndexEntry, Row, entry_of
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole
 from otel_rollout.otlp import decode_spans
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 
-__all__ = ["attributes_of", "entries_of", "listed_of", "read_index", "read_rows", "summary_of_row"]
+__all__ = ["entries_of", "listed_of", "read_index", "read_rows", "summary_of_row"]
 
-_SUMMARY: Final = b',"%b":' % FIRST_COLUMN.encode()
 _READ_BYTES: Final = 2**20
+_ABSENT: Final[Mapping[str, Any]] = {
+    name: False if name == "has_root" else None
+    for name, hint in get_type_hints(IndexEntry).items()
+    if hint is bool or NoneType in get_args(hint)
+}
 _fields_of: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*IndexEntry._fields[:-1])
 _is_trace_id: Final = re.compile("[0-9a-f]{32}").fullmatch
 _TYPES: Final[Sequence[frozenset[Any]]] = [
@@ -62,21 +66,17 @@ def read_rows(path: str | PathLike[str]) -> list[Row]:
 
 
 def _parse(line: bytes) -> Row:
-    """Return the row of a line, whose summary stays unparsed: lists don't need it.
+    """Return the row of a sealed line, whose facts stay unparsed: lists don't need them.
 
     Raises:
         LookupError: A field is missing.
         TypeError: It is no object.
         ValueError: It is no JSON, or a field has another type.
     """
-    at = line.find(_SUMMARY)
+    at = line.find(FACTS)
     if at < 0:
         return _row_of(orjson.loads(line))
-    try:
-        return _row_of(orjson.loads(line[:at] + b"}"), line[at + 1 : -SEAL_BYTES])
-    except orjson.JSONDecodeError:
-        # An attribute of the root has the name.
-        return _row_of(orjson.loads(line))
+    return _row_of(orjson.loads(line[:at] + b"}"), line[at + len(FACTS) : -SEAL_BYTES])
 
 
 def _read_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
@@ -106,13 +106,13 @@ def _row_of(message: Mapping[str, Any], summary: bytes = b"") -> Row:
 
     Args:
         message: The line.
-        summary: The columns of its summary, not parsed.
+        summary: Its facts, not parsed.
 
     Raises:
         LookupError: A field is missing.
         ValueError: A field has another type, or is out of range.
     """
-    row = _fields_of(message)
+    row = _fields_of({**_ABSENT, **message})
     types = tuple(map(type, row))
     # Nearly all rows have the same types.
     if types not in _sound_types:
@@ -121,7 +121,7 @@ def _row_of(message: Mapping[str, Any], summary: bytes = b"") -> Row:
         if len(_sound_types) >= _MAX_CACHED:
             _sound_types.clear()
         _sound_types.add(types)
-    trace_id, start, end, _, step, _, _, _, _, _, _, offset, length, size, _, spans, status, _, _, _, _ = row
+    trace_id, start, end, _, step, _, _, _, _, _, _, offset, length, size, _, spans, status, _, _, _ = row
     if (
         not 0 <= start <= INT64_MAX
         or not 0 <= end <= INT64_MAX
@@ -152,21 +152,18 @@ def entries_of(request: bytes, offset: int, length: int, checksum: str) -> list[
     return [entry_of(builder, offset, length, size, checksum) for builder in builders.values()]
 
 
-def summary_of_row(
-    row: Row, worker: str, shape_of_spans: Callable[[], Mapping[str, Any]] | None = None
-) -> TrajectorySummary | None:
+def summary_of_row(row: Row, worker: str) -> TrajectorySummary | None:
     """Return the summary of a row's spans; None if the index doesn't have it.
 
     Args:
         row: The row.
         worker: The process that wrote the file.
-        shape_of_spans: Returns the columns of the shape if the index has another form of it.
     """
     entry = IndexEntry._make(row)
     if not entry.summary:
         return None
     try:
-        return summary_of_json(listed_of(row, worker), entry.summary, shape_of_spans)
+        return summary_of_json(listed_of(row, worker), entry.summary)
     except ValueError:
         # Another program or version wrote it.
         return None
@@ -187,11 +184,3 @@ def listed_of(row: Row, worker: str) -> dict[str, Any]:
         "bytes": entry.bytes,
         "stored_bytes": entry.length,
     }
-
-
-def attributes_of(row: Row) -> dict[str, Any]:
-    """Return the root's scalar attributes, with those that have a field of their own."""
-    entry = IndexEntry._make(row)
-    fields = {key: getattr(entry, field) for key, field in ATTRIBUTE_FIELDS.items()}
-    known = {key: value for key, value in fields.items() if value is not None}
-    return known | entry.attributes

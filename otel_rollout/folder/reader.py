@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import itemgetter
 from os import PathLike
 from typing import Any, Final
@@ -15,22 +15,18 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
-from otel_rollout.facts.figures import NO_COLUMNS
-from otel_rollout.facts.shapes import Shapes
-from otel_rollout.facts.summaries import (
-    is_disjoint,
-    merge_summaries,
-    summarise_trajectory,
-    without_copies,
-)
+from otel_rollout.facts.builder import SummaryBuilder
+from otel_rollout.facts.shapes import SpanShape, shapes_of
+from otel_rollout.facts.summaries import merge_late, summarise_trajectory
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.index import IndexEntry, Row, place_of
-from otel_rollout.folder.index_reading import attributes_of, summary_of_row
+from otel_rollout.folder.index_reading import summary_of_row
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import StepKey, TraceFile, find_trace_files
 from otel_rollout.otlp import encode_spans, json_of_request
 from otel_rollout.text.plain_text import printable
+from otel_rollout.text.sanitize import clean
 
 __all__ = [
     "ReadProblem",
@@ -202,15 +198,6 @@ def join_parts(
             yield RecordedTrajectory(row, parts, find)
 
 
-def _columns_of_spans(file: StoredFile, row: Row) -> Mapping[str, Any]:
-    """Return the columns of a shape from the spans in a line; of no span if they can't be read."""
-    with suppress(OSError, ValueError):
-        shape = summarise_trajectory(file.read_spans(row)).shape
-        if isinstance(shape, Shapes):
-            return shape.columns
-    return NO_COLUMNS
-
-
 def parts_by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
     """Return the parts of each trace; a line that comes twice counts once."""
     traces: dict[str, list[Part]] = {}
@@ -315,7 +302,6 @@ class RecordedTrajectory:
             self.project_name,
             self.run_id,
             _,
-            _,
         ) = row
         self.validate = validate is True
         if len(parts) > 1:
@@ -329,8 +315,25 @@ class RecordedTrajectory:
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """The root's scalar attributes without payload; without a root, the tags."""
-        return attributes_of(self._row)
+        """The root's scalar attributes without payload, read from its spans; without a root, the tags.
+
+        Raises:
+            UnreadableTraceError: The file is damaged or gone.
+        """
+        builder = SummaryBuilder(int(self.trace_id, 16))
+        # It keeps the attributes all the same.
+        builder.give_up()
+        builder.add(self._read_once())
+        return {clean(key): clean(value) for key, value in builder.attributes.items()}
+
+    @property
+    def shapes(self) -> Sequence[SpanShape]:
+        """The places of its spans on a timeline.
+
+        Raises:
+            UnreadableTraceError: The file is damaged or gone.
+        """
+        return shapes_of(self._read_once())
 
     @property
     def failed(self) -> bool:
@@ -356,9 +359,7 @@ class RecordedTrajectory:
     @property
     def size_bytes(self) -> int:
         """Its size in bytes as OTLP."""
-        if len(self.parts) > 1 and (parts := self._summaries()):
-            return sum(part.bytes for part in parts)
-        return sum(entry.bytes for entry in self._entries())
+        return sum(IndexEntry._make(row).bytes for _, row in self._distinct_parts())
 
     @property
     def stored_bytes(self) -> int:
@@ -372,14 +373,17 @@ class RecordedTrajectory:
         Raises:
             UnreadableTraceError: The index doesn't have it, and the file is damaged or gone.
         """
-        parts = self._summaries()
-        if len(parts) == 1 or (parts and is_disjoint(parts)):
-            merged = merge_summaries(parts)
-            # A line may have spans of other traces, too.
-            stored = self.stored_bytes
-            return merged if merged.stored_bytes == stored else replace(merged, stored_bytes=stored)
+        found = [summary_of_row(row, file.worker) for file, row in self.parts]
+        parts = [part for part in found if part is not None]
+        if len(parts) == len(found):
+            # A journal's spans may be in a frame, too.
+            has_journal = len(parts) > 1 and any(file.is_journal for file, _ in self.parts)
+            merged = parts[0] if len(parts) == 1 else None if has_journal else merge_late(parts)
+            if merged is not None:
+                # A line may have spans of other traces, too.
+                return replace(merged, stored_bytes=self.stored_bytes)
         return replace(
-            summarise_trajectory(self.spans),
+            summarise_trajectory(self._read_once()),
             worker=self.parts[0][0].worker,
             bytes=self.size_bytes,
             stored_bytes=self.stored_bytes,
@@ -422,15 +426,24 @@ class RecordedTrajectory:
         except Exception as error:
             raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be encoded as OTLP: {error}") from error
 
-    def _summaries(self) -> list[TrajectorySummary]:
-        """Return the summaries of its lines, without copies; none if an index lacks one."""
-        # Written lines stay in the journal for a while, and a crash leaves them there.
-        lines = sorted(self.parts, key=lambda part: part[0].is_journal) if len(self.parts) > 1 else self.parts
-        found = [summary_of_row(row, file.worker, partial(_columns_of_spans, file, row)) for file, row in lines]
-        summaries = [summary for summary in found if summary is not None]
-        if len(summaries) < len(found):
-            return []
-        return summaries if len(summaries) == 1 else without_copies(summaries)
+    def _distinct_parts(self) -> Sequence[Part]:
+        """Return its lines, except for lines of a journal whose spans are in frames; a crash leaves them there."""
+        if len(self.parts) < 2 or not any(file.is_journal for file, _ in self.parts):
+            return self.parts
+        kept: list[Part] = []
+        known: set[int] = set()
+        for file, row in sorted(self.parts, key=lambda part: part[0].is_journal):
+            with suppress(OSError, ValueError, UnreadableTraceError):
+                ids = {span.context.span_id for span in file.read_spans(row) if span.context}
+                if kept and ids <= known:
+                    continue
+                known |= ids
+            kept.append((file, row))
+        return kept
+
+    def _read_once(self) -> list[ReadableSpan]:
+        """Return its spans without keeping them."""
+        return copy(self).spans
 
     def _entries(self) -> Iterator[IndexEntry]:
         return (IndexEntry._make(row) for _, row in self.parts)

@@ -7,10 +7,11 @@ Source: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsK
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.facts.table import SpanShape, TrajectorySummary
+from otel_rollout.facts.shapes import SpanShape
+from otel_rollout.facts.table import TrajectorySummary
 
 UNKNOWN_WORKER: Final = "unknown process"
 ERROR: Final = 2
@@ -27,27 +28,30 @@ class _Place(NamedTuple):
     duration: int
 
 
-def trace_events(summaries: Iterable[TrajectorySummary]) -> Iterator[dict[str, Any]]:
+def trace_events(
+    trajectories: Iterable[tuple[TrajectorySummary, Callable[[], Sequence[SpanShape]]]],
+) -> Iterator[dict[str, Any]]:
     """Yield the events of trajectories; times are microseconds from the start of the first.
 
     Args:
-        summaries: The trajectories of a step.
+        trajectories: The trajectories of a step, each with what returns its spans: all of them take much memory.
     """
-    ordered = sorted(summaries, key=lambda each: (each.worker, each.start_time))
-    start = min((each.start_time for each in ordered), default=0)
+    ordered = sorted(trajectories, key=lambda pair: (pair[0].worker, pair[0].start_time))
+    start = min((each.start_time for each, _ in ordered), default=0)
     workers: dict[str, int] = {}
     row = 0
-    for each in ordered:
+    for each, shapes in ordered:
         worker = each.worker or each.service_name or UNKNOWN_WORKER
         if worker not in workers:
             workers[worker] = len(workers) + 1
             yield _named("process_name", workers[worker], 0, worker)
         process, offset = workers[worker], (each.start_time - start) // 1000
-        places = _rows_of(each.shape)
+        shape = shapes()
+        places = _rows_of(shape)
         count = max((place.row for place in places), default=0) + 1
         for level in range(count):
             yield _named("thread_name", process, row + level + 1, _title(each, level))
-        for position, (span, place) in enumerate(zip(each.shape, places, strict=True)):
+        for position, (span, place) in enumerate(zip(shape, places, strict=True)):
             place = place._replace(row=row + place.row + 1)  # noqa: PLW2901 - among those of all trajectories
             yield _slice(each, span, process, place, offset, is_first=position == 0)
         row += count

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from otel_rollout.catalog import StepSummary, summarise_groups, summarise_step
-from otel_rollout.facts import SpanError, SpanShape, ToolCounts, TrajectorySummary
+from otel_rollout.facts import SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import Diagnosis, diagnose
 
 SECOND = 1_000_000_000
@@ -75,15 +75,9 @@ def failed_tool(error_type: str, *, is_mended: bool = False, ends_it: bool = Fal
         is_mended: The next call of the tool succeeds.
         ends_it: The exception ends the trajectory.
     """
-    shape = [
-        SpanShape("run", "AGENT", 0, 1000, 2 if ends_it else 0, -1),
-        SpanShape("search", "TOOL", 100, 10, 2, 0),
-        *([SpanShape("search", "TOOL", 200, 10, 1, 0)] if is_mended else []),
-    ]
-    errors = [SpanError("run", "AGENT", error_type, 0)] if ends_it else []
+    errors = [SpanError("run", "AGENT", error_type, False)] if ends_it else []
     return {
-        "shape": tuple(shape),
-        "errors": (*errors, SpanError("search", "TOOL", error_type, 1)),
+        "errors": (*errors, SpanError("search", "TOOL", error_type, is_mended)),
         "tools": {"search": ToolCounts(1 + is_mended, 1)},
         **({"status": "error", "error_type": error_type, "reward": None} if ends_it else {"reward": 0.0}),
     }

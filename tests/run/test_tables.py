@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from otel_rollout.catalog import create, delete, insert, load
-from otel_rollout.facts import FACTS, SpanError, SpanShape, ToolCounts, TrajectorySummary
+from otel_rollout.facts import FACTS, SpanError, ToolCounts, TrajectorySummary
 
 FULL = TrajectorySummary(
     "0" * 31 + "1",
@@ -26,7 +26,7 @@ FULL = TrajectorySummary(
     late={"reward": 5, ".format": 6},
     tools={"search": ToolCounts(3, 1)},
     odd_results={"search": 2},
-    errors=(SpanError("search", "TOOL", "ValueError", 4),),
+    errors=(SpanError("search", "TOOL", "ValueError", True),),
     turn_hashes=("0123abcd", ""),
     bytes=2**63 - 1,
 )
@@ -45,18 +45,18 @@ class TestTables:
     """Facts go into tables and come back."""
 
     def test_facts_come_back(self, catalog: sqlite3.Connection) -> None:
-        """A trajectory that is loaded equals the one that was inserted, but for its shape and its provenance."""
+        """A trajectory that is loaded equals the one that was inserted."""
         plain = TrajectorySummary("0" * 31 + "2", sample_index=3)
-        insert(catalog, [replace(FULL, shape=[SpanShape("run", "AGENT", 0, 1, 0, -1)]), plain])
+        insert(catalog, [FULL, plain])
         assert load(catalog) == [FULL, plain]
         assert load(catalog, "step = ?", [7]) == [FULL]
 
     def test_each_fact_has_a_column(self, catalog: sqlite3.Connection) -> None:
-        """The columns of `trajectories` are the facts that are shown, and the seconds."""
+        """The columns of `trajectories` are the facts, and the seconds."""
         insert(catalog, [FULL])
         found = catalog.execute("SELECT * FROM trajectories")
         row = dict(zip([each[0] for each in found.description], found.fetchone(), strict=True))
-        assert row.keys() == {each.name for each in FACTS if each.shown != "nowhere"} | {"seconds"}
+        assert row.keys() == {each.name for each in FACTS} | {"seconds"}
         assert (row["seconds"], row["validate"], row["turn_hashes"]) == (2.0, 1, '["0123abcd",""]')
 
     def test_replaced_and_deleted(self, catalog: sqlite3.Connection) -> None:

@@ -52,7 +52,7 @@ class TestFault:
             f"{BUILDER}.scalars_of",
             f"{BUILDER}.find_prompt",
             f"{BUILDER}.figures_of",
-            f"{BUILDER}.shape_columns",
+            f"{BUILDER}.is_mended",
             f"{BUILDER}.SummaryBuilder._add",
             f"{BUILDER}.SummaryBuilder._add_facts",
             f"{INDEX}.columns_of",

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 from otel_rollout.facts import COLUMNS, Collected, SummaryBuilder, columns_of
 from otel_rollout.folder import IndexEntry, layout, read_index, seal_of
 from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, entry_of, index_line
-from otel_rollout.folder.index_reading import attributes_of, entries_of
+from otel_rollout.folder.index_reading import entries_of
 from otel_rollout.otlp import encode_spans
 
 CHECKSUM = "0123abcd"
@@ -98,11 +98,10 @@ class TestSummary:
             name="span 1",
             project_name="project",
             run_id="run",
-            attributes={"x": 1},
-            summary=orjson.dumps(columns_of(Collected(summary)), default=tuple)[1:-1],
+            summary=orjson.dumps(
+                {name: value for name, value in columns_of(Collected(summary)).items() if value}, default=tuple
+            ),
         )
-        attributes = {**TAGS, "rollout.status": "error", "rollout.reward": 0.5, "x": 1}
-        assert attributes_of(entry) == attributes
         assert (summary.step, summary.validate) == (7, True)
 
     def test_without_a_root(self):
@@ -111,7 +110,6 @@ class TestSummary:
         entry = entry_of(summary, 0, 1, 2, CHECKSUM)
         assert (entry.has_root, entry.spans, entry.status) == (False, 3, None)
         assert (entry.name, entry.project_name, entry.run_id) == ("span 3", "project", "run")
-        assert attributes_of(entry) == TAGS
         assert (summary.step, summary.validate) == (7, True)
 
     @pytest.mark.parametrize(
@@ -125,13 +123,9 @@ class TestSummary:
         ],
     )
     def test_attributes_of_other_types(self, attributes, fields):
-        """A field has what it can say, and the attributes stay as they were set, to their types."""
+        """A field has what it can say."""
         entry = entry_of(summarise(make_span(1, attributes)), 0, 1, 2, CHECKSUM)
         assert (entry.sample_index, entry.validate, entry.reward) == fields
-        found = attributes_of(entry)
-        assert {key: (type(value), value) for key, value in found.items()} == {
-            key: (type(value), value) for key, value in attributes.items()
-        }
 
     @pytest.mark.parametrize("step", [None, "7", True, 7.0])
     def test_a_step_is_a_whole_number(self, step):
@@ -154,14 +148,13 @@ class TestIndexFile:
     def test_text_that_json_cannot_say(self, tmp_path):
         """A lone surrogate becomes a question mark, as in the spans."""
         entry = entry_of(
-            summarise(make_span(1, {"a\ud800": "\ud800", "rollout.sample_index": "\ud800"}, name="\ud800")),
+            summarise(make_span(1, {"rollout.sample_index": "\ud800"}, name="\ud800")),
             *(0, 1, 2, CHECKSUM),
         )
         path = tmp_path / "x.index.jsonl"
         path.write_bytes(index_line(entry))
         [read] = read_index(path)
         assert (read.sample_index, read.name) == ("?", "?")
-        assert attributes_of(read) == {"rollout.sample_index": "?", "a?": "?"}
 
     @pytest.mark.parametrize("damage", [b"[1,2", b"[1]\n", b"\0" * 300, b"\0\0\0\n", b"7\n", b'{"a":1}\n'])
     def test_a_damaged_end_harms_no_entry_before_it(self, tmp_path, damage):
@@ -203,8 +196,10 @@ class TestDamagedLine:
     def test_it_is_a_json_object_with_a_checksum_at_its_end(self, lines):
         """Any reader has the fields by name; the checksum is that of what stands before it."""
         entry = json.loads(lines[1])
-        assert (entry["step"], entry["validate"], entry["offset"], entry["attributes"]) == (7, True, 1, {})
-        assert list(entry) == [*IndexEntry._fields[:-1], *(name for name, _ in COLUMNS), "crc32"]
+        assert (entry["step"], entry["validate"], entry["offset"]) == (7, True, 1)
+        names = [name for name in IndexEntry._fields if name in entry]
+        assert list(entry) == [*names, "facts", "crc32"]
+        assert set(entry["facts"]) <= {name for name, _ in COLUMNS}
         start, _, checksum = lines[1].rpartition(b',"crc32":"')
         assert int(checksum[:8], 16) == zlib.crc32(start)
 
@@ -252,8 +247,6 @@ class TestDamagedLine:
             ("status_code", 9),
             ("name", None),
             ("project_name", 7),
-            ("attributes", []),
-            ("attributes", None),
         ],
     )
     def test_a_value_that_no_index_has(self, tmp_path, lines, field, value):

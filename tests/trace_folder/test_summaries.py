@@ -8,22 +8,16 @@ from unittest import mock
 import orjson
 import pytest
 
-from otel_rollout import read_trajectories, semconv
+from otel_rollout import read_trajectories
 from otel_rollout.catalog import StepSummary, summarise_groups, summarise_step, to_json
 from otel_rollout.catalog.failure_class import failure_class
-from otel_rollout.facts import FIRST_COLUMN, from_json, summarise_trajectory
-from otel_rollout.folder import StoredFile, listed_summaries_of, seal_of, summaries_of
+from otel_rollout.facts import COLUMNS, from_json, summarise_trajectory
+from otel_rollout.folder import StoredFile, seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look.perfetto import trace_events
 
 from .recordings import make_span, make_trajectory, trace_id_of, write_frames
 
-LISTED = (
-    *("trace_id", "step", "sample_index", "rollout_n", "validate", "experiment_name", "run_id", "name"),
-    *("has_root", "status", "reward", "turns", "input_tokens", "output_tokens"),
-    *("start_time", "end_time", "spans", "bytes", "stored_bytes"),
-)
-"""What a list has of a summary, and of one without a prompt the service."""
 HOSTILE = (
     *(None, True, -1, 0, 7, 2**63, 2**64 - 1, 1e300, -1e300, "", "x", [], [1], [[1]], {}, {"a": 1}, {"a": [1, 2]}),
     *([["a", "TOOL", "E", 9]], [["a", "EVALUATOR", "E", -7]], [["a", "", "", 2**62]], {"a": [0, 0]}, ["", "a"]),
@@ -70,7 +64,7 @@ class TestRecordedTrajectory:
         assert [each.reward for each in read_trajectories(tmp_path, reward=(0.4, 0.6))] == [0.5]
 
     def test_of_a_running_one(self, tmp_path):
-        """It is merged from the lines of the journal."""
+        """It is that of the spans in the journal."""
         spans = make_trajectory()
         writer = FolderWriter(tmp_path)
         writer.write(spans[:1])
@@ -98,18 +92,15 @@ class TestRecordedTrajectory:
             ("prompt", None),
             ("tools", [1]),
             ("tools", {"search": [1, 2]}),
-            ("provenance", [1]),
             ("errors", [[1]]),
-            ("shape", None),
-            ("shape", {"names": ["a"], "ids": "", "spans": [[0]] * 10}),
-            ("shape", {"names": [], "ids": "", "spans": [[]] * 12}),
         ],
     )
     def test_columns_of_another_form_are_made_anew(self, tmp_path, column, value):
         """From the spans, whatever a program wrote with a valid checksum."""
         write(tmp_path, make_trajectory())
         [index] = tmp_path.rglob("*.index.jsonl")
-        line = {**orjson.loads(index.read_bytes()), column: value}
+        line = orjson.loads(index.read_bytes())
+        line["facts"][column] = value
         del line["crc32"]
         start = orjson.dumps(line)[:-1]
         index.write_bytes(start + seal_of(start))
@@ -124,9 +115,8 @@ class TestRecordedTrajectory:
         entry = orjson.loads(index.read_bytes())
         del entry["crc32"]
         sound = fields_of(summarise_trajectory(spans))
-        columns = list(entry)[list(entry).index(FIRST_COLUMN) :]
-        for column, value in product(columns, HOSTILE):
-            start = orjson.dumps({**entry, column: value})[:-1]
+        for (column, _), value in product(COLUMNS, HOSTILE):
+            start = orjson.dumps({**entry, "facts": {**entry["facts"], column: value}})[:-1]
             index.write_bytes(start + seal_of(start))
             [found] = read_trajectories(tmp_path)
             shown = fields_of(found.summary)
@@ -135,7 +125,7 @@ class TestRecordedTrajectory:
                 StepSummary, orjson.loads(to_json(summarise_step([found.summary], summarise_groups([found.summary]))))
             )
             failure_class(found.summary, 0.0)
-            assert list(trace_events([found.summary]))
+            assert list(trace_events([(found.summary, list)]))
 
     def test_a_damaged_index(self, tmp_path):
         """It is made from the frame."""
@@ -145,50 +135,26 @@ class TestRecordedTrajectory:
         [found] = read_trajectories(tmp_path)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(make_trajectory()))
 
+    def test_a_late_fact_needs_no_spans(self, tmp_path):
+        """What only says a reward, an advantage or a fate that came later is merged by the lines of the index."""
+        spans = make_trajectory(reward=0.25)
+        given = {"rollout.step": 1, "rollout.sample_index": 0, "rollout.reward": 0.5, "rollout.fate": "stale"}
+        late = [
+            make_span("annotate", 9 + at, trace_id_of(1, 0, 0), seconds=(2 + at, 2 + at), attributes=given)
+            for at in range(2)
+        ]
+        write(tmp_path, spans, *([each] for each in late))
+        [found] = read_trajectories(tmp_path)
+        with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
+            summary = found.summary
+        assert (summary.reward, summary.fate) == (0.5, "stale")
+        assert fields_of(summary) == fields_of(summarise_trajectory([*spans, *late]))
+        assert summary.bytes == found.size_bytes
+
     def test_an_attribute_with_the_name_of_a_column(self, tmp_path):
-        """It stays an attribute of the root, and tools of that name are counted."""
-        given = {"x": 1, "service_name": "mine", "shape": 2}
+        """It stays an attribute of the root."""
+        given = {"x": 1, "service_name": "mine", "facts": 2}
         write(tmp_path, make_trajectory(**given))
         [found] = read_trajectories(tmp_path)
         assert {key: found.attributes[key] for key in given} == given
         assert found.summary.service_name == "p"
-
-
-class TestListedSummaries:
-    """Those of a list of trajectories."""
-
-    def test_they_have_the_amounts_of_whole_summaries(self, tmp_path):
-        """Of roots with totals and without, of several lines, without a root, and of programs without prompts."""
-        cut = make_trajectory(1, 1, 1)
-        late = make_span("late", 9, trace_id_of(1, 1, 1), seconds=(2, 3), attributes={"rollout.step": 1})
-        totals = {semconv.TURNS: 3, semconv.INPUT_TOKENS: 70, semconv.OUTPUT_TOKENS: 5}
-        write(
-            tmp_path,
-            make_trajectory(1, 0, 0, **totals),
-            make_trajectory(1, 0, 1, status="error", **{semconv.TURNS: 2}),
-            make_trajectory(1, 1, 0),
-            cut,
-            [late],
-            make_trajectory(1, 2, 0)[:2],
-            make_trajectory(None, None, None, **totals),
-        )
-        found = list(read_trajectories(tmp_path))
-        whole = list(summaries_of(found))
-        listed = list(listed_summaries_of(found))
-        assert [[getattr(each, name) for name in LISTED] for each in listed] == [
-            [getattr(each, name) for name in LISTED] for each in whole
-        ]
-        assert [each.turns for each in listed].count(3) == 2
-        assert [each.service_name for each in listed if each.sample_index is None] == ["p"]
-
-    def test_of_roots_with_totals_they_read_the_entry_alone(self, tmp_path):
-        """Columns of another form would be made anew from the spans."""
-        write(tmp_path, make_trajectory(1, 0, 0, **{semconv.TURNS: 3}))
-        [index] = tmp_path.rglob("*.index.jsonl")
-        start = orjson.dumps({**orjson.loads(index.read_bytes()), "tools": [1]}).replace(b',"crc32":', b',"before":')[
-            :-1
-        ]
-        index.write_bytes(start + seal_of(start))
-        with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
-            [listed] = listed_summaries_of(read_trajectories(tmp_path))
-        assert listed.turns == 3

@@ -129,7 +129,6 @@ class TestGroup:
         """A group's answer has each rollout's summary and conversation, and its neighbours."""
         group = viewer.get("step/1/group?sample=0")
         assert [each["summary"]["rollout_n"] for each in group["rollouts"]] == [0, 1]
-        assert "shape" not in group["rollouts"][0]["summary"]
         told = group["rollouts"][0]["conversation"]
         assert [(each["role"], each["text"], each["turn"]) for each in told] == [
             ("user", "hello", None),

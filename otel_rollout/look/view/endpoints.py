@@ -14,7 +14,7 @@ from otel_rollout.catalog import LiveRun
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
-from otel_rollout.facts.shapes import places_of
+from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import FACTS, TrajectorySummary, shown_of
 from otel_rollout.look.findings import Finding, diagnose_run, running_steps
 from otel_rollout.look.view.answers import Asked, AskedWrongError, asked_step
@@ -132,7 +132,8 @@ class Endpoints:
     def timeline(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/step/{step}/timeline`."""
         version = self._state.version()
-        return {"version": version, **timeline(self._summaries(self._asked(path, query)))}
+        summaries = self._summaries(self._asked(path, query))
+        return {"version": version, **timeline(list(zip(summaries, self._run.shapes(summaries), strict=True)))}
 
     def trajectory(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/trajectory/{trace_id}`."""
@@ -294,14 +295,14 @@ FIELDS: Final = 5
 """The numbers of a segment: kind, start, duration, name, status."""
 
 
-def timeline(summaries: Sequence[TrajectorySummary]) -> dict[str, Any]:
+def timeline(trajectories: Sequence[tuple[TrajectorySummary, Sequence[SpanShape]]]) -> dict[str, Any]:
     """Return the lanes of a step, sorted by end; times are microseconds from the step's start.
 
     Args:
-        summaries: The step's trajectories.
+        trajectories: The step's trajectories, each with its spans.
     """
-    start = min((each.start_time for each in summaries), default=0)
-    end = max((each.end_time for each in summaries), default=0)
+    start = min((each.start_time for each, _ in trajectories), default=0)
+    end = max((each.end_time for each, _ in trajectories), default=0)
     names: dict[str, int] = {}
     lanes = [
         {
@@ -313,15 +314,15 @@ def timeline(summaries: Sequence[TrajectorySummary]) -> dict[str, Any]:
             "has_root": each.has_root,
             "start": (each.start_time - start) // 1000,
             "end": (each.end_time - start) // 1000,
-            "segments": _segments(each, (each.start_time - start) // 1000, names),
+            "segments": _segments(shape, each, (each.start_time - start) // 1000, names),
         }
-        for each in sorted(summaries, key=lambda each: each.end_time)
+        for each, shape in sorted(trajectories, key=lambda pair: pair[0].end_time)
     ]
     return {"start_time": str(start), "end_time": str(end), "names": list(names), "lanes": lanes}
 
 
-def _segments(summary: TrajectorySummary, start: int, names: dict[str, int]) -> list[int]:
-    places, lasted = places_of(summary.shape), (summary.end_time - summary.start_time) // 1000
+def _segments(places: Sequence[SpanShape], summary: TrajectorySummary, start: int, names: dict[str, int]) -> list[int]:
+    lasted = (summary.end_time - summary.start_time) // 1000
     parents = {parent for _, _, _, _, _, parent in places}
     segments: list[int] = []
     for at, (name, kind, offset, duration, status, parent) in enumerate(places):

@@ -116,7 +116,7 @@ export interface SpanError {
   name: string;
   kind: string;
   type: string;
-  shape: number;
+  is_mended: boolean;
 }
 
 export interface TrajectorySummary {
