@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar, cast
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
+from otel_rollout import otlp
 from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import frames, layout
 from otel_rollout.folder.frames import require_zstandard
@@ -24,7 +25,7 @@ from otel_rollout.folder.known_traces import KnownTrace, KnownTraces, finder
 from otel_rollout.folder.step_files import StepFiles
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout.otlp import EncodedSpan, decode_spans, encode_spans, join_spans
+from otel_rollout.otlp import EncodedSpan, encode_spans, join_spans
 
 __all__ = ["FolderWriter", "Policy", "Taken"]
 
@@ -330,7 +331,7 @@ def _summary_of(trace_id: bytes, requests: Iterable[bytes]) -> SummaryBuilder:
     summary = _new_summary(trace_id)
     for request in requests:
         try:
-            summary.add(decode_spans(request))
+            summary.add(otlp.decode_spans(request))
         except ValueError:  # noqa: PERF203 - of a damaged journal alone
             # An error would hold up all later spans; readers report the line.
             summary.give_up()
