@@ -1,6 +1,6 @@
 """Writes spans into a trace folder: a trace that has ended as a frame, others into the journal until they have.
 
-The `file` exporter and `receive` differ in their policy alone: a process ends its root last, while a receiver gets the
+The `file` exporter and `receive` differ only in their policy: a process ends its root last, while a receiver gets the
 spans of many processes, in any order and more than once.
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -21,7 +22,7 @@ from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import frames, layout
 from otel_rollout.folder.frames import require_zstandard
 from otel_rollout.folder.journal import Journal, JournalPart
-from otel_rollout.folder.known_traces import KnownTrace, KnownTraces, finder
+from otel_rollout.folder.known_traces import KnownTrace, KnownTraces, known_ids
 from otel_rollout.folder.step_files import StepFiles
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import warn_once
@@ -70,11 +71,7 @@ class Taken(NamedTuple):
 class _OwnSpan(NamedTuple):
     """A span of this process, which is encoded together with the others of its trace: that is faster.
 
-    Args:
-        trace_id: As in `EncodedSpan`.
-        span_id: As in `EncodedSpan`.
-        is_root: True as well if its parent is in another process: it is the last that this one knows of the trace.
-        readable: The span.
+    `is_root` is True as well if its parent is in another process: this one gets no more of the trace.
     """
 
     trace_id: bytes
@@ -87,11 +84,16 @@ _Span: TypeAlias = EncodedSpan | _OwnSpan
 
 
 class _Line(NamedTuple):
-    """New spans of one trace, its end last, as a request of `length` bytes."""
+    """New spans of one trace, its root last, their ids and their request."""
 
     spans: Sequence[_Span]
+    ids: bytes
     request: bytes
-    length: int
+
+    @property
+    def length(self) -> int:
+        """The size of the request."""
+        return len(self.request)
 
 
 class FolderWriter:
@@ -123,7 +125,7 @@ class FolderWriter:
 
     def _reset(self) -> None:
         self._process = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.worker = layout.new_worker(self._role)
         self.written = 0
         """The number of traces that were written."""
@@ -161,17 +163,18 @@ class FolderWriter:
         require_zstandard()
         with self._lock:
             traces, doubles = self._sort_out(spans)
-            ending = {trace_id for trace_id, new in traces.items() if self._ends_now(trace_id, new[-1])}
-            waiting = [trace_id for trace_id in traces if trace_id not in ending]
-            self._keep([line for trace_id in waiting for line in _lines_of(traces[trace_id])])
-            for trace_id in traces:
-                if trace_id in ending:
-                    self._write(trace_id, _lines_of(traces[trace_id]))
+            waiting, ending = traces, dict[bytes, list[_Span]]()
+            if not self.policy.grace_seconds:
+                ending = {key: new for key, new in traces.items() if new[-1].is_root or self.traces.has_ended(key)}
+                waiting = {key: new for key, new in traces.items() if key not in ending}
+            self._keep([line for new in waiting.values() for line in _lines_of(new)])
+            for trace_id, new in ending.items():
+                self._write(trace_id, _lines_of(new))
             with suppress(OSError):
                 # All spans are stored; what fails here is repeated.
                 self._make_room(waiting)
                 if not self.policy.grace_seconds:
-                    self._write_due(NEVER)
+                    self.write_due()
             return Taken(sum(map(len, traces.values())), doubles)
 
     def write_due(self, until: float = NEVER) -> bool:
@@ -183,8 +186,16 @@ class FolderWriter:
         Raises:
             OSError: The disk failed; nothing is lost.
         """
+        grace, idle = self.policy.grace_seconds, self.policy.idle_seconds
         with self._lock:
-            return self._write_due(until)
+            try:
+                while (trace_id := self.traces.overdue(grace, idle)) is not None:
+                    if monotonic() > until:
+                        return True
+                    self._write(trace_id)
+            finally:
+                self._journal.compact(self.traces.live_parts())
+            return False
 
     def close(self, *, keeps_running: bool = False) -> None:
         """Write the open traces, and close all files.
@@ -198,7 +209,7 @@ class FolderWriter:
         self.after_fork()
         with self._lock:
             try:
-                for trace_id in self.traces.ended() + ([] if keeps_running else self.traces.running()):
+                for trace_id in self.traces.open_ids(only_ended=keeps_running):
                     self._write(trace_id)
             finally:
                 self._journal.close()
@@ -224,32 +235,23 @@ class FolderWriter:
         for trace_id, batch in by_trace.items():
             new = list(batch.values())
             if (known := self.traces.get(trace_id)) is not None:
-                is_known = finder(known.ids, len(new))
-                new = [span for span in new if not is_known(span.span_id)]
+                stored = known_ids(known.ids, batch.keys())
+                new = [span for span in new if span.span_id not in stored]
                 doubles += len(batch) - len(new)
             if new:
-                traces[trace_id] = sorted(new, key=_is_root)
+                traces[trace_id] = sorted(new, key=attrgetter("is_root"))
         return traces, doubles
-
-    def _ends_now(self, trace_id: bytes, last: _Span) -> bool:
-        """Return True if a trace ends with this span, or has ended, and nothing more is awaited."""
-        if self.policy.grace_seconds:
-            return False
-        known = self.traces.get(trace_id)
-        return last.is_root or (known is not None and known.has_ended)
 
     def _keep(self, lines: list[_Line]) -> None:
         """Write lines into the journal."""
-        if not lines:
-            return
-        parts = self._journal.append([line.request for line in lines], self.traces.live_parts())
+        parts = self._journal.append([line.request for line in lines], self.traces.live_parts()) if lines else []
         for line, part in zip(lines, parts, strict=True):
             trace_id = line.spans[0].trace_id
             trace = self.traces.get(trace_id) or KnownTrace()
             if not trace.parts:
-                trace.summary = _new_summary(trace_id)
+                trace.summary = _summary_of(trace_id, [])
             trace.add_part(part, ends=line.spans[-1].is_root)
-            trace.add_ids(_ids_of(line.spans))
+            trace.add_ids(line.ids)
             if trace.summary is not None:
                 trace.summary.add([span.readable for span in line.spans])
             self.traces.open(trace_id, trace)
@@ -259,7 +261,7 @@ class FolderWriter:
             trace = self.traces.get(trace_id)
             if trace is not None and trace.size > MAX_LINE_BYTES:
                 self._write_parts(trace_id, trace)
-                self.traces.count(trace)
+                self.traces.open(trace_id, trace)
         policy = self.policy
         while (
             len(self.traces) > policy.max_open
@@ -268,23 +270,12 @@ class FolderWriter:
         ):
             self._write(self.traces.idlest())
 
-    def _write_due(self, until: float) -> bool:
-        policy = self.policy
-        try:
-            while (trace_id := self.traces.overdue(policy.grace_seconds, policy.idle_seconds)) is not None:
-                if monotonic() > until:
-                    return True
-                self._write(trace_id)
-        finally:
-            self._journal.compact(self.traces.live_parts())
-        return False
-
     def _write(self, trace_id: bytes, more: Sequence[_Line] = ()) -> None:
         """Write a trace, and close it."""
         trace = self.traces.get(trace_id) or KnownTrace()
         self._write_parts(trace_id, trace, more)
         for line in more:
-            trace.add_ids(_ids_of(line.spans))
+            trace.add_ids(line.ids)
             trace.has_ended = True
         self.traces.close(trace_id, trace)
         self.written += 1
@@ -292,7 +283,7 @@ class FolderWriter:
     def _write_parts(self, trace_id: bytes, trace: KnownTrace, more: Sequence[_Line] = ()) -> None:
         """Write the spans of a trace that are in the journal, and more."""
         pending: list[JournalPart | _Line] = [*trace.parts, *more]
-        groups = _by_size(pending, _size_of_line)
+        groups = _by_size(pending, [each.length for each in pending])
         if len(groups) > 1:
             trace.summary = None
         for group in groups:
@@ -323,12 +314,8 @@ class FolderWriter:
         trace.summary = None
 
 
-def _new_summary(trace_id: bytes) -> SummaryBuilder:
-    return SummaryBuilder(int.from_bytes(trace_id, "big"))
-
-
 def _summary_of(trace_id: bytes, requests: Iterable[bytes]) -> SummaryBuilder:
-    summary = _new_summary(trace_id)
+    summary = SummaryBuilder(int.from_bytes(trace_id, "big"))
     for request in requests:
         try:
             summary.add(otlp.decode_spans(request))
@@ -344,42 +331,23 @@ def _own_span(span: ReadableSpan, context: SpanContext) -> _OwnSpan:
     return _OwnSpan(*ids, parent is None or parent.is_remote, span)
 
 
-def _ids_of(spans: Sequence[_Span]) -> bytes:
-    return b"".join([span.span_id for span in spans])
-
-
-def _is_root(span: _Span) -> bool:
-    return span.is_root
-
-
 def _lines_of(spans: list[_Span]) -> list[_Line]:
     if isinstance(spans[0], _OwnSpan):
         return [_line_of(spans, encode_spans([span.readable for span in spans]))]
     encoded = cast("list[EncodedSpan]", spans)
-    return [_line_of(group, join_spans(group)) for group in _by_size(encoded, _size_of_span)]
+    return [_line_of(group, join_spans(group)) for group in _by_size(encoded, [len(span.data) for span in encoded])]
 
 
 def _line_of(spans: Sequence[_Span], request: bytes) -> _Line:
     if len(request) > MAX_BATCH_LINE_BYTES:
         raise ValueError(f"{len(request):,} bytes of one trace in a batch: the limit is {MAX_BATCH_LINE_BYTES:,}")
-    return _Line(spans, request, len(request))
+    return _Line(spans, b"".join([span.span_id for span in spans]), request)
 
 
-def _size_of_span(span: EncodedSpan) -> int:
-    return len(span.data)
-
-
-def _size_of_line(line: JournalPart | _Line) -> int:
-    return line.length
-
-
-def _by_size(items: list[_Item], size_of: Callable[[_Item], int]) -> list[list[_Item]]:
+def _by_size(items: list[_Item], sizes: list[int]) -> list[list[_Item]]:
     """Return items in groups that fit into a line; a larger one is a group of its own."""
-    sizes = list(map(size_of, items))
-    if sum(sizes) <= MAX_LINE_BYTES:
-        return [items] if items else []
     groups: list[list[_Item]] = []
-    room = 0
+    room = -1
     for item, size in zip(items, sizes, strict=True):
         if size > room:
             groups.append([])

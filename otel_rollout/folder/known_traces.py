@@ -1,18 +1,17 @@
-"""The traces that a writer knows: those that may still get spans, and those that were written a while ago."""
+"""A writer's record of traces: those that may still get spans, and those that were written a while ago."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder.journal import JournalPart
 from otel_rollout.guard.clock import monotonic
 
-__all__ = ["KnownTrace", "KnownTraces", "finder", "has_id"]
+__all__ = ["KnownTrace", "KnownTraces", "has_id", "known_ids"]
 
 ID_BYTES: Final = 8
 MIN_SET_BYTES: Final = 2**22
@@ -98,6 +97,11 @@ class KnownTraces:
         """Return a trace; None if it is unknown."""
         return self._running.get(trace_id) or self._ended.get(trace_id) or self._written.get(trace_id)
 
+    def has_ended(self, trace_id: bytes) -> bool:
+        """Return True if the span that ends a trace has come."""
+        trace = self.get(trace_id)
+        return trace is not None and trace.has_ended
+
     def open(self, trace_id: bytes, trace: KnownTrace) -> None:
         """Add an open trace, or note that it has a new span."""
         trace.last_seen = monotonic()
@@ -107,22 +111,7 @@ class KnownTraces:
         traces = self._ended if trace.has_ended else self._running
         traces[trace_id] = trace
         traces.move_to_end(trace_id)
-        self.count(trace)
-
-    def count(self, trace: KnownTrace) -> None:
-        """Count the memory of an open trace again, since its parts were written."""
         self.memory += trace.count_memory()
-
-    def note_written(self, trace_id: bytes, trace: KnownTrace) -> None:
-        """Note spans of a trace that are in a frame already."""
-        known = self.get(trace_id)
-        if known is None:
-            self.close(trace_id, trace)
-            return
-        known.add_ids(trace.ids)
-        if self._written.get(trace_id) is known:
-            known.has_ended, known.step, known.validate = known.has_ended or trace.has_ended, trace.step, trace.validate
-            self.close(trace_id, known)
 
     def close(self, trace_id: bytes, trace: KnownTrace) -> None:
         """Note that all of a trace is written; its spans are known if they come again, and late ones get its step."""
@@ -140,12 +129,7 @@ class KnownTraces:
         return next(iter(self._ended or self._running))
 
     def overdue(self, grace: float, idle: float) -> bytes | None:
-        """Return the id of a trace whose grace or idle time is over; None if there is none.
-
-        Args:
-            grace: The seconds for a trace that has ended.
-            idle: The seconds for one that hasn't.
-        """
+        """Return the id of a trace that has ended and waited for `grace` seconds, or is idle for `idle` seconds."""
         now = monotonic()
         for traces, seconds in ((self._ended, grace), (self._running, idle)):
             first = next(iter(traces.items()), None)
@@ -153,13 +137,9 @@ class KnownTraces:
                 return first[0]
         return None
 
-    def ended(self) -> list[bytes]:
-        """Return the open traces that have ended."""
-        return list(self._ended)
-
-    def running(self) -> list[bytes]:
-        """Return the open traces that haven't."""
-        return list(self._running)
+    def open_ids(self, *, only_ended: bool) -> list[bytes]:
+        """Return the ids of the open traces."""
+        return [*self._ended, *(() if only_ended else self._running)]
 
     def live_parts(self) -> Iterator[JournalPart]:
         """Yield the places of all lines in the journal."""
@@ -174,16 +154,11 @@ class KnownTraces:
             known.memory = 0
 
 
-def finder(ids: bytes | bytearray, times: int) -> Callable[[bytes], bool]:
-    """Return a function that checks if a span's id is among `ids`.
-
-    Args:
-        ids: The ids.
-        times: The number of spans that will be looked for.
-    """
-    if times * len(ids) < MIN_SET_BYTES:
-        return partial(has_id, ids)
-    return {bytes(ids[place : place + ID_BYTES]) for place in range(0, len(ids), ID_BYTES)}.__contains__
+def known_ids(ids: bytes | bytearray, wanted: Collection[bytes]) -> set[bytes]:
+    """Return the spans' ids among `ids`: at least those that are `wanted`."""
+    if len(wanted) * len(ids) < MIN_SET_BYTES:
+        return {span_id for span_id in wanted if has_id(ids, span_id)}
+    return {bytes(ids[place : place + ID_BYTES]) for place in range(0, len(ids), ID_BYTES)}
 
 
 def has_id(ids: bytes | bytearray, span_id: bytes) -> bool:

@@ -21,5 +21,3 @@ else:
             "status_line": ("StatusLine",),
         },
     )
-
-__all__ = ["Receiver", "StatusLine", "adopt", "make_app", "open_folder", "read_token"]
