@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+from otel_rollout.catalog.figures import SummarisedRun, summarise_runs
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.search import Search, SearchQuery
-from otel_rollout.catalog.step_making import SummarisedRun, summarise_runs
 from otel_rollout.catalog.step_places import (
     Bundle,
     LooseTraces,
@@ -22,6 +22,7 @@ from otel_rollout.catalog.step_places import (
     parts_of,
     read_loose,
 )
+from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
 from otel_rollout.catalog.step_summary import StepSummary, with_run_ids
 from otel_rollout.errors import NoTracesError, UnreadableTraceError
 from otel_rollout.facts.shapes import SpanShape
@@ -90,6 +91,7 @@ class Run:
         self._loading = Lock()
         self._bundles: OrderedDict[Any, Mapping[StepKey, list[Part]]] = OrderedDict()
         self._steps: dict[StepKey, tuple[Any, list[StepSummary]]] = {}
+        self._signals: dict[Any, tuple[Any, StepSignals]] = {}
         self._loaded: OrderedDict[StepKey, _LoadedStep] = OrderedDict()
         self._loose: LooseTraces | None = None
 
@@ -158,7 +160,22 @@ class Run:
             run_id: Only trajectories of this run, as step summaries name it, and of steps that don't name any.
         """
         runs = self._runs(step, validate, experiment, run_id)
-        return [each for run in runs for each in run.step.trajectories]
+        return [each for run in runs for each in run.trajectories]
+
+    def judged(self, steps: Iterable[StepSummary]) -> list[JudgedStep]:
+        """Return steps with their signs of trouble, which are computed from their trajectories, and kept."""
+        places, loose = self._look()
+        found = []
+        for step in steps:
+            key = StepKey.of(step.step, validate=step.validate)
+            version = _version_of(key, self._parts_of(key, places), loose)
+            known = self._signals.get(step.identity)
+            if known is None or known[0] != version:
+                trajectories = self.summaries(*step.identity)
+                own = [each for each in trajectories if each.experiment_name == step.experiment_name]
+                self._signals[step.identity] = known = version, signals_of(own)
+            found.append(JudgedStep.of(step, known[1]))
+        return found
 
     def groups(
         self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
@@ -183,7 +200,7 @@ class Run:
             for group in run.groups:
                 if str(group.sample_index) == str(sample_index):
                     ids = set(group.trace_ids)
-                    return group, [each for each in run.step.trajectories if each.trace_id in ids]
+                    return group, [each for each in run.trajectories if each.trace_id in ids]
         raise KeyError(f"step {step} has no prompt {sample_index}")
 
     def same_prompt(
@@ -321,8 +338,11 @@ class Run:
         raise KeyError(f"there is no trajectory {trace_id}")
 
     def _load(self, key: StepKey, places: Places, loose: LooseTraces) -> _LoadedStep:
+        return self._loaded_step(key, self._parts_of(key, places), loose)
+
+    def _parts_of(self, key: StepKey, places: Places) -> list[Part]:
         bundles = [each for each in places.bundles if any(file.steps and file.steps.takes(key) for file in each.files)]
-        return self._loaded_step(key, [part for each in bundles for part in self._parts(each).get(key, ())], loose)
+        return [part for each in bundles for part in self._parts(each).get(key, ())]
 
     def _loaded_step(self, key: StepKey, parts: Sequence[Part], loose: LooseTraces) -> _LoadedStep:
         version = _version_of(key, parts, loose)

@@ -19,32 +19,6 @@ export interface ToolCounts {
   errors: number;
 }
 
-export interface StepSignals {
-  failures: Record<string, number>;
-  punished: Record<string, number>;
-  truncated_reward_mean: number | null;
-  whole_reward_mean: number | null;
-  repeated_calls: number;
-  unknown_tools: number;
-  unparsed_calls: number;
-  straggler_share: number | null;
-  staleness: Record<string, number>;
-  lossy: number;
-  rolled_out_again: number;
-  cut_off: number;
-  rewardable: number;
-  unrewarded: number;
-  invalid_rewards: number;
-  odd_results: Record<string, number>;
-  group_sizes: Record<string, number>;
-  prompts: Record<string, number[]>;
-  speed: Speed;
-  wall_seconds: number;
-  twins: number;
-  disputed: number;
-  form: Form;
-}
-
 export interface StepSummary {
   step: number | null;
   validate: boolean;
@@ -86,7 +60,6 @@ export interface StepSummary {
   error_types: Record<string, number>;
   last_5_percent_share: number | null;
   duplicates: number;
-  signals: StepSignals;
 }
 
 export interface GroupSummary {
@@ -100,6 +73,7 @@ export interface GroupSummary {
   rollout_ns: (number | string | null)[];
   rewards: (number | null)[];
   statuses: (string | null)[];
+  reward_std: number | null;
   solved: number | null;
   zero_variance: string | null;
   tokens: Spread | null;
