@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.folder.append_file import FileGoneError
-    from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, FrameFile, TornFrame, read_frame, scan_frames
+    from otel_rollout.folder.frame_scanning import TornFrame, scan_frames
+    from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, FrameFile, read_frame
     from otel_rollout.folder.index import IndexEntry
     from otel_rollout.folder.index_reading import read_index
     from otel_rollout.folder.journal import Journal
@@ -23,7 +24,8 @@ else:
         __name__,
         {
             "append_file": ("FileGoneError",),
-            "frames": ("DamagedFrameError", "FrameExtent", "FrameFile", "TornFrame", "read_frame", "scan_frames"),
+            "frame_scanning": ("TornFrame", "scan_frames"),
+            "frames": ("DamagedFrameError", "FrameExtent", "FrameFile", "read_frame"),
             "index": ("IndexEntry",),
             "index_reading": ("read_index",),
             "journal": ("Journal",),
