@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import orjson
 import pytest
 
-from otel_rollout.finish import Redactor, known_forms, make_redactor, secret_keys, secret_text
+from otel_rollout import finish
+from otel_rollout.finish import Redactor, known_forms, make_redactor
 from otel_rollout.finish.known_forms import looks_random
 from otel_rollout.settings import BUILT_IN
 from otel_rollout.text import compile_pattern
@@ -395,11 +398,13 @@ class TestPatterns:
 
     def test_ours_are_linear(self):
         """No built-in pattern has a repeat within a repeat, or neighbours that overlap for long."""
+        modules = [f"{finish.__name__}.{each.name}" for each in pkgutil.iter_modules(finish.__path__)]
         patterns = {
             each.pattern
-            for module in (known_forms, secret_keys, secret_text)
+            for module in map(import_module, modules)
             for value in vars(module).values()
             for each in _patterns_in(value)
+            if isinstance(each.pattern, str)
         }
 
         assert len(patterns) > 60

@@ -115,6 +115,11 @@ export interface TrajectorySummary {
   reward_parts: Record<string, number>;
   advantage: number | null;
   fate: string | null;
+  fate_reason: string | null;
+  log_prob_gap: number | null;
+  log_prob_gap_max: number | null;
+  entropy: number | null;
+  importance_weight: number | null;
   late: Record<string, number>;
   turns: number | null;
   input_tokens: number | null;
