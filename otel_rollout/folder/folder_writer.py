@@ -28,13 +28,12 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.otlp import EncodedSpan, encode_spans, join_spans
 
-__all__ = ["FolderWriter", "Policy", "Taken"]
+__all__ = ["FolderWriter", "Policy"]
 
 MAX_LINE_BYTES: Final = 16 * 2**20
 """A larger trajectory is written in several lines, since receivers take bodies up to 20 MiB; bounds memory, too."""
 MAX_BATCH_LINE_BYTES: Final = frames.MAX_LINE_BYTES - MAX_LINE_BYTES
 """The bound on a trace's part of one batch; together with its earlier spans it fits into a line."""
-FILE_MAX_BYTES: Final = 2**30
 NEVER: Final = float("inf")
 _Item = TypeVar("_Item")
 
@@ -61,17 +60,10 @@ class Policy(NamedTuple):
     max_written_memory: int = 2**23
 
 
-class Taken(NamedTuple):
-    """The counts of spans: those that were new, and those that the folder had."""
-
-    new: int
-    doubles: int
-
-
 class _OwnSpan(NamedTuple):
-    """A span of this process, which is encoded together with the others of its trace: that is faster.
+    """A span of this process, encoded together with the others of its trace: that is faster.
 
-    `is_root` is True as well if its parent is in another process: this one gets no more of the trace.
+    With a parent in another process it is a root, too: this one gets no more of the trace.
     """
 
     trace_id: bytes
@@ -111,7 +103,7 @@ class FolderWriter:
         self,
         folder: str | os.PathLike[str],
         *,
-        file_max_bytes: int = FILE_MAX_BYTES,
+        file_max_bytes: int = 2**30,
         max_bytes: int | None = None,
         policy: Policy | None = None,
         role: str = "",
@@ -133,11 +125,8 @@ class FolderWriter:
         self._files = StepFiles(self.folder, self.worker, self._file_max_bytes, self._max_bytes)
         self._journal = Journal(layout.journal_path(self.folder, self.worker), self.folder)
 
-    def write(self, spans: Iterable[ReadableSpan]) -> Taken:
+    def write(self, spans: Iterable[ReadableSpan]) -> None:
         """Write spans of this process, as `take` does.
-
-        Args:
-            spans: Finished spans, of any number of traces.
 
         Raises:
             OSError: Not all were written; those that were are left out when the batch is repeated.
@@ -146,13 +135,16 @@ class FolderWriter:
             OverflowError: An id is too long for OTLP.
             MissingExtraError: zstandard isn't installed.
         """
-        return self.take([_own_span(span, span.context) for span in spans if span.context is not None])
+        self.take([_own_span(span, span.context) for span in spans if span.context is not None])
 
-    def take(self, spans: Iterable[_Span]) -> Taken:
+    def take(self, spans: Iterable[_Span]) -> tuple[int, int]:
         """Write encoded spans; when this returns all of them are in files, and survive the death of the process.
 
         Args:
             spans: Spans of any number of traces; those that are known already are left out.
+
+        Returns:
+            The counts of new spans and of known ones.
 
         Raises:
             OSError: Not all were written; those that were are left out when the batch is repeated.
@@ -163,10 +155,11 @@ class FolderWriter:
         require_zstandard()
         with self._lock:
             traces, doubles = self._sort_out(spans)
-            waiting, ending = traces, dict[bytes, list[_Span]]()
-            if not self.policy.grace_seconds:
-                ending = {key: new for key, new in traces.items() if new[-1].is_root or self.traces.has_ended(key)}
-                waiting = {key: new for key, new in traces.items() if key not in ending}
+            waiting, ending = dict[bytes, list[_Span]](), dict[bytes, list[_Span]]()
+            for trace_id, new in traces.items():
+                known = self.traces.get(trace_id)
+                ends = new[-1].is_root or (known is not None and known.has_ended)
+                (ending if ends and not self.policy.grace_seconds else waiting)[trace_id] = new
             self._keep([line for new in waiting.values() for line in _lines_of(new)])
             for trace_id, new in ending.items():
                 self._write(trace_id, _lines_of(new))
@@ -175,7 +168,7 @@ class FolderWriter:
                 self._make_room(waiting)
                 if not self.policy.grace_seconds:
                     self.write_due()
-            return Taken(sum(map(len, traces.values())), doubles)
+            return sum(map(len, traces.values())), doubles
 
     def write_due(self, until: float = NEVER) -> bool:
         """Write traces that nothing more is awaited for, and free disk space; True if more of them wait.
@@ -326,9 +319,8 @@ def _summary_of(trace_id: bytes, requests: Iterable[bytes]) -> SummaryBuilder:
 
 
 def _own_span(span: ReadableSpan, context: SpanContext) -> _OwnSpan:
-    parent = span.parent
-    ids = context.trace_id.to_bytes(16, "big"), context.span_id.to_bytes(8, "big")
-    return _OwnSpan(*ids, parent is None or parent.is_remote, span)
+    is_root = span.parent is None or span.parent.is_remote
+    return _OwnSpan(context.trace_id.to_bytes(16, "big"), context.span_id.to_bytes(8, "big"), is_root, span)
 
 
 def _lines_of(spans: list[_Span]) -> list[_Line]:

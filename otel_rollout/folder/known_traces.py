@@ -13,7 +13,6 @@ from otel_rollout.guard.clock import monotonic
 
 __all__ = ["KnownTrace", "KnownTraces", "has_id", "known_ids"]
 
-ID_BYTES: Final = 8
 MIN_SET_BYTES: Final = 2**22
 """With fewer bytes to search, making a set takes longer."""
 MAX_ID_BYTES: Final = 2**20
@@ -50,10 +49,9 @@ class KnownTrace:
     memory: int = 0
 
     def add_ids(self, ids: bytes | bytearray) -> None:
-        """Add the ids of new spans."""
+        """Add the ids of new spans, among which each later one is looked up."""
         self.ids += ids
         if len(self.ids) > MAX_ID_BYTES:
-            # Each new span is looked up among them.
             del self.ids[: len(self.ids) - MAX_ID_BYTES // 2]
 
     def add_part(self, part: JournalPart, *, ends: bool) -> None:
@@ -68,8 +66,8 @@ class KnownTrace:
     def count_memory(self) -> int:
         """Count the memory that it takes, and return by how much that grew."""
         before = self.memory
-        summary = 0 if self.summary is None else self.summary.size
-        self.memory = TRACE_BYTES + len(self.ids) + PART_BYTES * len(self.parts) + summary
+        self.memory = TRACE_BYTES + len(self.ids) + PART_BYTES * len(self.parts)
+        self.memory += self.summary.size if self.summary is not None else 0
         return self.memory - before
 
 
@@ -96,11 +94,6 @@ class KnownTraces:
     def get(self, trace_id: bytes) -> KnownTrace | None:
         """Return a trace; None if it is unknown."""
         return self._running.get(trace_id) or self._ended.get(trace_id) or self._written.get(trace_id)
-
-    def has_ended(self, trace_id: bytes) -> bool:
-        """Return True if the span that ends a trace has come."""
-        trace = self.get(trace_id)
-        return trace is not None and trace.has_ended
 
     def open(self, trace_id: bytes, trace: KnownTrace) -> None:
         """Add an open trace, or note that it has a new span."""
@@ -158,14 +151,14 @@ def known_ids(ids: bytes | bytearray, wanted: Collection[bytes]) -> set[bytes]:
     """Return the spans' ids among `ids`: at least those that are `wanted`."""
     if len(wanted) * len(ids) < MIN_SET_BYTES:
         return {span_id for span_id in wanted if has_id(ids, span_id)}
-    return {bytes(ids[place : place + ID_BYTES]) for place in range(0, len(ids), ID_BYTES)}
+    return {bytes(ids[place : place + 8]) for place in range(0, len(ids), 8)}
 
 
 def has_id(ids: bytes | bytearray, span_id: bytes) -> bool:
     """Return True if a span's id is among `ids`."""
     place = ids.find(span_id)
     while place >= 0:
-        if not place % ID_BYTES:
+        if not place % 8:
             return True
         place = ids.find(span_id, place + 1)
     return False

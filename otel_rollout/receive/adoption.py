@@ -95,7 +95,7 @@ def adopt(folder: FolderWriter) -> Generator[int, None, None]:
         for path in journals:
             state = _state_of(path)
             for request in _requests_of(path):
-                yield folder.take(_spans_of(request, path)).new
+                yield folder.take(_spans_of(request, path))[0]
             # Without locks, a receiver that was quiet for long may go on; its journal has spans that are not read.
             if _state_of(path) == state:
                 layout.index_path(path).unlink(missing_ok=True)

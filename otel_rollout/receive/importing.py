@@ -133,9 +133,9 @@ def import_files(files: Iterable[tuple[Path, bool]], into: Path, on_progress: Ca
                 continue
             for spans in _batches(file, report, on_progress):
                 new = stored.new_of(spans)
-                taken = folder.take(new)
-                report.spans += taken.new
-                report.doubles += len(spans) - taken.new
+                added, _ = folder.take(new)
+                report.spans += added
+                report.doubles += len(spans) - added
                 traces.update(span.trace_id for span in new)
                 folder.write_due()
             report.files += 1

@@ -126,10 +126,10 @@ class Receiver:
         try:
             for spans in batch.groups():
                 started = monotonic()
-                taken = self.folder.take(spans)
+                new, doubles = self.folder.take(spans)
                 self._seconds_of_taking += monotonic() - started
-                totals.spans += taken.new
-                totals.doubles += taken.doubles
+                totals.spans += new
+                totals.doubles += doubles
         except OSError as error:
             totals.trouble = str(error)
             raise
