@@ -13,11 +13,9 @@ import orjson
 import pytest
 
 from otel_rollout import finish
-from otel_rollout.finish import Redactor, known_forms, make_redactor
-from otel_rollout.finish.known_forms import looks_random
+from otel_rollout.finish import Redactor, checksum_of, looks_random, make_redactor
 from otel_rollout.settings import BUILT_IN
-from otel_rollout.text import compile_pattern
-from otel_rollout.text.pattern_check import fault_of
+from otel_rollout.text import compile_pattern, fault_of
 from tests.secret_shapes import FORMS, ORDINARY_KEYS, ORDINARY_TEXTS, ORDINARY_VALUES, SECRET, SECRET_KEYS, TEXTS
 
 KIBIBYTE = 2**10
@@ -337,7 +335,7 @@ class TestTables:
     def test_checksum(self):
         """A GitHub token is known by its checksum, whatever its letters."""
         assert Redactor().text("ghp_" + "a" * 30 + "2zSy9r") == "ghp_" + "a" * 30 + "2zSy9r"
-        assert Redactor().text("ghp_" + "a" * 30 + known_forms.checksum_of("a" * 30)) == "[redacted]"
+        assert Redactor().text("ghp_" + "a" * 30 + checksum_of("a" * 30)) == "[redacted]"
 
     def test_looks_random(self):
         """Letters of both cases and digits alternate in what a machine made, not in names."""

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from otel_rollout.record.attribute_values import read_context
     from otel_rollout.record.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
     from otel_rollout.record.ids import SystemIdGenerator
     from otel_rollout.record.llm import describe_request, describe_response
@@ -35,5 +36,6 @@ else:
             "trajectory": ("Trajectory",),
             "trajectory_state": ("TrajectoryState",),
             "provider": ("is_weaves",),
+            "attribute_values": ("read_context",),
         },
     )
