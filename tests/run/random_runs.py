@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
+from math import isclose
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -15,7 +16,22 @@ from otel_rollout.facts import SpanError, ToolCounts, TrajectorySummary
 
 SECOND = 10**9
 START = 1_700_000_000 * SECOND
-REWARDS = (0.0, 1.0, 1.0, 0.5, 0.3, 0.1 + 0.2, -2.0, -1e-13)
+REWARDS = (
+    (0.0, 1.0),
+    (0.0, 0.5, 1.0),
+    (0.3, 0.1 + 0.2, 1.0, -1.0),
+    (0.0, -1e-13, 1.0),
+    (1e-13, -1e-13),
+    (100.0, 100.0 + 5e-8, 100.01, 95.0),
+    (-100.0, -100.0 + 5e-8, -95.0),
+    (100.0, 100.0 + 5e-8),
+    (95.0, 99.0, 100.0),
+    (0.0,),
+    (2.0,),
+    (-2.0,),
+)
+"""Some differ by rounding alone."""
+REASONS = (None, "stop", "length", "max_tokens", "max_length", "model_length", "max_output_tokens")
 TEXTS = ("0123abcd", "89abcdef", "")
 
 
@@ -38,7 +54,7 @@ def made_run(seed: int) -> list[TrajectorySummary]:
 
 def _step(rng: random.Random, tags: dict[str, Any], at: int) -> list[TrajectorySummary]:
     samples: list[int | str | None] = [*range(rng.randint(1, 4)), "1", "uid", None]
-    rewards = rng.sample(REWARDS, rng.choice((1, 2, 4)))
+    rewards = rng.choice(REWARDS)
     rollouts = rng.choice((1, 2, 8))
     numbers = [*range(rollouts), "x", None]
     found = []
@@ -53,7 +69,7 @@ def _step(rng: random.Random, tags: dict[str, Any], at: int) -> list[TrajectoryS
 
 
 def _trajectory(
-    rng: random.Random, step: int, number: int, sample: Any, rollout: Any, rewards: Sequence[float] = REWARDS
+    rng: random.Random, step: int, number: int, sample: Any, rollout: Any, rewards: Sequence[float] = (0.5,)
 ) -> TrajectorySummary:
     start = START + step * 100 * SECOND + rng.randrange(SECOND) * 1000 + number
     status = rng.choice(("completed",) * 4 + ("error", "truncated", "cancelled", None))
@@ -66,7 +82,7 @@ def _trajectory(
         rollout_n=rollout,
         start_time=start,
         # Several end at once.
-        end_time=start // SECOND * SECOND + rng.choice((1, 2, 2, 3, 30)) * SECOND + 1000,
+        end_time=start // SECOND * SECOND + rng.choice((1, 2, 2, 3, 30, rng.randint(4, 90))) * SECOND + 1000,
         has_root=status is not None,
         status=status,
         reward=reward,
@@ -76,7 +92,7 @@ def _trajectory(
         tools={name: ToolCounts(rng.randint(1, 4), rng.randint(0, 1)) for name in ("a", "b") if rng.random() < 0.6},
         errors=tuple(errors),
         error_type=rng.choice((None, None, "OutOfMemory")),
-        finish_reason=rng.choice((None, "stop", "length")),
+        finish_reason=rng.choice(REASONS),
         turn_hashes=tuple(rng.choices(TEXTS, (8, 2, 1), k=rng.choice((0, 1, 2, 2, 3)))),
         turns=rng.choice((None, 1, 2, 7)),
         output_tokens=rng.choice((None, 10, 200, 4096)),
@@ -151,16 +167,14 @@ def _step_figures(run_id: str | None, found: list[TrajectorySummary]) -> dict[st
     named = [group for group in _groups(found) if group[0].sample_index is not None]
     compared = [known for group in named if len(known := [r for each in group if (r := each.reward) is not None]) > 1]
     variances = [_variance(group, rewards) for group in named]
-    error_types = [
-        (each.errors[0].type or each.error_type or "") if each.errors else each.error_type for each in found
-    ]
+    error_types = [(each.errors[0].type or each.error_type or "") if each.errors else each.error_type for each in found]
     ends = sorted(each.end_time for each in found)
     start, late = min(each.start_time for each in found), len(found) // 20
     runs = {each.run_id for each in found}
     cut_off = [
         each
         for each in found
-        if each.status == "truncated" or (each.status == "completed" and each.finish_reason == "length")
+        if each.status == "truncated" or (each.status == "completed" and each.finish_reason in REASONS[2:])
     ]
     statuses = Counter(each.status for each in found)
     return {
@@ -237,7 +251,7 @@ def _group_figures(run_id: str | None, group: list[TrajectorySummary], step: lis
 
 
 def _is_same(one: float, other: float) -> bool:
-    return abs(one - other) < 1e-9
+    return isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _solved(rewards: Sequence[float], of_step: Sequence[float]) -> float | None:
