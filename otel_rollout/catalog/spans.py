@@ -133,7 +133,7 @@ SPANS: Final = (
     _Column("output", str, "", "what it gave", lambda it: _payload(it, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)),
     _Column("attributes", str, "", "its other attributes, as a JSON object", lambda it: _attributes(it.attributes)),
 )
-"""The columns of `spans`, after those of both tables."""
+"""These follow the common columns in `spans`."""
 MESSAGES: Final = (
     _Column("position", int, "", "its place in the conversation, from 0", lambda it: it.position),
     _Column("turn", int, "", "the last generation until then, from 1; 0 before the first answer", lambda it: it.turn),
@@ -169,7 +169,7 @@ MESSAGES: Final = (
         lambda it: span_id_of(it.told.span) if it.told.span else None,
     ),
 )
-"""The columns of `messages`, after those of both tables."""
+"""These follow the common columns in `messages`."""
 COMMON: Final = (
     _Column("trace_id", str, "", "its trajectory", lambda it: None),
     _Column("step", int, "", "the trajectory's step", lambda it: None),
