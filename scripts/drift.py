@@ -145,7 +145,10 @@ def main() -> int:
     found = installed(options.python or environments.ensure("verl") / "bin" / "python", options.path)
     version, known = found["version"], recorded.read("verl")
     if options.record:
+        later = {key: facts["later"] for key, facts in known.get(version, {}).items() if "later" in facts}
         known[version] = found["functions"]
+        for key, digests in later.items():
+            known[version].get(key, {})["later"] = digests
         recorded.path_of("verl").write_text(json.dumps(dict(sorted(known.items())), indent=1, sort_keys=True) + "\n")
         print(f"verl {version}: recorded")
         return 0
