@@ -1,6 +1,7 @@
 """A trace folder read as a run: steps, groups, trajectories, searches."""
 
 from otel_rollout.catalog.figures import create, groups, refresh, steps, summarise_runs
+from otel_rollout.catalog.filling import find_files
 from otel_rollout.catalog.folder_stats import FolderStats, count_folder
 from otel_rollout.catalog.group_summary import GroupSummary, Spread
 from otel_rollout.catalog.live import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
@@ -30,6 +31,7 @@ __all__ = [
     "count_folder",
     "create",
     "delete",
+    "find_files",
     "groups",
     "insert",
     "load",

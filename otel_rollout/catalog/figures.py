@@ -226,6 +226,7 @@ CREATE INDEX step_runs_by_step ON step_runs ("step", "validate");
 CREATE INDEX step_runs_by_run ON step_runs ("run_id");
 CREATE TABLE group_figures (run, {_names(_GROUP)});
 CREATE INDEX group_figures_by_run ON group_figures (run);
+CREATE INDEX group_figures_by_prompt ON group_figures ("sample_index");
 CREATE TABLE step_figures (run INTEGER PRIMARY KEY, {_names(_STEP)}, {_names(_OF_GROUPS)});
 CREATE VIEW steps AS {_STEP_ROWS};
 CREATE VIEW groups AS {_GROUP_ROWS};
@@ -240,25 +241,32 @@ def create(connection: sqlite3.Connection) -> None:
     prepare(connection)
 
 
-def refresh(connection: sqlite3.Connection, on_progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+def refresh(connection: sqlite3.Connection) -> None:
     """Compute the figures of the steps that have changed. The caller commits.
 
     Args:
         connection: The catalog, which `prepare` has given our functions.
-        on_progress: Called with the number of steps done, and of all.
     """
-    changed = connection.execute('SELECT "step", "validate" FROM changed_steps ORDER BY "step"').fetchall()
-    for number, (step, validate) in enumerate(changed):
-        on_progress(number, len(changed))
-        for statement in (*_CLEAR, *_COMPUTE):
-            connection.execute(statement, {"step": step, "validate": validate})
-    if changed:
-        on_progress(len(changed), len(changed))
+    for step, validate in connection.execute('SELECT "step", "validate" FROM changed_steps').fetchall():
+        refresh_step(connection, step, validate)
 
 
-def steps(connection: sqlite3.Connection) -> list[StepSummary]:
-    """Return the steps in order, training before validation, one for each run of each experiment."""
-    return list(STEPS.summaries(connection.execute(f"{_STEP_ROWS} ORDER BY {_STEP_ORDER}")))
+def refresh_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
+    """Compute the figures of a step, as `refresh` does."""
+    for statement in (*_CLEAR, *_COMPUTE):
+        connection.execute(statement, {"step": step, "validate": validate})
+
+
+def steps(connection: sqlite3.Connection, where: str = "", arguments: Sequence[Any] = ()) -> list[StepSummary]:
+    """Return the steps in order, training before validation, one for each run of each experiment.
+
+    Args:
+        connection: The catalog.
+        where: The condition in SQL, of columns of `run` and `f`; empty for all.
+        arguments: The values of its question marks.
+    """
+    condition = f" WHERE {where}" if where else ""
+    return list(STEPS.summaries(connection.execute(f"{_STEP_ROWS}{condition} ORDER BY {_STEP_ORDER}", arguments)))
 
 
 def groups(connection: sqlite3.Connection, where: str = "", arguments: Sequence[Any] = ()) -> list[GroupSummary]:

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from otel_rollout.catalog.sql import SOLVED_SHARE, count_if, figure, is_same
@@ -90,21 +90,3 @@ class StepSummary(StepSums, StepIdentity):
     duplicates: Count = figure(
         "the number of rollouts that equal an earlier one of their group", "sum(duplicates)", of="groups"
     )
-
-
-def with_run_ids(steps: Sequence[StepSummary]) -> list[StepSummary]:
-    """Give steps that only one of several runs has that run's id, so that a run's steps are one series.
-
-    Args:
-        steps: All steps; those with an id are of runs that have the same rollouts.
-    """
-    known: dict[str | None, set[str]] = {}
-    for step in steps:
-        if step.run_id is not None:
-            known.setdefault(step.experiment_name, set()).add(step.run_id)
-    return [
-        replace(step, run_id=step.sole_run_id)
-        if step.run_id is None and step.sole_run_id in known.get(step.experiment_name, ())
-        else step
-        for step in steps
-    ]

@@ -28,7 +28,7 @@ from otel_rollout.folder.lines import SEAL_BYTES, is_whole
 from otel_rollout.otlp import decode_spans
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 
-__all__ = ["entries_of", "listed_of", "read_index", "read_rows", "summary_of_row"]
+__all__ = ["entries_of", "listed_of", "read_index", "read_rows", "read_rows_from", "summary_of_row"]
 
 _READ_BYTES: Final = 2**20
 _ABSENT: Final[Mapping[str, Any]] = {
@@ -53,16 +53,29 @@ def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
 
 def read_rows(path: str | PathLike[str]) -> list[Row]:
     """Return the sound rows of an index; none if there is no index."""
+    return read_rows_from(path, 0)[0]
+
+
+def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[Row], int]:
+    """Return the sound rows of an index after an offset, and the end of its last whole line.
+
+    Args:
+        path: The index; None if there is none.
+        start: The offset of a line.
+    """
     rows: list[Row] = []
+    if path is None:
+        return rows, start
     with suppress(FileNotFoundError):
-        for lines in _read_lines(path):
+        for lines in _read_lines(path, start):
+            start += sum(map(len, lines)) + len(lines)
             sound = [line for line in lines if is_whole(line)]
             try:
                 rows += list(map(_parse, sound))
             except (LookupError, TypeError, ValueError):
                 # Whole, but no entry: of another program or version.
                 rows += _sound_rows(sound)
-    return rows
+    return rows, start
 
 
 def _parse(line: bytes) -> Row:
@@ -79,12 +92,14 @@ def _parse(line: bytes) -> Row:
     return _row_of(orjson.loads(line[:at] + b"}"), line[at + len(FACTS) : -SEAL_BYTES])
 
 
-def _read_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
+def _read_lines(path: str | PathLike[str], start: int) -> Iterator[list[bytes]]:
     """Yield the complete lines of an index, thousands at a time, up to one that is too long."""
     descriptor = open_to_read(path)
     try:
-        rest = b""
-        size = max(1, min(_READ_BYTES, os.fstat(descriptor).st_size))
+        rest, size = b"", os.fstat(descriptor).st_size
+        # One that became shorter is another one, whose lines don't go on where the others ended.
+        os.lseek(descriptor, start if start <= size else 0, os.SEEK_SET)
+        size = max(1, min(_READ_BYTES, size))
         while data := os.read(descriptor, size):
             lines = (rest + data).split(b"\n") if rest else data.split(b"\n")
             rest = lines.pop()

@@ -13,9 +13,8 @@ from opentelemetry.trace import SpanContext, TraceFlags
 from writing import contents, count_spans, ids, make_span, place, random_id, spans_in, trajectory
 
 from otel_rollout.files import is_being_written
-from otel_rollout.folder import folder_writer, journal, read_frame, read_index, step_files
+from otel_rollout.folder import bundle_folder, folder_writer, journal, read_frame, read_index, step_files
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.layout import bundle_folder
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 

@@ -9,10 +9,8 @@ import pytest
 from writing import contents, ids, trajectory
 
 from otel_rollout.files import exclusive_lock
-from otel_rollout.folder import FrameFile
+from otel_rollout.folder import FrameFile, bundle_folder, enforce_bound
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.layout import bundle_folder
-from otel_rollout.folder.retention import enforce_bound
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from otel_rollout.catalog.failure_class import failure_class
 from otel_rollout.facts import COLUMNS, from_json, summarise_trajectory
 from otel_rollout.folder import StoredFile, seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.look.perfetto import trace_events
+from otel_rollout.look import trace_events
 
 from .recordings import make_span, make_trajectory, trace_id_of, write_frames
 

@@ -359,6 +359,50 @@ export interface Finding {
   evidence: Evidence[];
 }
 
+/** A figure of two runs; its numbers are texts, but for the ends and the place of its interval's line. */
+export interface ComparedFigure {
+  name: string;
+  title: string;
+  before: string;
+  after: string;
+  change: string;
+  interval: string;
+  low: number;
+  high: number;
+  at: number;
+  of: string;
+  verdict: string;
+}
+
+export interface Flip {
+  sample_index: number | string | null;
+  prompt: string;
+  before: number;
+  after: number;
+  rollouts: [number, number];
+  steps: [number | null, number | null];
+}
+
+export interface ComparedPart {
+  validate: boolean;
+  over: string;
+  figures: ComparedFigure[];
+  flips: string | null;
+  lost: Flip[];
+  gained: Flip[];
+  too_few: string[];
+}
+
+/** Two runs compared; fields as in otel_rollout/look/view/comparing.py. */
+export interface CompareAnswer {
+  version: string;
+  verdict: string;
+  is_worse: boolean;
+  parts: ComparedPart[];
+  gone: Finding[];
+  new: Finding[];
+}
+
 /** A selected part of a run: what `validate`, `experiment` and `run` say in an address. */
 export interface Selection {
   validate?: boolean;
