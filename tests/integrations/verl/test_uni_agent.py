@@ -16,8 +16,8 @@ import pytest
 
 import otel_rollout
 from otel_rollout.guard import forget_warnings
-from otel_rollout.hooks import patching
-from otel_rollout.hooks.verl import fates, late_rewards, replaced_loops, uni_agent
+from otel_rollout.hooks import install_hook
+from otel_rollout.hooks.verl import plugin
 from otel_rollout.testing import InMemorySpanExporter
 
 CONFIG = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=SimpleNamespace(trace={"backend": "file"})))
@@ -149,19 +149,19 @@ class AgentFrameworkRolloutAdapter:
 def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """The hooked stubs, by class name."""
     hooked: dict[str, Any] = {}
-    for hook in uni_agent.HOOKS:
+    for hook in plugin.uni_agent.HOOKS:
         name = hook.target.partition(".")[0]
         original = globals()[name]
         if name not in hooked:
             hooked[name] = type(name, (original,), {**vars(original)})
         module = types.ModuleType(hook.module)
         setattr(module, name, hooked[name])
-        patching.install(hook, module)
-    monkeypatch.setattr(late_rewards, "managers", managers := set())
-    monkeypatch.setattr(fates, "managers", managers)
+        install_hook(hook, module)
+    monkeypatch.setattr(plugin.late_rewards, "managers", managers := set())
+    monkeypatch.setattr(plugin.fates, "managers", managers)
     monkeypatch.setitem(globals(), "GatewaySession", hooked["GatewaySession"])
     yield hooked
-    uni_agent._sessions.clear()
+    plugin.uni_agent._sessions.clear()
 
 
 def run(modules: dict[str, Any], *, turns: int = 2, **columns: Any) -> tuple[Any, Any]:
@@ -216,7 +216,7 @@ class TestUniAgent:
             assert (attributes["gen_ai.usage.input_tokens"], attributes["gen_ai.usage.output_tokens"]) == (7, 3)
             [answer] = json.loads(attributes["gen_ai.output.messages"])
             assert answer["parts"][0]["content"] in ("answer 1", "answer 2")
-        assert uni_agent._sessions == {}
+        assert plugin.uni_agent._sessions == {}
 
     def test_failure(self, modules: dict[str, Any], rollout_spans: InMemorySpanExporter) -> None:
         """A session that fails is an error, and the program has its exception."""
@@ -233,8 +233,12 @@ class TestUniAgent:
         adapter.framework_worker = SimpleNamespace(
             __ray_call__=SimpleNamespace(remote=lambda function, *args: function(worker, *args))
         )
-        assert late_rewards.managers == {adapter}
-        [known] = [late_rewards.workers()[0].__ray_call__.remote(fates._record, b'{"train_uid-a_1":{"fate":"stale"}}')]
+        assert plugin.late_rewards.managers == {adapter}
+        [known] = [
+            plugin.late_rewards.workers()[0].__ray_call__.remote(
+                plugin.fates._record, b'{"train_uid-a_1":{"fate":"stale"}}'
+            )
+        ]
         assert known == 1
         [late] = [span for span in delivered(rollout_spans) if span.name == "annotate"]
         assert (late.attributes["rollout.fate"], late.attributes["rollout.sample_index"]) == ("stale", 10)
@@ -245,7 +249,7 @@ class TestUniAgent:
         roots = [dict(span.attributes) for span in delivered(rollout_spans) if span.parent is None]
         assert all(root["rollout.validate"] for root in roots)
         assert {root["rollout.sample_index"] for root in roots} == {"uid-a", "uid-b"}
-        assert late_rewards.take_carrier(framework, "train_uid-a_0") is None
+        assert plugin.late_rewards.take_carrier(framework, "train_uid-a_0") is None
 
 
 class TestOtherLoops:
@@ -269,7 +273,7 @@ class TestOtherLoops:
     ) -> None:
         """A class in place of verl's is one warning with its name, if a backend for traces is set."""
         forget_warnings()
-        monkeypatch.setattr(replaced_loops, "_is_traced", set())
+        monkeypatch.setattr(plugin.replaced_loops, "_is_traced", set())
 
         class Trainer:
             def __init__(self, config: Any) -> None: ...
@@ -277,11 +281,11 @@ class TestOtherLoops:
         def load_class_from_fqn(fqn: str, description: str = "class") -> type:
             return Trainer
 
-        trainers = {hook.target.partition(".")[0]: hook for hook in replaced_loops.HOOKS}
+        trainers = {hook.target.partition(".")[0]: hook for hook in plugin.replaced_loops.HOOKS}
         modules = types.ModuleType("verl")
         vars(modules).update(PPOTrainer=Trainer, load_class_from_fqn=load_class_from_fqn)
-        patching.install(trainers["PPOTrainer"], modules)
-        patching.install(trainers["load_class_from_fqn"], modules)
+        install_hook(trainers["PPOTrainer"], modules)
+        install_hook(trainers["load_class_from_fqn"], modules)
         rollout = SimpleNamespace(trace={"backend": backend})
         modules.PPOTrainer(SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=rollout)))
         with caplog.at_level(logging.WARNING, "otel_rollout"):
@@ -295,8 +299,8 @@ class TestOtherLoops:
         manager = type("AgentLoopManager", (), {})
         name = "verl.experimental.agent_loop.agent_loop"
         monkeypatch.setitem(sys.modules, name, SimpleNamespace(AgentLoopManager=manager))
-        monkeypatch.setattr(replaced_loops, "_is_traced", {True})
+        monkeypatch.setattr(plugin.replaced_loops, "_is_traced", {True})
         call = SimpleNamespace(arguments={"description": "AgentLoopManager", "fqn": "mine.Manager"})
         with caplog.at_level(logging.WARNING, "otel_rollout"):
-            replaced_loops._check_manager(call, type("Manager", (manager,), {}))
+            plugin.replaced_loops._check_manager(call, type("Manager", (manager,), {}))
         assert not caplog.records
