@@ -1,6 +1,6 @@
 """Trace uni-agent (https://github.com/verl-project/uni-agent): agents behind a gateway in place of verl's agent loops.
 
-A session is a trajectory. Its agent talks to a gateway in another process, which knows the session's id only: when a
+A session is a trajectory. Its agent talks to a gateway in another process, to which the session is only an id: when a
 session is created, the gateway gets the trajectory's carrier too.
 """
 
@@ -35,7 +35,7 @@ _sessions: Final[OrderedDict[str, dict[str, str]]] = OrderedDict()
 
 
 class _Batch(NamedTuple):
-    """What is known of the running batch: its step, its kind, and the prompts whose dataset index is unique."""
+    """The running batch: its step, its kind, and the prompts whose dataset index is unique."""
 
     step: Any
     validate: bool
@@ -128,7 +128,7 @@ class _Session(Observer):
 
 
 class _Creation(Observer):
-    """`GatewayManager.create_session`: sends the gateway the carrier, before the agent knows the session's address."""
+    """`GatewayManager.create_session`: sends the gateway the carrier, before the agent has the session's address."""
 
     def __init__(self, call: Call) -> None:
         self._manager, self._session = call.receiver, call.arguments["session_id"]
