@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.folder.append_file import AppendFile, FileGoneError
-    from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, FrameFile, TornFrame, read_frame, scan_frames
+    from otel_rollout.folder.frame_scanning import TornFrame, scan_frames
+    from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, FrameFile, read_frame
     from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, IndexEntry, entry_of, index_line
     from otel_rollout.folder.index_reading import read_index
     from otel_rollout.folder.journal import Journal
@@ -24,7 +25,8 @@ else:
         __name__,
         {
             "append_file": ("FileGoneError", "AppendFile"),
-            "frames": ("DamagedFrameError", "FrameExtent", "FrameFile", "TornFrame", "read_frame", "scan_frames"),
+            "frame_scanning": ("TornFrame", "scan_frames"),
+            "frames": ("DamagedFrameError", "FrameExtent", "FrameFile", "read_frame"),
             "index": ("IndexEntry", "MAX_INDEX_LINE_BYTES", "entry_of", "index_line"),
             "index_reading": ("read_index",),
             "journal": ("Journal",),

@@ -177,9 +177,9 @@ class TestBounds:
         writer.close()
         assert count_spans(writer.folder) == dict.fromkeys(ids(spans), 1)
 
-    def test_what_has_been_open_longest_makes_room(self, writer, monkeypatch):
+    def test_the_idlest_makes_room(self, writer):
         """Traces whose root never comes do not fill the disk's journal for ever."""
-        monkeypatch.setattr(folder_writer, "MAX_OPEN_BYTES", 4000)
+        writer.policy = writer.policy._replace(max_open_bytes=4000)
         trajectories = [trajectory(children=1, sample_index=number, payload=1000) for number in range(5)]
         for spans in trajectories:
             writer.write(spans[:1])
@@ -191,11 +191,12 @@ class TestBounds:
         writer.close()
         assert count_spans(writer.folder) == Counter(ids([span for spans in trajectories for span in spans]))
 
-    def test_so_do_many_small_pieces(self, writer, monkeypatch):
-        """Their places take memory too."""
-        monkeypatch.setattr(folder_writer, "MAX_OPEN_PARTS", 3)
+    def test_many_open_traces_make_room_too(self, writer):
+        """What is known of them takes memory."""
         trajectories = [trajectory(children=1) for _ in range(5)]
-        for spans in trajectories:
+        for number, spans in enumerate(trajectories):
+            if number == 3:
+                writer.policy = writer.policy._replace(max_open_memory=writer.traces.memory)
             writer.write(spans[:1])
         assert contents(writer.folder)[place(writer, "steps=000000-000099")] == [
             ids(spans[:1]) for spans in trajectories[:2]
