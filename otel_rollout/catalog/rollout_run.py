@@ -321,7 +321,7 @@ class Run:
         Args:
             question: Called with the catalog and the files.
             selection: Look only at the files that can have these trajectories.
-            seen: The looks that are not to be repeated; None for those of `one_look`.
+            seen: The latest looks, which are not repeated; by default, those of the block that `one_look` holds.
         """
         looks = getattr(self._looks, "seen", None) if seen is None else seen
 
@@ -348,7 +348,7 @@ class Run:
         known: dict[str, TrajectorySummary] = {}
 
         def summary_of(trace_id: str) -> TrajectorySummary | None:
-            # All of them at once, if any is asked for.
+            # If one is asked for, the others will be.
             if not known:
                 found = self._database.ask(lambda connection: schema.load(connection, where, values))
                 known.update((each.trace_id, each) for each in found)
