@@ -1,6 +1,13 @@
 import { clock, compact, decimal, duration, percent, percentOf, whole } from "../data/formats.js";
 import { addressOf, inAddress, selectionOf } from "../data/router.js";
-import { allToolCalls, groupsWithoutSignal, noSignalShare, share, toolErrorShare } from "../data/step_figures.js";
+import {
+  allToolCalls,
+  groupsWithoutSignal,
+  noSignalShare,
+  share,
+  toolErrorShare,
+  wallSeconds,
+} from "../data/step_figures.js";
 import { html } from "./html.js";
 import { numberColumn } from "./table.js";
 
@@ -98,6 +105,14 @@ const COLUMNS = [
   number("tokens99", "p99", "4.5rem", (step) => step.tokens?.p99, compact, "Output tokens, 99th percentile"),
   number("seconds", "Time p50", "6rem", (step) => step.seconds?.p50, duration, "Duration, median"),
   number("seconds99", "p99", "5.2rem", (step) => step.seconds?.p99, duration, "Duration, 99th percentile"),
+  number(
+    "wall",
+    "Wall time",
+    "6rem",
+    wallSeconds,
+    duration,
+    "From the start of the first trajectory to the end of the last",
+  ),
   {
     key: "last",
     title: "Last 5%",
@@ -124,7 +139,10 @@ const COLUMNS = [
     isDescendingFirst: true,
     value: (step) => step.end_time,
     // The year is the same in most tables, and there is little room.
-    cell: (step) => html`<span title=${clock(step.end_time)}>${clock(step.end_time).slice(5)}</span>`,
+    cell: (step) =>
+      html`<span title=${`${clock(step.end_time)}, after ${duration(wallSeconds(step))}`}
+        >${clock(step.end_time).slice(5)}</span
+      >`,
   },
 ];
 
@@ -132,10 +150,13 @@ const COLUMNS = [
  * The table of steps.
  *
  * @param {StepSummary[]} steps all of them: columns that say nothing of any are left out
+ * @param {boolean} isWide there is room for the wall time, which the end's title has too
  * @returns {Column[]}
  */
-export function stepColumns(steps) {
-  return COLUMNS.filter(({ key }) => key !== "open" || steps.some((step) => step.rootless)).map((column) => ({
+export function stepColumns(steps, isWide) {
+  return COLUMNS.filter(
+    ({ key }) => (key !== "open" || steps.some((step) => step.rootless)) && (key !== "wall" || isWide),
+  ).map((column) => ({
     ...column,
     width: `minmax(${column.width}, 1fr)`,
   }));
