@@ -22,15 +22,25 @@ from otel_rollout.facts.span_values import text_of
 from otel_rollout.facts.summaries import summary_of_json
 from otel_rollout.facts.table import LISTED, TrajectorySummary, tag_of
 from otel_rollout.files.file_lock import open_to_read
-from otel_rollout.folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES
-from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, IndexEntry, Row, entry_of
+from otel_rollout.folder.frames import (
+    MAX_FRAME_BYTES,
+    MAX_LINE_BYTES,
+    DamagedFrameError,
+    FrameExtent,
+    read_frame,
+    scan_frames,
+)
+from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, IndexEntry, Row, entry_of, place_of
+from otel_rollout.folder.layout import CLOSED_INDEX, INDEX
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole
 from otel_rollout.otlp import decode_spans
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 
-__all__ = ["entries_of", "listed_of", "read_index", "read_rows", "summary_of_row"]
+__all__ = ["entries_of", "index_lines", "listed_of", "read_index", "read_rows", "summary_of_row"]
 
 _READ_BYTES: Final = 2**20
+_ZST: Final = CLOSED_INDEX.removeprefix(INDEX)
+_OFFSET: Final = place_of("offset")
 _ABSENT: Final[Mapping[str, Any]] = {
     name: False if name == "has_root" else None
     for name, hint in get_type_hints(IndexEntry).items()
@@ -52,21 +62,63 @@ def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
 
 
 def read_rows(path: str | PathLike[str]) -> list[Row]:
-    """Return the sound rows of an index; none if there is no index."""
-    rows: list[Row] = []
+    """Return the sound rows of an index, closed and open; none if there is no index.
+
+    Args:
+        path: The open one.
+    """
+    # In this order: a worker moves lines from the open to the closed one.
+    rows = _rows_of(_open_lines(path))
+    closed = _rows_of(_closed_lines(path))
+    if not rows or not closed:
+        return closed or rows
+    # After a crash in between they are in both.
+    known = {row[_OFFSET] for row in closed}
+    return closed + [row for row in rows if row[_OFFSET] not in known]
+
+
+def index_lines(path: str | PathLike[str]) -> Iterator[bytes]:
+    """Yield the lines of an index, closed and open, as JSON without its last brace; after a crash some come twice.
+
+    Args:
+        path: The open one.
+    """
+    for lines in (_open_lines(path), _closed_lines(path)):
+        for some in lines:
+            yield from some
+
+
+def _open_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
+    """Yield the sound lines of an open index without their seals, thousands at a time."""
     with suppress(FileNotFoundError):
         for lines in _read_lines(path):
-            sound = [line for line in lines if is_whole(line)]
-            try:
-                rows += list(map(_parse, sound))
-            except (LookupError, TypeError, ValueError):
-                # Whole, but no entry: of another program or version.
-                rows += _sound_rows(sound)
+            yield [line[:-SEAL_BYTES] for line in lines if is_whole(line)]
+
+
+def _closed_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
+    """Yield the lines of the closed index beside an open one, block by block."""
+    closed = f"{os.fspath(path)}{_ZST}"
+    with suppress(FileNotFoundError):
+        for frame in scan_frames(closed):
+            # A torn block is still in the open index.
+            if isinstance(frame, FrameExtent):
+                with suppress(DamagedFrameError):
+                    yield [line[:-1] for line in read_frame(closed, *frame).splitlines()]
+
+
+def _rows_of(blocks: Iterable[list[bytes]]) -> list[Row]:
+    rows: list[Row] = []
+    for lines in blocks:
+        try:
+            rows += list(map(_parse, lines))
+        except (LookupError, TypeError, ValueError):
+            # Whole, but no entry: of another program or version.
+            rows += _sound_rows(lines)
     return rows
 
 
 def _parse(line: bytes) -> Row:
-    """Return the row of a sealed line, whose facts stay unparsed: lists don't need them.
+    """Return the row of a line without its last brace, whose facts stay unparsed: lists don't need them.
 
     Raises:
         LookupError: A field is missing.
@@ -75,8 +127,8 @@ def _parse(line: bytes) -> Row:
     """
     at = line.find(FACTS)
     if at < 0:
-        return _row_of(orjson.loads(line))
-    return _row_of(orjson.loads(line[:at] + b"}"), line[at + len(FACTS) : -SEAL_BYTES])
+        return _row_of(orjson.loads(line + b"}"))
+    return _row_of(orjson.loads(line[:at] + b"}"), line[at + len(FACTS) :])
 
 
 def _read_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:

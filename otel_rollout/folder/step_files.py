@@ -13,6 +13,8 @@ from otel_rollout.folder import layout
 from otel_rollout.folder.append_file import AppendFile, FileGoneError
 from otel_rollout.folder.frames import FrameFile
 from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, entry_of, index_line
+from otel_rollout.folder.lines import SEAL_BYTES, is_whole
+from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
 
 __all__ = ["StepFiles"]
@@ -22,6 +24,10 @@ FILES_IN_BOUND: Final = 8
 """With a bound on the folder, the part of it that one file has at most: only whole files can be removed."""
 CHECKS_IN_BOUND: Final = 32
 """The number of checks of the bound while a worker writes as much as the bound allows."""
+IDLE_SECONDS: Final = 60.0
+"""A file that has had no trajectory for so long is closed when another one is written to."""
+BLOCK_BYTES: Final = 2**20
+"""The lines of an open index that become one frame of the closed one."""
 _ATTEMPTS: Final = 8
 
 
@@ -67,6 +73,9 @@ class StepFiles:
                     raise
         if file.frames.end >= self._file_max_bytes:
             self._close(place, is_full=True)
+        idlest = next(iter(self._files), place)
+        if idlest != place and self._files[idlest].used < monotonic() - IDLE_SECONDS:
+            self._close(idlest)
         if self._max_bytes is not None and self._written > self._max_bytes // CHECKS_IN_BOUND:
             self._written = 0
             for other in [other for other in self._files if other != place]:
@@ -100,6 +109,7 @@ class StepFiles:
             if len(self._files) > MAX_FILES:
                 self._close(next(iter(self._files)))
         self._files.move_to_end(place)
+        file.used = monotonic()
         return file
 
     def _close(self, place: str, *, is_full: bool = False) -> None:
@@ -110,10 +120,12 @@ class StepFiles:
 
 
 class _StepFile:
-    """A file of trajectories with its index."""
+    """A file of trajectories with its index, which is compressed when it is closed."""
 
     def __init__(self, path: Path, within: Path) -> None:
         self.frames = FrameFile(path, within)
+        self.used = monotonic()
+        self._within = within
         try:
             self._index = AppendFile(layout.index_path(path), within)
         except OSError:
@@ -149,8 +161,24 @@ class _StepFile:
         """Close both files; False if the index lacks lines, so that no more may be appended."""
         with suppress(OSError):
             self._write_index()
+        with suppress(OSError):
+            # What fails leaves the open index, which readers take as well.
+            self._close_index()
         self.forget()
         return not self._waiting
+
+    def _close_index(self) -> None:
+        """Move the lines of the open index to the closed one; a crash in between leaves them in both."""
+        closed = FrameFile(layout.closed_index_path(self.frames.path), self._within)
+        try:
+            rest = b""
+            for offset in range(0, self._index.end, BLOCK_BYTES):
+                data = rest + self._index.read(offset, min(BLOCK_BYTES, self._index.end - offset))
+                *lines, rest = data.split(b"\n")
+                closed.append(b"".join([b"%b}\n" % line[:-SEAL_BYTES] for line in lines if is_whole(line)]))
+            self._index.path.unlink()
+        finally:
+            closed.close()
 
     def forget(self) -> None:
         """Close both files as they are."""
