@@ -9,13 +9,14 @@ from typing import Any
 
 
 def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """Return a package's `__getattr__`.
+    """Return a package's `__getattr__`, and set its `__all__`.
 
     Args:
         package: The name of the package.
         modules: The names that the package exports, by the module that has them.
     """
     places = {name: module for module, names in modules.items() for name in names}
+    sys.modules[package].__all__ = sorted(places)  # type: ignore[attr-defined]
 
     def import_name(name: str) -> Any:
         if name not in places:

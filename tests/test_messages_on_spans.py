@@ -13,8 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
-from otel_rollout.finish import chat_writer, copy_without_payload
-from otel_rollout.finish.conversations import Conversation, Conversations, cut_messages
+from otel_rollout.finish import Conversation, Conversations, chat_writer, copy_without_payload, cut_messages
 from otel_rollout.messages import ChatSide, as_openai, chat_messages, text_message
 from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
-from otel_rollout.record import ProviderSpans, RolloutSpan, TrajectoryState, open_spans
+from otel_rollout.record import ProviderSpans, RolloutSpan, TrajectoryState
 
 
 class TestProviderSpans:
@@ -27,7 +27,7 @@ class TestProviderSpans:
 
     def test_spans_that_never_end_are_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Memory is bounded if the program leaves spans open; forgotten spans are exported as they are."""
-        monkeypatch.setattr(open_spans, "MAX_SPANS", 2)
+        monkeypatch.setattr(ProviderSpans, "max_spans", 2)
         spans, tracer = ProviderSpans(), TracerProvider().get_tracer("test")
         started = [tracer.start_span(str(number)) for number in range(3)]
         for span in started:

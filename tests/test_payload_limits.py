@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_rollout.finish.payload_limits import cut_json, cut_media, narrow_integers
+from otel_rollout.finish import cut_json, cut_media, narrow_integers
 
 CONVERSATION = {
     "id": "short",

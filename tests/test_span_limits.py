@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanContext, get_current_span
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
-from otel_rollout.finish.payload_limits import cut_json_characters
+from otel_rollout.finish import cut_json_characters
 from otel_rollout.record import environment_limits
 from otel_rollout.testing import InMemorySpanExporter
 from tests.payload_values import read_payload

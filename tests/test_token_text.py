@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op, semconv
-from otel_rollout.finish.token_text import add_token_text, numbers_last
+from otel_rollout.finish import add_token_text, numbers_last
 from otel_rollout.guard import forget_warnings
 from otel_rollout.testing import InMemorySpanExporter
 

@@ -17,5 +17,3 @@ else:
             "spool": ("open_spool",),
         },
     )
-
-__all__ = ["ExporterQueue", "QueueLimits", "open_spool"]

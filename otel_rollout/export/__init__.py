@@ -23,15 +23,3 @@ else:
             "trouble_log": ("TroubleLog",),
         },
     )
-
-__all__ = [
-    "BatchReport",
-    "HeldSpans",
-    "RecentDict",
-    "RetryPolicy",
-    "TroubleLog",
-    "describe_grpc_error",
-    "describe_status",
-    "send_batch",
-    "wait_until",
-]

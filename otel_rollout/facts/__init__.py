@@ -53,34 +53,3 @@ else:
     )
 
 from otel_rollout.facts.span_values import is_odd_result
-
-__all__ = [
-    "COLUMNS",
-    "FACTS",
-    "SUMS",
-    "Collected",
-    "Percentiles",
-    "Place",
-    "RewardPart",
-    "SpanError",
-    "SpanShape",
-    "Sum",
-    "SummaryBuilder",
-    "ToolCounts",
-    "TrajectorySummary",
-    "columns_of",
-    "conversation_of",
-    "error_of",
-    "from_json",
-    "is_odd_result",
-    "reward_of",
-    "reward_parts_of",
-    "said_by",
-    "shapes_of",
-    "span_id_of",
-    "summarise_trajectory",
-    "time_bar",
-    "to_json",
-    "trace_id_of",
-    "walk_tree",
-]

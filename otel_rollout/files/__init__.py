@@ -15,5 +15,3 @@ else:
             "file_modes": ("make_folder", "narrow", "open_private"),
         },
     )
-
-__all__ = ["exclusive_lock", "is_being_written", "make_folder", "narrow", "open_private"]

@@ -37,24 +37,3 @@ else:
             "trace_files": ("find_trace_files",),
         },
     )
-
-__all__ = [
-    "DamagedFrameError",
-    "FileGoneError",
-    "FrameExtent",
-    "FrameFile",
-    "IndexEntry",
-    "Journal",
-    "OpDurations",
-    "RunningFile",
-    "StoredFile",
-    "TornFrame",
-    "find_trace_files",
-    "index_path",
-    "read_frame",
-    "read_index",
-    "scan_frames",
-    "scan_records",
-    "seal_of",
-    "summaries_of",
-]

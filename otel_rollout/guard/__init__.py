@@ -23,17 +23,3 @@ else:
             "signal_safe_lock": ("SignalSafeCondition", "SignalSafeLock", "wait_for"),
         },
     )
-
-__all__ = [
-    "BackgroundLogger",
-    "BackgroundThread",
-    "SignalSafeCondition",
-    "SignalSafeLock",
-    "forget_warnings",
-    "internal_error",
-    "internal_errors",
-    "is_collecting",
-    "monotonic",
-    "wait_for",
-    "write_rest",
-]

@@ -21,21 +21,3 @@ else:
             "received": ("encoded_spans", "split_request"),
         },
     )
-
-__all__ = [
-    "EncodedSpan",
-    "StoredSpan",
-    "TooManySpansError",
-    "decode_spans",
-    "encode_spans",
-    "encoded_spans",
-    "has_too_many_values",
-    "ids_of",
-    "join_spans",
-    "json_of_request",
-    "lazy_spans",
-    "request_of_json",
-    "split_json",
-    "split_request",
-    "traces_of",
-]

@@ -21,5 +21,3 @@ else:
             "status_line": ("StatusLine",),
         },
     )
-
-__all__ = ["ReceivedFolder", "Receiver", "StatusLine", "make_app", "read_token"]

@@ -15,7 +15,6 @@ from otel_rollout.record.trajectory_state import TrajectoryState
 __all__ = ["OpenSpans", "ProviderSpans"]
 
 MAX_SPANS: Final = 100_000
-"""Beyond this the oldest are forgotten, which may never end: they are exported without their trajectory."""
 
 
 class OpenSpans:
@@ -68,6 +67,9 @@ class OpenSpans:
 class ProviderSpans:
     """The trajectories of our open spans on a provider that is not ours; the SDK's spans can't hold them."""
 
+    max_spans = MAX_SPANS
+    """Beyond this the oldest are forgotten, which may never end: they are exported without their trajectory."""
+
     def __init__(self) -> None:
         self._trajectories: OrderedDict[int, TrajectoryState | None] = OrderedDict()
         self._inherited: set[int] = set()
@@ -84,7 +86,7 @@ class ProviderSpans:
     def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
         """Remember the trajectory of a span until the span ends."""
         self._trajectories[span.get_span_context().span_id] = trajectory
-        if len(self._trajectories) > MAX_SPANS:
+        if len(self._trajectories) > self.max_spans:
             self._trajectories.popitem(last=False)
 
     def forget(self, span: Span) -> None:

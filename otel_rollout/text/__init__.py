@@ -19,19 +19,3 @@ else:
             "sanitize": ("INT64_MAX", "INT64_MIN", "fits_int64", "replace_surrogates"),
         },
     )
-
-__all__ = [
-    "INT64_MAX",
-    "INT64_MIN",
-    "closest",
-    "compile_pattern",
-    "counted",
-    "cut_text",
-    "did_you_mean",
-    "duration",
-    "fits_int64",
-    "misspelt_variables",
-    "printable",
-    "replace_surrogates",
-    "shorten",
-]

@@ -2,3 +2,20 @@
 
 `plugin` is the entry point.
 """
+
+from otel_rollout.hooks.verl.config import max_samples, start
+from otel_rollout.hooks.verl.identity import META_KEY, Batch, BatchLedger, Identity, PromptSelection, Row, identify
+from otel_rollout.hooks.verl.late_rewards import CARRIER
+
+__all__ = [
+    "CARRIER",
+    "META_KEY",
+    "Batch",
+    "BatchLedger",
+    "Identity",
+    "PromptSelection",
+    "Row",
+    "identify",
+    "max_samples",
+    "start",
+]

@@ -15,5 +15,3 @@ else:
             "table": ("Cell", "Column", "Table", "print_lines"),
         },
     )
-
-__all__ = ["Cell", "Column", "Table", "print_diagnosis", "print_lines"]

@@ -19,5 +19,3 @@ else:
             "server": ("listen",),
         },
     )
-
-__all__ = ["STATIC", "RunState", "export_run", "listen", "make_application"]

@@ -6,9 +6,6 @@ from otel_rollout_file import FileSpanExporter
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_phoenix import PhoenixSpanExporter
 from otel_rollout_weave import WeaveSpanExporter
-from otel_rollout_weave.api import WeaveApi
-from otel_rollout_weave.catalogue import Catalogue
-from otel_rollout_weave.settings import read_settings
 
 IDS = ("0123456789abcdef0123456789abcdef", "0123456789abcdef")
 
@@ -38,8 +35,7 @@ def test_weave_needs_the_projects_owner():
     exporter = WeaveSpanExporter(api_key="key")
 
     assert exporter.trajectory_url(*IDS, "p") is None
-    exporter._catalogue = Catalogue(WeaveApi(read_settings(api_key="key")))
-    exporter._catalogue._projects["p"] = "team/p"
+    exporter._connect()._projects["p"] = "team/p"
     assert exporter.trajectory_url(*IDS, "p") == f"https://wandb.ai/team/p/r/call/{IDS[1]}"
 
 

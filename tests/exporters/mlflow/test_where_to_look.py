@@ -6,7 +6,12 @@ from importlib import metadata
 
 import pytest
 
-from otel_rollout_mlflow.where_to_look import where_to_look
+from otel_rollout_mlflow import MlflowSpanExporter
+
+
+def where_to_look(uri: str, project: str, experiment: str) -> list[str]:
+    """Return what the exporter for a URI says."""
+    return MlflowSpanExporter(tracking_uri=uri).where_to_look(project, experiment)
 
 
 class TestWhereToLook:

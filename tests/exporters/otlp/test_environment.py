@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout_otlp.environment import OtlpEnvironment, read_environment
+from otel_rollout_otlp import OtlpGrpcSpanExporter, OtlpHttpSpanExporter
 
 
 class TestEndpoint:
@@ -28,7 +28,8 @@ class TestEndpoint:
         """The variable for traces is taken as it is; the path is added to the one for all signals, for HTTP only."""
         for name, value in variables.items():
             monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", value)
-        assert read_environment(is_grpc=is_grpc).endpoint == endpoint
+        exporter = OtlpGrpcSpanExporter() if is_grpc else OtlpHttpSpanExporter()
+        assert exporter.endpoint == endpoint
 
     @pytest.mark.parametrize(
         ("variables", "is_insecure"),
@@ -46,7 +47,7 @@ class TestEndpoint:
         """The scheme decides; where there is none, the variable does."""
         for name, value in variables.items():
             monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", value)
-        assert read_environment(is_grpc=True).is_insecure is is_insecure
+        assert OtlpGrpcSpanExporter()._environment.is_insecure is is_insecure
 
 
 class TestOthers:
@@ -60,17 +61,17 @@ class TestOthers:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20abc=, X-Project = seven ,")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "2.5")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "GZIP")
-        assert read_environment(is_grpc=False) == OtlpEnvironment(
-            endpoint="http://localhost:4318/v1/traces",
-            what_to_check="check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS",
-            headers={"authorization": "Basic abc=", "x-project": "seven"},
-            timeout=2.5,
-            compression="gzip",
-            certificate=str(tmp_path / "CERTIFICATE"),
-            client_certificate=str(tmp_path / "CLIENT_CERTIFICATE"),
-            client_key=str(tmp_path / "CLIENT_KEY"),
-            is_insecure=True,
-        )
+        assert vars(OtlpGrpcSpanExporter()._environment) == {
+            "endpoint": "http://localhost:4317",
+            "what_to_check": "check OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS",
+            "headers": {"authorization": "Basic abc=", "x-project": "seven"},
+            "timeout": 2.5,
+            "compression": "gzip",
+            "certificate": str(tmp_path / "CERTIFICATE"),
+            "client_certificate": str(tmp_path / "CLIENT_CERTIFICATE"),
+            "client_key": str(tmp_path / "CLIENT_KEY"),
+            "is_insecure": True,
+        }
 
     @pytest.mark.parametrize(
         ("name", "value"),
@@ -85,7 +86,7 @@ class TestOthers:
         """The error names the variable and its value."""
         monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", value)
         with pytest.raises(ConfigurationError) as raised:
-            read_environment(is_grpc=False)
+            OtlpHttpSpanExporter()
         assert f"OTEL_EXPORTER_OTLP_{name}" in str(raised.value)
         assert value in str(raised.value)
 
@@ -93,7 +94,7 @@ class TestOthers:
     def test_a_bad_header_is_named_by_its_position(self, monkeypatch, caplog, pair):
         """An invalid header may be a secret and is not shown; the others are sent."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"x-project=seven,{pair}")
-        assert read_environment(is_grpc=False).headers == {"x-project": "seven"}
+        assert OtlpHttpSpanExporter()._headers == {"x-project": "seven"}
         [warning] = caplog.messages
         assert warning.startswith("OTEL_EXPORTER_OTLP_HEADERS: pair 2 is ignored: this should be name=value")
         assert "secret" not in warning
@@ -102,12 +103,12 @@ class TestOthers:
         """Another value is ignored with a warning: TLS it is."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "host:4317")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_INSECURE", "maybe")
-        assert read_environment(is_grpc=True).is_insecure is False
+        assert OtlpGrpcSpanExporter()._environment.is_insecure is False
         assert caplog.messages == ["OTEL_EXPORTER_OTLP_INSECURE='maybe' is ignored: this should be true or false"]
 
     def test_a_bad_endpoint_is_shown_without_its_password(self, monkeypatch):
         """The user and password of an endpoint that can't work are left out of the error."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://ada:hunter2@host")
         with pytest.raises(ConfigurationError, match=r"='ftp://host': this") as raised:
-            read_environment(is_grpc=False)
+            OtlpHttpSpanExporter()
         assert "hunter2" not in str(raised.value)

@@ -9,15 +9,14 @@ from opentelemetry.trace import SpanContext
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout_phoenix import PhoenixSpanExporter
-from otel_rollout_phoenix.exporter import read_settings
 
 
 class TestSettings:
-    """`read_settings`."""
+    """Arguments, variables and defaults."""
 
     def test_default(self) -> None:
         """Without variables it is a Phoenix on this machine, without credentials."""
-        settings = read_settings()
+        settings = PhoenixSpanExporter()._settings
         assert (settings.address, settings.headers) == ("http://localhost:6006", {})
 
     def test_variables(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +24,7 @@ class TestSettings:
         monkeypatch.setenv("PHOENIX_COLLECTOR_ENDPOINT", "https://app.phoenix.arize.com/s/space/v1/traces/")
         monkeypatch.setenv("PHOENIX_CLIENT_HEADERS", "X-Team=a%2Cb,authorization=old")
         monkeypatch.setenv("PHOENIX_API_KEY", " key ")
-        settings = read_settings()
+        settings = PhoenixSpanExporter()._settings
         assert settings.address == "https://app.phoenix.arize.com/s/space"
         assert settings.headers == {"x-team": "a,b", "authorization": "Bearer key"}
 
@@ -33,7 +32,8 @@ class TestSettings:
         """An argument precedes its variable."""
         monkeypatch.setenv("PHOENIX_COLLECTOR_ENDPOINT", "http://other:6006")
         monkeypatch.setenv("PHOENIX_API_KEY", "other")
-        settings = read_settings("http://phoenix:6006/", "key", {"X-Team": "a"})
+        exporter = PhoenixSpanExporter(endpoint="http://phoenix:6006/", api_key="key", headers={"X-Team": "a"})
+        settings = exporter._settings
         assert settings.address == "http://phoenix:6006"
         assert settings.headers == {"authorization": "Bearer key", "x-team": "a"}
 

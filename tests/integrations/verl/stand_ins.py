@@ -14,11 +14,12 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from otel_rollout.hooks import Hook, Patch, patching, recorded
-from otel_rollout.hooks.verl import plugin, rollout_trace
+from otel_rollout.hooks.verl import rollout_trace
+from otel_rollout.hooks.verl.plugin import HOOKS as PLUGINS
 
 NEWEST = max(recorded.read("verl"), key=lambda version: [int(part) for part in version.split(".")])
-HOOKS = [hook for hook in (*plugin.HOOKS, *rollout_trace.OPS) if isinstance(hook, Hook)]
-PATCHES = [hook for hook in plugin.HOOKS if isinstance(hook, Patch)]
+HOOKS = [hook for hook in (*PLUGINS, *rollout_trace.OPS) if isinstance(hook, Hook)]
+PATCHES = [hook for hook in PLUGINS if isinstance(hook, Patch)]
 
 _ANYWHERE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 

@@ -22,8 +22,7 @@ import pytest
 from otel_rollout import rollout_trace_attr
 from otel_rollout.guard import forget_warnings
 from otel_rollout.hooks import Call, Hook, call_library, guarded, patching, recorded
-from otel_rollout.hooks.verl import generation, rollout_trace
-from otel_rollout.hooks.verl.late_rewards import CARRIER
+from otel_rollout.hooks.verl import CARRIER, generation, rollout_trace
 from otel_rollout.testing import InMemorySpanExporter
 from tests.integrations.verl import stand_ins
 from tests.integrations.verl.stand_ins import HOOKS, PATCHES, Form, StandIn, install

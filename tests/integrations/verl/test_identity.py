@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from otel_rollout.hooks.verl.identity import META_KEY, Batch, BatchLedger, PromptSelection, Row, identify
+from otel_rollout.hooks.verl import META_KEY, Batch, BatchLedger, PromptSelection, Row, identify
 
 
 def trajectory(step: int = 3, index: object = 7, rollout_n: int = 0) -> dict[str, object]:

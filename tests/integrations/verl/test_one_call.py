@@ -12,8 +12,7 @@ import pytest
 
 from otel_rollout import flush, rollout_trace_attr
 from otel_rollout.guard import forget_warnings
-from otel_rollout.hooks.verl import generation, rewards, rollout, tools
-from otel_rollout.hooks.verl.identity import Identity
+from otel_rollout.hooks.verl import Identity, generation, rewards, rollout, tools
 from otel_rollout.testing import InMemorySpanExporter
 from tests.integrations.verl import stand_ins
 from tests.integrations.verl.stand_ins import HOOKS, StandIn, install

@@ -11,8 +11,8 @@ import pytest
 from otel_rollout import RolloutTraceConfig, flush
 from otel_rollout.guard import forget_warnings
 from otel_rollout.hooks import patching
-from otel_rollout.hooks.verl import plugin
-from otel_rollout.hooks.verl.config import max_samples, start
+from otel_rollout.hooks.verl import max_samples, start
+from otel_rollout.hooks.verl.plugin import HOOKS
 from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
 
@@ -67,7 +67,7 @@ def next_trace(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = ModuleType("verl.utils.rollout_trace")
     exec(VERLS_OWN, vars(module))
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    for hook in plugin.HOOKS:
+    for hook in HOOKS:
         if hook.module == module.__name__:
             patching.install(hook, module)
     return module
