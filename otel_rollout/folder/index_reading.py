@@ -96,7 +96,7 @@ def _open_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
 
 
 def _closed_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
-    """Yield the lines of the closed index beside an open one, block by block."""
+    """Yield the lines of the closed index, block by block; `path` is the open one's."""
     closed = f"{os.fspath(path)}{_ZST}"
     with suppress(FileNotFoundError):
         for frame in scan_frames(closed):
@@ -107,14 +107,7 @@ def _closed_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
 
 
 def _rows_of(blocks: Iterable[list[bytes]]) -> list[Row]:
-    rows: list[Row] = []
-    for lines in blocks:
-        try:
-            rows += list(map(_parse, lines))
-        except (LookupError, TypeError, ValueError):
-            # Whole, but no entry: of another program or version.
-            rows += _sound_rows(lines)
-    return rows
+    return [row for lines in blocks for row in _sound_rows(lines)]
 
 
 def _parse(line: bytes) -> Row:
@@ -147,7 +140,15 @@ def _read_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
         os.close(descriptor)
 
 
-def _sound_rows(lines: Iterable[bytes]) -> Iterator[Row]:
+def _sound_rows(lines: list[bytes]) -> list[Row]:
+    try:
+        return list(map(_parse, lines))
+    except (LookupError, TypeError, ValueError):
+        # Whole, but no entry: of another program or version.
+        return list(_rows_one_by_one(lines))
+
+
+def _rows_one_by_one(lines: Iterable[bytes]) -> Iterator[Row]:
     for line in lines:
         with suppress(LookupError, TypeError, ValueError):
             yield _parse(line)

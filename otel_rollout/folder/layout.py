@@ -38,6 +38,7 @@ __all__ = [
     "closed_index_path",
     "data_path",
     "index_path",
+    "index_paths",
     "is_bundle_folder",
     "is_frame_file",
     "is_journal_file",
@@ -154,6 +155,11 @@ def index_path(path: Path) -> Path:
 def closed_index_path(path: Path) -> Path:
     """Return the closed index of a file of trajectories."""
     return path.with_name(path.name.removesuffix(FRAMES) + CLOSED_INDEX)
+
+
+def index_paths(path: Path) -> tuple[Path, ...]:
+    """Return the indexes that a file of trajectories, or a journal, can have."""
+    return (index_path(path), closed_index_path(path)) if path.name.endswith(FRAMES) else (index_path(path),)
 
 
 def journal_path(folder: Path, worker: str) -> Path:

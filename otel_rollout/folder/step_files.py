@@ -6,24 +6,28 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import layout
 from otel_rollout.folder.append_file import AppendFile, FileGoneError
 from otel_rollout.folder.frames import FrameFile
 from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, entry_of, index_line
+from otel_rollout.folder.layout import closed_index_path
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
+
+if TYPE_CHECKING:
+    from otel_rollout.folder.retention import FolderBound
 
 __all__ = ["StepFiles"]
 
 MAX_FILES: Final = 8
 FILES_IN_BOUND: Final = 8
-"""With a bound on the folder, the part of it that one file has at most: only whole files can be removed."""
+"""With a bound on the folder, the part of it that the files which are written have at most: only whole ones can go."""
 CHECKS_IN_BOUND: Final = 32
-"""The number of checks of the bound while a worker writes as much as the bound allows."""
+"""The number of checks of the bound while the workers write as much as the bound allows."""
 IDLE_SECONDS: Final = 60.0
 """A file that has had no trajectory for so long is closed when another one is written to."""
 BLOCK_BYTES: Final = 2**20
@@ -49,6 +53,7 @@ class StepFiles:
         self._files: OrderedDict[str, _StepFile] = OrderedDict()
         self._numbers: dict[str, int] = {}
         self._written = 0
+        self._bound: FolderBound | None = None
 
     def append(self, pieces: Sequence[bytes | memoryview], summary: SummaryBuilder) -> None:
         """Append a trajectory to the file of its bundle.
@@ -71,29 +76,33 @@ class StepFiles:
                 self._close(place, is_full=True)
                 if attempt == _ATTEMPTS - 1:
                     raise
-        if file.frames.end >= self._file_max_bytes:
+        if file.frames.end >= self._file_max_bytes // (self._bound.writers if self._bound else 1):
             self._close(place, is_full=True)
         idlest = next(iter(self._files), place)
         if idlest != place and self._files[idlest].used < monotonic() - IDLE_SECONDS:
             self._close(idlest)
-        if self._max_bytes is not None and self._written > self._max_bytes // CHECKS_IN_BOUND:
-            self._written = 0
-            for other in [other for other in self._files if other != place]:
-                # The file of a bundle that is over can be removed once it is closed; others are opened again.
-                self._close(other)
-            self._enforce_bound(self._max_bytes)
+        if self._max_bytes is not None:
+            bound = self._bound_of(self._max_bytes)
+            if self._written > self._max_bytes // CHECKS_IN_BOUND // bound.writers:
+                self._written = 0
+                for other in [other for other in self._files if other != place]:
+                    # The file of a bundle that is over can be removed once it is closed; others are opened again.
+                    self._close(other)
+                bound.enforce_soon()
 
     def close(self) -> None:
         """Close all files, and enforce the bound."""
         for place in list(self._files):
             self._close(place)
         if self._max_bytes is not None:
-            self._enforce_bound(self._max_bytes)
+            self._bound_of(self._max_bytes).enforce()
 
-    def _enforce_bound(self, max_bytes: int) -> None:
-        from otel_rollout.folder.retention import enforce_bound
+    def _bound_of(self, max_bytes: int) -> FolderBound:
+        if self._bound is None:
+            from otel_rollout.folder.retention import FolderBound
 
-        enforce_bound(self._folder, max_bytes)
+            self._bound = FolderBound(self._folder, max_bytes)
+        return self._bound
 
     def forget(self) -> None:
         """Close all files as they are; in a forked child they are the parent's."""
@@ -162,16 +171,19 @@ class _StepFile:
         with suppress(OSError):
             self._write_index()
         with suppress(OSError):
-            # What fails leaves the open index, which readers take as well.
+            # The open index stays then, which readers take as well.
             self._close_index()
         self.forget()
         return not self._waiting
 
     def _close_index(self) -> None:
         """Move the lines of the open index to the closed one; a crash in between leaves them in both."""
-        closed = FrameFile(layout.closed_index_path(self.frames.path), self._within)
+        if not self._index.end:
+            self._index.path.unlink()
+            return
+        closed = FrameFile(closed_index_path(self.frames.path), self._within)
+        rest = b""
         try:
-            rest = b""
             for offset in range(0, self._index.end, BLOCK_BYTES):
                 data = rest + self._index.read(offset, min(BLOCK_BYTES, self._index.end - offset))
                 *lines, rest = data.split(b"\n")

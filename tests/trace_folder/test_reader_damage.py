@@ -180,6 +180,21 @@ class TestDamage:
         assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, sample, 0) for sample in range(4)]
         assert not problems
 
+    def test_a_file_whose_attributes_are_cached(self, folder, problems, monkeypatch):
+        """On a network file system `stat` may give the size of some seconds ago: no frame is torn for that."""
+        record(folder, make_trajectory(1, 0))
+        path = data_file(folder, 1)
+        before = os.stat(path)  # noqa: PTH116 - patched below
+        index_file(folder, 1).unlink()
+        path.unlink()
+        record(folder, make_trajectory(1, 0), make_trajectory(1, 1))
+        genuine, path = os.stat, data_file(folder, 1)
+        monkeypatch.setattr(
+            os, "stat", lambda file, **given: before if str(file) == str(path) else genuine(file, **given)
+        )
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0), (1, 1, 0)]
+        assert not problems
+
     def test_a_damaged_line_of_an_index(self, folder, problems):
         """A line that says something else than was written is passed over: the frame says what it was."""
         record(folder, *(make_trajectory(1, sample, reward=1.0) for sample in range(3)))
