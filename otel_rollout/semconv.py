@@ -35,6 +35,7 @@ def _key(where: str, key: str, type: str, meaning: str, readers: str) -> str:  #
     return key
 
 
+_late = partial(_key, "root; late, a span below it")
 _resource = partial(_key, "resource")
 _tag = partial(_key, "root and children")
 _root = partial(_key, "root")
@@ -83,15 +84,21 @@ REWARD_PARTS: Final = _key(
     "the named parts of the reward; in verl, the other results of the reward function",
     "as the reward",
 )
-ADVANTAGE: Final = _key(
-    "root; late, a span below it", "rollout.advantage", "double", "the advantage in training", "as the reward"
-)
-FATE: Final = _key(
-    "root; late, a span below it",
+ADVANTAGE: Final = _late("rollout.advantage", "double", "the advantage in training", "as the reward")
+FATE: Final = _late(
     "rollout.fate",
     "str",
     "what training did with the trajectory: trained, stale, filtered, failed or surplus",
     "as the reward",
+)
+FATE_REASON: Final = _late("rollout.fate_reason", "str", "the reason of the fate", "as the explanation of the fate")
+LOG_PROB_GAP: Final = _late(
+    "rollout.log_prob_gap", "double", "the mean distance of the trainer's log-probs from the engine's", "filters"
+)
+LOG_PROB_GAP_MAX: Final = _late("rollout.log_prob_gap_max", "double", "the largest such distance", "filters")
+ENTROPY: Final = _late("rollout.entropy", "double", "the mean entropy of its tokens, by the trainer", "filters")
+IMPORTANCE_WEIGHT: Final = _late(
+    "rollout.importance_weight", "double", "the mean importance weight of its tokens in training", "filters"
 )
 LATE: Final = _key(
     "the span of a late annotation", "rollout.late", "bool", "true: it has facts of the trajectory, no time", "you"
@@ -259,9 +266,12 @@ TEXT_MIME_TYPE: Final = "text/plain"
 
 ATTRIBUTES: Final = tuple(_attributes)
 ANNOTATIONS: Final = tuple(
-    row for row in ATTRIBUTES if row.where in ("root (verl)", "root and turns (verl)") or row.key in (ADVANTAGE, FATE)
+    row for row in ATTRIBUTES if row.where in ("root (verl)", "root and turns (verl)", "root; late, a span below it")
 )
 """Attributes that `annotate` sets on the root if the caller has them, as verl's plugin does."""
+
+MEASURES: Final = (FATE_REASON, LOG_PROB_GAP, LOG_PROB_GAP_MAX, ENTROPY, IMPORTANCE_WEIGHT)
+"""The facts of training besides advantage and fate."""
 
 TAGS: Final = (STEP, SAMPLE_INDEX, ROLLOUT_N, VALIDATE, EXPERIMENT_NAME)
 """The five tags, in verl's order."""

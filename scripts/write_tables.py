@@ -21,7 +21,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import otel_rollout
 from otel_rollout.backends import factory_of
-from otel_rollout.catalog import GroupSummary, Spread, StepSignals, StepSummary
+from otel_rollout.catalog import GroupSummary, Spread, StepSummary
 from otel_rollout.export.exporter import settings_of
 from otel_rollout.facts import FACTS, SUMS, Percentiles, SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import CHECKS
@@ -108,7 +108,7 @@ def summaries_types() -> str:
     hints = get_type_hints(TrajectorySummary, include_extras=True)
     interfaces = [
         _interface(kind.__name__, get_type_hints(kind, include_extras=True))
-        for kind in (Spread, Percentiles, ToolCounts, StepSignals, StepSummary, GroupSummary, SpanError)
+        for kind in (Spread, Percentiles, ToolCounts, StepSummary, GroupSummary, SpanError)
     ]
     interfaces.append(_interface("TrajectorySummary", {name: hints[name] for name in facts}))
     rows = {name: hints[name] for name, fact in facts.items() if fact.shown == "row"}

@@ -72,3 +72,11 @@ def _tracing_off(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     RolloutTraceConfig.reset()
     # Else the next test's log has what this one's last thread had to say.
     write_rest()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_catalogs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the catalogs of trace folders out of the home of who runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield

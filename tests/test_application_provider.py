@@ -31,7 +31,7 @@ from otel_rollout import (
 )
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome
-from otel_rollout.record import provider as providers
+from otel_rollout.record import is_weaves
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 from tests.installed import import_path
 
@@ -298,7 +298,7 @@ class TestProject:
 
     def test_the_weave_check_survives_a_provider_without_a_resource(self):
         """A provider of any class is looked at without an error."""
-        assert not providers.is_weaves(object())  # type: ignore[arg-type]
+        assert not is_weaves(object())  # type: ignore[arg-type]
 
 
 class TestToolCalls:

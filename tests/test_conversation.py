@@ -10,7 +10,7 @@ import pytest
 
 from otel_rollout import semconv
 from otel_rollout.facts import conversation_of, said_by
-from otel_rollout.look.terminal.group_table import advantages, answer_of, prompt_of
+from otel_rollout.look.terminal import advantages, answer_of, prompt_of
 from otel_rollout.messages import Message, ToolCall, messages_in, read_template, text_message, unfolded
 from tests.trace_folder.recordings import make_span, make_trajectory
 

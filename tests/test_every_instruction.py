@@ -19,10 +19,9 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
-from otel_rollout.hooks import Hook, Observer
+from otel_rollout.hooks import Hook, Observer, observe
 from otel_rollout.hooks.carrier import extract, inject
 from otel_rollout.hooks.executor import _InTrajectory
-from otel_rollout.hooks.patching import observe
 from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
 

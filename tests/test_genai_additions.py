@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import SpanContext
 
 from otel_rollout import flush, rollout_trace_op
-from otel_rollout.export.genai_additions import genai_additions
+from otel_rollout.export import additions_of
 from otel_rollout.otlp import encode_spans
 from otel_rollout.testing import InMemorySpanExporter
 
@@ -27,7 +27,7 @@ def make_span(attributes: dict[str, Any], *events: Event) -> ReadableSpan:
 
 def evaluation_events(span: ReadableSpan) -> list[Event]:
     """Return the events that are added to a span."""
-    return genai_additions(span)[1]
+    return additions_of(span)[1]
 
 
 class TestEvaluationEvents:
@@ -80,8 +80,8 @@ class TestToolCalls:
         flush()
 
         tool, chain = rollout_spans.spans
-        assert genai_additions(chain)[0] == {}
-        assert genai_additions(tool)[0] == {
+        assert additions_of(chain)[0] == {}
+        assert additions_of(tool)[0] == {
             "gen_ai.tool.call.arguments": '{"query":"bees","limit":3}',
             "gen_ai.tool.call.result": "3 pages on bees",
         }
@@ -101,7 +101,7 @@ class TestToolCalls:
 
         (span,) = rollout_spans.spans
         left = "result" if "capture_inputs" in options else "arguments"
-        assert list(genai_additions(span)[0]) == [f"gen_ai.tool.call.{left}"]
+        assert list(additions_of(span)[0]) == [f"gen_ai.tool.call.{left}"]
 
     def test_secrets_and_long_payloads(self, rollout_spans: InMemorySpanExporter) -> None:
         """They are redacted as the payload is, and cut to 64 KiB: JSON stays valid, and the payload whole."""
@@ -114,7 +114,7 @@ class TestToolCalls:
         flush()
 
         (span,) = rollout_spans.spans
-        added = genai_additions(span)[0]
+        added = additions_of(span)[0]
         assert "hunter2" not in added["gen_ai.tool.call.arguments"]
         assert len(added["gen_ai.tool.call.result"]) <= 64 * 1024 < len((span.attributes or {})["output.value"])  # type: ignore[arg-type]
         assert json.loads(added["gen_ai.tool.call.result"])[0].startswith("xxx")
@@ -126,14 +126,14 @@ class TestToolCalls:
             "output.value": "ä" * 100_000,
             "output.mime_type": "text/plain",
         }
-        added = genai_additions(make_span(given))[0]
+        added = additions_of(make_span(given))[0]
         assert len(added["gen_ai.tool.call.result"]) < 65 * 1024
         assert added["gen_ai.tool.call.result"].endswith("ä")
 
     def test_a_span_that_has_them(self) -> None:
         """A span of another instrumentation, or one that is passed on, keeps its own."""
         given = {"gen_ai.operation.name": "execute_tool", "input.value": "mine", "gen_ai.tool.call.arguments": "{}"}
-        assert genai_additions(make_span(given))[0] == {}
+        assert additions_of(make_span(given))[0] == {}
 
 
 class TestHops:
@@ -151,7 +151,7 @@ class TestHops:
 class TestEncoding:
     """What is added, in a request."""
 
-    @pytest.mark.parametrize("more", [None, genai_additions])
+    @pytest.mark.parametrize("more", [None, additions_of])
     def test_events_beside_the_spans_own(self, more: Any) -> None:
         """They stand behind the span's own events; the span itself stays as it is."""
         span = make_span({"rollout.reward": 0.5}, Event("mine", {}, END - 1))
@@ -164,7 +164,7 @@ class TestEncoding:
     def test_attributes_beside_the_spans_own(self) -> None:
         """They stand behind the span's own attributes."""
         given = {"gen_ai.operation.name": "execute_tool", "output.value": "x" * 50_000}
-        request = ExportTraceServiceRequest.FromString(encode_spans([make_span(given)], genai_additions))
+        request = ExportTraceServiceRequest.FromString(encode_spans([make_span(given)], additions_of))
         (span,) = request.resource_spans[0].scope_spans[0].spans
         assert {pair.key: pair.value.string_value for pair in span.attributes} == {
             **given,

@@ -14,7 +14,7 @@ from otel_rollout.cli.main import main
 from otel_rollout.facts import SpanShape, TrajectorySummary
 from otel_rollout.folder import seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.look.perfetto import trace_events
+from otel_rollout.look import trace_events
 from tests.servers.process import ServerProcess, free_port, listens
 from tests.trace_folder.recordings import make_trajectory, open_indexes
 

@@ -16,8 +16,7 @@ from opentelemetry.trace import SpanContext, StatusCode, TraceFlags, get_current
 
 import otel_rollout
 from otel_rollout.otlp import encode_spans, json_of_request
-from otel_rollout.record import RolloutSpan
-from otel_rollout.record.attribute_values import read_context
+from otel_rollout.record import RolloutSpan, read_context
 from otel_rollout.testing import InMemorySpanExporter
 
 OTHER = SpanContext(7, 8, is_remote=False, trace_flags=TraceFlags(1))

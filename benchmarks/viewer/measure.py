@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 from benchmarks.viewer.trajectories import NEEDLE
 from otel_rollout.catalog import Run, SearchQuery
+from otel_rollout.catalog.database import catalogs_folder
 
 MEGABYTE = 10**6
 
@@ -73,7 +75,8 @@ class _Asked:
         self.run = Run([folder])
 
     def make(self) -> tuple[float, float]:
-        """Make the steps' summaries anew."""
+        """Read the folder into a new catalog, and make the steps' summaries."""
+        shutil.rmtree(catalogs_folder(), ignore_errors=True)
         return _seconds(self.run.steps)
 
     def steps(self) -> tuple[float, float]:

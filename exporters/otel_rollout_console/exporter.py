@@ -19,8 +19,6 @@ from otel_rollout.facts.span_messages import previews_of
 from otel_rollout.facts.trace_tree import Place, place_of, walk_tree
 from otel_rollout.text.plain_text import duration, printable, shorten
 
-MAX_OPEN_SPANS: Final = 50_000
-"""The most spans that wait for their root, a line each; beyond that the oldest trace is drawn without it."""
 MAX_PAYLOAD_CHARACTERS: Final = 60
 
 
@@ -30,6 +28,9 @@ class ConsoleSpanExporter(OutcomeSpanExporter):
     Args:
         stream: The stream; standard output if None.
     """
+
+    max_open_spans = 50_000
+    """The most spans that wait for their root, a line each; beyond that the oldest trace is drawn without it."""
 
     def __init__(self, *, stream: TextIO | None = None) -> None:
         self._stream = stream
@@ -50,7 +51,7 @@ class ConsoleSpanExporter(OutcomeSpanExporter):
                 finished.append(context.trace_id)
         for trace_id in dict.fromkeys(finished):
             lines += self._take(trace_id)
-        while self._open_spans > MAX_OPEN_SPANS:
+        while self._open_spans > self.max_open_spans:
             lines += self._take(next(iter(self._open)))
         fault = self._write(lines)
         return DELIVERED if fault is None else Outcome(Verdict.DELIVERED, fault, rejected=len(spans))

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.export.connection_errors import describe_grpc_error, is_wrong_protocol
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, refused_here
-from otel_rollout.export.genai_additions import genai_additions
+from otel_rollout.export.genai_additions import additions_of
 from otel_rollout.export.http import destination_of, shown_url, without_secrets
 from otel_rollout.export.otlp_http import USER_AGENT, partial_outcome
 from otel_rollout.export.outcome import Outcome, Verdict
@@ -90,7 +90,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
         try:
-            request = encode_spans(spans, genai_additions)
+            request = encode_spans(spans, additions_of)
         except Exception as error:
             return refused_here(error)
         size = len(request)

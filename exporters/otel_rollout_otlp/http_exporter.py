@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
-from otel_rollout.export.genai_additions import genai_additions
+from otel_rollout.export.genai_additions import additions_of
 from otel_rollout.export.http import HttpClient, destination_of, require_requests
 from otel_rollout.export.otlp_http import OTLP_HEADERS, OtlpHttpSender
 from otel_rollout.export.outcome import Outcome
@@ -52,7 +52,7 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
             self.endpoint,
             configuration_hint=environment.what_to_check,
             compression=environment.compression,
-            additions=genai_additions,
+            additions=additions_of,
         )
 
     @property

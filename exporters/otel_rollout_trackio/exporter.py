@@ -44,10 +44,6 @@ _logger = BackgroundLogger(__name__)
 
 SPACE_ID: Final = "TRACKIO_SPACE_ID"
 
-MAX_HELD_BYTES: Final = 256 * 2**20
-"""Above this, the trajectories without a new span for longest are stored without their root."""
-MAX_HELD_SECONDS: Final = 3600.0
-"""A trajectory without a new span for so long is stored without its root."""
 MAX_STORED: Final = 16_384
 """The stored trajectories that are remembered, so that a late span of one is not held."""
 PART_BYTES: Final = 8 * 2**20
@@ -71,6 +67,10 @@ class TrackioSpanExporter(OutcomeSpanExporter):
 
     address_setting = str(SERVER_URL)
     variables = (DIR, SERVER_URL, WRITE_TOKEN)
+    max_held_bytes = 256 * 2**20
+    """Above this, the trajectories without a new span for longest are stored without their root."""
+    max_held_seconds = 3600.0
+    """A trajectory without a new span for so long is stored without its root."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
             return Outcome(Verdict.CONFIGURATION_ERROR, "the exporter is shut down")
         ended, running = self._sorted(spans)
         new = [span for batch in running.values() for span in batch]
-        overdue = self._held.overdue(new, max_bytes=MAX_HELD_BYTES, max_seconds=MAX_HELD_SECONDS)
+        overdue = self._held.overdue(new, max_bytes=self.max_held_bytes, max_seconds=self.max_held_seconds)
         outcome = self._store_rootless([trace_id for trace_id in overdue if trace_id not in ended])
         if outcome.verdict is not Verdict.DELIVERED:
             return outcome

@@ -1,20 +1,23 @@
 """A trace folder read as a run: steps, groups, trajectories, searches."""
 
+from otel_rollout.catalog.figures import create, groups, refresh, steps, summarise_runs
+from otel_rollout.catalog.filling import find_files
 from otel_rollout.catalog.folder_stats import FolderStats, count_folder
-from otel_rollout.catalog.group_summary import GroupSummary, Spread, summarise_groups
+from otel_rollout.catalog.group_summary import GroupSummary, Spread
 from otel_rollout.catalog.live import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
 from otel_rollout.catalog.rollout_run import Run
-from otel_rollout.catalog.schema import create, delete, insert, load
+from otel_rollout.catalog.schema import delete, insert, load
 from otel_rollout.catalog.search import Search, SearchHit, SearchQuery
-from otel_rollout.catalog.step_making import summarise_runs
-from otel_rollout.catalog.step_signals import StepSignals
-from otel_rollout.catalog.step_summary import StepSummary, summarise_step
+from otel_rollout.catalog.sql import prepare
+from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
+from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.json_types import to_json
 
 __all__ = [
     "BETWEEN_OPS",
     "FolderStats",
     "GroupSummary",
+    "JudgedStep",
     "LiveRun",
     "Run",
     "RunningTrajectory",
@@ -28,11 +31,15 @@ __all__ = [
     "count_folder",
     "create",
     "delete",
+    "find_files",
+    "groups",
     "insert",
     "load",
+    "prepare",
     "read_live",
-    "summarise_groups",
+    "refresh",
+    "signals_of",
+    "steps",
     "summarise_runs",
-    "summarise_step",
     "to_json",
 ]

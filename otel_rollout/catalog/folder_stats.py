@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from otel_rollout.catalog.filling import OnProblem
 from otel_rollout.catalog.rollout_run import Run
-from otel_rollout.catalog.step_places import OnProblem
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.folder.reader import ReadProblem
 from otel_rollout.folder.trace_files import find_trace_files

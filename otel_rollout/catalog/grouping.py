@@ -1,10 +1,9 @@
-"""Splits trajectories into steps, experiments, runs and prompts, and puts them in order."""
+"""Splits trajectories into runs, and puts them in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 
 
 class Tagged(Protocol):
@@ -29,41 +28,6 @@ class Tagged(Protocol):
 Each = TypeVar("Each", bound=Tagged)
 
 
-@dataclass(frozen=True)
-class RunStep(Generic[Each]):
-    """The trajectories of one run in one step, or in its validation.
-
-    Args:
-        step: The step; None for trajectories without one.
-        validate: True if it is the step's validation.
-        experiment_name: The experiment.
-        run_id: The run, if several runs of the experiment have the same rollouts in this step; else None.
-        trajectories: The trajectories in the order of prompts and rollouts.
-    """
-
-    step: int | None
-    validate: bool
-    experiment_name: str | None
-    run_id: str | None
-    trajectories: Sequence[Each]
-
-
-def split_steps(trajectories: Iterable[Each]) -> list[RunStep[Each]]:
-    """Return the steps in order, training before validation, with one entry for each run of each experiment."""
-    found: dict[tuple[bool, int, bool], dict[str, list[Each]]] = {}
-    for each in trajectories:
-        experiments = found.setdefault(step_order(each.step, validate=each.validate), {})
-        experiments.setdefault(str(each.experiment_name or ""), []).append(each)
-    steps = []
-    for key in sorted(found):
-        for experiment in sorted(found[key]):
-            for run_id, run in split_runs(found[key][experiment]):
-                first = run[0]
-                ordered = sorted(run, key=prompt_order)
-                steps.append(RunStep(first.step, first.validate, first.experiment_name, run_id, ordered))
-    return steps
-
-
 def split_runs(trajectories: Sequence[Each]) -> list[tuple[str | None, Sequence[Each]]]:
     """Return the trajectories of each run of one experiment, in the order of their starts, with the run's id.
 
@@ -81,14 +45,6 @@ def split_runs(trajectories: Sequence[Each]) -> list[tuple[str | None, Sequence[
         if len(set().union(*rollouts)) < sum(map(len, rollouts)):
             return sorted(runs.items(), key=lambda run: min(each.start_time for each in run[1]))
     return [(None, trajectories)]
-
-
-def split_prompts(trajectories: Iterable[Each]) -> Iterator[list[Each]]:
-    """Yield the rollouts of each prompt of a run's step in order, and last the rollouts without a prompt."""
-    prompts: dict[str | None, list[Each]] = {}
-    for each in sorted(trajectories, key=prompt_order):
-        prompts.setdefault(None if each.sample_index is None else str(each.sample_index), []).append(each)
-    yield from prompts.values()
 
 
 def step_order(step: int | None, *, validate: bool) -> tuple[bool, int, bool]:

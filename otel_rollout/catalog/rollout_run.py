@@ -1,73 +1,61 @@
-"""A training run as its trace folders have it: steps, groups and trajectories by their summaries."""
+"""A training run as its trace folders have it: steps, groups and trajectories, from the catalog of the folders."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import groupby
 from pathlib import Path
-from threading import Lock
-from typing import Any, Final
+from threading import Lock, local
+from typing import Any, TypeVar
 
+import orjson
+
+from otel_rollout.catalog import figures, schema
+from otel_rollout.catalog.database import Database
+from otel_rollout.catalog.filling import (
+    Filling,
+    Found,
+    OnProblem,
+    OnProgress,
+    Reader,
+    find_files,
+    note_problems,
+    version_of,
+)
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.search import Search, SearchQuery
-from otel_rollout.catalog.step_making import SummarisedRun, summarise_runs
-from otel_rollout.catalog.step_places import (
-    Bundle,
-    LooseTraces,
-    OnProblem,
-    Places,
-    find_places,
-    parts_by_step,
-    parts_of,
-    read_loose,
-)
-from otel_rollout.catalog.step_summary import StepSummary, with_run_ids
+from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
+from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError, UnreadableTraceError
+from otel_rollout.facts.json_types import from_json, to_json
 from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import TrajectorySummary
-from otel_rollout.folder.index import place_of
-from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, join_parts
+from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory
+from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import Part
-from otel_rollout.folder.summaries import summaries_of
-from otel_rollout.folder.trace_files import StepKey
+from otel_rollout.folder.trace_files import EVERYTHING
 
-MAX_TRAJECTORIES: Final = 2**15
-"""The most trajectories of the steps that are kept, without the step that was asked for last."""
+Answer = TypeVar("Answer")
 
-MAX_PARTS: Final = 2**17
-"""Index entries of further bundles are read again."""
+_INT64_DIGITS = 19
 
-_TRACE_ID: Final = place_of("trace_id")
-_OFFSET: Final = place_of("offset")
-
-
-@dataclass(frozen=True, slots=True)
-class _LoadedStep:
-    """A step's trajectories.
-
-    Args:
-        version: The places of its parts.
-        runs: The summaries.
-        recorded: The trajectories, by trace id.
-    """
-
-    version: Any
-    runs: list[SummarisedRun]
-    recorded: dict[str, RecordedTrajectory]
-    summaries: dict[str, TrajectorySummary]
+_OF_STEP = 'run."step" IS ? AND run."validate" = ?'
+_OF_IDS = "t.trace_id IN (SELECT value FROM json_each(?))"
+_PARTS_OF_STEP = "p.trace_id IN (SELECT trace_id FROM trajectories WHERE step IS ? AND validate = ?)"
 
 
 class Run:
     """The trajectories of trace folders, with the summaries of steps and groups; thread-safe.
 
-    A folder that is being written is looked at anew at each call. What was read is kept until its files change; of the
-    trajectories only the last steps that were asked for.
+    Each call looks at the folders, reads what has changed into their catalog, and answers from that.
 
     Args:
         folders: The trace folders: several hold parts of one run, or runs to compare.
         on_problem: Called once for everything that can't be read; by default nothing is.
-        on_progress: Called with the number of bundles of steps that have been read, and of all.
+        on_progress: Called with the number of files that have been read, and of those to read.
         experiment: The only experiment whose steps there are; None for all.
         run: The beginning of the id of the only run whose steps there are; None for all.
     """
@@ -76,7 +64,7 @@ class Run:
         self,
         folders: Sequence[Path],
         on_problem: OnProblem | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
+        on_progress: OnProgress | None = None,
         *,
         experiment: str | None = None,
         run: str | None = None,
@@ -84,14 +72,21 @@ class Run:
         self.folders = tuple(map(Path, folders))
         self._experiment, self._run = experiment, run
         self._on_problem = on_problem
-        self._on_progress = on_progress or (lambda done, total: None)
         self._problems: set[ReadProblem] = set()
-        self._lock = Lock()
-        self._loading = Lock()
-        self._bundles: OrderedDict[Any, Mapping[StepKey, list[Part]]] = OrderedDict()
-        self._steps: dict[StepKey, tuple[Any, list[StepSummary]]] = {}
-        self._loaded: OrderedDict[StepKey, _LoadedStep] = OrderedDict()
-        self._loose: LooseTraces | None = None
+        self._problems_lock = Lock()
+        self._database = Database(self.folders)
+        self._filling = Filling(self.folders, on_progress or (lambda done, total: None))
+        self._looks = local()
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Look at the folders once for everything that is asked in the block by this thread."""
+        before = getattr(self._looks, "seen", None)
+        self._looks.seen = {} if before is None else before
+        try:
+            yield
+        finally:
+            self._looks.seen = before
 
     def version(self) -> str:
         """Return a text that differs once a file of the folders has changed.
@@ -99,29 +94,22 @@ class Run:
         Raises:
             NoTracesError: None of the folders has traces.
         """
-        return find_places(self.folders).version
+        return version_of(find_files(self.folders))
 
     def steps(self) -> list[StepSummary]:
         """Return the summaries of all steps in order, training before validation, one for each run of each experiment.
 
-        If several runs of an experiment have the same rollouts, each step has its run's id. Those that are missing are
-        made, which can take seconds a step.
+        If several runs of an experiment have the same rollouts, each step has its run's id.
 
         Raises:
             NoTracesError: None of the folders has traces.
         """
-        places, loose = self._look()
-        found: dict[StepKey, list[StepSummary]] = {}
-        for done, bundle in enumerate(places.bundles):
-            self._on_progress(done, len(places.bundles))
-            for key, parts in self._parts(bundle).items():
-                found[key] = self._step(key, parts, loose)
-        for key in loose.steps:
-            if key not in found:
-                found[key] = self._step(key, [], loose)
-        self._on_progress(len(places.bundles), len(places.bundles))
-        steps = with_run_ids([step for key in sorted(found) for step in found[key]])
-        return [step for step in steps if self._takes(step)]
+
+        def question(connection: sqlite3.Connection, _: Found) -> list[StepSummary]:
+            self._refresh(connection)
+            return figures.steps(connection)
+
+        return [step for step in self._ask(question) if self._takes(step)]
 
     def _takes(self, step: StepSummary) -> bool:
         if self._experiment is not None and step.experiment_name != self._experiment:
@@ -137,14 +125,17 @@ class Run:
         Raises:
             NoTracesError: None of the folders has traces.
         """
-        _, loose = self._look()
-        files = {file for traces in loose.steps.values() for parts in traces.values() for file, _ in parts}
-        written = {file for file in files if file.is_journal and file.is_being_written()}
-        return {
-            (None if key.has_no_step else key.step, key.validate)
-            for key, traces in loose.steps.items()
-            if any(file in written for parts in traces.values() for file, _ in parts)
-        }
+
+        def question(connection: sqlite3.Connection, found: Found) -> set[tuple[int | None, bool]]:
+            rows = connection.execute(
+                "SELECT DISTINCT f.place, t.step, t.validate FROM files f JOIN parts p ON p.file = f.id"
+                " JOIN trajectories t ON t.trace_id = p.trace_id WHERE f.steps = 'null'"
+            ).fetchall()
+            places = {place for place, _, _ in rows if place in found and found[place].file.is_journal}
+            written = {place for place in places if found[place].file.is_being_written()}
+            return {(step, bool(validate)) for place, step, validate in rows if place in written}
+
+        return self._ask(question)
 
     def summaries(
         self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
@@ -157,14 +148,27 @@ class Run:
             experiment: Only trajectories of this experiment.
             run_id: Only trajectories of this run, as step summaries name it, and of steps that don't name any.
         """
-        runs = self._runs(step, validate, experiment, run_id)
-        return [each for run in runs for each in run.step.trajectories]
+
+        def question(connection: sqlite3.Connection, _: Found) -> list[TrajectorySummary]:
+            steps = self._steps(connection, step, validate, experiment, run_id)
+            return [each for found in steps for each in figures.trajectories_of(connection, found)]
+
+        return self._ask(question, _selection_of(step))
+
+    def judged(self, steps: Iterable[StepSummary]) -> list[JudgedStep]:
+        """Return steps with their signs of trouble, which are computed from their trajectories, and kept."""
+
+        def question(connection: sqlite3.Connection, _: Found, step: StepSummary) -> JudgedStep:
+            self._refresh(connection, step.step, step.validate)
+            return JudgedStep.of(step, _signals_of(connection, step))
+
+        return [self._ask(partial(question, step=step), _selection_of(step.step)) for step in steps]
 
     def groups(
         self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
     ) -> list[GroupSummary]:
         """Return a step's groups in the order of prompts; the arguments are the same as for `summaries`."""
-        return [group for run in self._runs(step, validate, experiment, run_id) for group in run.groups]
+        return self._groups(_OF_STEP, (step, validate), step, validate, experiment, run_id)
 
     def group(
         self,
@@ -179,12 +183,16 @@ class Run:
         Raises:
             KeyError: There is no such group.
         """
-        for run in self._runs(step, validate, experiment, run_id):
-            for group in run.groups:
-                if str(group.sample_index) == str(sample_index):
-                    ids = set(group.trace_ids)
-                    return group, [each for each in run.step.trajectories if each.trace_id in ids]
-        raise KeyError(f"step {step} has no prompt {sample_index}")
+        condition, values = _of_prompt(sample_index)
+        where = f"{_OF_STEP} AND {condition}"
+        groups = self._groups(where, (step, validate, *values), step, validate, experiment, run_id)
+        if not groups:
+            raise KeyError(f"step {step} has no prompt {sample_index}")
+        ids = groups[0].trace_ids
+        found = self._ask(
+            lambda connection, _: schema.load(connection, _OF_IDS, (orjson.dumps(ids).decode(),)), _selection_of(step)
+        )
+        return groups[0], sorted(found, key=lambda each: ids.index(each.trace_id))
 
     def same_prompt(
         self, sample_index: int | str, validate: bool = False, experiment: str | None = None
@@ -196,14 +204,15 @@ class Run:
             validate: Groups of validation, not of training.
             experiment: Only groups of this experiment.
         """
-        places, loose = self._look()
-        found: list[GroupSummary] = []
-        for key in self._keys(places, loose):
-            if key.validate == validate and not key.has_no_step:
-                runs = self._load(key, places, loose).runs
-                found += [group for run in runs for group in run.groups if str(group.sample_index) == str(sample_index)]
+        condition, values = _of_prompt(sample_index)
+
+        def question(connection: sqlite3.Connection, _: Found) -> list[GroupSummary]:
+            self._refresh(connection)
+            where = f'{condition} AND run."validate" = ? AND run."step" IS NOT NULL'
+            return figures.groups(connection, where, (*values, validate))
+
         named = {None, experiment, self._experiment} - {None}
-        return [group for group in found if named <= {group.experiment_name}]
+        return [group for group in self._ask(question) if named <= {group.experiment_name}]
 
     def trajectory(self, trace_id: str) -> RecordedTrajectory:
         """Return a trajectory, whose spans are read on first use.
@@ -211,7 +220,12 @@ class Run:
         Raises:
             KeyError: There is none with this id.
         """
-        return self._step_of(trace_id).recorded[trace_id]
+        found = self._ask(
+            lambda connection, found: self._reader(connection, found).trajectories("p.trace_id = ?", (trace_id,))
+        )
+        if not found:
+            raise KeyError(f"there is no trajectory {trace_id}")
+        return found[0]
 
     def summary(self, trace_id: str) -> TrajectorySummary:
         """Return a trajectory's summary.
@@ -219,7 +233,10 @@ class Run:
         Raises:
             KeyError: There is none with this id.
         """
-        return self._step_of(trace_id).summaries[trace_id]
+        found = self._ask(lambda connection, _: schema.load(connection, "t.trace_id = ?", (trace_id,)))
+        if not found:
+            raise KeyError(f"there is no trajectory {trace_id}")
+        return found[0]
 
     def shapes(self, summaries: Iterable[TrajectorySummary]) -> Iterator[Sequence[SpanShape]]:
         """Yield the places of each trajectory's spans on a timeline; nothing if its frame can't be read.
@@ -227,13 +244,13 @@ class Run:
         Args:
             summaries: Trajectories of this run, sorted by step.
         """
-        places, loose = self._look()
-        for each in summaries:
-            step = self._load(StepKey.of(each.step, validate=each.validate), places, loose)
-            try:
-                yield step.recorded[each.trace_id].shapes
-            except (LookupError, UnreadableTraceError):
-                yield ()
+        for (step, validate), asked in groupby(summaries, lambda each: (each.step, each.validate)):
+            recorded = self._recorded(step, validate)
+            for each in asked:
+                try:
+                    yield recorded.pop(each.trace_id).shapes
+                except (LookupError, UnreadableTraceError):  # noqa: PERF203 - each is a trajectory
+                    yield ()
 
     def search(self, query: SearchQuery) -> Search:
         """Search the trajectories in order; the hits come while the search goes on.
@@ -244,131 +261,146 @@ class Run:
         return Search(query, self._searched(query))
 
     def _searched(self, query: SearchQuery) -> Iterator[RecordedTrajectory]:
-        places, loose = self._look()
-        for key in self._keys(places, loose):
-            if query.step is not None and query.step != ("none" if key.has_no_step else key.step):
+        for step, validate in self._ask(lambda connection, _: _step_keys(connection)):
+            if query.step is not None and query.step != ("none" if step is None else step):
                 continue
-            if not key.has_no_step and query.validate not in (None, key.validate):
+            if query.validate not in (None, validate):
                 continue
-            recorded = list(self._load(key, places, loose).recorded.values())
-            for each in recorded:
+            for each in self._recorded(step, validate).values():
                 if (
-                    _is_in(each, query)
+                    query.experiment in (None, each.experiment_name)
+                    and query.run_id in (None, each.run_id)
                     and self._experiment in (None, each.experiment_name)
                     and self._is_of_run(each.run_id)
                 ):
                     yield each
 
-    def _look(self) -> tuple[Places, LooseTraces]:
-        """Return the files as they are now, and the traces of those that are of no step."""
-        places = find_places(self.folders)
-        with self._lock:
-            if self._loose is None or self._loose.sizes != places.loose_sizes:
-                self._loose = read_loose(places, self._note)
-                if self._loose.steps:
-                    # Again: a trajectory that has ended meanwhile is in a bundle.
-                    places = find_places(self.folders)
-            return places, self._loose
+    def _ask(
+        self, question: Callable[[sqlite3.Connection, Found], Answer], selection: Selection = EVERYTHING
+    ) -> Answer:
+        """Ask the catalog after a look at the folders.
 
-    def _parts(self, bundle: Bundle) -> Mapping[StepKey, list[Part]]:
-        """Return the parts of a bundle's steps."""
-        with self._lock:
-            steps = self._bundles.get(bundle.sizes)
-        if steps is None:
-            steps = parts_by_step(bundle, self._note)
-        with self._lock:
-            self._bundles[bundle.sizes] = steps
-            self._bundles.move_to_end(bundle.sizes)
-            while len(self._bundles) > 1 and sum(map(_count, self._bundles.values())) > MAX_PARTS:
-                self._bundles.popitem(last=False)
-        return steps
-
-    def _keys(self, places: Places, loose: LooseTraces) -> list[StepKey]:
-        return sorted({key for bundle in places.bundles for key in self._parts(bundle)} | set(loose.steps))
-
-    def _step(self, key: StepKey, parts: Sequence[Part], loose: LooseTraces) -> list[StepSummary]:
-        version = _version_of(key, parts, loose)
-        known = self._steps.get(key)
-        if known is None or known[0] != version:
-            known = self._steps[key] = version, [run.summary for run in self._loaded_step(key, parts, loose).runs]
-        return known[1]
-
-    def _runs(
-        self, step: int | None, validate: bool, experiment: str | None, run_id: str | None
-    ) -> Iterator[SummarisedRun]:
-        places, loose = self._look()
-        for run in self._load(StepKey.of(step, validate=validate), places, loose).runs:
-            found = run.summary
-            # The folder of trajectories without a step has validation's too.
-            is_of_run = found.run_id is None or run_id in (None, found.run_id)
-            is_asked_for = is_of_run and experiment in (None, found.experiment_name) and self._takes(found)
-            if is_asked_for and found.validate == validate:
-                yield run
-
-    def _step_of(self, trace_id: str) -> _LoadedStep:
-        """Return the step that has a trajectory.
-
-        Raises:
-            KeyError: None has.
+        Args:
+            question: Called with the catalog and the files.
+            selection: Look only at the files that can have these trajectories.
         """
-        places, loose = self._look()
-        with self._lock:
-            likely = [key for key, step in self._loaded.items() if trace_id in step.recorded]
-        for key in [*likely, *self._keys(places, loose)]:
-            step = self._load(key, places, loose)
-            if trace_id in step.recorded:
-                return step
-        raise KeyError(f"there is no trajectory {trace_id}")
 
-    def _load(self, key: StepKey, places: Places, loose: LooseTraces) -> _LoadedStep:
-        bundles = [each for each in places.bundles if any(file.steps and file.steps.takes(key) for file in each.files)]
-        return self._loaded_step(key, [part for each in bundles for part in self._parts(each).get(key, ())], loose)
+        def answer(connection: sqlite3.Connection) -> Answer:
+            seen: dict[Any, Found] | None = getattr(self._looks, "seen", None)
+            found = None if seen is None else seen.get(connection)
+            if found is None:
+                found = self._filling.fill(connection, selection)
+                note_problems(connection, found, self._note)
+                if seen is not None and selection is EVERYTHING:
+                    seen[connection] = found
+            return question(connection, found)
 
-    def _loaded_step(self, key: StepKey, parts: Sequence[Part], loose: LooseTraces) -> _LoadedStep:
-        version = _version_of(key, parts, loose)
-        with self._loading:
-            step = self._loaded.get(key)
-            if step is None or step.version != version:
-                recorded = list(join_parts(parts, loose.steps.get(key, {}), self._find))
-                summaries = {each.trace_id: each for each in summaries_of(recorded)}
-                runs = summarise_runs(summaries.values())
-                step = _LoadedStep(version, runs, {each.trace_id: each for each in recorded}, summaries)
-            with self._lock:
-                self._loaded[key] = step
-                self._loaded.move_to_end(key)
-                while len(self._loaded) > 1 and sum(len(each.recorded) for each in self._loaded.values()) > (
-                    MAX_TRAJECTORIES
-                ):
-                    self._loaded.popitem(last=False)
-            return step
+        return self._database.ask(answer)
+
+    def _reader(self, connection: sqlite3.Connection, found: Found) -> Reader:
+        return Reader(connection, self.folders, found, self._find)
+
+    def _recorded(self, step: int | None, validate: bool) -> dict[str, RecordedTrajectory]:
+        """Return the trajectories of a step by their ids, in the order of their places."""
+        found = self._ask(
+            lambda connection, found: self._reader(connection, found).trajectories(_PARTS_OF_STEP, (step, validate)),
+            _selection_of(step),
+        )
+        return {each.trace_id: each for each in found}
+
+    def _refresh(self, connection: sqlite3.Connection, *step: Any) -> None:
+        """Compute the figures of a step, or of all steps, that have changed."""
+        where = " WHERE step IS ? AND validate = ?" if step else ""
+        changed = connection.execute(f"SELECT step, validate FROM changed_steps{where}", step).fetchall()
+        for each in changed:
+            connection.execute("BEGIN IMMEDIATE")
+            figures.refresh_step(connection, *each)
+            connection.execute("DELETE FROM signals WHERE step IS ? AND validate = ?", each)
+            connection.execute("COMMIT")
+
+    def _steps(
+        self,
+        connection: sqlite3.Connection,
+        step: int | None,
+        validate: bool,
+        experiment: str | None,
+        run_id: str | None,
+    ) -> list[StepSummary]:
+        """Return the summaries of a step's runs that are asked for."""
+        self._refresh(connection, step, validate)
+        return [
+            found
+            for found in figures.steps(connection, _OF_STEP, (step, validate))
+            if (found.run_id is None or run_id in (None, found.run_id))
+            and experiment in (None, found.experiment_name)
+            and self._takes(found)
+        ]
+
+    def _groups(
+        self,
+        where: str,
+        values: Sequence[Any],
+        step: int | None,
+        validate: bool,
+        experiment: str | None,
+        run_id: str | None,
+    ) -> list[GroupSummary]:
+        """Return the groups of a step that match a condition."""
+
+        def question(connection: sqlite3.Connection, _: Found) -> list[GroupSummary]:
+            steps = self._steps(connection, step, validate, experiment, run_id)
+            runs = {(found.experiment_name, found.run_id) for found in steps}
+            groups = figures.groups(connection, where, values)
+            return [group for group in groups if (group.experiment_name, group.run_id) in runs]
+
+        return self._ask(question, _selection_of(step))
 
     def _find(self, trace_id: str) -> list[Part]:
         """Return the parts of a trace, wherever they are now."""
-        try:
-            places = find_places(self.folders)
-        except NoTracesError:
-            return []
-        files = [file for bundle in places.bundles for file in bundle.files]
-        return [part for part in parts_of([*files, *places.loose], self._note) if part[1][_TRACE_ID] == trace_id]
+        if (seen := getattr(self._looks, "seen", None)) is not None:
+            seen.clear()
+        with suppress(NoTracesError):
+            return self._ask(
+                lambda connection, found: self._reader(connection, found).parts("p.trace_id = ?", (trace_id,))
+            ).get(trace_id, [])
+        return []
 
     def _note(self, problem: ReadProblem) -> None:
-        if problem not in self._problems:
+        with self._problems_lock:
+            is_new = problem not in self._problems
             self._problems.add(problem)
-            if self._on_problem is not None:
-                self._on_problem(problem)
+        if is_new and self._on_problem is not None:
+            self._on_problem(problem)
 
 
-def _count(steps: Mapping[StepKey, Sequence[Part]]) -> int:
-    return sum(map(len, steps.values()))
+def _step_keys(connection: sqlite3.Connection) -> list[tuple[int | None, bool]]:
+    """Return the steps, and whether they are validation passes, in order."""
+    rows = connection.execute("SELECT DISTINCT step, validate FROM trajectories ORDER BY step IS NULL, step, validate")
+    return [(step, bool(validate)) for step, validate in rows]
 
 
-def _version_of(key: StepKey, parts: Sequence[Part], loose: LooseTraces) -> Any:
-    return hash(tuple((file.path, row[_OFFSET]) for file, row in parts)), loose.steps.get(key) and loose.sizes
+def _selection_of(step: int | None) -> Selection:
+    return Selection({None} if step is None else step)
 
 
-def _is_in(trajectory: RecordedTrajectory, query: SearchQuery) -> bool:
-    return (
-        query.validate in (None, trajectory.validate)
-        and query.experiment in (None, trajectory.experiment_name)
-        and query.run_id in (None, trajectory.run_id)
-    )
+def _of_prompt(sample_index: int | str | None) -> tuple[str, list[int | str]]:
+    """Return the condition of a prompt's groups, and its values: a number and its text are one prompt."""
+    if sample_index is None:
+        return 'f."sample_index" IS NULL', []
+    text = str(sample_index)
+    values: list[int | str] = [text]
+    if text.lstrip("-").isdecimal() and len(text) < _INT64_DIGITS:
+        values.append(int(text))
+    return f'f."sample_index" IN ({", ".join("?" * len(values))})', values
+
+
+def _signals_of(connection: sqlite3.Connection, step: StepSummary) -> StepSignals:
+    """Return the signals of a step; they are computed once, until the step changes."""
+    where = "step IS ? AND validate = ? AND experiment_name IS ? AND run_id IS ?"
+    for (signals,) in connection.execute(f"SELECT signals FROM signals WHERE {where}", step.identity):
+        return from_json(StepSignals, orjson.loads(signals))
+    connection.execute("BEGIN IMMEDIATE")
+    found = signals_of(figures.trajectories_of(connection, step))
+    connection.execute("INSERT INTO signals VALUES (?, ?, ?, ?, ?)", (*step.identity, to_json(found).decode()))
+    connection.execute("COMMIT")
+    return found

@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, get_args, get_origin, get_type_hints
-from zlib import crc32
 
 import orjson
 
 from otel_rollout.facts.json_types import readers_of
 from otel_rollout.facts.table import FACTS, TrajectorySummary
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN, replace_surrogates
-from otel_rollout.version import __version__
 
 ROWS_AT_ONCE: Final = 1024
-_SECONDS: Final = "seconds"
+SECONDS: Final = "seconds"
 
 COLUMNS: Final = tuple(each.name for each in FACTS)
 """The facts that have a column; `seconds` has one too."""
@@ -45,8 +43,8 @@ def _column(name: str) -> str:
 
 
 _TABLES: Final = f"""
-CREATE TABLE trajectories ({", ".join(map(_column, COLUMNS))}, "{_SECONDS}" REAL, UNIQUE ("trace_id"));
-CREATE INDEX trajectories_by_step ON trajectories ("step", "validate");
+CREATE TABLE trajectories ({", ".join(map(_column, COLUMNS))}, "{SECONDS}" REAL, UNIQUE ("trace_id"));
+CREATE INDEX trajectories_by_step ON trajectories ("step", "validate", "experiment_name");
 CREATE INDEX trajectories_by_prompt ON trajectories ("sample_index");
 CREATE VIEW rewards AS
   SELECT t."trace_id", part."key" AS "name", part."value" FROM trajectories t, json_each(t."reward_parts") part;
@@ -68,27 +66,19 @@ CREATE TRIGGER trajectory_changed AFTER UPDATE ON trajectories
 CREATE TRIGGER trajectory_went AFTER DELETE ON trajectories BEGIN {_MARK.format(row="old")} END;
 """
 DDL: Final = _TABLES + _TRIGGERS
-VERSION: Final = f"{__version__} {crc32(DDL.encode()):08x}"
-"""A catalog of another version is made again: its columns have other names or meanings."""
-
 _INSERT: Final = (
     f"INSERT INTO trajectories VALUES ({', '.join('?' * (len(COLUMNS) + 1))}) "
     'ON CONFLICT ("trace_id") DO UPDATE SET '
-    + ", ".join(f'"{name}" = excluded."{name}"' for name in (*COLUMNS[1:], _SECONDS))
+    + ", ".join(f'"{name}" = excluded."{name}"' for name in (*COLUMNS[1:], SECONDS))
 )
-_NAMES: Final = ", ".join(map('"{}"'.format, COLUMNS))
-_SELECT: Final = f"SELECT {_NAMES} FROM trajectories"
-_values_of: Final[Callable[[TrajectorySummary], tuple[Any, ...]]] = attrgetter(*COLUMNS, _SECONDS)
+_NAMES: Final = ", ".join(map('t."{}"'.format, COLUMNS))
+_SELECT: Final = f"SELECT {_NAMES} FROM trajectories t"
+_values_of: Final[Callable[[TrajectorySummary], tuple[Any, ...]]] = attrgetter(*COLUMNS, SECONDS)
 _JSON_PLACES: Final = tuple((COLUMNS.index(name), "{}" if Mapping in _TYPES[name] else "[]") for name in _JSON)
 _READERS: Final[Sequence[tuple[str, Callable[[Any], Any]]]] = tuple(
     (name, readers_of(TrajectorySummary)[name]) for name in _JSON
 )
 _FLAGS: Final = tuple(name for name in COLUMNS if _TYPES[name] == {bool})
-
-
-def create(connection: sqlite3.Connection) -> None:
-    """Make the tables in an empty database."""
-    connection.executescript(DDL)
 
 
 def insert(connection: sqlite3.Connection, summaries: Iterable[TrajectorySummary]) -> None:
@@ -108,13 +98,13 @@ def delete(connection: sqlite3.Connection, trace_ids: Iterable[str]) -> None:
 
 
 def load(
-    connection: sqlite3.Connection, where: str = "", arguments: Sequence[Any] = (), order: str = "rowid"
+    connection: sqlite3.Connection, where: str = "", arguments: Sequence[Any] = (), order: str = "t.rowid"
 ) -> list[TrajectorySummary]:
     """Return the trajectories of a catalog.
 
     Args:
         connection: The catalog.
-        where: The condition in SQL; empty for all.
+        where: The condition in SQL, of `t`; empty for all.
         arguments: The values of its question marks.
         order: The order in SQL.
 

@@ -20,6 +20,8 @@ UNTRAINED: Final = frozenset({"stale", "filtered", "failed", "surplus"})
 
 _SLOWEST: Final = 20
 """One in so many is left out of the speed and the wall time: a straggler is no slow step."""
+_FEW: Final = 8
+"""Fewer trajectories have no last ones."""
 _FORM_WORDS: Final = 8
 _NUMBERS: Final = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 _DISPUTE: Final = 0.25
@@ -118,6 +120,17 @@ def wall_seconds(summaries: Iterable[TrajectorySummary]) -> float:
         return 0.0
     last = ends[-1 - max(1, len(ends) // _SLOWEST)] if len(ends) > 1 else ends[-1]
     return max(0.0, (last - min(each.start_time for each in awaited)) / 1e9)
+
+
+def straggler_share(summaries: Iterable[TrajectorySummary]) -> float | None:
+    """Return the share of the wall time after 95% had ended; of fewer than 20, after all but the last; None below 8."""
+    awaited = [each for each in summaries if each.status != "cancelled"]
+    ends = sorted(each.end_time for each in awaited)
+    last = max(len(ends) // _SLOWEST, len(ends) >= _FEW)
+    start = min((each.start_time for each in awaited), default=0)
+    if not last or ends[-1] <= start:
+        return None
+    return (ends[-1] - ends[-1 - last]) / (ends[-1] - start)
 
 
 def disputed_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from otel_rollout.catalog.failure_class import MODEL, TOOL, UNKNOWN, failure_class, survived_failures
@@ -20,18 +20,16 @@ from otel_rollout.catalog.step_figures import (
     is_cut_off,
     is_rewardable,
     speed_of,
+    straggler_share,
     wall_seconds,
 )
+from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.amounts import is_same_reward, mean_of
 from otel_rollout.facts.table import TrajectorySummary
 
 REPEATED: Final = 3
 """Calls of one tool with the same arguments from which on they count as repeated."""
 
-_LAST_PART: Final = 20
-"""The last of this many trajectories are the last 5 percent."""
-_FEW: Final = 8
-"""Fewer trajectories have no last ones."""
 _INTEGER: Final = re.compile("-?[0-9]{1,19}").fullmatch
 
 
@@ -97,7 +95,23 @@ class StepSignals:
             raise ValueError("a staleness or a size is no integer")
 
 
-def step_signals(summaries: Sequence[TrajectorySummary]) -> StepSignals:
+@dataclass(frozen=True, kw_only=True)
+class JudgedStep(StepSummary):
+    """A step with its signs of trouble.
+
+    Args:
+        signals: The signs.
+    """
+
+    signals: StepSignals
+
+    @classmethod
+    def of(cls, step: StepSummary, signals: StepSignals) -> JudgedStep:
+        """Return a step with these signs."""
+        return cls(**{each.name: getattr(step, each.name) for each in fields(StepSummary)}, signals=signals)
+
+
+def signals_of(summaries: Sequence[TrajectorySummary]) -> StepSignals:
     """Return the signals of one step.
 
     Args:
@@ -118,7 +132,7 @@ def step_signals(summaries: Sequence[TrajectorySummary]) -> StepSignals:
         repeated_calls=sum(each.repeated_calls >= REPEATED for each in summaries),
         unknown_tools=sum(each.unknown_tool_calls > 0 for each in summaries),
         unparsed_calls=sum(each.unparsed_tool_calls > 0 for each in summaries),
-        straggler_share=_straggler_share(summaries),
+        straggler_share=straggler_share(summaries),
         staleness=_counts(None if each.staleness is None else str(each.staleness) for each in summaries),
         lossy=sum(each.dropped_spans > 0 for each in summaries),
         rolled_out_again=len(rolled_out_again(summaries)),
@@ -180,16 +194,6 @@ def is_punished(failure: str | None, summary: TrajectorySummary, worst: float | 
     """
     has_worst = worst is not None and summary.reward is not None and is_same_reward(summary.reward, worst)
     return has_worst and failure not in (None, MODEL, TOOL, UNKNOWN)
-
-
-def _straggler_share(summaries: Sequence[TrajectorySummary]) -> float | None:
-    awaited = [each for each in summaries if each.status != "cancelled"]
-    ends = sorted(each.end_time for each in awaited)
-    last = max(len(ends) // _LAST_PART, len(ends) >= _FEW)
-    start = min((each.start_time for each in awaited), default=0)
-    if not last or ends[-1] <= start:
-        return None
-    return (ends[-1] - ends[-1 - last]) / (ends[-1] - start)
 
 
 def _counts(names: Iterable[str | None]) -> dict[str, int]:

@@ -75,11 +75,12 @@ def run(arguments: argparse.Namespace) -> int:
         if not known and (arguments.experiment is not None or arguments.run is not None):
             raise NoTracesError(nothing_matches(arguments))
         raise NoTracesError(no_step_matches(arguments.folder, "--step", known))
-    against = _baseline(arguments, known, problems) if arguments.against is not None else None
-    if against is not None:
-        # Compare by identity: a copied folder has equal steps.
-        own = {id(step) for step in against}
-        steps = [step for step in steps if id(step) not in own]
+    against = None
+    if arguments.against is not None:
+        other, compared = _baseline(arguments, recorded, known, problems)
+        if other is recorded:
+            steps = [step for step in steps if step not in compared]
+        against = other.judged(compared)
         if not steps:
             raise ConfigurationError(f"--against {arguments.against}: this is the step itself; name another one")
     diagnosis = diagnose_run(
@@ -120,23 +121,31 @@ def _thresholds(given: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def _baseline(
-    arguments: argparse.Namespace, known: Sequence[StepSummary], problems: ProblemLog
-) -> Sequence[StepSummary]:
-    """Return the steps to compare with: a step of this folder, or steps of another, the same numbers if it has them."""
+    arguments: argparse.Namespace, run: Run, known: Sequence[StepSummary], problems: ProblemLog
+) -> tuple[Run, Sequence[StepSummary]]:
+    """Return the run and the steps to compare with: a step of this run, or of another, the same numbers if it has them.
+
+    Args:
+        arguments: The arguments.
+        run: This run.
+        known: Its steps.
+        problems: Takes what can't be read.
+    """
     with suppress(ValueError):
         step = int(arguments.against)
         if not (found := selected_steps(known, step)):
             raise NoTracesError(no_step_matches(arguments.folder, "--against", known))
-        return found
+        return run, found
     if Path(arguments.against).resolve() == arguments.folder.resolve():
         raise ConfigurationError(
             f"--against {arguments.against}: this is the folder itself; name another one, or a step"
         )
     try:
-        others = Run([Path(arguments.against)], on_problem=problems.note, on_progress=show_progress).steps()
+        other = Run([Path(arguments.against)], on_problem=problems.note, on_progress=show_progress)
+        others = other.steps()
     except NoTracesError as error:
         raise NoTracesError(f"--against: {error}; name one step, or a trace folder") from None
-    return selected_steps(others, arguments.step) or others
+    return other, selected_steps(others, arguments.step) or others
 
 
 def _is_written(folder: Path) -> bool:

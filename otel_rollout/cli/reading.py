@@ -124,10 +124,10 @@ def no_step_matches(folder: Path, option: str, known: Sequence[StepSummary]) -> 
 
 
 def show_progress(done: int, total: int) -> None:
-    """Show the number of steps that were read, on a terminal."""
+    """Show the number of files that were read, on a terminal."""
     if sys.stderr.isatty():
         end = "\r" if done < total else "\r\x1b[K"
-        print(f"reading {total:,} steps: {done:,} done" if done < total else "", end=end, file=sys.stderr, flush=True)
+        print(f"reading {total:,} files: {done:,} done" if done < total else "", end=end, file=sys.stderr, flush=True)
 
 
 def require_reader() -> None:

@@ -133,11 +133,11 @@ def _export(arguments: argparse.Namespace) -> int:
 def _serve(arguments: argparse.Namespace) -> None:
     from otel_rollout.look.view.access import LOOPBACK, new_token
     from otel_rollout.look.view.application import make_application
-    from otel_rollout.look.view.server import listen, open_browser, serve, url_of
+    from otel_rollout.look.view.server import listen, names_of, open_browser, serve, url_of
 
     token = new_token()
     listener = listen(arguments.host, arguments.port)
-    application = make_application(_state_of(arguments), token, [arguments.host, *arguments.allow_host])
+    application = make_application(_state_of(arguments), token, [*names_of(arguments.host), *arguments.allow_host])
     url = url_of(listener, arguments.host, token)
     folders = ", ".join(map(str, arguments.folders))
 

@@ -12,6 +12,7 @@ from otel_rollout.demo.chat import (
     write_message,
     write_tool_call,
 )
+from otel_rollout.demo.destination import choose_backends, describe, where_next, with_folder
 from otel_rollout.demo.policy import (
     VARIETY,
     Behaviour,
@@ -62,7 +63,9 @@ __all__ = [
     "Trajectory",
     "Verifier",
     "calculate",
+    "choose_backends",
     "choose_behaviour",
+    "describe",
     "find_answer",
     "find_tool_calls",
     "format_number",
@@ -73,6 +76,8 @@ __all__ = [
     "run_pass",
     "sampling_params",
     "train_tokenizer",
+    "where_next",
+    "with_folder",
     "write_answer",
     "write_message",
     "write_tool_call",

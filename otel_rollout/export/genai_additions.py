@@ -18,7 +18,7 @@ from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import replace_surrogates
 
 
-def genai_additions(span: ReadableSpan) -> tuple[dict[str, str], list[Event]]:
+def additions_of(span: ReadableSpan) -> tuple[dict[str, str], list[Event]]:
     """Return the attributes of a tool call, and the events of a reward and its parts, that a span does not have yet."""
     attributes = span.attributes or {}
     is_tool = attributes.get(semconv.OPERATION_NAME) == semconv.OPERATION_NAMES["TOOL"]

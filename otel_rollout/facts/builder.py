@@ -25,7 +25,15 @@ from otel_rollout.facts.figures import (
     unpack,
 )
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
-from otel_rollout.facts.reward_parts import MAX_PARTS, OF_TRAINING, REWARD, reward_parts_of
+from otel_rollout.facts.reward_parts import (
+    MAX_PARTS,
+    MEASURES,
+    OF_TRAINING,
+    REWARD,
+    TEXTS,
+    measures_of,
+    reward_parts_of,
+)
 from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_values import (
     count_of,
@@ -50,9 +58,10 @@ MAX_NAMES: Final = 1024
 """Later names of spans are an ellipsis."""
 
 _NAMED: Final = (REWARD, *OF_TRAINING)
+_MAX_FACTS: Final = MAX_PARTS + len(_NAMED) + len(MEASURES)
 _KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 _SPAN_KIND: Final = semconv.SPAN_KIND
-_REWARD, _REWARD_PARTS, _FATE, _ADVANTAGE = semconv.REWARD, semconv.REWARD_PARTS, semconv.FATE, semconv.ADVANTAGE
+_REWARD, _PARTS, _LATE = semconv.REWARD, semconv.REWARD_PARTS, semconv.LATE
 _OUTPUT_MESSAGES, _OUTPUT_VALUE, _INPUT_VALUE = semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE, semconv.INPUT_VALUE
 _ASKED, _ANSWERED = semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS
 _FINISH_REASONS, _PREFIX_BROKEN = semconv.FINISH_REASONS, semconv.PREFIX_BROKEN
@@ -91,7 +100,7 @@ class SummaryBuilder:
         self.attributes: dict[str, Any] = {}
         """The root's scalar attributes without payload; without a root, the tags."""
         self.late_facts: dict[str, tuple[tuple[int, int], float | str]] = {}
-        """The latest reward, advantage and fate, and the parts of the reward, with a dot before their names."""
+        """The latest reward and facts of training, and the parts of the reward, with a dot before their names."""
         self.service_name: str | None = None
         self.rows = bytearray()
         self.names: dict[str, int] = {}
@@ -133,7 +142,7 @@ class SummaryBuilder:
         return reward if isinstance(reward, float) else None
 
     def fact(self, name: str) -> float | str | None:
-        """Return the latest `reward`, `advantage` or `fate`."""
+        """Return the latest `reward` or fact of training, such as `fate`."""
         found = self.late_facts.get(name)
         return None if found is None else found[1]
 
@@ -283,7 +292,7 @@ class SummaryBuilder:
                     self.unknown_tool_calls += is_unknown_tool(span)
             if status == ERROR:
                 self._add_error(span, start, short_name(name), KINDS[kind])
-            if _REWARD in attributes or _REWARD_PARTS in attributes or _FATE in attributes or _ADVANTAGE in attributes:
+            if parent is None or _REWARD in attributes or _PARTS in attributes or _LATE in attributes:
                 self._add_facts(span, (0 if parent is None else end, context.span_id))
             position = names.get(name)
             rows += pack(
@@ -342,14 +351,14 @@ class SummaryBuilder:
         given = (span.attributes or {}).get(_REWARD)
         if type(given) is float and not isfinite(given):
             self.invalid_rewards += 1
-        for part in reward_parts_of(span):
-            name = part.name if part.name in _NAMED else f".{part.name}"
-            if isinstance(part.value, str) is not (name == "fate"):
+        parts = {each.name if each.name in _NAMED else f".{each.name}": each.value for each in reward_parts_of(span)}
+        for name, value in (*parts.items(), *measures_of(span).items()):
+            if isinstance(value, str) is not (name in TEXTS):
                 continue
             known = self.late_facts.get(name)
-            has_room = len(self.late_facts) < MAX_PARTS + len(_NAMED)
+            has_room = len(self.late_facts) < _MAX_FACTS
             if (known is None and has_room) or (known is not None and at > known[0]):
-                self.late_facts[name] = (at, part.value if isinstance(part.value, str) else float(part.value))
+                self.late_facts[name] = (at, value if isinstance(value, str) else float(value))
 
     def _add_error(self, span: ReadableSpan, start: int, name: str, kind: str) -> None:
         span_id = span.context.span_id if span.context else 0

@@ -13,8 +13,13 @@ from otel_rollout import semconv
 
 REWARD: Final = "reward"
 """The name of the total."""
-OF_TRAINING: Final = {"advantage": semconv.ADVANTAGE, "fate": semconv.FATE}
+FATE: Final = "fate"
+OF_TRAINING: Final = {"advantage": semconv.ADVANTAGE, FATE: semconv.FATE}
 """Training's verdicts on the trajectory, by the name of the record."""
+MEASURES: Final = {key.removeprefix("rollout."): key for key in semconv.MEASURES}
+"""Other facts of training that may come late, which are no record of their own in a backend."""
+TEXTS: Final = (FATE, "fate_reason")
+"""The facts of training that are texts; the others are numbers."""
 MAX_PARTS: Final = 64
 """The most parts of a span that become records of a backend; the attribute has them all."""
 MAX_NAME_CHARACTERS: Final = 200
@@ -56,7 +61,7 @@ def reward_parts_of(span: ReadableSpan) -> tuple[RewardPart, ...]:
     for name, key in OF_TRAINING.items():
         value = _value(attributes.get(key))
         if value is not None:
-            parts[name] = RewardPart(name, value)
+            parts[name] = RewardPart(name, value, _text(attributes.get(semconv.FATE_REASON)) if name == FATE else "")
     for name, given in _named(attributes.get(semconv.REWARD_PARTS)).items():
         part = _part(name, given)
         if part is not None and len(parts) < MAX_PARTS:
@@ -81,8 +86,14 @@ def _part(name: str, given: Any) -> RewardPart | None:
     value = _value(given)
     if value is None or not name.strip():
         return None
-    reason = _shortened(explanation, MAX_TEXT_CHARACTERS) if isinstance(explanation, str) else ""
-    return RewardPart(_shortened(name.strip(), MAX_NAME_CHARACTERS), value, reason)
+    return RewardPart(_shortened(name.strip(), MAX_NAME_CHARACTERS), value, _text(explanation))
+
+
+def measures_of(span: ReadableSpan) -> dict[str, float | str]:
+    """Return the measures on a span, by name: on the root, or on a later span."""
+    attributes = span.attributes or {}
+    found = {name: _value(attributes.get(key)) for name, key in MEASURES.items() if key in attributes}
+    return {name: value for name, value in found.items() if type(value) is (str if name in TEXTS else float)}
 
 
 def _value(given: Any) -> float | bool | str | None:
@@ -95,6 +106,10 @@ def _value(given: Any) -> float | bool | str | None:
         with suppress(OverflowError):
             return float(given) if math.isfinite(given) else None
     return None
+
+
+def _text(given: Any) -> str:
+    return _shortened(given, MAX_TEXT_CHARACTERS) if isinstance(given, str) else ""
 
 
 def _shortened(text: str, characters: int) -> str:

@@ -12,9 +12,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.facts.amounts import sum_of
 from otel_rollout.facts.builder import Collected, SummaryBuilder
 from otel_rollout.facts.json_types import readers_of
+from otel_rollout.facts.reward_parts import MEASURES, OF_TRAINING, REWARD
 from otel_rollout.facts.table import COLUMNS, DEFAULTS, FACTS, TrajectorySummary, columns_of, identity_of
 
-_LATEST: Final = ("reward", "advantage", "fate")
+_LATEST: Final = (REWARD, *OF_TRAINING, *MEASURES)
 _NOT_LATE: Final = tuple(each.name for each in FACTS if each.merge == "main" and each.name in dict(COLUMNS))
 """The facts that the span of a late annotation lacks, except for its service."""
 _READERS: Final = tuple((name, readers_of(TrajectorySummary)[name]) for name, _ in COLUMNS)
@@ -91,7 +92,7 @@ def _is_late(part: TrajectorySummary) -> bool:
 
 
 def _latest_facts(parts: Sequence[TrajectorySummary]) -> dict[str, tuple[int, Any]]:
-    """Return the latest reward, advantage, fate and parts of the reward, with the time of each.
+    """Return the latest reward, facts of training and parts of the reward, with the time of each.
 
     Args:
         parts: The summaries, the root's first.

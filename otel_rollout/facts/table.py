@@ -185,8 +185,29 @@ class TrajectorySummary:
     fate: str | None = _fact(
         "what training did with it", None, lambda it: it.trace.fact("fate"), merge="latest", shown="row"
     )
+    fate_reason: str | None = _fact(
+        "the reason of the fate", None, lambda it: it.trace.fact("fate_reason"), merge="latest"
+    )
+    log_prob_gap: float | None = _fact(
+        "the mean distance of the trainer's log-probs from the engine's",
+        None,
+        lambda it: it.trace.fact("log_prob_gap"),
+        merge="latest",
+    )
+    log_prob_gap_max: float | None = _fact(
+        "the largest such distance", None, lambda it: it.trace.fact("log_prob_gap_max"), merge="latest"
+    )
+    entropy: float | None = _fact(
+        "the mean entropy of its tokens, by the trainer", None, lambda it: it.trace.fact("entropy"), merge="latest"
+    )
+    importance_weight: float | None = _fact(
+        "the mean importance weight of its tokens in training",
+        None,
+        lambda it: it.trace.fact("importance_weight"),
+        merge="latest",
+    )
     late: Mapping[str, Count] = _fact(
-        "when a reward, an advantage, a fate and parts of the reward (with a dot before the name) were known that came "
+        "when a reward, facts of training and parts of the reward (with a dot before the name) were known that came "
         "after the root, since 1970; of several lines', the latest counts",
         dict,
         lambda it: it.trace.late,

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.finish.conversations import Conversation, Conversations, cut_messages
+    from otel_rollout.finish.known_forms import checksum_of, looks_random
     from otel_rollout.finish.payload_finisher import PayloadFinisher
     from otel_rollout.finish.payload_limits import cut_json, cut_json_characters, cut_media, narrow_integers
     from otel_rollout.finish.redaction import Redactor, make_redactor
@@ -25,5 +26,6 @@ else:
             "span_copies": ("copy_span", "copy_without_payload", "shrunk_copy"),
             "span_size": ("encoded_size", "readable_size"),
             "token_text": ("add_token_text", "numbers_last"),
+            "known_forms": ("checksum_of", "looks_random"),
         },
     )

@@ -36,7 +36,7 @@ from otel_rollout.folder.lines import SEAL_BYTES, is_whole
 from otel_rollout.otlp import decode_spans
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 
-__all__ = ["entries_of", "index_lines", "listed_of", "read_index", "read_rows", "summary_of_row"]
+__all__ = ["entries_of", "index_lines", "listed_of", "read_index", "read_rows", "read_rows_from", "summary_of_row"]
 
 _READ_BYTES: Final = 2**20
 _ZST: Final = CLOSED_INDEX.removeprefix(INDEX)
@@ -67,36 +67,52 @@ def read_rows(path: str | PathLike[str]) -> list[Row]:
     Args:
         path: The open one.
     """
-    # In this order: a worker moves lines from the open to the closed one.
-    rows = _rows_of(_open_lines(path))
-    closed = _rows_of(_closed_lines(path))
-    if not rows or not closed:
-        return closed or rows
-    # After a crash in between they are in both.
-    known = {row[_OFFSET] for row in closed}
-    return closed + [row for row in rows if row[_OFFSET] not in known]
+    return read_rows_from(path, 0)[0]
+
+
+def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[Row], int]:
+    """Return the sound rows of an index, and the end of the last whole line in the open one.
+
+    Args:
+        path: The open one; None if there is none.
+        start: The offset of a line in it: lines before are not read, unless they have moved into the closed one.
+    """
+    if path is None:
+        return [], start
+    if start and _size_of(path) < start:
+        start = 0
+    rows: list[Row] = []
+    end = start
+    # The open one first: a worker moves lines from it to the closed one.
+    with suppress(FileNotFoundError):
+        for lines in _read_lines(path, start):
+            end += sum(map(len, lines)) + len(lines)
+            rows += _sound_rows([line[:-SEAL_BYTES] for line in lines if is_whole(line)])
+    if start:
+        return rows, end
+    closed = [row for lines in _closed_lines(path) for row in _sound_rows(lines)]
+    if rows and closed:
+        # After a crash in between they are in both.
+        known = {row[_OFFSET] for row in closed}
+        rows = [row for row in rows if row[_OFFSET] not in known]
+    return closed + rows, end
 
 
 def index_lines(path: str | PathLike[str]) -> Iterator[bytes]:
-    """Yield the lines of an index, closed and open, as JSON without its last brace; after a crash some come twice.
+    """Yield the lines of an index, closed and open; after a crash some come twice.
 
     Args:
         path: The open one.
     """
-    for lines in (_open_lines(path), _closed_lines(path)):
-        for some in lines:
-            yield from some
-
-
-def _open_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
-    """Yield the sound lines of an open index without their seals, thousands at a time."""
     with suppress(FileNotFoundError):
-        for lines in _read_lines(path):
-            yield [line[:-SEAL_BYTES] for line in lines if is_whole(line)]
+        for lines in _read_lines(path, 0):
+            yield from lines
+    for lines in _closed_lines(path):
+        yield from lines
 
 
 def _closed_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
-    """Yield the lines of the closed index, block by block; `path` is the open one's."""
+    """Yield the lines of the closed index without their last brace, block by block; `path` is the open one's."""
     closed = f"{os.fspath(path)}{_ZST}"
     with suppress(FileNotFoundError):
         for frame in scan_frames(closed):
@@ -106,8 +122,11 @@ def _closed_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
                     yield [line[:-1] for line in read_frame(closed, *frame).splitlines()]
 
 
-def _rows_of(blocks: Iterable[list[bytes]]) -> list[Row]:
-    return [row for lines in blocks for row in _sound_rows(lines)]
+def _size_of(path: str | PathLike[str]) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - one of many
+    except OSError:
+        return 0
 
 
 def _parse(line: bytes) -> Row:
@@ -124,12 +143,14 @@ def _parse(line: bytes) -> Row:
     return _row_of(orjson.loads(line[:at] + b"}"), line[at + len(FACTS) :])
 
 
-def _read_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
+def _read_lines(path: str | PathLike[str], start: int) -> Iterator[list[bytes]]:
     """Yield the complete lines of an index, thousands at a time, up to one that is too long."""
     descriptor = open_to_read(path)
     try:
-        rest = b""
-        size = max(1, min(_READ_BYTES, os.fstat(descriptor).st_size))
+        rest, size = b"", os.fstat(descriptor).st_size
+        # One that became shorter is another one, whose lines don't go on where the others ended.
+        os.lseek(descriptor, start if start <= size else 0, os.SEEK_SET)
+        size = max(1, min(_READ_BYTES, size))
         while data := os.read(descriptor, size):
             lines = (rest + data).split(b"\n") if rest else data.split(b"\n")
             rest = lines.pop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import accumulate, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -30,14 +30,14 @@ from otel_rollout.folder.frames import (
     scan_frames,
 )
 from otel_rollout.folder.index import IndexEntry, Row, place_of, write_index
-from otel_rollout.folder.index_reading import entries_of, read_rows
+from otel_rollout.folder.index_reading import entries_of, read_rows, read_rows_from
 from otel_rollout.folder.lines import scan_lines
 from otel_rollout.folder.records import scan_records, unpack
 from otel_rollout.folder.trace_files import TraceFile
 from otel_rollout.otlp import StoredSpan, request_of_json, traces_of
 from otel_rollout.text.sanitize import replace_surrogates
 
-__all__ = ["LineCache", "MovedError", "Part", "ReadProblem", "StoredFile"]
+__all__ = ["NOTHING_READ", "Extent", "LineCache", "MovedError", "Part", "ReadProblem", "Reading", "StoredFile"]
 
 MIN_BYTES: Final = 2**20
 """A smaller journal gets no index: it is parsed in milliseconds."""
@@ -113,17 +113,57 @@ class LineCache:
                 self._bytes -= self._lines.popitem(last=False)[1][0]
 
 
-class StoredFile:
-    """A file of lines; `on_problem` is called for everything in it that can't be read."""
+class Extent(NamedTuple):
+    """The part of a file of frames that its index has, without a gap.
 
-    def __init__(self, file: TraceFile, cache: LineCache, on_problem: Callable[[ReadProblem], None]) -> None:
+    Args:
+        end: The end of the last frame.
+        index_end: The end of its line in the index.
+    """
+
+    end: int
+    index_end: int
+
+
+NOTHING_READ: Final = Extent(0, 0)
+
+
+class Reading(NamedTuple):
+    """The rows of a file that were read.
+
+    Args:
+        rows: The rows.
+        start: The offset from which on they are all that there are; the rows before it were read earlier.
+        known: The part that the index has; the next reading may go on from there.
+    """
+
+    rows: Sequence[Row]
+    start: int = 0
+    known: Extent = NOTHING_READ
+
+
+class StoredFile:
+    """A file of lines.
+
+    Args:
+        file: The file.
+        cache: The spans of requests with several traces.
+        on_problem: Called for everything in it that can't be read.
+        shared: The number of traces in the line at an offset, of lines that were read before and have several.
+    """
+
+    def __init__(
+        self,
+        file: TraceFile,
+        cache: LineCache,
+        on_problem: Callable[[ReadProblem], None],
+        shared: Mapping[int, int] | None = None,
+    ) -> None:
         self._file = file
         self._place = file.place
         self._cache = cache
         self._on_problem = on_problem
-        self._framing = _framing_of(file) if file.index_place is None and not file.is_journal else _Framing.OURS
-        self._is_compressed = file.is_compressed or self._framing is _Framing.COMPRESSED_REQUESTS
-        self._traces: dict[int, int] = {}
+        self.shared = dict(shared or {})
         """The number of traces in the line at an offset, if it is more than one."""
 
     @property
@@ -143,7 +183,7 @@ class StoredFile:
     def stored_bytes(self, row: Row) -> int:
         """Return the size of a row's trace on disk: its share of a line that has several."""
         length: int = row[_LENGTH]
-        return length // self._traces.get(row[_OFFSET], 1)
+        return length // self.shared.get(row[_OFFSET], 1)
 
     @cached_property
     def worker(self) -> str:
@@ -151,20 +191,39 @@ class StoredFile:
         # A file that another program named may have any bytes.
         return replace_surrogates(self._file.worker)
 
+    @cached_property
+    def _framing(self) -> _Framing:
+        # On first use: spans in a line that is known are read without it.
+        has_ours = self._file.index_place is not None or self._file.is_journal
+        return _Framing.OURS if has_ours else _framing_of(self._file)
+
+    @cached_property
+    def _is_compressed(self) -> bool:
+        return self._file.is_compressed or self._framing is _Framing.COMPRESSED_REQUESTS
+
     def parts(self) -> list[Part]:
         """Return the file's traces, from its index as far as that reaches; none once the file is gone."""
+        return [(self, row) for row in self.read().rows]
+
+    def read(self, known: Extent = NOTHING_READ) -> Reading:
+        """Read the rows of the file, from its index as far as that reaches; none once the file is gone.
+
+        Args:
+            known: The part that was read before; it is not read again if the file has only grown.
+        """
         try:
             if self._framing is _Framing.OTHER:
                 self._report(_FOR_IMPORT, 0)
-                return []
-            rows = self._rows()
+                return Reading(())
+            if self._is_compressed:
+                return self._frames(known)
+            return Reading(self._records() if self._file.has_records else [*self._scan_lines()])
         except FileNotFoundError:
             # Old steps may be removed meanwhile.
-            return []
+            return Reading(())
         except OSError:
             self._report("unreadable file", 0)
-            return []
-        return [(self, row) for row in rows]
+            return Reading(())
 
     def read_spans(self, row: Row) -> list[ReadableSpan]:
         """Return the spans of a row.
@@ -201,31 +260,32 @@ class StoredFile:
             raise ValueError("another line")
         return self._request_of(data)
 
-    def _rows(self) -> Sequence[Row]:
-        if self._is_compressed:
-            return self._frames()
-        return self._records() if self._file.has_records else [*self._scan_lines()]
-
-    def _frames(self) -> Sequence[Row]:
-        rows = read_rows(self._file.index_place) if self._file.index_place else []
+    def _frames(self, known: Extent) -> Reading:
+        rows, index_end = read_rows_from(self._file.index_place, known.index_end)
+        if known.end:
+            # Lines that have moved into the closed index come again.
+            rows = [row for row in rows if row[_OFFSET] >= known.end]
         # After the index: what a process appends meanwhile is missing there, and not missing here.
         size = size_of(self._place)
-        end = _covered(rows)
+        end = _covered(rows, known.end)
         if end == size:
-            return rows
-        if rows and (end is None or end > size or not self._is_frame(rows[-1])):
+            return Reading(rows, known.end, Extent(size, index_end))
+        is_sound = end is not None and end <= size and (not rows or self._is_frame(rows[-1]))
+        if not is_sound and known.end:
+            return self._frames(NOTHING_READ)
+        if not is_sound:
             # A line may be missing, doubled, or of another file: check each.
             rows = self._standing(rows, size)
         found: list[Row] = []
-        end = 0
+        at = known.end
         for row in rows:
-            if end < row[_OFFSET]:
-                found += self._scan(end, row[_OFFSET])
+            if at < row[_OFFSET]:
+                found += self._scan(at, row[_OFFSET])
             found.append(row)
-            end = row[_OFFSET] + row[_LENGTH]
-        if end < size:
-            found += self._scan(end, size)
-        return found
+            at = row[_OFFSET] + row[_LENGTH]
+        if at < size:
+            found += self._scan(at, size)
+        return Reading(found, known.end, Extent(end, index_end) if is_sound and end else NOTHING_READ)
 
     def _standing(self, rows: Sequence[Row], size: int) -> list[Row]:
         """Return the rows whose frames are at their offsets, in order, without duplicates."""
@@ -301,7 +361,7 @@ class StoredFile:
             self._report("unreadable line" if self._is_json(data) else "unreadable request", extent[0])
             return []
         if len(entries) > 1:
-            self._traces[extent[0]] = len(entries)
+            self.shared[extent[0]] = len(entries)
         return entries
 
     def _request_of(self, data: bytes) -> bytes:
@@ -327,9 +387,9 @@ Part: TypeAlias = tuple[StoredFile, Row]
 """The spans of one trace in one line: the file and the row."""
 
 
-def _covered(rows: Sequence[Row]) -> int | None:
-    """Return the end of the last row if the rows leave no gap from the first byte on; else None."""
-    ends = [0, *accumulate(row[_LENGTH] for row in rows)]
+def _covered(rows: Sequence[Row], start: int = 0) -> int | None:
+    """Return the end of the last row if the rows leave no gap from `start` on; else None."""
+    ends = [*accumulate((row[_LENGTH] for row in rows), initial=start)]
     return ends[-1] if [row[_OFFSET] for row in rows] == ends[:-1] else None
 
 

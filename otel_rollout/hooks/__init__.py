@@ -11,6 +11,7 @@ install_hooks([Hook("their_trainer", "Trainer.__init__", "nothing is traced", af
 from otel_rollout.hooks.guard import call_library, guarded
 from otel_rollout.hooks.hook import Arguments, Call, Hook, Observer, Patch, after
 from otel_rollout.hooks.import_hook import install_hooks
+from otel_rollout.hooks.patching import install_hook, is_replaced, observe
 from otel_rollout.hooks.start import start_tracing
 
 __all__ = [
@@ -22,6 +23,9 @@ __all__ = [
     "after",
     "call_library",
     "guarded",
+    "install_hook",
     "install_hooks",
+    "is_replaced",
+    "observe",
     "start_tracing",
 ]

@@ -117,7 +117,7 @@ class Hook:
     """A function to observe.
 
     Args:
-        module: The module that defines the function.
+        module: The module that has the function, by definition or import.
         target: The function's name, with the class that defines it: `AgentLoopWorker.generate_sequences`.
         lost: A phrase for the log on what isn't traced without the hook.
         observer: Makes a call's observer; None if there is nothing to observe.

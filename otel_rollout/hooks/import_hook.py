@@ -31,7 +31,7 @@ def install_hooks(hooks: Iterable[Hook | Patch]) -> None:
         module = sys.modules.get(hook.module)
         spec = getattr(module, "__spec__", None)
         if module is not None and not getattr(spec, "_initializing", False):
-            patching.install(hook, module)
+            patching.install_hook(hook, module)
             continue
         if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
             sys.meta_path.insert(0, _Finder())
@@ -75,7 +75,7 @@ def _extend(loader: Any, name: str) -> None:
         execute(module)
         # Some loaders, zipimport's, have one instance for all modules.
         for hook in _waiting.pop(name, ()) if module.__name__ == name else ():
-            patching.install(hook, module)
+            patching.install_hook(hook, module)
 
     # Set it on the instance: others learn from its type how to read the source.
     loader.exec_module = exec_module

@@ -25,7 +25,7 @@ from otel_rollout.record.signature import compile_binder, read_signature
 _MARK: Final = "__otel_rollout_hook__"
 
 
-def install(hook: Hook | Patch, module: Any) -> None:
+def install_hook(hook: Hook | Patch, module: Any) -> None:
     """Install a hook in an imported module; if it doesn't fit, log what isn't traced and change nothing."""
     try:
         if isinstance(hook, Patch):

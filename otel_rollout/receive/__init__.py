@@ -3,10 +3,13 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_rollout.receive.access import read_token
+    from otel_rollout.receive.access import is_authorized, read_token
+    from otel_rollout.receive.adoption import adopt
     from otel_rollout.receive.app import make_app
     from otel_rollout.receive.received_folder import ReceivedFolder
-    from otel_rollout.receive.receiver import Receiver
+    from otel_rollout.receive.receiver import Limits, Receiver
+    from otel_rollout.receive.request_body import BodyTooLargeError, decompress
+    from otel_rollout.receive.span_batch import SpanBatch
     from otel_rollout.receive.status_line import StatusLine
 else:
     from otel_rollout.lazy import lazy_names
@@ -14,10 +17,13 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "access": ("read_token",),
+            "access": ("read_token", "is_authorized"),
             "app": ("make_app",),
             "received_folder": ("ReceivedFolder",),
-            "receiver": ("Receiver",),
+            "receiver": ("Receiver", "Limits"),
             "status_line": ("StatusLine",),
+            "adoption": ("adopt",),
+            "request_body": ("BodyTooLargeError", "decompress"),
+            "span_batch": ("SpanBatch",),
         },
     )

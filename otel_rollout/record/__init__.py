@@ -3,11 +3,13 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from otel_rollout.record.attribute_values import read_context
     from otel_rollout.record.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
     from otel_rollout.record.ids import SystemIdGenerator
     from otel_rollout.record.llm import describe_request, describe_response
     from otel_rollout.record.open_spans import OpenSpans, ProviderSpans
     from otel_rollout.record.open_trajectories import OpenOp, OpenTrajectories, OpenTrajectory
+    from otel_rollout.record.provider import is_weaves
     from otel_rollout.record.recording_span import RolloutSpan
     from otel_rollout.record.sampling import RolloutSampleRatio, sample_ratio_sampler
     from otel_rollout.record.signature import compile_binder
@@ -33,5 +35,7 @@ else:
             "span_bounds": ("SpanBounds", "environment_limits"),
             "trajectory": ("Trajectory",),
             "trajectory_state": ("TrajectoryState",),
+            "provider": ("is_weaves",),
+            "attribute_values": ("read_context",),
         },
     )

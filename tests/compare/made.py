@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from otel_rollout.catalog import GroupSummary, StepSummary, summarise_groups, summarise_runs
+from otel_rollout.catalog import GroupSummary, JudgedStep, StepSummary, signals_of, summarise_runs
 from otel_rollout.facts import ToolCounts, TrajectorySummary
 
 SECOND = 10**9
@@ -56,7 +56,11 @@ class MadeRun:
 
     def groups(self, step: int | None, validate: bool = False, *_: object) -> list[GroupSummary]:
         """Return the groups of a step."""
-        return summarise_groups(self.summaries(step, validate))
+        return [group for run in summarise_runs(self.summaries(step, validate)) for group in run.groups]
+
+    def judged(self, steps: Sequence[StepSummary]) -> list[JudgedStep]:
+        """Return steps with their signs of trouble."""
+        return [JudgedStep.of(each, signals_of(self.summaries(each.step, each.validate))) for each in steps]
 
 
 def made_run(data: int, seed: int, shape: Shape | None = None, first_prompt: int = 0) -> list[TrajectorySummary]:

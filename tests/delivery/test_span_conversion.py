@@ -15,7 +15,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, StatusCode, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.finish import PayloadFinisher, Redactor, SpanReader, encoded_size, payload_finisher, readable_size
+from otel_rollout.finish import PayloadFinisher, Redactor, SpanReader, encoded_size, readable_size
 from otel_rollout.otlp import encode_spans
 from otel_rollout.record import RolloutSpan, TrajectoryState, take_snapshot, to_json
 from tests.sdk import COPIES
@@ -199,11 +199,12 @@ class TestPayloadFinisher:
     def test_fault(self, monkeypatch):
         """A payload that can't be finished doesn't leave; the span does."""
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
-        monkeypatch.setattr(payload_finisher, "cut_media", lambda text: 1 / 0)
+        monkeypatch.setattr(Redactor, "__call__", lambda *_: 1 / 0)
         span = recording()
         span.input = take_snapshot({"image": f"data:image/png;base64,{'A' * 400}", "password": "secret"})
 
-        assert read(span).attributes[semconv.INPUT_VALUE] == "…[the payload could not be read]"
+        finished = read(span, redactor=Redactor())
+        assert finished.attributes[semconv.INPUT_VALUE] == "…[the payload could not be read]"
 
 
 class TestAttributes:

@@ -12,13 +12,14 @@ from typing import NamedTuple
 from unittest import mock
 
 import otel_rollout
-from otel_rollout.catalog import StepSummary, summarise_groups, summarise_step
+from otel_rollout.catalog import JudgedStep
 from otel_rollout.demo import Pass, passes, run_pass, train_tokenizer
 from otel_rollout.facts import TrajectorySummary, summarise_trajectory
 from otel_rollout.look.findings import Diagnosis, diagnose
 from otel_rollout.testing import InMemorySpanExporter
 from tests.demo import idle_time
 from tests.demo.faults import Fault, Faults, FaultyTrajectory, run_faulty_pass
+from tests.findings.made_up_steps import summarise
 
 STEPS, SAMPLES, ROLLOUTS = 4, 16, 8
 
@@ -28,7 +29,7 @@ class SeededRun(NamedTuple):
 
     trajectories: list[FaultyTrajectory]
     summaries: dict[tuple[int | None, bool], list[TrajectorySummary]]
-    steps: list[StepSummary]
+    steps: list[JudgedStep]
     diagnosis: Diagnosis
 
 
@@ -53,7 +54,7 @@ def run_demo(
     for found in spans.values():
         summary = summarise_trajectory(found)
         summaries[summary.step, summary.validate].append(summary)
-    summed = [summarise_step(each, summarise_groups(each)) for each in summaries.values()]
+    summed = list(map(summarise, summaries.values()))
     diagnosis = diagnose(summed, lambda step: summaries[step.step, step.validate])
     return SeededRun(trajectories, dict(summaries), summed, diagnosis)
 

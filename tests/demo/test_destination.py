@@ -7,7 +7,7 @@ import pytest
 
 from otel_rollout import backends
 from otel_rollout.backends import make_exporters
-from otel_rollout.demo.destination import choose_backends, describe, where_next, with_folder
+from otel_rollout.demo import choose_backends, describe, where_next, with_folder
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.testing import InMemorySpanExporter
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from otel_rollout.catalog import StepSummary, summarise_groups, summarise_step
+from otel_rollout.catalog import JudgedStep, signals_of, summarise_runs
 from otel_rollout.facts import SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import Diagnosis, diagnose
 
@@ -56,9 +56,10 @@ def make_steps(change: Change = lambda _step, _group, _rollout: {}, steps: int =
     ]
 
 
-def summarise(trajectories: list[TrajectorySummary]) -> StepSummary:
-    """Return the summary of one step."""
-    return summarise_step(trajectories, summarise_groups(trajectories))
+def summarise(trajectories: list[TrajectorySummary]) -> JudgedStep:
+    """Return the summary of one step with its signs of trouble."""
+    (run,) = summarise_runs(trajectories)
+    return JudgedStep.of(run.summary, signals_of(run.trajectories))
 
 
 def diagnosed(steps: list[list[TrajectorySummary]], **options: Any) -> Diagnosis:

@@ -9,8 +9,7 @@ import pytest
 
 from otel_rollout.catalog import StepSummary
 from otel_rollout.facts import ToolCounts
-from otel_rollout.look.findings import CHECKS
-from otel_rollout.look.findings.finding import evidence_of
+from otel_rollout.look.findings import CHECKS, evidence_of
 from tests.findings.faulty_steps import FAULTS
 from tests.findings.made_up_steps import diagnosed, make_steps, make_trajectory, summarise
 

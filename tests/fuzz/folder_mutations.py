@@ -14,10 +14,8 @@ from zlib import crc32
 
 import zstandard
 
-from otel_rollout.folder import scan_records
-from otel_rollout.folder.records import head_of
-from otel_rollout.otlp import json_of_request
-from otel_rollout.otlp.attributes import varint
+from otel_rollout.folder import head_of, scan_records
+from otel_rollout.otlp import json_of_request, varint
 
 __all__ = ["MUTATIONS", "Mutation"]
 

@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 from otel_rollout import read_trajectories
-from otel_rollout.folder.stored_file import ReadProblem
+from otel_rollout.folder import ReadProblem
 
 PROGRAM = Path(__file__).parents[1] / "trace_folder" / "programs" / "write_until_killed.py"
 TORN = {"torn frame", "torn line"}

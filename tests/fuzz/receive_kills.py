@@ -21,7 +21,7 @@ from pathlib import Path
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from otel_rollout import read_trajectories
-from otel_rollout.folder.stored_file import ReadProblem
+from otel_rollout.folder import ReadProblem
 from tests.receive.receiving import ReceiverProcess, make_trace, spans_in_frames
 
 KILLS_A_FOLDER = 10

@@ -14,8 +14,7 @@ from starlette.testclient import TestClient
 
 from otel_rollout.cli.main import main
 from otel_rollout.cli.options import host
-from otel_rollout.receive import ReceivedFolder, Receiver, make_app, read_token
-from otel_rollout.receive.access import is_authorized
+from otel_rollout.receive import ReceivedFolder, Receiver, is_authorized, make_app, read_token
 from tests.receive.receiving import PROTOBUF, make_request, make_trace, stored
 
 TOKEN = "a-token-of-the-team"

@@ -9,9 +9,7 @@ import time
 import otel_rollout
 from otel_rollout.files import file_lock
 from otel_rollout.otlp import EncodedSpan
-from otel_rollout.receive import ReceivedFolder, received_folder
-from otel_rollout.receive.adoption import adopt
-from otel_rollout.receive.span_batch import SpanBatch
+from otel_rollout.receive import ReceivedFolder, SpanBatch, adopt, received_folder
 from tests.receive.receiving import (
     JSON,
     PROTOBUF,

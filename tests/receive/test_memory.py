@@ -17,10 +17,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from otel_rollout.otlp import TooManySpansError, has_too_many_values
-from otel_rollout.otlp.pieces import Piece, cut_request
-from otel_rollout.receive import span_batch
-from otel_rollout.receive.span_batch import SpanBatch
+from otel_rollout.otlp import Piece, TooManySpansError, cut_request, has_too_many_values
+from otel_rollout.receive import SpanBatch, span_batch
 from tests.receive.receiving import JSON, PROTOBUF, as_json, ids_of, make_request, make_span, make_trace, stored
 
 MIB = 2**20

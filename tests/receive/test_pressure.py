@@ -14,8 +14,7 @@ import pytest
 from google.rpc.status_pb2 import Status
 from starlette.testclient import TestClient
 
-from otel_rollout.receive import ReceivedFolder, Receiver, make_app, span_batch
-from otel_rollout.receive.receiver import Limits
+from otel_rollout.receive import Limits, ReceivedFolder, Receiver, make_app, span_batch
 from tests.receive.receiving import (
     PROTOBUF,
     ids_of,

@@ -10,7 +10,7 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 import otel_rollout
-from otel_rollout.receive.span_batch import SpanBatch
+from otel_rollout.receive import SpanBatch
 from tests.receive.receiving import (
     JSON,
     PROTOBUF,

@@ -18,9 +18,8 @@ from otel_rollout.export import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.folder import FrameFile, index_path, read_frame, read_index, scan_frames
+from otel_rollout.folder import FrameFile, index_line, index_path, read_frame, read_index, scan_frames
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.index import index_line
 from otel_rollout.settings import resolve_settings
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout_file import FileSpanExporter

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout.catalog import Run, rollout_run
+from otel_rollout.catalog import Run
 from otel_rollout.errors import NoTracesError
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_trajectory, trace_id_of, write_frames
@@ -47,14 +47,21 @@ class TestSteps:
         """Training before validation, with the number of trajectories of each."""
         assert outline(Run([folder]).steps()) == [(1, False, 4), (2, False, 4), (2, True, 1)]
 
-    def test_are_made_anew_once_a_file_has_changed(self, folder):
-        """A step has the trajectories that have come meanwhile."""
+    def test_again(self, folder):
+        """A second reader has the same, and so has the first one again."""
+        run = Run([folder])
+        steps = run.steps()
+        assert run.steps() == steps
+        assert Run([folder]).steps() == steps
+
+    def test_once_a_file_has_changed(self, folder):
+        """A step has its new trajectories, and the run another version."""
         run = Run([folder])
         run.steps()
         version = run.version()
         record(folder, make_trajectory(1, 7))
         assert run.version() != version
-        assert outline(run.steps())[0] == (1, False, 5)
+        assert outline(run.steps()) == [(1, False, 5), (2, False, 4), (2, True, 1)]
 
     def test_while_they_are_written(self, folder):
         """A trajectory counts once it is written."""
@@ -86,7 +93,7 @@ class TestSteps:
         assert steps == [(1, False, 4), (2, False, 4), (2, True, 1), (3, False, 1)]
 
     def test_what_is_torn_is_reported_each_time(self, folder):
-        """To each reader once."""
+        """Also by a reader that finds all rows in the catalog."""
         [path] = folder.glob("steps=000000-000099/*.otlp.zst")
         os.truncate(path, path.stat().st_size - 10)
         for _ in range(2):
@@ -154,7 +161,7 @@ class TestTrajectories:
             Run([folder]).group(1, False, 99)
 
     def test_one_by_its_id(self, folder):
-        """In a run that has read nothing yet, with and without the steps' files; its spans are read."""
+        """In a run that has read nothing yet, with and without a catalog; its spans are read."""
         trace_id = f"{trace_id_of(2, 1, 1):032x}"
         for _ in range(2):
             run = Run([folder])
@@ -165,31 +172,13 @@ class TestTrajectories:
             Run([folder]).trajectory("f00")
 
     def test_a_prompt_at_all_steps(self, folder):
-        """From the steps' files, of training or of validation; a text is no number's beginning."""
+        """Of training or of validation; a text is no number's beginning."""
         run = Run([folder])
         run.steps()
         assert [group.step for group in run.same_prompt(1)] == [1, 2]
         assert [group.step for group in run.same_prompt("1")] == [1, 2]
         assert [group.step for group in run.same_prompt(0, validate=True)] == [2]
         assert run.same_prompt("1,") == []
-
-
-class TestMemory:
-    """What is kept."""
-
-    def test_the_steps_that_were_used_last(self, folder, monkeypatch):
-        """Beyond the bound the trajectories of other steps are read again."""
-        monkeypatch.setattr(rollout_run, "MAX_TRAJECTORIES", 6)
-        reads = []
-        join_parts = rollout_run.join_parts
-        monkeypatch.setattr(rollout_run, "join_parts", lambda *given: reads.append(given) or join_parts(*given))
-        run = Run([folder])
-        for step in (1, 1, 2, 2, 1):
-            run.groups(step)
-        assert len(reads) == 3
-        run.groups(77)
-        run.groups(1)
-        assert len(reads) == 4
 
 
 class TestThreads:

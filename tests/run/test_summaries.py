@@ -13,9 +13,9 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from otel_rollout.catalog import GroupSummary, Run, StepSummary, summarise_groups, summarise_step, to_json
+from otel_rollout.catalog import GroupSummary, Run, StepSummary, signals_of, summarise_runs, to_json
 from otel_rollout.facts import SpanError, ToolCounts, TrajectorySummary, from_json
-from otel_rollout.look.terminal.group_table import advantages
+from otel_rollout.look.terminal import advantages
 from otel_rollout.text import INT64_MAX
 from tests.run.made_folders import TRAJECTORIES, Made, naive_group, naive_step, write
 
@@ -23,19 +23,25 @@ SECOND = 1_000_000_000
 
 
 def rollout(number: int = 0, reward: float | None = None, **fields) -> TrajectorySummary:
-    """Return a summary."""
+    """Return a summary; those with the same number are of several runs."""
     fields = {"step": 1, "sample_index": 0, "rollout_n": number, "has_root": True, "end_time": SECOND, **fields}
-    return TrajectorySummary(f"{number:032x}", reward=reward, **fields)
+    return TrajectorySummary(f"{fields.get('run_id', 0)}{number:031x}", reward=reward, **fields)
 
 
 def step_of(summaries: list[TrajectorySummary]) -> StepSummary:
     """Return the summary of one step."""
-    return summarise_step(summaries, summarise_groups(summaries))
+    (run,) = summarise_runs(summaries)
+    return run.summary
+
+
+def groups_of(summaries: list[TrajectorySummary]) -> list[GroupSummary]:
+    """Return the groups of all steps and runs."""
+    return [group for run in summarise_runs(summaries) for group in run.groups]
 
 
 def group_of(*summaries: TrajectorySummary) -> GroupSummary:
     """Return the only group."""
-    [group] = summarise_groups(summaries)
+    [group] = groups_of(list(summaries))
     return group
 
 
@@ -89,16 +95,16 @@ class TestGroups:
     def test_without_variance(self, rewards, expected):
         """Equal known rewards, two at least, are the step's best, its worst, or another."""
         others = [rollout(7, 0.0, sample_index=1), rollout(8, 1.0, sample_index=1)]
-        first, _ = summarise_groups([*(rollout(n, reward) for n, reward in enumerate(rewards)), *others])
+        first, _ = groups_of([*(rollout(n, reward) for n, reward in enumerate(rewards)), *others])
         assert first.zero_variance == expected
 
     def test_rounding_makes_no_failures(self):
         """Rewards that are sums of the same parts in another order are the same: none of them is the worst."""
         summaries = [rollout(n, 0.1 + 0.2 if n == 0 else 0.3) for n in range(4)]
-        (group,) = summarise_groups(summaries)
-        step = summarise_step(summaries, [group])
+        (group,) = groups_of(summaries)
+        step = step_of(summaries)
         assert group.zero_variance == "best"
-        assert (step.signals.failures, step.truncated_with_worst_reward) == ({}, 0)
+        assert (signals_of(summaries).failures, step.truncated_with_worst_reward) == ({}, 0)
 
     @pytest.mark.parametrize(("reward", "expected"), [(1.0, "best"), (0.0, "worst"), (-1.0, "worst")])
     def test_if_the_whole_step_has_one_reward(self, reward, expected):
@@ -139,15 +145,15 @@ class TestGroups:
         """They are one group, the last, without zero variance, duplicates or divergence, and no prompt of the step."""
         loose = [rollout(n, 1.0, sample_index=None, turn_hashes=("a",)) for n in range(2)]
         summaries = [*loose, rollout(3, 1.0)]
-        *_, last = summarise_groups(summaries)
+        *_, last = groups_of(summaries)
         assert (last.sample_index, last.zero_variance, last.duplicates) == (None, None, 0)
         assert step_of(summaries).groups == 1
 
     def test_runs_are_told_apart_if_they_have_the_same_rollouts(self):
         """Two runs of an experiment with the same rollout have groups of their own; processes of one run share them."""
         again = [rollout(0, run_id="x"), rollout(0, run_id="y")]
-        assert [group.run_id for group in summarise_groups(again)] == ["x", "y"]
-        assert [group.run_id for group in summarise_groups([rollout(0, run_id="x"), rollout(1, run_id="y")])] == [None]
+        assert [group.run_id for group in groups_of(again)] == ["x", "y"]
+        assert [group.run_id for group in groups_of([rollout(0, run_id="x"), rollout(1, run_id="y")])] == [None]
 
 
 class TestSteps:

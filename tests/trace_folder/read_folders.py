@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from otel_rollout.folder import bundle_folder
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.layout import bundle_folder
 
 from .recordings import open_indexes
 

@@ -14,8 +14,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.folder import seal_of
-from otel_rollout.folder.records import head_of
+from otel_rollout.folder import head_of, seal_of
 from otel_rollout.otlp import encode_spans, json_of_request
 
 SECOND = 1_000_000_000

@@ -14,9 +14,8 @@ from writing import contents, count_spans, ids, make_span, place, random_id, spa
 
 from otel_rollout import read_trajectories
 from otel_rollout.files import is_being_written
-from otel_rollout.folder import folder_writer, journal, read_frame, read_index, step_files
+from otel_rollout.folder import bundle_folder, closed_index_path, folder_writer, index_path, journal, read_frame, read_index, step_files
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.layout import bundle_folder, closed_index_path, index_path
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 

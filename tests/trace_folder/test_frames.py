@@ -17,9 +17,16 @@ from hypothesis import strategies as st
 
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.files import exclusive_lock, file_lock, is_being_written
-from otel_rollout.folder import DamagedFrameError, FileGoneError, FrameFile, TornFrame, frames, read_frame, scan_frames
-from otel_rollout.folder.append_file import AppendFile
-from otel_rollout.folder.frames import MAX_LINE_BYTES
+from otel_rollout.folder import (
+    AppendFile,
+    DamagedFrameError,
+    FileGoneError,
+    FrameFile,
+    TornFrame,
+    frames,
+    read_frame,
+    scan_frames,
+)
 
 # Noise doesn't compress: frames with many blocks, and of every size.
 LINES = [b"first", b"x" * 300_000, random.Random(1).randbytes(400_000).hex().encode(), b"", b"last"]
@@ -241,7 +248,7 @@ class TestScanning:
     def test_a_small_frame_of_a_long_line_is_damaged(self, tmp_path):
         """Nothing of it is decompressed: it says how long its line is, and nobody writes such a line."""
         path = tmp_path / "bomb.zst"
-        path.write_bytes(zstandard.compress(bytes(MAX_LINE_BYTES + 1), 1))
+        path.write_bytes(zstandard.compress(bytes(frames.MAX_LINE_BYTES + 1), 1))
         assert path.stat().st_size < 10_000
         tracemalloc.start()
         try:
@@ -294,7 +301,7 @@ class TestScanning:
 
 HOLDER = """
 import sys, time
-from otel_rollout.folder.frames import FrameFile
+from otel_rollout.folder import FrameFile
 file = FrameFile(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()

@@ -15,8 +15,15 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout.facts import COLUMNS, Collected, SummaryBuilder, columns_of
-from otel_rollout.folder import IndexEntry, layout, read_index, seal_of
-from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, entry_of, index_line
+from otel_rollout.folder import (
+    MAX_INDEX_LINE_BYTES,
+    IndexEntry,
+    entry_of,
+    index_line,
+    layout,
+    read_index,
+    seal_of,
+)
 from otel_rollout.folder.index_reading import entries_of
 from otel_rollout.otlp import encode_spans
 

@@ -8,9 +8,8 @@ import os
 import pytest
 
 from otel_rollout.files import is_being_written
-from otel_rollout.folder import Journal
+from otel_rollout.folder import Journal, head_of
 from otel_rollout.folder import journal as journal_module
-from otel_rollout.folder.records import head_of
 
 
 @pytest.fixture

@@ -142,8 +142,10 @@ class TestFilters:
     def test_the_indexes_of_other_bundles_are_not_read(self, recorded, monkeypatch):
         """A step is found by the names of the folders."""
         opened = []
-        genuine = stored_file.read_rows
-        monkeypatch.setattr(stored_file, "read_rows", lambda path: opened.append(str(path)) or genuine(path))
+        genuine = stored_file.read_rows_from
+        monkeypatch.setattr(
+            stored_file, "read_rows_from", lambda path, start: opened.append(str(path)) or genuine(path, start)
+        )
         assert len(list(read_trajectories(recorded, step=1))) == 3
         assert len(opened) == 1
         assert "steps=000000-000099" in opened[0]

@@ -11,10 +11,8 @@ import pytest
 from writing import contents, ids, trajectory
 
 from otel_rollout.files import exclusive_lock
-from otel_rollout.folder import FrameFile, retention
+from otel_rollout.folder import FolderBound, FrameFile, bundle_folder, retention
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.layout import bundle_folder
-from otel_rollout.folder.retention import FolderBound
 
 
 @pytest.fixture

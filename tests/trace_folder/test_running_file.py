@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from otel_rollout.folder import OpDurations, RunningFile, running_file
-from otel_rollout.record import OpenTrajectory
-from otel_rollout.record.open_trajectories import OpenOp
+from otel_rollout.record import OpenOp, OpenTrajectory
 from tests.trace_folder.writing import START, make_span, random_id
 
 WORKER = "host-1-abcd"

@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from otel_rollout import read_trajectories
-from otel_rollout.catalog import StepSummary, summarise_groups, summarise_step, to_json
+from otel_rollout.catalog import StepSummary, summarise_runs, to_json
 from otel_rollout.catalog.failure_class import failure_class
 from otel_rollout.facts import COLUMNS, from_json, summarise_trajectory
 from otel_rollout.folder import StoredFile, seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.look.perfetto import trace_events
+from otel_rollout.look import trace_events
 
 from .recordings import make_span, make_trajectory, open_indexes, trace_id_of, write_frames
 
@@ -122,9 +122,8 @@ class TestRecordedTrajectory:
             [found] = read_trajectories(tmp_path)
             shown = fields_of(found.summary)
             assert {name for name in sound if shown[name] != sound[name]} <= {column}
-            assert from_json(
-                StepSummary, orjson.loads(to_json(summarise_step([found.summary], summarise_groups([found.summary]))))
-            )
+            (run,) = summarise_runs([found.summary])
+            assert from_json(StepSummary, orjson.loads(to_json(run.summary)))
             failure_class(found.summary, 0.0)
             assert list(trace_events([(found.summary, list)]))
 

@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from otel_rollout.look.view import STATIC
-from otel_rollout.look.view.access import host_of
+from otel_rollout.look.view import STATIC, host_of
 from tests.view.viewer import TOKEN, Viewer
 
 

@@ -76,6 +76,15 @@ class TestAddress:
                 assert "token" not in str(page.url)
                 assert browser.get(page.url.join("api/run")).json()["folders"] == [str(folder)]
 
+    def test_on_every_interface_it_prints_an_address_for_other_machines(self, folder):
+        """The printed address leads not to the loopback interface alone, and is answered under the name in it."""
+        with view(folder, "--host", "0.0.0.0", "--port", 0) as (_, address, printed):
+            assert "Other machines reach it too" in printed
+            with httpx.Client(trust_env=False, follow_redirects=True) as browser:
+                page = browser.get(address)
+                assert page.status_code == 200
+                assert browser.get(page.url.join("api/run")).status_code == 200
+
     def test_the_next_free_port_is_taken(self, monkeypatch):
         """If the default port is taken, the next one is; a port that was asked for must be free."""
         with socket.socket() as taken:

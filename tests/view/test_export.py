@@ -11,8 +11,7 @@ import pytest
 from otel_rollout import semconv
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.look.view import STATIC, RunState, export_run
-from otel_rollout.look.view.export import data_name, script_of
+from otel_rollout.look.view import STATIC, RunState, data_name, export_run, script_of
 from tests.servers.browser import Browser, wait_for_words
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of
 

@@ -9,11 +9,9 @@ import orjson
 import pytest
 
 from otel_rollout import semconv
-from otel_rollout.folder import OpDurations, RunningFile
+from otel_rollout.folder import OpDurations, RunningFile, running_path
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.layout import running_path
-from otel_rollout.record import OpenTrajectory
-from otel_rollout.record.open_trajectories import OpenOp
+from otel_rollout.record import OpenOp, OpenTrajectory
 from tests.servers.browser import Browser
 from tests.view.looking import look
 from tests.view.made_run import made_trajectory

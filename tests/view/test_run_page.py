@@ -52,7 +52,7 @@ class TestRows:
         assert [row[3] for row in rows] == ["0.348", "0.522", "0.696"]
         # Prompts 0 and 1; at step 3 prompt 3 too, whose only wrong rollout failed.
         assert [row[5] for row in rows] == ["33%", "33%", "50%"]
-        assert looking.page.title() == f"{looking.viewer.get('run')['title']} · otel-rollout"
+        assert looking.page.title() == f"first · run run · {looking.viewer.get('run')['title']} · otel-rollout"
 
     def test_validation_stands_apart(self, looking):
         """Validation has a table of its own, one click away."""

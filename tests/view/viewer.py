@@ -11,8 +11,7 @@ from typing import Any
 
 import httpx
 
-from otel_rollout.look.view import RunState, listen, make_application
-from otel_rollout.look.view.server import make_server
+from otel_rollout.look.view import RunState, listen, make_application, make_server
 
 __all__ = ["TOKEN", "Viewer", "wait_for"]
 

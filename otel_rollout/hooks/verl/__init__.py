@@ -6,6 +6,7 @@
 from otel_rollout.hooks.verl.config import max_samples, start
 from otel_rollout.hooks.verl.identity import META_KEY, Batch, BatchLedger, Identity, PromptSelection, Row, identify
 from otel_rollout.hooks.verl.late_rewards import CARRIER
+from otel_rollout.hooks.verl.rollout import Rollout, rollout_variable
 
 __all__ = [
     "CARRIER",
@@ -14,8 +15,10 @@ __all__ = [
     "BatchLedger",
     "Identity",
     "PromptSelection",
+    "Rollout",
     "Row",
     "identify",
     "max_samples",
+    "rollout_variable",
     "start",
 ]

@@ -8,7 +8,7 @@ from typing import Any, Final
 from otel_rollout import semconv
 from otel_rollout.hooks import Call, Hook, Observer, after, executor
 from otel_rollout.hooks.guard import call_library, guarded
-from otel_rollout.hooks.verl import late_rewards
+from otel_rollout.hooks.verl import fates, late_rewards
 from otel_rollout.hooks.verl.config import max_samples
 from otel_rollout.hooks.verl.identity import (
     META_KEY,
@@ -91,7 +91,10 @@ class _WholeBatch(Observer):
 
     def end(self, result: Any) -> None:
         """Add the trajectory's key to each row, if rewards come late."""
+        manager, validate, uids, rows = self._late
         guarded(late_rewards.HOOKS[0], late_rewards.add_keys, *self._late, result)
+        if not validate:
+            guarded(fates.HOOKS[0], fates.remember_rows, manager, uids, rows, result)
 
     def close(self) -> None:
         self._meta.pop(META_KEY, None)
@@ -105,6 +108,7 @@ def _observe_whole_batch(call: Call) -> Observer | None:
     if "priority" in columns and [read_scalar(value) for value in columns["priority"]] != list(range(len(prompts))):
         # verl numbers the rows in this column; with other content, a worker can't identify its rows.
         return None
+    late_rewards.managers.add(manager)
     validate = bool(meta.get("validate", False))
     uids, rows = _number(manager, meta.get("global_steps", -1), validate, columns["uid"], columns.get("index"))
     return _WholeBatch(manager, meta, validate, uids, rows)
@@ -113,7 +117,10 @@ def _observe_whole_batch(call: Call) -> Observer | None:
 def _tell_workers(call: Call) -> None:
     """Before `AgentLoopManagerTQ.generate_sequences`, send the workers the dataset indices that are unique."""
     manager, prompts = call.receiver, call.arguments["prompts"]
-    if not _is_traced(manager) or "index" not in prompts or "uid" not in prompts:
+    if not _is_traced(manager):
+        return
+    late_rewards.managers.add(manager)
+    if "index" not in prompts or "uid" not in prompts:
         return
     import ray  # type: ignore[import-not-found, unused-ignore]  # installed with verl
 
@@ -154,7 +161,8 @@ def _rollout(worker: Any, trajectory: dict[str, Any], columns: dict[str, Any]) -
     if data_source is not None:
         attributes[semconv.DATA_SOURCE] = str(read_tag(data_source))
     prompt = columns.get("raw_prompt")
-    return Rollout(identity, bool(is_traced), attributes, prompt, state.get(_TOKENIZER), state.get(_MODEL))
+    validate = bool(trajectory.get("validate"))
+    return Rollout(identity, bool(is_traced), attributes, prompt, state.get(_TOKENIZER), state.get(_MODEL), validate)
 
 
 def _parts(batch: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

@@ -1,16 +1,16 @@
 """Trace the rewards of a colocated reward model, which verl computes after the rollout's trajectories have ended.
 
-A worker remembers a carrier for each of its trajectories. When the trainer's process has rows scored, it asks the
-workers for the rows' carriers and hands them to the reward workers in a column. In the old trainer, which reorders the
-rows, a column of keys identifies each row's trajectory; the v1 trainer's rows have keys already. The column is taken
-out before the reward model sees the batch.
+A worker remembers a carrier for each of its trajectories until training has decided its fate (`fates`). When the
+trainer's process has rows scored, it asks the workers for the rows' carriers and hands them to the reward workers in a
+column. In the old trainer, which reorders the rows, a column of keys identifies each row's trajectory; the v1 trainer's
+rows have keys already. The column is taken out before the reward model sees the batch.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 from weakref import WeakSet
@@ -18,12 +18,12 @@ from weakref import WeakSet
 import orjson
 from opentelemetry import context as context_api
 
-from otel_rollout import semconv
 from otel_rollout.hooks import Call, Hook, Observer
 from otel_rollout.hooks.carrier import inject
 from otel_rollout.hooks.guard import call_library
 from otel_rollout.hooks.patching import is_replaced
-from otel_rollout.hooks.verl.identity import Row, forget_oldest, uid_of
+from otel_rollout.hooks.verl.identity import Row, forget_oldest
+from otel_rollout.hooks.verl.rollout import current_rollout
 from otel_rollout.record.context import current_frame
 
 CARRIER: Final = "otel_rollout_carrier"
@@ -34,8 +34,8 @@ _REMEMBERED: Final = "_otel_rollout_carriers"
 _MAX_REMEMBERED: Final = 100_000
 _SECONDS_TO_ASK: Final = 5.0
 
-_managers: Final[WeakSet[Any]] = WeakSet()
-"""The agent loop managers whose workers remember carriers."""
+managers: Final[WeakSet[Any]] = WeakSet()
+"""The agent loop managers of this process whose workers trace."""
 
 _keys: Final[ContextVar[Sequence[str | None] | None]] = ContextVar("otel-rollout-verl-late-rewards", default=None)
 
@@ -51,23 +51,29 @@ def is_late(owner: Any) -> bool:
     return known
 
 
-def remember(worker: Any, columns: Mapping[str, Any]) -> None:
-    """Keep the running trajectory's carrier on its worker, for the reward."""
-    frame = current_frame(context_api.get_current())
-    uid = uid_of(columns)
-    if frame is None or frame.trajectory is None or uid is None or not is_late(worker):
+def remember(worker: Any) -> None:
+    """Keep the running trajectory's carrier on its worker; an empty text if it isn't traced."""
+    rollout = current_rollout()
+    if rollout is None or rollout.identity.uid is None or (rollout.validate and not is_late(worker)):
         return
-    tags = frame.trajectory.tags
-    key = _key(bool(tags.get(semconv.VALIDATE)), uid, tags.get(semconv.ROLLOUT_N))
+    frame = current_frame(context_api.get_current())
+    is_traced = rollout.is_traced and frame is not None and frame.trajectory is not None
     remembered = vars(worker).setdefault(_REMEMBERED, OrderedDict())
-    remembered[key] = orjson.dumps(inject()).decode()
+    key = key_of(rollout.validate, rollout.identity.uid, rollout.identity.rollout_n)
+    remembered[key] = orjson.dumps(inject()).decode() if is_traced else ""
     forget_oldest(remembered, _MAX_REMEMBERED)
 
 
-def _take_carriers(worker: Any, keys: Iterable[str]) -> dict[str, str]:
-    """Return and forget the carriers of trajectories that ran here, by key."""
+def take_carrier(worker: Any, key: str) -> str | None:
+    """Return and forget the carrier of a trajectory that ran here; empty if it isn't traced, None if it is unknown."""
+    carrier: str | None = vars(worker).get(_REMEMBERED, {}).pop(key, None)
+    return carrier
+
+
+def _carriers_of(worker: Any, keys: Iterable[str]) -> dict[str, str]:
+    """Return the carriers of traced trajectories that ran here, by key."""
     remembered = vars(worker).get(_REMEMBERED, {})
-    return {key: remembered.pop(key) for key in keys if key in remembered}
+    return {key: remembered[key] for key in keys if remembered.get(key)}
 
 
 def add_keys(manager: Any, validate: bool, uids: Sequence[str], rows: Sequence[Row], output: Any) -> None:
@@ -77,8 +83,7 @@ def add_keys(manager: Any, validate: bool, uids: Sequence[str], rows: Sequence[R
     reward_loop = sys.modules.get(_REWARD_LOOP)
     # Without that hook, the column would stay in the batch.
     if reward_loop is not None and is_replaced(reward_loop.RewardLoopManager.compute_rm_score):
-        _managers.add(manager)
-        _set_column(output, [_key(validate, uid, row.rollout_n) for uid, row in zip(uids, rows, strict=True)])
+        _set_column(output, [key_of(validate, uid, row.rollout_n) for uid, row in zip(uids, rows, strict=True)])
 
 
 class _Scoring(Observer):
@@ -107,7 +112,7 @@ def _observe_trainer(call: Call) -> Observer | None:
     trainer, batch = call.receiver, call.arguments["batch"]
     if not call.is_known or not trainer.config.actor_rollout_ref.rollout.trace.get("backend"):
         return None
-    _managers.add(trainer.agent_loop_manager)
+    managers.add(trainer.agent_loop_manager)
     parts = [key.rpartition("_") for key in batch.keys]
     last: dict[str, int] = {}
     for session, _, number in parts:
@@ -117,7 +122,8 @@ def _observe_trainer(call: Call) -> Observer | None:
     return Observer(variable=_keys, value=keys)
 
 
-def _key(validate: bool, uid: Any, rollout_n: Any) -> str:
+def key_of(validate: bool, uid: Any, rollout_n: Any) -> str:
+    """Return a trajectory's key."""
     return f"{'val' if validate else 'train'}_{uid}_{rollout_n}"
 
 
@@ -125,8 +131,8 @@ def _ask(keys: Iterable[str | None]) -> dict[str | None, str]:
     import ray  # type: ignore[import-not-found, unused-ignore]  # installed with verl
 
     wanted = [key for key in keys if key is not None]
-    workers = [worker for manager in _managers for worker in manager.agent_loop_workers]
-    asked = [worker.__ray_call__.remote(_take_carriers, wanted) for worker in workers]
+    workers = [worker for manager in managers for worker in manager.agent_loop_workers]
+    asked = [worker.__ray_call__.remote(_carriers_of, wanted) for worker in workers]
     return {key: carrier for found in ray.get(asked, timeout=_SECONDS_TO_ASK) for key, carrier in found.items()}
 
 

@@ -11,7 +11,17 @@ import os
 from typing import Final
 
 from otel_rollout.hooks import Hook, Patch, install_hooks
-from otel_rollout.hooks.verl import agent_loop, config, exits, generation, late_rewards, rewards, rollout_trace, tools
+from otel_rollout.hooks.verl import (
+    agent_loop,
+    config,
+    exits,
+    fates,
+    generation,
+    late_rewards,
+    rewards,
+    rollout_trace,
+    tools,
+)
 
 VARIABLE: Final = "OTEL_ROLLOUT_VERL"
 """`off` leaves verl as it is."""
@@ -24,6 +34,7 @@ HOOKS: Final[tuple[Hook | Patch, ...]] = (
     *tools.HOOKS,
     *rewards.HOOKS,
     *late_rewards.HOOKS,
+    *fates.HOOKS,
     *exits.HOOKS,
 )
 """All changes to verl and Ray, besides the functions that verl decorates itself (`rollout_trace.OPS`)."""

@@ -43,6 +43,7 @@ class _Score(Observer):
 
     def end(self, result: Any) -> None:
         """Record reward and final metrics."""
+        late_rewards.remember(self._worker)
         rollout, pipeline = current_rollout(), runtime.pipeline
         frame = current_frame(context_api.get_current())
         if rollout is None or pipeline is None or frame is None or frame.trajectory is None or not self._outputs:
@@ -55,8 +56,6 @@ class _Score(Observer):
             root.tokenizer = rollout.tokenizer
         parts = output.get("reward_extra_info")
         annotate(reward=output["reward"], rewards=parts, status=status, output=output, **attributes)
-        if output["reward"] is None:
-            late_rewards.remember(self._worker, self._columns)
 
 
 class _Computation(Observer):

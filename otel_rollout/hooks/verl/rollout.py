@@ -20,6 +20,7 @@ class Rollout:
         messages: The raw prompt.
         tokenizer: A tokenizer that only the delivery thread uses, if there is one.
         model: The model's name, if it is known.
+        validate: True in a validation pass.
     """
 
     identity: Identity
@@ -28,6 +29,7 @@ class Rollout:
     messages: Any
     tokenizer: Any = None
     model: str | None = None
+    validate: bool = False
     is_entered: bool = False
     tool_calls: int = 0
     tool_errors: int = 0

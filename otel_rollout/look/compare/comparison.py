@@ -393,7 +393,7 @@ def _findings(
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Return the findings that are gone and those that are new."""
     old = diagnose_run(before.run, earlier, folder=before.folder)
-    new = diagnose_run(after.run, later, against=earlier, folder=after.folder)
+    new = diagnose_run(after.run, later, against=before.run.judged(earlier), folder=after.folder)
     known = {_key(each) for each in old.findings}
     found = {_key(each) for each in new.findings}
     gone = (each for each in old.findings if _key(each) not in found)

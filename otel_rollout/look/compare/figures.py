@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from otel_rollout.catalog import GroupSummary, StepSummary
-from otel_rollout.catalog.step_figures import is_cut_off, prompt_key
+from otel_rollout.catalog.step_figures import is_cut_off, prompt_key, speed_of, straggler_share, wall_seconds
 from otel_rollout.facts.table import FACTS, SUMS, Better, Fact, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings.reward_level import Scale
 
@@ -135,7 +135,7 @@ class Sample:
         for kind, share in _OF_GROUPS.items():
             found = ((unit, share(each)) for unit, each in placed if each.sample_index is not None)
             self.figures[kind].add(at, ((unit, value) for unit, value in found if value is not None))
-        for kind, number in _of_step(step):
+        for kind, number in _of_step(step, trajectories):
             self.step_figures[kind][at] = number
 
     def _is_solved(self, reward: float) -> float:
@@ -224,19 +224,19 @@ _SPEED: Final = FigureKind("tokens_a_second", "tokens a second of a trajectory",
 _LAST: Final = FigureKind("straggler_share", "wall time for the last 5 percent", SHARE, "lower")
 
 
-def _of_step(step: StepSummary) -> Iterator[tuple[FigureKind, float]]:
+def _of_step(step: StepSummary, trajectories: Sequence[TrajectorySummary]) -> Iterator[tuple[FigureKind, float]]:
     """Yield the figures that only a whole step has."""
     for name, kind in _P99.items():
         found = getattr(step, name)
         if found is not None:
             yield kind, found.p99
-    signals = step.signals
-    if signals.wall_seconds:
-        yield _WALL, signals.wall_seconds
-    if signals.speed.seconds:
-        yield _SPEED, signals.speed.tokens / signals.speed.seconds
-    if signals.straggler_share is not None:
-        yield _LAST, signals.straggler_share
+    wall, speed, last = wall_seconds(trajectories), speed_of(trajectories), straggler_share(trajectories)
+    if wall:
+        yield _WALL, wall
+    if speed.seconds:
+        yield _SPEED, speed.tokens / speed.seconds
+    if last is not None:
+        yield _LAST, last
 
 
 def compared_kinds(before: Sample, after: Sample) -> list[FigureKind]:

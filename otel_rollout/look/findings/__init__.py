@@ -1,7 +1,7 @@
 """Findings: deterministic checks of step summaries, each with its threshold and its evidence."""
 
 from otel_rollout.look.findings.diagnosis import Diagnosis, diagnose, diagnose_run, last_steps, running_steps
-from otel_rollout.look.findings.finding import Finding, Severity, TooFew
+from otel_rollout.look.findings.finding import Finding, Severity, TooFew, evidence_of
 from otel_rollout.look.findings.registry import CHECKS, default_thresholds
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "default_thresholds",
     "diagnose",
     "diagnose_run",
+    "evidence_of",
     "last_steps",
     "running_steps",
 ]

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from otel_rollout.catalog.failure_class import Survived, survived_failures
-from otel_rollout.catalog.group_summary import GroupSummary, summarise_groups
-from otel_rollout.catalog.step_signals import worst_reward
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.figures import summarise_runs
+from otel_rollout.catalog.group_summary import GroupSummary
+from otel_rollout.catalog.step_signals import JudgedStep, worst_reward
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.text.plain_text import shorten
@@ -39,7 +39,7 @@ class Measure(NamedTuple):
     subject: str = ""
     detail: str = ""
     rival: str = ""
-    compared: tuple[StepSummary, ...] = ()
+    compared: tuple[JudgedStep, ...] = ()
     onset: int | None = None
     prompts: frozenset[str] = frozenset()
 
@@ -87,14 +87,14 @@ class StepContents:
         trajectories: Its trajectories.
     """
 
-    def __init__(self, summary: StepSummary, trajectories: Sequence[TrajectorySummary]) -> None:
+    def __init__(self, summary: JudgedStep, trajectories: Sequence[TrajectorySummary]) -> None:
         self.summary = summary
         self.trajectories = trajectories
 
     @cached_property
     def groups(self) -> list[GroupSummary]:
         """The groups."""
-        return summarise_groups(self.trajectories)
+        return [group for run in summarise_runs(self.trajectories) for group in run.groups]
 
     @cached_property
     def worst_reward(self) -> float | None:
@@ -139,9 +139,9 @@ class Check:
     sentence: Callable[[Measure], str]
     advice: str
     evidence: Callable[[StepContents, str], Iterable[TrajectorySummary]]
-    in_step: Callable[[StepSummary], Iterable[Measure]] | None = None
-    over_steps: Callable[[Sequence[StepSummary]], Iterable[Measure]] | None = None
-    in_run: Callable[[Sequence[StepSummary]], Iterable[tuple[StepSummary, Measure]]] | None = None
+    in_step: Callable[[JudgedStep], Iterable[Measure]] | None = None
+    over_steps: Callable[[Sequence[JudgedStep]], Iterable[Measure]] | None = None
+    in_run: Callable[[Sequence[JudgedStep]], Iterable[tuple[JudgedStep, Measure]]] | None = None
     is_final: bool = False
     in_validation: bool = True
     is_confirmed: Callable[[StepContents, Measure], bool] = lambda _contents, _measure: True

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from otel_rollout.catalog.failure_class import FAILURE_CLASSES
 from otel_rollout.catalog.rollout_run import Run
 from otel_rollout.catalog.step_figures import prompt_key
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep
+from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents
 from otel_rollout.look.findings.finding import Evidence, Finding, TooFew, evidence_of
@@ -23,7 +24,8 @@ _MAX_PROOFS: Final = 1024
 MAX_SUBJECTS: Final = 5
 """The most findings of one check in one run: a model invents any number of tools."""
 
-Load = Callable[[StepSummary], Sequence[TrajectorySummary]]
+Load = Callable[[JudgedStep], Sequence[TrajectorySummary]]
+Step = TypeVar("Step", bound=StepIdentity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +61,24 @@ class _Found(NamedTuple):
     """The measurements of one check and subject in one run, by step."""
 
     check: Check
-    run: Sequence[StepSummary]
-    measures: Sequence[tuple[StepSummary, Measure]]
+    run: Sequence[JudgedStep]
+    measures: Sequence[tuple[JudgedStep, Measure]]
     onset: int | None
 
     @property
-    def worst(self) -> tuple[StepSummary, Measure]:
+    def worst(self) -> tuple[JudgedStep, Measure]:
         """The step with the highest value, and its measurement."""
         return max(self.measures, key=lambda each: each[1].value)
 
 
 def diagnose(
-    steps: Sequence[StepSummary],
+    steps: Sequence[JudgedStep],
     load: Load,
     *,
     thresholds: Mapping[str, float] | None = None,
-    against: Sequence[StepSummary] | None = None,
+    against: Sequence[JudgedStep] | None = None,
     folder: str | None = None,
-    running: Sequence[StepSummary] = (),
+    running: Iterable[StepIdentity] = (),
 ) -> Diagnosis:
     """Run all checks.
 
@@ -89,8 +91,9 @@ def diagnose(
         running: The steps that are being written: their trajectories without a root may be running.
     """
     limits = {**default_thresholds(), **(thresholds or {})}
+    is_running = {each.identity for each in running}
     before = _highest(against) if against is not None else None
-    found = list(_find(steps, limits, running))
+    found = list(_find(steps, limits, is_running))
     evidence = _evidence(found, load, folder)
     findings = [
         _finding(each, limits, before, proofs)
@@ -118,19 +121,17 @@ def diagnose(
     )
 
 
-def last_steps(steps: Sequence[StepSummary]) -> list[StepSummary]:
+def last_steps(steps: Sequence[Step]) -> list[Step]:
     """Return the last step of each run, and its last validation: those that a live run writes."""
     return [run[-1] for run in _runs(steps)]
 
 
-def _find(
-    steps: Sequence[StepSummary], limits: Mapping[str, float], running: Sequence[StepSummary] = ()
-) -> Iterator[_Found]:
+def _find(steps: Sequence[JudgedStep], limits: Mapping[str, float], running: Container[Any] = ()) -> Iterator[_Found]:
     for run in _runs(steps):
         for check in CHECKS:
             limit = limits[check.name]
-            above: dict[str, list[tuple[StepSummary, Measure]]] = {}
-            values: dict[str, list[tuple[StepSummary, Measure]]] = {}
+            above: dict[str, list[tuple[JudgedStep, Measure]]] = {}
+            values: dict[str, list[tuple[JudgedStep, Measure]]] = {}
             for step, measure in _measure(check, run, running):
                 values.setdefault(measure.subject, []).append((step, measure))
                 if measure.value > limit and measure.total >= check.least:
@@ -140,7 +141,7 @@ def _find(
                 yield _Found(check, run, above[subject], _onset(values[subject], above[subject]))
 
 
-def _onset(values: Sequence[tuple[StepSummary, Measure]], above: Sequence[tuple[StepSummary, Measure]]) -> int | None:
+def _onset(values: Sequence[tuple[JudgedStep, Measure]], above: Sequence[tuple[JudgedStep, Measure]]) -> int | None:
     """Return the first step of a finding; steps before it that have half as much or more belong to it."""
     first = above[0]
     if first[1].compared:
@@ -153,7 +154,7 @@ def _onset(values: Sequence[tuple[StepSummary, Measure]], above: Sequence[tuple[
 
 
 def _too_few(
-    steps: Sequence[StepSummary], limits: Mapping[str, float], found: Container[tuple[str, str, bool]]
+    steps: Sequence[JudgedStep], limits: Mapping[str, float], found: Container[tuple[str, str, bool]]
 ) -> tuple[TooFew, ...]:
     largest: dict[tuple[str, str, bool], tuple[Check, Measure]] = {}
     for run in _runs(steps):
@@ -177,21 +178,21 @@ def _title(check: Check, measure: Measure) -> str:
     return check.name.replace("_", " ") + (f": {measure.name}" if measure.subject else "")
 
 
-def _runs(steps: Sequence[StepSummary]) -> list[list[StepSummary]]:
+def _runs(steps: Sequence[Step]) -> list[list[Step]]:
     """Return the steps of each run of each experiment, training and validation apart, in order."""
-    runs: dict[tuple[str | None, str | None, bool], list[StepSummary]] = {}
+    runs: dict[tuple[str | None, str | None, bool], list[Step]] = {}
     for step in steps:
         runs.setdefault((step.experiment_name, step.run_id, step.validate), []).append(step)
     return [sorted(run, key=lambda step: (step.step is None, step.step or 0)) for run in runs.values()]
 
 
 def _measure(
-    check: Check, run: Sequence[StepSummary], running: Sequence[StepSummary] = ()
-) -> Iterator[tuple[StepSummary, Measure]]:
+    check: Check, run: Sequence[JudgedStep], running: Container[Any] = ()
+) -> Iterator[tuple[JudgedStep, Measure]]:
     if run[0].validate and not check.in_validation:
         return
     if check.is_final:
-        run = [step for step in run if step not in running]
+        run = [step for step in run if step.identity not in running]
     if check.in_run is not None:
         yield from check.in_run(run)
     elif check.in_step is not None:
@@ -203,7 +204,7 @@ def _measure(
             yield measure.compared[-1], measure
 
 
-def _highest(steps: Sequence[StepSummary]) -> dict[tuple[str, str, bool], float]:
+def _highest(steps: Sequence[JudgedStep]) -> dict[tuple[str, str, bool], float]:
     """Return the highest value of each check and subject, whether it is above the threshold or not."""
     highest: dict[tuple[str, str, bool], float] = {}
     for run in _runs(steps):
@@ -288,7 +289,7 @@ def _finding(
     )
 
 
-def _can_tell(steps: Sequence[StepSummary], check: Check, other: Sequence[StepSummary]) -> bool:
+def _can_tell(steps: Sequence[JudgedStep], check: Check, other: Sequence[JudgedStep]) -> bool:
     """Return True if a check that another run was found by looks at these steps, too."""
     runs = [run for run in _runs(steps) if run[0].validate == other[0].validate]
     if check.over_steps is None:
@@ -333,14 +334,14 @@ def diagnose_run(
     steps: Sequence[StepSummary],
     *,
     thresholds: Mapping[str, float] | None = None,
-    against: Sequence[StepSummary] | None = None,
+    against: Sequence[JudgedStep] | None = None,
     folder: str | None = None,
-    running: Sequence[StepSummary] = (),
+    running: Iterable[StepIdentity] = (),
 ) -> Diagnosis:
-    """Run all checks over steps of a run; the arguments are the same as for `diagnose`."""
+    """Run all checks over steps of a run; the other arguments are the same as for `diagnose`."""
 
-    def load(step: StepSummary) -> list[TrajectorySummary]:
+    def load(step: StepIdentity) -> list[TrajectorySummary]:
         found = run.summaries(step.step, step.validate, step.experiment_name, step.run_id)
         return [each for each in found if each.experiment_name == step.experiment_name]
 
-    return diagnose(steps, load, thresholds=thresholds, against=against, folder=folder, running=running)
+    return diagnose(run.judged(steps), load, thresholds=thresholds, against=against, folder=folder, running=running)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, percent
 from otel_rollout.look.findings.finding import Severity
@@ -14,17 +14,17 @@ from otel_rollout.look.findings.over_steps import change_of
 LEAST_TOKENS: Final = 16
 
 
-def _share(step: StepSummary) -> float:
+def _share(step: JudgedStep) -> float:
     return step.duplicates / step.trajectories if step.trajectories else 0.0
 
 
-def _in_step(step: StepSummary) -> Iterable[Measure]:
+def _in_step(step: JudgedStep) -> Iterable[Measure]:
     # A label or a number has few forms: many rollouts coincide by chance.
     if step.tokens is None or step.tokens.p50 >= LEAST_TOKENS:
         yield Measure.share(step.duplicates, step.trajectories)
 
 
-def _over_steps(steps: Sequence[StepSummary]) -> Iterator[Measure]:
+def _over_steps(steps: Sequence[JudgedStep]) -> Iterator[Measure]:
     change = change_of(steps, lambda step: _share(step) if step.comparable_groups else None)
     if change is not None:
         detail = f"from {percent(change.first)} to {percent(change.last)}"

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from otel_rollout.catalog.failure_class import FAILURE_CLASSES, MODEL, UNKNOWN, failure_class
-from otel_rollout.catalog.step_signals import is_punished
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep, is_punished
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold
 from otel_rollout.look.findings.finding import Severity
@@ -21,7 +20,7 @@ _CAUSES: Final = {
 }
 
 
-def _failures_in(step: StepSummary) -> Iterator[Measure]:
+def _failures_in(step: JudgedStep) -> Iterator[Measure]:
     for name in FAILURE_CLASSES:
         if name in _CAUSES:
             yield Measure.share(step.signals.failures.get(name, 0), step.trajectories, name)
@@ -31,7 +30,7 @@ def _failures_evidence(step: StepContents, subject: str) -> Iterator[TrajectoryS
     return (each for each in step.trajectories if failure_class(each, step.worst_reward, step.survived) == subject)
 
 
-def _punished_in(step: StepSummary) -> Iterable[Measure]:
+def _punished_in(step: JudgedStep) -> Iterable[Measure]:
     punished = step.signals.punished
     classes = ", ".join(f"{name} {punished[name]:,}" for name in FAILURE_CLASSES if name in punished)
     yield Measure.share(sum(punished.values()), step.trajectories, detail=classes)
@@ -42,7 +41,7 @@ def _punished_evidence(step: StepContents, _subject: str) -> Iterator[Trajectory
     return (each for each in step.trajectories if is_punished(failure_class(each, worst, step.survived), each, worst))
 
 
-def _unknown_in(step: StepSummary) -> Iterable[Measure]:
+def _unknown_in(step: JudgedStep) -> Iterable[Measure]:
     failures = step.signals.failures
     yield Measure.share(failures.get(UNKNOWN, 0), sum(failures.values()) - failures.get(MODEL, 0))
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold
 from otel_rollout.look.findings.finding import Severity
@@ -16,7 +16,7 @@ _USUAL: Final = 0.6
 """The part of a step's groups that must have one size, so that it is the size of groups."""
 
 
-def _equal_in(step: StepSummary) -> Iterable[Measure]:
+def _equal_in(step: JudgedStep) -> Iterable[Measure]:
     lowest, highest, equal = step.reward_lowest, step.reward_highest, step.zero_variance
     if lowest is not None and lowest == highest:
         detail = f"{lowest:.3g} is the only reward"
@@ -32,7 +32,7 @@ def _equal_evidence(step: StepContents, _subject: str) -> Iterator[TrajectorySum
             yield step.by_trace_id[group.trace_ids[0]]
 
 
-def _incomplete_in(run: Sequence[StepSummary]) -> Iterator[tuple[StepSummary, Measure]]:
+def _incomplete_in(run: Sequence[JudgedStep]) -> Iterator[tuple[JudgedStep, Measure]]:
     usual = 0
     found = []
     for step in run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
@@ -34,7 +34,7 @@ def _are_other_prompts(tokens: Change) -> bool:
     return bool(before) and not before & after
 
 
-def _over_steps(steps: Sequence[StepSummary]) -> Iterator[Measure]:
+def _over_steps(steps: Sequence[JudgedStep]) -> Iterator[Measure]:
     tokens = change_of(steps, lambda step: step.tokens.mean if step.tokens else None)
     rewards = change_of(steps, lambda step: step.reward_mean)
     if tokens is None or rewards is None or tokens.first <= 0:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from otel_rollout.catalog.step_signals import rolled_out_again
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep, rolled_out_again
 from otel_rollout.look.findings.check import Check, Measure, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.text.plain_text import counted
 
 
-def _dropped_in(step: StepSummary) -> Iterable[Measure]:
+def _dropped_in(step: JudgedStep) -> Iterable[Measure]:
     total = step.spans + step.dropped_spans
     yield Measure.share(step.dropped_spans, total, detail=f"not whole: {counted(step.signals.lossy, 'trajectory')}")
 
 
-def _rootless_in(step: StepSummary) -> Iterable[Measure]:
+def _rootless_in(step: JudgedStep) -> Iterable[Measure]:
     # Without a step and prompts, they may be spans of another program, whose root is elsewhere.
     if step.step is not None or step.groups:
         yield Measure.share(step.rootless, step.trajectories)
 
 
-def _again_in(step: StepSummary) -> Iterable[Measure]:
+def _again_in(step: JudgedStep) -> Iterable[Measure]:
     # Without a step, a number of a sample may be each step's.
     if step.step is not None:
         yield Measure.share(step.signals.rolled_out_again, step.trajectories)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep
 
 LEAST_STEPS: Final = 4
 """The fewest steps that are compared."""
@@ -29,11 +29,11 @@ class Change(NamedTuple):
 
     first: float
     last: float
-    steps: tuple[StepSummary, ...]
+    steps: tuple[JudgedStep, ...]
     values: tuple[float, ...]
 
     @property
-    def last_steps(self) -> tuple[StepSummary, ...]:
+    def last_steps(self) -> tuple[JudgedStep, ...]:
         """The last third of the steps."""
         return self.steps[-(len(self.steps) // _PARTS) :]
 
@@ -52,7 +52,7 @@ class Change(NamedTuple):
         return sum(step.trajectories for step in self.last_steps)
 
 
-def comparable_steps(steps: Sequence[StepSummary]) -> list[StepSummary]:
+def comparable_steps(steps: Sequence[JudgedStep]) -> list[JudgedStep]:
     """Return a run's training steps, without those that have begun or were cut off: few trajectories prove little.
 
     Args:
@@ -63,7 +63,7 @@ def comparable_steps(steps: Sequence[StepSummary]) -> list[StepSummary]:
     return [step for step in numbered if step.trajectories >= _LEAST_SHARE * usual]
 
 
-def change_of(steps: Sequence[StepSummary], amount: Callable[[StepSummary], float | None]) -> Change | None:
+def change_of(steps: Sequence[JudgedStep], amount: Callable[[JudgedStep], float | None]) -> Change | None:
     """Return the change of an amount over steps; None with fewer than four steps that have it.
 
     Args:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
+from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.amounts import deviation_of, mean_of
 from otel_rollout.facts.table import TrajectorySummary
@@ -54,7 +55,7 @@ def scale_of(steps: Sequence[StepSummary]) -> Scale | None:
     return scale if 0 < scale.size < math.inf else None
 
 
-def reward_change(before: Sequence[StepSummary], after: Sequence[StepSummary]) -> tuple[float, float, bool]:
+def reward_change(before: Sequence[JudgedStep], after: Sequence[JudgedStep]) -> tuple[float, float, bool]:
     """Return the change of the mean reward, its standard error, and True if it is of prompts that both have."""
     earlier, later = (_means(part) for part in (before, after))
     changes = [later[key] - earlier[key] for key in earlier.keys() & later.keys()]
@@ -64,7 +65,7 @@ def reward_change(before: Sequence[StepSummary], after: Sequence[StepSummary]) -
     return new - old, math.hypot(old_error, new_error), False
 
 
-def _means(steps: Sequence[StepSummary]) -> dict[str, float]:
+def _means(steps: Sequence[JudgedStep]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for step in steps:
         for key, (_, reward, _) in step.signals.prompts.items():
@@ -73,20 +74,20 @@ def _means(steps: Sequence[StepSummary]) -> dict[str, float]:
     return {key: mean_of(rewards) for key, rewards in found.items()}
 
 
-def _recur(steps: Sequence[StepSummary]) -> bool:
+def _recur(steps: Sequence[JudgedStep]) -> bool:
     """Return True if a prompt is in two of the steps."""
     keys = [key for step in steps for key in step.signals.prompts]
     return len(set(keys)) < len(keys)
 
 
-def _level(steps: Sequence[StepSummary]) -> tuple[float, float]:
+def _level(steps: Sequence[JudgedStep]) -> tuple[float, float]:
     """Return the mean reward of steps and its standard error; the rollouts of a prompt count as one."""
     means = [step.reward_mean or 0.0 for step in steps]
     errors = [(step.reward_std or 0.0) / math.sqrt(max(1, step.groups or step.rewarded)) for step in steps]
     return mean_of(means), math.hypot(*errors) / len(steps)
 
 
-def _falls_in(run: Sequence[StepSummary]) -> Iterator[tuple[StepSummary, Measure]]:
+def _falls_in(run: Sequence[JudgedStep]) -> Iterator[tuple[JudgedStep, Measure]]:
     steps = [step for step in comparable_steps(run) if step.reward_mean is not None]
     scale = scale_of(steps)
     if len(steps) < LEAST_STEPS or scale is None:
@@ -115,7 +116,7 @@ def _falls_evidence(step: StepContents, _subject: str) -> Iterator[TrajectorySum
     yield from sorted(known, key=lambda each: each.reward or 0.0)
 
 
-def _forgotten_in(run: Sequence[StepSummary]) -> Iterator[tuple[StepSummary, Measure]]:
+def _forgotten_in(run: Sequence[JudgedStep]) -> Iterator[tuple[JudgedStep, Measure]]:
     steps = [step for step in run if step.step is not None]
     scale = scale_of(steps)
     solved: set[str] = set()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.facts.amounts import deviation_of, mean_of
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, percent, ranked
@@ -23,13 +23,13 @@ _RISE_OF_SHARE: Final = 0.25
 """The rise of a part's share of the reward that counts as taking over."""
 
 
-def _changes(steps: Sequence[StepSummary]) -> dict[str, Change]:
+def _changes(steps: Sequence[JudgedStep]) -> dict[str, Change]:
     names = sorted({name for step in steps for name in step.reward_parts})
     found = ((name, change_of(steps, partial(_part, name))) for name in names)
     return {name: change for name, change in found if change is not None}
 
 
-def _part(name: str, step: StepSummary) -> float | None:
+def _part(name: str, step: JudgedStep) -> float | None:
     return step.reward_parts.get(name)
 
 
@@ -37,7 +37,7 @@ def _size(change: Change) -> float:
     return max(abs(change.first), abs(change.last))
 
 
-def _traded(steps: Sequence[StepSummary]) -> Iterator[Measure]:
+def _traded(steps: Sequence[JudgedStep]) -> Iterator[Measure]:
     changes = _changes(steps)
     falling = {
         name: change for name, change in changes.items() if change.first - change.last > _FALL * _size(change) > 0
@@ -95,7 +95,7 @@ def _likeness(first: Sequence[float], second: Sequence[float]) -> float:
     return mean_of([(one - mean) / spread * ((other - other_mean) / other_spread) for one, other in pairs])
 
 
-def _dominant(steps: Sequence[StepSummary]) -> Iterator[Measure]:
+def _dominant(steps: Sequence[JudgedStep]) -> Iterator[Measure]:
     changes = _changes(steps)
     first, last = (sum(abs(getattr(change, end)) for change in changes.values()) for end in ("first", "last"))
     if len(changes) < 2 or not first or not last:

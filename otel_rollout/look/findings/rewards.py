@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from otel_rollout.catalog.step_figures import disputed_of
-from otel_rollout.catalog.step_signals import has_invalid_reward, is_unrewarded
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep, has_invalid_reward, is_unrewarded
 from otel_rollout.look.findings.check import Check, Measure, Threshold
 from otel_rollout.look.findings.finding import Severity
 
 
-def _invalid_in(step: StepSummary) -> Iterable[Measure]:
+def _invalid_in(step: JudgedStep) -> Iterable[Measure]:
     yield Measure.share(step.signals.invalid_rewards, step.trajectories)
 
 
-def _missing_in(steps: Sequence[StepSummary]) -> Iterator[tuple[StepSummary, Measure]]:
+def _missing_in(steps: Sequence[JudgedStep]) -> Iterator[tuple[JudgedStep, Measure]]:
     # A loop that never gives a reward isn't asked for one.
     if any(step.rewarded for step in steps):
         for step in steps:
             yield step, Measure.share(step.signals.unrewarded, step.signals.rewardable)
 
 
-def _noisy_in(step: StepSummary) -> Iterable[Measure]:
+def _noisy_in(step: JudgedStep) -> Iterable[Measure]:
     yield Measure.share(step.signals.disputed, step.signals.twins)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from statistics import median
 from typing import Final
 
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.look.findings.check import Check, Measure, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
 from otel_rollout.look.findings.over_steps import comparable_steps
@@ -19,11 +19,11 @@ _LEAST_STEPS: Final = 2
 _FALL: Final = 1.25
 """The fall of a step's tokens in its wall time: more trajectories share an engine, which is slower for each."""
 
-Slowness = Callable[[StepSummary, Sequence[StepSummary]], tuple[float, str] | None]
+Slowness = Callable[[JudgedStep, Sequence[JudgedStep]], tuple[float, str] | None]
 
 
-def _in_run(slowness: Slowness, run: Sequence[StepSummary]) -> Iterator[tuple[StepSummary, Measure]]:
-    usual: list[StepSummary] = []
+def _in_run(slowness: Slowness, run: Sequence[JudgedStep]) -> Iterator[tuple[JudgedStep, Measure]]:
+    usual: list[JudgedStep] = []
     for step in comparable_steps(run):
         found = slowness(step, usual) if len(usual) >= _LEAST_STEPS else None
         value, detail = found or (1.0, "")
@@ -32,7 +32,7 @@ def _in_run(slowness: Slowness, run: Sequence[StepSummary]) -> Iterator[tuple[St
         yield step, Measure(step.trajectories, step.trajectories, value, detail=detail)
 
 
-def _of_engine(step: StepSummary, usual: Sequence[StepSummary]) -> tuple[float, str] | None:
+def _of_engine(step: JudgedStep, usual: Sequence[JudgedStep]) -> tuple[float, str] | None:
     before, now = _usual(_rate, usual), _rate(step)
     if not before or not now:
         return None
@@ -43,7 +43,7 @@ def _of_engine(step: StepSummary, usual: Sequence[StepSummary]) -> tuple[float, 
     return before / now, f"from {before:,.3g} to {now:,.3g} tokens a second"
 
 
-def _of_step(step: StepSummary, usual: Sequence[StepSummary]) -> tuple[float, str] | None:
+def _of_step(step: JudgedStep, usual: Sequence[JudgedStep]) -> tuple[float, str] | None:
     before, now = _usual(_wall, usual), _wall(step)
     if not before or not now:
         return None
@@ -55,32 +55,32 @@ def _of_step(step: StepSummary, usual: Sequence[StepSummary]) -> tuple[float, st
     return now / before / max(work), f"from {before:,.3g} to {now:,.3g} s"
 
 
-def _usual(amount: Callable[[StepSummary], float], steps: Sequence[StepSummary]) -> float:
+def _usual(amount: Callable[[JudgedStep], float], steps: Sequence[JudgedStep]) -> float:
     return median(map(amount, steps))
 
 
-def _rate(step: StepSummary) -> float:
+def _rate(step: JudgedStep) -> float:
     tokens, seconds = step.signals.speed
     return tokens / seconds if seconds else 0.0
 
 
-def _wall(step: StepSummary) -> float:
+def _wall(step: JudgedStep) -> float:
     return step.signals.wall_seconds
 
 
-def _throughput(step: StepSummary) -> float:
+def _throughput(step: JudgedStep) -> float:
     return step.signals.speed.tokens / _wall(step) if _wall(step) else 0.0
 
 
-def _tokens(step: StepSummary) -> float:
+def _tokens(step: JudgedStep) -> float:
     return step.tokens.mean if step.tokens else 0.0
 
 
-def _turns(step: StepSummary) -> float:
+def _turns(step: JudgedStep) -> float:
     return step.turns.mean if step.turns else 0.0
 
 
-def _trajectories(step: StepSummary) -> float:
+def _trajectories(step: JudgedStep) -> float:
     return step.trajectories
 
 

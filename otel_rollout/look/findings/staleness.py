@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.look.findings.check import Check, Measure, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
 
 _TENTH = 0.1
 
 
-def _in_step(step: StepSummary) -> Iterator[Measure]:
+def _in_step(step: JudgedStep) -> Iterator[Measure]:
     counts = sorted(((int(steps), number) for steps, number in step.signals.staleness.items()), reverse=True)
     total = sum(number for _, number in counts)
     older = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, percent
 from otel_rollout.look.findings.finding import Severity
@@ -12,7 +12,7 @@ from otel_rollout.look.findings.finding import Severity
 _MANY = 20
 
 
-def _in_step(step: StepSummary) -> Iterable[Measure]:
+def _in_step(step: JudgedStep) -> Iterable[Measure]:
     share = step.signals.straggler_share
     # Nothing waits for the trajectories without a step.
     if share is not None and step.step is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.look.findings.check import Check, Measure, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
 
 
-def _in_step(step: StepSummary) -> Iterable[Measure]:
+def _in_step(step: JudgedStep) -> Iterable[Measure]:
     yield Measure.share(step.prefix_breaks, step.trajectories)
 
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from otel_rollout.catalog.step_signals import REPEATED, StepSignals
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import REPEATED, JudgedStep, StepSignals
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, percent, ranked
 from otel_rollout.look.findings.finding import Severity
@@ -18,7 +17,7 @@ _SURE: Final = 3.0
 """The standard errors that a rise must have."""
 
 
-def _errors_in(step: StepSummary) -> Iterator[Measure]:
+def _errors_in(step: JudgedStep) -> Iterator[Measure]:
     for name, (calls, errors) in step.tools.items():
         yield Measure.share(errors, calls, name)
 
@@ -27,7 +26,7 @@ def _errors_evidence(step: StepContents, tool: str) -> list[TrajectorySummary]:
     return ranked(step.trajectories, lambda each: each.tools[tool].errors if tool in each.tools else 0)
 
 
-def _results_in(run: Sequence[StepSummary]) -> Iterator[tuple[StepSummary, Measure]]:
+def _results_in(run: Sequence[JudgedStep]) -> Iterator[tuple[JudgedStep, Measure]]:
     """Yield the rise of odd results of each tool, against the steps before in which they had not risen."""
     before: dict[str, tuple[int, int]] = {}
     for step in run:
@@ -55,7 +54,7 @@ def _of_trajectories(
     words: str,
     advice: str,
 ) -> Check:
-    def in_step(step: StepSummary) -> Iterable[Measure]:
+    def in_step(step: JudgedStep) -> Iterable[Measure]:
         yield Measure.share(count(step.signals), step.trajectories)
 
     return Check(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from otel_rollout.catalog.step_figures import is_cut_off
-from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
 
 
-def _in_step(step: StepSummary) -> Iterable[Measure]:
+def _in_step(step: JudgedStep) -> Iterable[Measure]:
     truncated, whole = step.signals.truncated_reward_mean, step.signals.whole_reward_mean
     detail = ""
     if truncated is not None and whole is not None and step.reward_lowest != step.reward_highest:

@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from otel_rollout.look.view.access import host_of
     from otel_rollout.look.view.application import STATIC, make_application
-    from otel_rollout.look.view.export import export_run
+    from otel_rollout.look.view.export import data_name, export_run, script_of
     from otel_rollout.look.view.run_state import RunState
-    from otel_rollout.look.view.server import listen
+    from otel_rollout.look.view.server import listen, make_server
 else:
     from otel_rollout.lazy import lazy_names
 
@@ -14,8 +15,9 @@ else:
         __name__,
         {
             "application": ("STATIC", "make_application"),
-            "export": ("export_run",),
+            "export": ("export_run", "data_name", "script_of"),
             "run_state": ("RunState",),
-            "server": ("listen",),
+            "server": ("listen", "make_server"),
+            "access": ("host_of",),
         },
     )

@@ -56,6 +56,7 @@ def make_application(state: RunState, token: str, hosts: Iterable[str] = ()) -> 
         Route("/api/trajectory/{trace_id}/span/{span_id}", answering(endpoints.span)),
         Route("/api/search", searching(state.run, threads)),
         Route("/api/findings", answering(endpoints.findings)),
+        Route("/api/compare", answering(endpoints.compare)),
         Route("/api/live", answering(endpoints.live)),
         Route("/api/open", answering(endpoints.open)),
         # An executor of its own: requests that wait for a large folder would stop it.
@@ -75,7 +76,8 @@ def _answering(
     def answer_as_json(request: Request) -> Response:
         started = time.thread_time()
         try:
-            value = answer(request.path_params, request.query_params)
+            with state.run.one_look():
+                value = answer(request.path_params, request.query_params)
         except AskedWrongError as error:
             return error_answer(error.status, str(error))
         except NoTracesError as error:

@@ -18,6 +18,7 @@ from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import FACTS, TrajectorySummary, shown_of
 from otel_rollout.look.findings import Finding, diagnose_run, running_steps
 from otel_rollout.look.view.answers import Asked, AskedWrongError, asked_step
+from otel_rollout.look.view.comparing import compared
 from otel_rollout.look.view.run_state import Progress, RunState
 from otel_rollout.look.view.shown_spans import (
     Cutter,
@@ -57,6 +58,7 @@ class Endpoints:
         self._state = state
         self._run = state.run
         self._findings: dict[tuple[object, ...], Sequence[Finding]] = {}
+        self._compared: tuple[tuple[object, ...], dict[str, Any]] | None = None
 
     def run(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/run`."""
@@ -190,6 +192,15 @@ class Endpoints:
                 self._findings.clear()
             self._findings[key] = found
         return {"findings": found}
+
+    def compare(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/compare`; the last answer is kept until the folder changes, as it reads all steps."""
+        version, steps = self._state.version(), self._state.steps(PATIENCE)
+        key = (version, *sorted(query.items()))
+        known = self._compared
+        if known is None or known[0] != key:
+            self._compared = known = key, compared(self._state, steps, query)
+        return {"version": version, **known[1]}
 
     def live(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/live`."""

@@ -70,7 +70,7 @@ class Progress(NamedTuple):
     """The progress of reading a run.
 
     Args:
-        done: The steps that are summarised.
+        done: The files that have been read.
         total: All that must be.
     """
 

@@ -10,6 +10,8 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from ipaddress import ip_address
 from typing import Final
 
 import uvicorn
@@ -54,9 +56,38 @@ def listen(host: str, port: int | None) -> socket.socket:
     raise ConfigurationError(f"the ports {DEFAULT_PORT} to {DEFAULT_PORT + PORTS_TO_TRY - 1} are taken; give a --port")
 
 
+def names_of(host: str) -> list[str]:
+    """Return the names that a request may give to the interface, the best known from outside first."""
+    if host not in _UNSPECIFIED:
+        return [host]
+    own = socket.gethostname()
+    addresses = _addresses_of(own)
+    outside = _outside_address(socket.AF_INET6 if host == "::" else socket.AF_INET)
+    reached = [each for each in addresses if not ip_address(each).is_loopback]
+    # A name that leads to this machine only from itself, as in many containers, is of no use outside.
+    names = [own, outside] if outside is None or outside in reached else [outside, own]
+    return list(dict.fromkeys(name for name in (*names, socket.getfqdn(), *addresses) if name))
+
+
+def _addresses_of(name: str) -> list[str]:
+    try:
+        return [str(found[4][0]).partition("%")[0] for found in socket.getaddrinfo(name, None)]
+    except OSError:
+        return []
+
+
+def _outside_address(family: int) -> str | None:
+    """Return the address of the interface that leads out; None without one. Nothing is sent."""
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        # An address for documentation, which no host has.
+        probe.connect(("2001:db8::1" if family == socket.AF_INET6 else "192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+    return None
+
+
 def url_of(listener: socket.socket, host: str, token: str) -> str:
-    """Return the address that opens the pages."""
-    name = socket.gethostname() if host in _UNSPECIFIED else host
+    """Return the address that opens the pages, from other machines too if the host is every interface."""
+    name = names_of(host)[0]
     name = f"[{name}]" if ":" in name else name
     return f"http://{name}:{listener.getsockname()[1]}/?token={token}"
 

@@ -16,7 +16,6 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 import otel_rollout
 from otel_rollout.export.outcome import DELIVERED, Verdict
 from otel_rollout_console import ConsoleSpanExporter
-from otel_rollout_console import exporter as console_exporter
 
 RESOURCE = Resource({})
 _ids = count(1)
@@ -205,7 +204,7 @@ class TestMemory:
 
     def test_the_oldest_trace_is_drawn_when_too_many_wait(self, stream, monkeypatch):
         """Beyond the bound the oldest traces are drawn without their roots."""
-        monkeypatch.setattr(console_exporter, "MAX_OPEN_SPANS", 10)
+        monkeypatch.setattr(ConsoleSpanExporter, "max_open_spans", 10)
         exporter = ConsoleSpanExporter(stream=stream)
         for trace_id in range(1, 16):
             exporter.send([make_span(f"op{trace_id}", parent=10**6, trace_id=trace_id)])

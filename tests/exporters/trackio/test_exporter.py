@@ -15,7 +15,6 @@ from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.finish import PayloadFinisher, SpanReader
 from otel_rollout.installing import install_line
 from otel_rollout_trackio import TrackioSpanExporter
-from otel_rollout_trackio import exporter as exporter_module
 from otel_rollout_trackio.store import Store, StoreError, default_folder
 from tests.exporters.trackio.spans import make_span, make_trajectory
 
@@ -112,7 +111,7 @@ class TestHolding:
 
     def test_the_bound_in_bytes(self, exporter, store, monkeypatch):
         """Above the bound, the trajectories without a new span for longest are stored as unfinished."""
-        monkeypatch.setattr(exporter_module, "MAX_HELD_BYTES", 2500)
+        monkeypatch.setattr(TrackioSpanExporter, "max_held_bytes", 2500)
         for trace_id in range(1, 6):
             exporter.send([make_span("generate", trace_id, trace_id=trace_id)])
 
@@ -123,7 +122,7 @@ class TestHolding:
     def test_no_new_span_for_an_hour(self, exporter, store, monkeypatch):
         """A trajectory that nothing is heard of is stored as unfinished with the next batch."""
         exporter.send([make_span("generate", 2, trace_id=0x1)])
-        monkeypatch.setattr(exporter_module, "MAX_HELD_SECONDS", 0.0)
+        monkeypatch.setattr(TrackioSpanExporter, "max_held_seconds", 0.0)
 
         exporter.send([make_span("generate", 3, trace_id=0x2)])
 
@@ -153,7 +152,7 @@ class TestHolding:
     def test_a_refused_one_does_not_hold_up_others(self, exporter, store, monkeypatch):
         """A trajectory that is stored unfinished loses the span that trackio refuses, and no other trajectory's."""
         exporter.send([make_span("generate", BAD), make_span("generate", 2)])
-        monkeypatch.setattr(exporter_module, "MAX_HELD_SECONDS", 0.0)
+        monkeypatch.setattr(TrackioSpanExporter, "max_held_seconds", 0.0)
 
         assert exporter.send([make_span("generate", 3, trace_id=0xDEF)]) == DELIVERED
 

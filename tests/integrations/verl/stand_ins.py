@@ -13,7 +13,7 @@ from inspect import Parameter
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-from otel_rollout.hooks import Hook, Patch, patching, recorded
+from otel_rollout.hooks import Hook, Patch, install_hook, recorded
 from otel_rollout.hooks.verl import rollout_trace
 from otel_rollout.hooks.verl.plugin import HOOKS as PLUGINS
 
@@ -243,7 +243,7 @@ class StandIn:
 def install(stand_in: StandIn) -> None:
     """Put a hook on a stand-in, as the plugin does, or by the decorator that verl has there."""
     if stand_in.hook not in rollout_trace.OPS:
-        patching.install(stand_in.hook, stand_in.module)
+        install_hook(stand_in.hook, stand_in.module)
         return
     found = vars(stand_in.owner).get(stand_in.name)
     if inspect.isfunction(found):

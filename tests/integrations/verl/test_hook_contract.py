@@ -21,7 +21,7 @@ import pytest
 
 from otel_rollout import rollout_trace_attr
 from otel_rollout.guard import forget_warnings
-from otel_rollout.hooks import Call, Hook, call_library, guarded, patching, recorded
+from otel_rollout.hooks import Call, Hook, call_library, guarded, install_hook, is_replaced, observe, recorded
 from otel_rollout.hooks.verl import CARRIER, generation, rollout_trace
 from otel_rollout.testing import InMemorySpanExporter
 from tests.integrations.verl import stand_ins
@@ -198,7 +198,7 @@ class TestEveryHook:
             rollout_trace, "OPS", (*rollout_trace.OPS, broken) if hook in rollout_trace.OPS else rollout_trace.OPS
         )
         if hook in rollout_trace.OPS:
-            monkeypatch.setattr(rollout_trace, "rollout_trace_op", lambda function: patching.observe(function, broken))
+            monkeypatch.setattr(rollout_trace, "rollout_trace_op", lambda function: observe(function, broken))
         with rollout_trace_attr(step=3, sample_index=3):
             check(broken, stand_ins.form_of(hook), stand_ins.plausible, monkeypatch, caplog)
 
@@ -214,9 +214,9 @@ class TestEveryHook:
             forget_warnings()
             stand_in = StandIn(hook, form)
             with caplog.at_level(logging.WARNING, "otel_rollout"):
-                patching.install(hook, stand_in.module)
+                install_hook(hook, stand_in.module)
             found = vars(stand_in.owner).get(stand_in.name)
-            is_on = patching.is_replaced(getattr(found, "__func__", found))
+            is_on = is_replaced(getattr(found, "__func__", found))
             said = [record.getMessage() for record in caplog.records]
             assert said or is_on
             assert is_on or name != "as recorded"
@@ -229,7 +229,7 @@ class TestEveryHook:
     def test_missing_class(self, hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
         """A module without the class, or the function, is one warning."""
         with caplog.at_level(logging.WARNING, "otel_rollout"):
-            patching.install(hook, object())
+            install_hook(hook, object())
         library = hook.module.partition(".")[0]
         assert [record.getMessage().startswith(f"{library}: {hook.lost}") for record in caplog.records] == [True]
 
@@ -245,7 +245,7 @@ class TestEveryHook:
             caplog.clear()
             forget_warnings()
             with caplog.at_level(logging.WARNING, "otel_rollout"):
-                patching.install(patch, module)
+                install_hook(patch, module)
             assert len(caplog.records) <= 1
 
     def test_everything_hooked_is_recorded(self) -> None:
@@ -304,7 +304,7 @@ class TestSignals:
         hook = copy.copy(generation.GENERATE)
         object.__setattr__(hook, "observer", Interrupted)
         stand_in = StandIn(hook, stand_ins.form_of(generation.GENERATE))
-        stand_in.owner.generate = patching.observe(stand_in.owner.generate, hook)
+        stand_in.owner.generate = observe(stand_in.owner.generate, hook)
 
         async def main() -> None:
             with pytest.raises(error):

@@ -12,7 +12,7 @@ import pytest
 
 from otel_rollout import flush, rollout_trace_attr
 from otel_rollout.guard import forget_warnings
-from otel_rollout.hooks.verl import Identity, generation, rewards, rollout, tools
+from otel_rollout.hooks.verl import Identity, Rollout, generation, rewards, rollout_variable, tools
 from otel_rollout.testing import InMemorySpanExporter
 from tests.integrations.verl import stand_ins
 from tests.integrations.verl.stand_ins import HOOKS, StandIn, install
@@ -85,14 +85,14 @@ class TestMemory:
         )
         install(stand_in)
         ids = list(range(100_000))
-        state = rollout.Rollout(Identity(1, 0, 0, "index", "batch"), True, {}, None)
+        state = Rollout(Identity(1, 0, 0, "index", "batch"), True, {}, None)
 
         async def main() -> None:
-            token = rollout.rollout_variable.set(state)
+            token = rollout_variable.set(state)
             with rollout_trace_attr(step=1, sample_index=0):
                 for prompt in (ids, [*ids, 7, 8], [0, 1, 3]):
                     await stand_in.call(["request"], {"prompt_ids": prompt, "sampling_params": {}})
-            rollout.rollout_variable.reset(token)
+            rollout_variable.reset(token)
 
         asyncio.run(main())
         flush()

@@ -11,7 +11,7 @@ import cloudpickle
 import pytest
 
 from otel_rollout import flush
-from otel_rollout.hooks import patching
+from otel_rollout.hooks import install_hook
 from otel_rollout.hooks.verl.plugin import HOOKS
 from otel_rollout.hooks.verl.rollout_trace import rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter
@@ -22,7 +22,7 @@ T = TypeVar("T")
 def hook(target: str, owner: type) -> None:
     """Put one hook of the plugin on a class of another name."""
     [found] = [each for each in HOOKS if each.target == target]
-    patching.install(found, SimpleNamespace(**{target.partition(".")[0]: owner}))
+    install_hook(found, SimpleNamespace(**{target.partition(".")[0]: owner}))
 
 
 @pytest.fixture

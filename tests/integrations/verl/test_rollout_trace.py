@@ -10,7 +10,7 @@ import pytest
 
 from otel_rollout import RolloutTraceConfig, flush
 from otel_rollout.guard import forget_warnings
-from otel_rollout.hooks import patching
+from otel_rollout.hooks import install_hook
 from otel_rollout.hooks.verl import max_samples, start
 from otel_rollout.hooks.verl.plugin import HOOKS
 from otel_rollout.record import runtime
@@ -69,7 +69,7 @@ def next_trace(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for hook in HOOKS:
         if hook.module == module.__name__:
-            patching.install(hook, module)
+            install_hook(hook, module)
     return module
 
 

@@ -7,6 +7,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -288,6 +289,75 @@ def reward_manager_of(config, workers):
     manager.config, manager.reward_model_manager = config, None
     manager.reward_loop_workers, manager.reward_manager_cls = workers, resolve_reward_manager_cls(config)
     return manager
+
+
+class OwnEngine(Engine):
+    """An engine that makes its tokenizer itself, in an actor."""
+
+    def __init__(self, model, **options):
+        from verl.utils import hf_tokenizer
+
+        super().__init__(hf_tokenizer(model), **options)
+
+
+def serve(config, reward_model: str | None = None):
+    """Return verl's client and its reward workers; engine, load balancer and rewards are Ray actors."""
+    import ray
+    from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+    from verl.workers.rollout.llm_server import LLMServerClient
+    from verl.workers.rollout.router import GlobalRequestLoadBalancer
+
+    model = config.actor_rollout_ref.model.path
+    servers = {"server-0": ray.remote(OwnEngine).options(num_cpus=0).remote(model, version=4)}
+    balancer = ray.remote(GlobalRequestLoadBalancer).options(num_cpus=0).remote(servers)
+    reward_class = ray.remote(RewardLoopWorker).options(name="reward_loop_worker_0", num_cpus=0)
+    client = LLMServerClient(config=config, load_balancer_handle=balancer)
+    return client, [reward_class.remote(config, reward_model)]
+
+
+def start_transfer_queue():
+    """Start verl's TransferQueue with one storage unit, and return its module."""
+    import transfer_queue as tq
+    from omegaconf import OmegaConf
+
+    storage = {"num_data_storage_units": 1, "total_storage_size": 1000}
+    tq.init(OmegaConf.create({"backend": {"storage_backend": "SimpleStorage", "SimpleStorage": storage}}))
+    return tq
+
+
+def generate_v1(manager, prompts: list[str], *, step: int = 6, indices=None) -> dict[str, str]:
+    """Have the v1 trainer's manager roll prompts out into the TransferQueue; return the prompt of each uid."""
+    import transfer_queue as tq
+    from verl.utils import tensordict_utils as tu
+
+    data = make_batch(prompts, 1, step=step, indices=indices)
+    columns = dict(data.non_tensor_batch)
+    columns["uid"] = object_array([str(uuid.uuid4()) for _ in range(len(data))])
+    uids = dict(zip(columns["uid"], prompts, strict=True))
+    batch = tu.get_tensordict({"dummy_tensor": data.batch["dummy_tensor"], **columns})
+    tu.assign_non_tensor_data(batch, "global_steps", step)
+    tags = {uid: {"is_prompt": True, "global_steps": step, "status": "pending"} for uid in uids}
+    tq.kv_batch_put(keys=list(tags), partition_id="train", tags=list(tags.values()))
+    manager.generate_sequences(batch)
+
+    async def wait() -> None:
+        while True:
+            tags = tq.kv_list("train").get("train", {})
+            if all(tags.get(uid, {}).get("status") in ("finished", "failure") for uid in uids):
+                return
+            await asyncio.sleep(0.2)
+
+    asyncio.run(asyncio.wait_for(wait(), 120))
+    return uids
+
+
+def facts_of(row) -> dict:
+    """Return a trained row's facts, from its tensors token by token."""
+    kept = [number for number, is_kept in enumerate(row["response_mask"].tolist()) if is_kept]
+    mean = {name: sum(float(row[name][number]) for number in kept) / len(kept) for name in row}
+    gaps = [abs(float(row["old_log_probs"][number]) - float(row["rollout_log_probs"][number])) for number in kept]
+    found = {"advantage": mean["advantages"], "log_prob_gap": sum(gaps) / len(gaps), "log_prob_gap_max": max(gaps)}
+    return found | {"entropy": mean["entropy"], "importance_weight": mean["rollout_is_weights"], "fate": "trained"}
 
 
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")

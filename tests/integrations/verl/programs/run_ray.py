@@ -1,12 +1,10 @@
 """One step of verl's agent loop in Ray actors, by the old manager or by the v1 trainer's; then `ray.shutdown()`."""
 
-import asyncio
 import json
 import os
 import sys
 import threading
 import time
-import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -15,16 +13,6 @@ import ray
 
 folder = Path(sys.argv[1])
 options = json.loads(sys.argv[2])
-
-
-@ray.remote(num_cpus=0)
-class EngineActor(harness.Engine):
-    """An engine in an actor."""
-
-    def __init__(self, model):
-        from verl.utils import hf_tokenizer
-
-        super().__init__(hf_tokenizer(model), version=4)
 
 
 def main() -> None:
@@ -38,15 +26,7 @@ def main() -> None:
         "reward.custom_reward_function.path=null",
     ]
     config = harness.make_config(model, *(late if options.get("late") else []), *options.get("overrides", []))
-    from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
-    from verl.workers.rollout.llm_server import LLMServerClient
-    from verl.workers.rollout.router import GlobalRequestLoadBalancer
-
-    servers = {"server-0": EngineActor.remote(config.actor_rollout_ref.model.path)}
-    balancer = ray.remote(GlobalRequestLoadBalancer).options(num_cpus=0).remote(servers)
-    client = LLMServerClient(config=config, load_balancer_handle=balancer)
-    reward_class = ray.remote(RewardLoopWorker).options(name="reward_loop_worker_0", num_cpus=0)
-    rewards = [reward_class.remote(config, serve_reward_model() if options.get("late") else None)]
+    client, rewards = harness.serve(config, serve_reward_model() if options.get("late") else None)
     if options.get("v1"):
         run_v1(config, client, rewards)
     else:
@@ -113,38 +93,11 @@ def wait_for(condition) -> None:
 
 
 def run_v1(config, client, rewards) -> None:
-    import transfer_queue as tq
-    from omegaconf import OmegaConf
     from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
-    from verl.utils import tensordict_utils as tu
 
-    tq.init(
-        OmegaConf.create(
-            {
-                "backend": {
-                    "storage_backend": "SimpleStorage",
-                    "SimpleStorage": {"num_data_storage_units": 1, "total_storage_size": 1000},
-                }
-            }
-        )
-    )
+    tq = harness.start_transfer_queue()
     manager = AgentLoopManagerTQ.create(config, client, None, None if options.get("late") else rewards)
-    data = harness.make_batch(options["prompts"], 1, step=6, indices=options.get("indices"))
-    columns = dict(data.non_tensor_batch)
-    columns["uid"] = harness.object_array([str(uuid.uuid4()) for _ in range(len(data))])
-    batch = tu.get_tensordict({"dummy_tensor": data.batch["dummy_tensor"], **columns})
-    tu.assign_non_tensor_data(batch, "global_steps", 6)
-    manager.generate_sequences(batch)
-    uids = list(columns["uid"])
-
-    async def wait() -> None:
-        while True:
-            tags = tq.kv_list("train").get("train", {})
-            if all(tags.get(uid, {}).get("status") in ("finished", "failure") for uid in uids):
-                return
-            await asyncio.sleep(0.2)
-
-    asyncio.run(asyncio.wait_for(wait(), 120))
+    harness.generate_v1(manager, options["prompts"], indices=options.get("indices"))
     rows = tq.kv_list("train")["train"]
     (folder / "status").write_text(json.dumps(rows))
     if options.get("late"):

@@ -49,6 +49,14 @@ export const paths = {
     if (step !== undefined) return "findings" + queryOf({ step, ...selectionQuery(asked(step, selection)) });
     return isExported() ? "findings" : "findings" + queryOf(selectionQuery(selection));
   },
+  /** @param {Selection} selection @param {Selection} other the run that it is against */
+  compare: (selection, other) =>
+    "compare" +
+    queryOf({
+      ...selectionQuery({ ...selection, validate: false }),
+      against: other.experiment,
+      against_run: other.run,
+    }),
   live: () => "live",
   open: () => "open",
 };

@@ -19,32 +19,6 @@ export interface ToolCounts {
   errors: number;
 }
 
-export interface StepSignals {
-  failures: Record<string, number>;
-  punished: Record<string, number>;
-  truncated_reward_mean: number | null;
-  whole_reward_mean: number | null;
-  repeated_calls: number;
-  unknown_tools: number;
-  unparsed_calls: number;
-  straggler_share: number | null;
-  staleness: Record<string, number>;
-  lossy: number;
-  rolled_out_again: number;
-  cut_off: number;
-  rewardable: number;
-  unrewarded: number;
-  invalid_rewards: number;
-  odd_results: Record<string, number>;
-  group_sizes: Record<string, number>;
-  prompts: Record<string, number[]>;
-  speed: Speed;
-  wall_seconds: number;
-  twins: number;
-  disputed: number;
-  form: Form;
-}
-
 export interface StepSummary {
   step: number | null;
   validate: boolean;
@@ -86,7 +60,6 @@ export interface StepSummary {
   error_types: Record<string, number>;
   last_5_percent_share: number | null;
   duplicates: number;
-  signals: StepSignals;
 }
 
 export interface GroupSummary {
@@ -100,6 +73,7 @@ export interface GroupSummary {
   rollout_ns: (number | string | null)[];
   rewards: (number | null)[];
   statuses: (string | null)[];
+  reward_std: number | null;
   solved: number | null;
   zero_variance: string | null;
   tokens: Spread | null;
@@ -141,6 +115,11 @@ export interface TrajectorySummary {
   reward_parts: Record<string, number>;
   advantage: number | null;
   fate: string | null;
+  fate_reason: string | null;
+  log_prob_gap: number | null;
+  log_prob_gap_max: number | null;
+  entropy: number | null;
+  importance_weight: number | null;
   late: Record<string, number>;
   turns: number | null;
   input_tokens: number | null;
@@ -378,6 +357,50 @@ export interface Finding {
   meaning: string;
   advice: string;
   evidence: Evidence[];
+}
+
+/** A figure of two runs; its numbers are texts, but for the ends and the place of its interval's line. */
+export interface ComparedFigure {
+  name: string;
+  title: string;
+  before: string;
+  after: string;
+  change: string;
+  interval: string;
+  low: number;
+  high: number;
+  at: number;
+  of: string;
+  verdict: string;
+}
+
+export interface Flip {
+  sample_index: number | string | null;
+  prompt: string;
+  before: number;
+  after: number;
+  rollouts: [number, number];
+  steps: [number | null, number | null];
+}
+
+export interface ComparedPart {
+  validate: boolean;
+  over: string;
+  figures: ComparedFigure[];
+  flips: string | null;
+  lost: Flip[];
+  gained: Flip[];
+  too_few: string[];
+}
+
+/** Two runs compared; fields as in otel_rollout/look/view/comparing.py. */
+export interface CompareAnswer {
+  version: string;
+  verdict: string;
+  is_worse: boolean;
+  parts: ComparedPart[];
+  gone: Finding[];
+  new: Finding[];
 }
 
 /** A selected part of a run: what `validate`, `experiment` and `run` say in an address. */

@@ -2,13 +2,15 @@ import { firstDifference } from "../data/alignment.js";
 import { paths } from "../data/client.js";
 import { counted, decimal, duration, percent, visible, whole } from "../data/formats.js";
 import { differencesFrom, groupsBySteps, meanReward, namesOf, ORDERS, orderRollouts } from "../data/group_columns.js";
-import { addressOf, inAddress, navigate } from "../data/router.js";
+import { addressOf, inAddress, navigate, selectionOf } from "../data/router.js";
+import { seriesName, seriesOf } from "../data/step_figures.js";
 import { GroupColumns } from "../parts/group_columns.js";
 import { html } from "../parts/html.js";
 import { useKeys } from "../parts/keys.js";
 import { RewardBadge } from "../parts/badges.js";
 import { RolloutHead } from "../parts/rollout_head.js";
 import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
+import { useSurroundings } from "../parts/place.js";
 import { StepStrip } from "../parts/step_strip.js";
 import { useData } from "../parts/use_data.js";
 import { NARROW, useMedia } from "../parts/use_media.js";
@@ -21,6 +23,7 @@ import { useMemo, useState } from "../vendor/preact_hooks.js";
 export function GroupPage({ route }) {
   const { data, error } = useData(paths.group(route.step ?? "none", route.sample ?? "none", route));
   const group = /** @type {GroupAnswer | undefined} */ (data);
+  const other = useOther(route);
   const go = (/** @type {number | string | null | undefined} */ sample) => {
     if (sample != null)
       navigate(
@@ -44,26 +47,64 @@ export function GroupPage({ route }) {
         ]
       : []),
   ]);
-  if (group) return html`<${Group} group=${group} route=${route} />`;
+  if (group) return html`<${Group} group=${group} route=${route} other=${other} />`;
   return error
     ? html`<${ErrorState} error=${error} />`
     : html`<${LoadingState}>Reading the rollouts …</${LoadingState}>`;
 }
 
-/** @param {{group: GroupAnswer, route: Route}} props */
-function Group({ group, route }) {
+/** @type {Rollout[]} */
+const NONE = [];
+
+/**
+ * The same prompt of the run that the address is against.
+ *
+ * @typedef {{name: string, group: GroupAnswer | undefined, error: Error | null}} Other
+ */
+
+/**
+ * @param {Route} route
+ * @returns {Other | null} null if it is against none
+ */
+function useOther({ step = "none", sample = "none", validate, query }) {
+  const { run } = useSurroundings();
+  const against = useMemo(
+    () =>
+      query.against === undefined ? undefined : seriesOf(run?.steps ?? []).find(({ key }) => key === query.against),
+    [run, query.against],
+  );
+  const selection = against && { validate, experiment: against.experiment, run: against.run };
+  const { data, error } = useData(selection ? paths.group(query.against_step ?? step, sample, selection) : null);
+  return against ? { name: seriesName(against, run?.run_folders), group: data, error } : null;
+}
+
+/** @param {{group: GroupAnswer, route: Route, other: Other | null}} props */
+function Group({ group, route, other }) {
   const { summary } = group;
   const isNarrow = useMedia(NARROW);
   const [single, setSingle] = useState(0);
   const order = route.query.sort ?? "rollout";
-  const rollouts = useMemo(() => orderRollouts(group.rollouts, order), [group, order]);
-  const names = useMemo(() => namesOf(group.rollouts), [group]);
+  const theirs = other?.group?.rollouts ?? NONE;
+  const all = useMemo(() => [...group.rollouts, ...theirs], [group, theirs]);
+  const rollouts = useMemo(
+    () => interleaved(orderRollouts(group.rollouts, order), orderRollouts(theirs, order)),
+    [group, theirs, order],
+  );
+  const names = useMemo(
+    () =>
+      new Map([
+        ...namesOf(group.rollouts),
+        ...[...namesOf(theirs)].map(([each, name]) => /** @type {[Rollout, string]} */ ([each, `${name} of A`])),
+      ]),
+    [group, theirs],
+  );
   const chosen = chosenOf(route.query.compare, rollouts, names);
   const isComparing = chosen.length === 2;
   const columns = useMemo(() => (isComparing ? chosen : rollouts), [rollouts, isComparing, route.query.compare]);
-  const rewards = groupsBySteps(summary, group.other_steps).flatMap((each) =>
-    each.rewards.filter((reward) => reward !== null),
-  );
+  const rewards = [
+    ...groupsBySteps(summary, group.other_steps).flatMap((each) => each.rewards),
+    ...theirs.map((each) => each.summary.reward),
+  ].filter((reward) => reward !== null);
   const [lowest, highest] = rewards.length ? [Math.min(...rewards), Math.max(...rewards)] : [null, null];
 
   const setQuery = (/** @type {Record<string, string>} */ query, replace = false) =>
@@ -82,7 +123,7 @@ function Group({ group, route }) {
       name=${names.get(rollout)}
       address=${addressOfRollout(rollout)}
       ...${{ lowest, highest }}
-      comparing=${isNarrow || group.rollouts.length < 2 ? null : { isChosen: chosen.includes(rollout), onChange: () => choose(rollout) }}
+      comparing=${isNarrow || all.length < 2 ? null : { isChosen: chosen.includes(rollout), onChange: () => choose(rollout) }}
     />`;
   const at = Math.min(single, columns.length - 1);
   const shown = isNarrow ? [at] : columns.map((_, position) => position);
@@ -102,11 +143,12 @@ function Group({ group, route }) {
         </label>
       </div>
     </div>
+    ${other ? html`<${OtherRun} other=${other} group=${group} route=${route} />` : null}
     ${group.left_out ? html`<p class="new-prompt">${`${whole(group.left_out)} more rollouts are not shown here; the step lists all.`}</p>` : null}
     <${CompareBar}
       chosen=${chosen}
       names=${names}
-      rollouts=${group.rollouts}
+      rollouts=${all}
       onEnd=${() => setQuery(without(route.query, "compare"))}
     />
     ${
@@ -147,6 +189,39 @@ function Group({ group, route }) {
         : html`<${EmptyState} title="No rollouts">Nothing of this prompt has been written yet.</${EmptyState}>`
     }
   </div>`;
+}
+
+/**
+ * Return two lists as one, in turn.
+ *
+ * @param {Rollout[]} one
+ * @param {Rollout[]} other
+ */
+function interleaved(one, other) {
+  const longest = Math.max(one.length, other.length);
+  return Array.from({ length: longest }, (_, at) => [...one.slice(at, at + 1), ...other.slice(at, at + 1)]).flat();
+}
+
+/** @param {{other: Other, group: GroupAnswer, route: Route}} props */
+function OtherRun({ other, group, route }) {
+  const theirs = other.group;
+  const known = theirs ? meanReward(theirs.summary) : null;
+  const query = without(without(route.query, "against"), "against_step");
+  return html`<p class="compare-bar" role="status">
+    <span
+      >${
+        theirs
+          ? html`Next to each rollout is one of A, <b>${visible(other.name)}</b>${`${
+              theirs.summary.step === group.summary.step ? "" : `, step ${inAddress(theirs.summary.step)}`
+            }: ${counted(theirs.rollouts.length, "rollout")}${known === null ? "" : `, mean reward ${decimal(known)}`}`}`
+          : other.error
+            ? `${visible(other.name)} has no such prompt here.`
+            : `Reading the rollouts of ${visible(other.name)} …`
+      }</span
+    >
+    ${theirs ? html`<a href=${addressOf({ page: "group", step: inAddress(theirs.summary.step), sample: inAddress(theirs.summary.sample_index), ...selectionOf(theirs.summary), query: {} })}>only A</a>` : null}
+    <a href=${addressOf({ ...route, query })}>without A</a>
+  </p>`;
 }
 
 /** @param {{group: GroupAnswer, route: Route}} props */

@@ -2,6 +2,7 @@ import { capitalized, counted } from "../data/formats.js";
 import { addressOf, inAddress, navigate, selectionOf } from "../data/router.js";
 import { parseSort, sorted, sortText } from "../data/sorting.js";
 import { seriesKey, seriesName, seriesOf } from "../data/step_figures.js";
+import { Comparison } from "../parts/comparison.js";
 import { Findings } from "../parts/findings.js";
 import { html } from "../parts/html.js";
 import { useSurroundings } from "../parts/place.js";
@@ -40,7 +41,7 @@ export function RunPage({ route }) {
   return html`<div class="run-page">
     <h1 class="hidden-label">${run.title}</h1>
     <${Problems} problems=${run.problems} />
-    ${progress?.total ? html`<p class="weak" role="status">Reading: ${progress.done} of ${progress.total} <progress aria-label="steps read" value=${progress.done} max=${progress.total}></progress></p>` : null}
+    ${progress?.total ? html`<p class="weak" role="status">Reading: ${progress.done} of ${progress.total} <progress aria-label="files read" value=${progress.done} max=${progress.total}></progress></p>` : null}
     <${Choices}
       route=${route}
       all=${all}
@@ -58,6 +59,7 @@ export function RunPage({ route }) {
       names=${[nameOf(chosen), against ? nameOf(against) : ""]}
       onOpen=${openStep}
     />
+    ${against ? html`<${Comparison} ...${{ chosen, against, part }} names=${[nameOf(chosen), nameOf(against)]} />` : null}
     <${Steps} steps=${chosen[part]} route=${route} part=${part} />
   </div>`;
 }

@@ -28,7 +28,7 @@ export function Frame() {
   useEffect(() => onConnection(setConnection), []);
 
   const here = { ...route, ...place };
-  const title = titleOf(here, run?.title);
+  const title = titleOf(here, run?.title, run?.steps);
   useEffect(() => {
     document.title = title;
   }, [title]);
@@ -90,7 +90,7 @@ export function Frame() {
     <header class="frame">
       <nav aria-label="breadcrumbs">
         <ol class="breadcrumbs">
-          ${breadcrumbs(here, run?.title).map(
+          ${breadcrumbs(here, run?.title, run?.steps).map(
             ({ text, address }, index, all) =>
               html`<li key=${index}>
                 ${

@@ -1,0 +1,449 @@
+"""Fills a catalog from the files of trace folders: of what has changed since somebody looked, only the new lines."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import orjson
+
+from otel_rollout.catalog import schema
+from otel_rollout.errors import NoTracesError
+from otel_rollout.folder.index import Row, place_of
+from otel_rollout.folder.reader import RecordedTrajectory, main_row, parts_by_trace
+from otel_rollout.folder.selection import Selection
+from otel_rollout.folder.stored_file import NOTHING_READ, Extent, LineCache, Part, Reading, ReadProblem, StoredFile
+from otel_rollout.folder.summaries import summaries_of
+from otel_rollout.folder.trace_files import EVERYTHING, StepRange, TraceFile, find_trace_files
+from otel_rollout.guard.clock import monotonic
+
+OnProblem: TypeAlias = Callable[[ReadProblem], None]
+OnProgress: TypeAlias = Callable[[int, int], None]
+
+SECONDS_BETWEEN_COMMITS: Final = 1.0
+"""Others wait no longer for the lock, and a reader that is killed leaves what it has done."""
+MAX_ROWS: Final = 2**15
+"""The most rows with their summaries that are kept to join the lines of a trajectory."""
+IDS_AT_ONCE: Final = 8192
+
+_TRACE_ID: Final = place_of("trace_id")
+_OFFSET: Final = place_of("offset")
+_LENGTH: Final = place_of("length")
+_SUMMARY: Final = place_of("summary")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file of a trace folder.
+
+    Args:
+        file: The file.
+        status: Its device, inode, time of change and size.
+    """
+
+    file: TraceFile
+    status: str
+
+
+Found: TypeAlias = Mapping[bytes, FoundFile]
+"""Files by their places, which are the same however the trace folder is named."""
+
+
+def find_files(folders: Sequence[Path], selection: Selection = EVERYTHING) -> Found:
+    """Return the files of trace folders, by name and size; nothing of them is opened.
+
+    Args:
+        folders: The folders; one without traces is left out if another has some.
+        selection: The filters; folders of other steps are not listed.
+
+    Raises:
+        NoTracesError: None of them has traces.
+    """
+    found: dict[bytes, FoundFile] = {}
+    # One of the folders can be in another, or a link to it.
+    seen: set[tuple[int, int, str]] = set()
+    missing: list[NoTracesError] = []
+    for number, folder in enumerate(map(os.fspath, folders)):
+        try:
+            files = find_trace_files(folder, selection)
+        except NoTracesError as error:
+            missing.append(error)
+            continue
+        identity_of = lru_cache(None)(_identity)
+        for file in files:
+            directory, name = os.path.split(file.place)
+            identity = (*identity_of(directory), name)
+            status = status_of(file.place)
+            if identity in seen or status is None:
+                continue
+            seen.add(identity)
+            found[os.fsencode(f"{number}/{file.place[len(folder) :].lstrip('/')}")] = FoundFile(file, status)
+    if len(missing) == len(folders):
+        raise missing[0]
+    return found
+
+
+def version_of(found: Found) -> str:
+    """Return a text that differs once a file has changed."""
+    digest = blake2b(digest_size=8)
+    for place, each in found.items():
+        digest.update(b"%b %b\n" % (place, each.status.encode()))
+    return digest.hexdigest()
+
+
+def status_of(place: str) -> str | None:
+    """Return a text that differs once a file has changed; None if it is gone."""
+    try:
+        status = os.stat(place)  # noqa: PTH116 - one of many
+    except OSError as error:
+        # Reading a link to nowhere reports that.
+        return None if not os.path.lexists(place) else f"0 0 {error.errno} 0"
+    return f"{status.st_dev} {status.st_ino} {status.st_ctime_ns} {status.st_size}"
+
+
+def _identity(directory: str) -> tuple[int, int]:
+    try:
+        status = os.stat(directory)  # noqa: PTH116 - one of many
+    except OSError:
+        return 0, 0
+    return status.st_dev, status.st_ino
+
+
+class _Known(NamedTuple):
+    """A file as the catalog has it."""
+
+    number: int
+    steps: str
+    status: str
+    known: str
+    problems: str
+    is_open: int
+
+
+class Filling:
+    """Fills the catalog of trace folders. Not thread-safe.
+
+    Args:
+        folders: The folders.
+        on_progress: Called with the number of files read, and of those to read.
+    """
+
+    def __init__(self, folders: Sequence[Path], on_progress: OnProgress) -> None:
+        self._folders = folders
+        self._on_progress = on_progress
+
+    def fill(self, connection: sqlite3.Connection, selection: Selection = EVERYTHING) -> Found:
+        """Read what has changed since the catalog was filled last, and return the files that there are.
+
+        Args:
+            connection: The catalog.
+            selection: Look only at the files that can have these trajectories.
+
+        Raises:
+            NoTracesError: None of the folders has traces.
+        """
+        # Before the files: of those that come meanwhile, another reader may put some into the catalog.
+        known = _known_files(connection)
+        found = find_files(self._folders, selection)
+        loose = [place for place in _changed(found, known) if found[place].file.steps is None]
+        if loose:
+            self._read(connection, found, loose)
+            if any(found[place].file.is_journal for place in loose):
+                # A trajectory that has ended meanwhile is in a step's folder.
+                found = find_files(self._folders, selection)
+        changed = [place for place in _changed(found, known) if place not in loose]
+        gone = [
+            place for place, each in known.items() if place not in found and _is_in(_range_of(each.steps), selection)
+        ]
+        if changed or gone:
+            self._read(connection, found, [*gone, *changed])
+        return found
+
+    def _read(self, connection: sqlite3.Connection, found: Found, places: Sequence[bytes]) -> None:
+        """Read files, in transactions of a second each."""
+        self._on_progress(0, len(places))
+        waiting, done = list(places)[::-1], 0
+        while waiting:
+            connection.execute("BEGIN IMMEDIATE")
+            batch = _Batch(connection, self._folders, found)
+            end = monotonic() + SECONDS_BETWEEN_COMMITS
+            while waiting:
+                batch.read(waiting.pop())
+                done += 1
+                self._on_progress(done, len(places))
+                if monotonic() >= end:
+                    break
+            batch.finish()
+            connection.execute("COMMIT")
+
+
+def _changed(found: Found, known: Mapping[bytes, _Known]) -> list[bytes]:
+    return [
+        place
+        for place, each in found.items()
+        if place not in known or known[place].status != each.status or known[place].is_open
+    ]
+
+
+def _known_files(connection: sqlite3.Connection) -> dict[bytes, _Known]:
+    rows = connection.execute("SELECT place, id, steps, status, known, problems, is_open FROM files")
+    return {place: _Known(*rest) for place, *rest in rows}
+
+
+def _range_of(steps: str) -> StepRange | None:
+    fields = orjson.loads(steps)
+    return None if fields is None else StepRange(*fields)
+
+
+def _is_in(steps: StepRange | None, selection: Selection) -> bool:
+    """Return True if a file would have been listed."""
+    if steps is None or steps.has_no_step:
+        return steps is None or selection.takes_step(None, validate=False)
+    return selection.takes_steps(steps.first, steps.last, validate=steps.validate)
+
+
+def note_problems(connection: sqlite3.Connection, found: Found, on_problem: OnProblem) -> None:
+    """Report everything that can't be read in files.
+
+    Args:
+        connection: The catalog.
+        found: The files.
+        on_problem: Called for each problem.
+    """
+    for place, problems in connection.execute("SELECT place, problems FROM files WHERE problems <> '[]'"):
+        if place in found:
+            for what, offset in orjson.loads(problems):
+                on_problem(ReadProblem(what, found[place].file.path, offset))
+
+
+class Reader:
+    """Makes trajectories of a catalog's parts.
+
+    Args:
+        connection: The catalog.
+        folders: The trace folders.
+        found: Their files, as far as they were looked for.
+        find: Finds the parts of a trace whose spans are no longer in place.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        folders: Sequence[Path],
+        found: Found,
+        find: Callable[[str], Sequence[Part]] = lambda _: (),
+    ) -> None:
+        self._connection = connection
+        self._folders = folders
+        self._found = found
+        self._find = find
+        self._cache = LineCache()
+        self._files: dict[int, StoredFile | None] = {}
+
+    def trajectories(self, condition: str, arguments: Sequence[Any]) -> list[RecordedTrajectory]:
+        """Return the trajectories whose traces match a condition in SQL, in the order of their places."""
+        return [
+            RecordedTrajectory(main_row(parts), parts, self._find)
+            for parts in self.parts(condition, arguments).values()
+        ]
+
+    def parts(self, condition: str, arguments: Sequence[Any]) -> dict[str, list[Part]]:
+        """Return the parts of each trace that matches a condition; their rows lack the summary."""
+        rows = self._connection.execute(
+            "SELECT p.file, p.offset, p.traces, p.line FROM parts p JOIN files f ON f.id = p.file"
+            f" WHERE {condition} ORDER BY f.steps IS 'null', f.place, p.offset",
+            arguments,
+        )
+        parts: list[Part] = []
+        for number, offset, traces, line in rows:
+            file = self.file(number)
+            if file is not None:
+                if traces > 1:
+                    file.shared[offset] = traces
+                parts.append((file, (*orjson.loads(line), b"")))
+        return parts_by_trace(parts)
+
+    def file(self, number: int) -> StoredFile | None:
+        """Return a file by its number in the catalog; None if it is gone."""
+        if number not in self._files:
+            rows = self._connection.execute("SELECT place FROM files WHERE id = ?", (number,)).fetchall()
+            self._files[number] = next((self._stored(place) for (place,) in rows), None)
+        return self._files[number]
+
+    def _stored(self, place: bytes) -> StoredFile | None:
+        if place in self._found:
+            file = self._found[place].file
+        else:
+            # The folders were looked at for another step.
+            number, _, name = os.fsdecode(place).partition("/")
+            try:
+                [file] = find_trace_files(os.path.join(self._folders[int(number)], name))  # noqa: PTH118
+            except (NoTracesError, OSError, ValueError):
+                return None
+        return StoredFile(file, self._cache, lambda problem: None)
+
+
+class _Batch(Reader):
+    """Files that are read in one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, folders: Sequence[Path], found: Found) -> None:
+        super().__init__(connection, folders, found)
+        self._changed: set[str] = set()
+        """Traces whose lines are to be joined anew."""
+        self._rows: OrderedDict[int, dict[tuple[str, int], Row]] = OrderedDict()
+
+    def read(self, place: bytes) -> None:
+        """Read a file, unless another reader has read it as it is."""
+        rows = self._connection.execute(
+            "SELECT id, steps, status, known, problems, is_open FROM files WHERE place = ?", (place,)
+        ).fetchall()
+        known = _Known(*rows[0]) if rows else None
+        file = self._found[place].file if place in self._found else None
+        status = None if file is None else status_of(file.place)
+        if file is None or status is None:
+            if known is not None:
+                self._delete_parts(known.number, 0)
+                self._connection.execute("DELETE FROM files WHERE id = ?", (known.number,))
+            return
+        if known is not None and known.status == status and not known.is_open:
+            return
+        problems: list[ReadProblem] = []
+        stored = StoredFile(file, self._cache, problems.append)
+        start, size = _start(known, status), int(status.rsplit(" ", 1)[1])
+        reading = stored.read(start)
+        # While it is being written, its end may be half a line, which is no damage.
+        is_open = not problems and _end_of(reading) < size
+        if is_open and not stored.is_being_written():
+            reading, is_open = stored.read(start), False
+        number = self._number_of(known, place)
+        gone = self._delete_parts(number, reading.start)
+        self._add(number, stored, reading, gone)
+        self._connection.execute(
+            "UPDATE files SET steps = ?, status = ?, known = ?, problems = ?, is_open = ? WHERE id = ?",
+            (
+                orjson.dumps(file.steps and tuple(file.steps)).decode(),
+                status,
+                orjson.dumps(tuple(reading.known)).decode(),
+                orjson.dumps([(each.what, each.offset) for each in dict.fromkeys(problems)]).decode(),
+                is_open,
+                number,
+            ),
+        )
+
+    def _number_of(self, known: _Known | None, place: bytes) -> int:
+        if known is not None:
+            return known.number
+        number = self._connection.execute("INSERT INTO files (place) VALUES (?)", (place,)).lastrowid
+        return number or 0
+
+    def _delete_parts(self, number: int, start: int) -> set[str]:
+        """Delete the rows of a file from an offset on, and return their traces."""
+        where = "FROM parts WHERE file = ? AND offset >= ?"
+        gone = {trace_id for (trace_id,) in self._connection.execute(f"SELECT trace_id {where}", (number, start))}
+        if gone:
+            self._connection.execute(f"DELETE {where}", (number, start))
+            self._changed |= gone
+        return gone
+
+    def _add(self, number: int, stored: StoredFile, reading: Reading, gone: set[str]) -> None:
+        """Insert the rows of a file; a trajectory with one line is inserted as it is."""
+        rows = reading.rows
+        ids = [row[_TRACE_ID] for row in rows]
+        several = self._known_ids(ids)
+        if len(set(ids)) < len(ids):
+            seen: set[str] = set()
+            several |= {each for each in ids if each in seen or seen.add(each)}  # type: ignore[func-returns-value]
+        self._connection.executemany(
+            "INSERT INTO parts VALUES (?, ?, ?, ?, ?)",
+            ((row[_TRACE_ID], number, row[_OFFSET], stored.shared.get(row[_OFFSET], 1), _line_of(row)) for row in rows),
+        )
+        single = [row for row in rows if row[_TRACE_ID] not in several] if several else rows
+        schema.insert(
+            self._connection, summaries_of(RecordedTrajectory(row, ((stored, row),), self._find) for row in single)
+        )
+        self._changed.difference_update(row[_TRACE_ID] for row in single)
+        self._changed |= several
+        if (several or gone) and not reading.start:
+            self._keep(number, rows)
+
+    def _known_ids(self, ids: Sequence[str]) -> set[str]:
+        """Return the traces that have a line already."""
+        found: set[str] = set()
+        for part in _pieces(ids):
+            found.update(
+                trace_id
+                for (trace_id,) in self._connection.execute(
+                    "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM parts WHERE trace_id = value)",
+                    (orjson.dumps(part).decode(),),
+                )
+            )
+        return found
+
+    def finish(self) -> None:
+        """Join the lines of the traces that have several, and delete those that have none."""
+        for part in _pieces(sorted(self._changed)):
+            lines = self._connection.execute(
+                "SELECT trace_id, file, offset, line FROM parts WHERE trace_id IN (SELECT value FROM json_each(?))"
+                " ORDER BY trace_id, file, offset",
+                (orjson.dumps(part).decode(),),
+            ).fetchall()
+            traces = {trace_id: list(group) for trace_id, group in groupby(lines, key=itemgetter(0))}
+            schema.delete(self._connection, (each for each in part if each not in traces))
+            # One file after the other: each is read once.
+            ordered = sorted(traces.values(), key=lambda lines: [number for _, number, _, _ in lines])
+            schema.insert(self._connection, summaries_of(self._joined(ordered)))
+        self._changed.clear()
+
+    def _joined(self, traces: Iterable[Sequence[tuple[str, int, int, str]]]) -> Iterator[RecordedTrajectory]:
+        for lines in traces:
+            parts: list[Part] = []
+            for trace_id, number, offset, line in lines:
+                file = self.file(number)
+                if file is not None:
+                    row = self._rows_of(number, file).get((trace_id, offset))
+                    parts.append((file, (*orjson.loads(line), b"") if row is None else row))
+            for found in parts_by_trace(parts).values():
+                yield RecordedTrajectory(main_row(found), found, self._find)
+
+    def _rows_of(self, number: int, file: StoredFile) -> Mapping[tuple[str, int], Row]:
+        """Return the rows of a file with their summaries."""
+        if number not in self._rows:
+            self._keep(number, file.read().rows)
+        self._rows.move_to_end(number)
+        return self._rows[number]
+
+    def _keep(self, number: int, rows: Sequence[Row]) -> None:
+        self._rows[number] = {(row[_TRACE_ID], row[_OFFSET]): row for row in rows}
+        self._rows.move_to_end(number)
+        while len(self._rows) > 1 and sum(map(len, self._rows.values())) > MAX_ROWS:
+            self._rows.popitem(last=False)
+
+
+def _start(known: _Known | None, status: str) -> Extent:
+    """Return the part of a file that is known, if the file has only grown."""
+    if known is None or known.problems != "[]" or known.status.split(" ")[:2] != status.split(" ")[:2]:
+        return NOTHING_READ
+    return Extent(*orjson.loads(known.known))
+
+
+def _end_of(reading: Reading) -> int:
+    return max((row[_OFFSET] + row[_LENGTH] for row in reading.rows), default=reading.start)
+
+
+def _line_of(row: Row) -> str:
+    """Return a row without its summary, as JSON."""
+    return orjson.dumps(row[:_SUMMARY]).decode()
+
+
+def _pieces(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for at in range(0, len(ids), IDS_AT_ONCE):
+        yield ids[at : at + IDS_AT_ONCE]

@@ -1,0 +1,87 @@
+"""The comparison of two runs as the pages show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from otel_rollout.catalog import StepSummary
+from otel_rollout.look.compare import Comparison, Figure, Part, Side, compare_runs, sides_of
+from otel_rollout.look.compare.words import (
+    change_text,
+    flips_text,
+    interval_text,
+    over_text,
+    value_text,
+    verdict_text,
+)
+from otel_rollout.look.view.answers import AskedWrongError
+from otel_rollout.look.view.run_state import RunState
+
+MAX_FLIPS: Final = 500
+"""The most prompts of each kind in an answer."""
+
+
+def compared(state: RunState, steps: Sequence[StepSummary], query: Mapping[str, str]) -> dict[str, Any]:
+    """Return the comparison of the run that a request names with the run that it is against.
+
+    Args:
+        state: The run.
+        steps: All of its steps.
+        query: `experiment` and `run`; `against` and `against_run`, the experiment and run of the other one.
+
+    Raises:
+        AskedWrongError: There is no such run.
+    """
+    folders = state.run_folders()
+    sides = sides_of(state.run, "", steps)
+    before = _side(sides, query.get("against", ""), query.get("against_run"))
+    after = _side(sides, query.get("experiment", ""), query.get("run"))
+    only = str(state.folders[0]) if len(state.folders) == 1 else ""
+    before, after = (Side(each.run, each.steps, folders.get(each.run_id or "", only)) for each in (before, after))
+    return _shown(compare_runs(before, after))
+
+
+def _side(sides: Sequence[Side], experiment: str, run_id: str | None) -> Side:
+    for side in sides:
+        if (side.experiment or "", side.run_id or None) == (experiment, run_id or None):
+            return side
+    raise AskedWrongError(404, f"there is no run {run_id or ''} of the experiment {experiment!r}; it may come later")
+
+
+def _shown(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "verdict": verdict_text(comparison),
+        "is_worse": bool(comparison.worse),
+        "parts": list(map(_part, comparison.parts)),
+        "gone": comparison.gone,
+        "new": comparison.new,
+    }
+
+
+def _part(part: Part) -> dict[str, Any]:
+    return {
+        "validate": part.validate,
+        "over": over_text(part),
+        "figures": list(map(_figure, part.figures)),
+        "flips": None if part.flip_p is None else flips_text(part),
+        "lost": part.lost[:MAX_FLIPS],
+        "gained": part.gained[:MAX_FLIPS],
+        "too_few": part.too_few,
+    }
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "before": value_text(figure.before, figure.unit),
+        "after": value_text(figure.after, figure.unit),
+        "change": change_text(figure.change, figure.unit),
+        "interval": interval_text(figure),
+        "low": figure.low,
+        "high": figure.high,
+        "at": figure.change,
+        "of": f"{figure.units:,} {figure.over}",
+        "verdict": {"other": "changed"}.get(figure.verdict, figure.verdict),
+    }

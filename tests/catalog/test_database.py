@@ -1,0 +1,221 @@
+"""The file of a catalog: where it lies, who may read it, and what happens if it is damaged or can't be there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from otel_rollout.catalog import Run
+from otel_rollout.errors import NoTracesError
+from otel_rollout.folder.folder_writer import FolderWriter
+from tests.catalog.answers import answers
+from tests.trace_folder.recordings import make_trajectory
+
+NAME, FOLDERS = "catalog.sqlite3", "folders.json"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two prompts of two rollouts."""
+    writer = FolderWriter(tmp_path / "traces")
+    for number in range(4):
+        writer.write(make_trajectory(1, number // 2, number % 2, reward=float(number)))
+    writer.close()
+    return tmp_path / "traces"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """A cache folder of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "otel-rollout" / "catalogs"
+
+
+def count(folder: Path) -> int:
+    """Return the number of trajectories."""
+    return sum(step.trajectories for step in Run([folder]).steps())
+
+
+def places_of(catalogs: Path) -> list[str]:
+    """Return the files of catalogs that SQLite doesn't remove by itself."""
+    return sorted(path.name for path in catalogs.glob("*/*") if not path.name.endswith(("-wal", "-shm")))
+
+
+class TestPlace:
+    """A file in the reader's cache folder."""
+
+    def test_is_private_and_the_same_for_all_names_of_a_folder(self, folder, cache, monkeypatch):
+        """0600 in folders of 0700; by a link or a relative path it is the same catalog."""
+        assert count(folder) == 4
+        monkeypatch.chdir(folder.parent)
+        assert count(Path("traces")) == 4
+        folder.with_name("link").symlink_to(folder)
+        assert count(folder.with_name("link")) == 4
+        [place] = cache.iterdir()
+        assert places_of(cache) == [NAME, FOLDERS]
+        assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
+        assert {path.stat().st_mode & 0o777 for path in (place, cache, cache.parent)} == {0o700}
+
+    def test_its_tables_can_be_asked_by_sqlite(self, folder, cache):
+        """A row for each trajectory."""
+        count(folder)
+        connection = sqlite3.connect(next(cache.glob(f"*/{NAME}")))
+        assert connection.execute("SELECT count(*), sum(reward) FROM trajectories").fetchall() == [(4, 6.0)]
+        connection.close()
+
+    def test_catalogs_of_folders_that_are_gone_are_removed(self, folder, cache, tmp_path):
+        """When another one is made; so is what a killed reader left an hour ago, and nothing else."""
+        count(folder)
+        for name in ("notes", "0123456789abcdef.txt"):
+            (cache / name).mkdir()
+        left = [cache / f"0123456789abcdef.0000000{number}" for number in range(2)]
+        for path in left:
+            path.mkdir()
+        os.utime(left[0], (0, 0))
+        other = shutil.copytree(folder, tmp_path / "other")
+        shutil.rmtree(folder)
+        assert count(other) == 4
+        names = {path.name for path in cache.iterdir()}
+        assert len(list(cache.glob(f"*/{NAME}"))) == 1
+        assert {"notes", "0123456789abcdef.txt", left[1].name} <= names
+        assert left[0].name not in names
+
+    def test_a_folder_without_traces(self, tmp_path):
+        """It is named."""
+        with pytest.raises(NoTracesError, match="nowhere"):
+            count(tmp_path / "nowhere")
+
+
+class TestDoubt:
+    """A catalog that is not as it should be is made again."""
+
+    @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "foreign", "version", "folder", "link", "text"])
+    def test_gives_the_same_answers(self, folder, cache, tmp_path, damage):
+        """And lies in its place again; what a link leads to is left alone."""
+        expected = answers(folder)
+        [path] = cache.glob(f"*/{NAME}")
+        precious = tmp_path / "precious"
+        precious.write_text("mine")
+        if damage in ("folder", "link"):
+            shutil.rmtree(path.parent)
+            path.parent.symlink_to(tmp_path) if damage == "link" else path.parent.write_text("a file")
+        elif damage in ("version", "text"):
+            connection = sqlite3.connect(path)
+            change = "UPDATE about SET version = 'old'" if damage == "version" else "UPDATE trajectories SET tools = 7"
+            connection.execute(change)
+            connection.commit()
+            connection.close()
+        else:
+            for rest in path.parent.glob(f"{path.name}-*"):
+                rest.unlink()
+            data = path.read_bytes()
+            path.unlink()
+            if damage == "foreign":
+                connection = sqlite3.connect(path)
+                connection.execute("CREATE TABLE about (other)")
+                connection.commit()
+                connection.close()
+            else:
+                changed = data[:4096] + os.urandom(len(data) - 4096)
+                path.write_bytes({"cut": data[: len(data) // 2], "changed": changed, "empty": b""}[damage])
+        for _ in range(2):
+            assert answers(folder) == expected
+        assert places_of(cache) == [NAME, FOLDERS]
+        assert precious.read_text() == "mine"
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith("catalog")] == []
+
+    def test_while_a_run_has_it_open(self, folder, cache):
+        """It goes on, and so does another one."""
+        run = Run([folder])
+        expected = run.steps()
+        shutil.rmtree(cache)
+        assert Run([folder]).steps() == expected
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(1, 9))
+        writer.close()
+        assert [step.trajectories for step in run.steps()] == [5]
+        assert count(folder) == 5
+
+    def test_damage_while_a_run_has_it_open(self, folder, cache):
+        """The run makes another one."""
+        run = Run([folder])
+        expected = run.steps()
+        [path] = cache.glob(f"*/{NAME}")
+        for each in path.parent.iterdir():
+            with each.open("r+b") as file:
+                file.write(os.urandom(each.stat().st_size))
+        assert run.steps() == expected
+        assert Run([folder]).steps() == expected
+
+
+class TestNoPlace:
+    """Where the cache folder can't have one."""
+
+    def test_a_home_that_is_no_folder(self, folder, cache, tmp_path):
+        """The catalog lies in a temporary folder, which goes with the reader."""
+        (tmp_path / "cache").write_text("a file")
+        run = Run([folder])
+        assert [step.trajectories for step in run.steps()] == [4]
+        assert (tmp_path / "cache").read_text() == "a file"
+
+    def test_neither_there_nor_in_a_temporary_folder(self, folder, tmp_path, monkeypatch):
+        """It is in memory, and filled as any other."""
+        (tmp_path / "cache").write_text("a file")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+        run = Run([folder])
+        assert [step.trajectories for step in run.steps()] == [4]
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(1, 9))
+        writer.close()
+        assert [step.trajectories for step in run.steps()] == [5]
+
+    def test_a_reader_that_was_stopped_holds_the_lock(self, folder, cache, monkeypatch):
+        """After a while others do without the file, and leave it as it is."""
+        count(folder)
+        [path] = cache.glob(f"*/{NAME}")
+        holder = sqlite3.connect(path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr("otel_rollout.catalog.database.SECONDS_TO_WAIT", 0.01)
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(1, 9))
+        writer.close()
+        assert count(folder) == 5
+        holder.execute("ROLLBACK")
+        holder.close()
+        assert path.exists()
+        assert count(folder) == 5
+
+
+class TestFileSystems:
+    """A write-ahead log only where all readers share memory."""
+
+    @pytest.mark.parametrize(
+        ("mounts", "mode"),
+        [
+            ("/dev/vda / ext4 rw 0 0\n", "wal"),
+            ("/dev/vda / ext4 rw 0 0\nserver:/home {} nfs4 rw 0 0\n", "delete"),
+            ("server:/ / nfs rw 0 0\n/dev/vda {} xfs rw 0 0\n", "wal"),
+            ("/dev/vda / ext4 rw 0 0\nsshfs {} fuse.sshfs rw 0 0\n", "delete"),
+        ],
+    )
+    def test_by_what_the_cache_folder_lies_on(self, folder, cache, tmp_path, monkeypatch, mounts, mode):
+        """Of nested mounts the inner one counts; what is not known to be local is none."""
+        (tmp_path / "mounts").write_text(mounts.format(tmp_path))
+        monkeypatch.setattr("otel_rollout.catalog.database.MOUNTS", tmp_path / "mounts")
+        assert count(folder) == 4
+        connection = sqlite3.connect(next(cache.glob(f"*/{NAME}")))
+        assert connection.execute("PRAGMA journal_mode").fetchone() == (mode,)
+        connection.close()
+
+    def test_without_a_list_of_mounts(self, folder, cache, tmp_path, monkeypatch):
+        """There is none."""
+        monkeypatch.setattr("otel_rollout.catalog.database.MOUNTS", tmp_path / "missing")
+        assert count(folder) == 4
+        connection = sqlite3.connect(next(cache.glob(f"*/{NAME}")))
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+        connection.close()

@@ -1,0 +1,79 @@
+"""Two runs compared in the pages: *Against* on the page of the run, and a prompt's rollouts of both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.servers.browser import Browser
+from tests.trace_folder import recordings
+from tests.trace_folder.recordings import make_trajectory, write_frames
+from tests.view.looking import look
+from tests.view.viewer import Viewer
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def viewer(tmp_path_factory: pytest.TempPathFactory):
+    """A viewer of two experiments of 12 prompts: `old` solves all of them in part, `new` only the last three."""
+    folder = tmp_path_factory.mktemp("compared") / "traces"
+    for seed, experiment, lost in ((1, "old", 0), (2, "new", 9)):
+        _write(folder, seed, experiment, lost)
+    with Viewer(folder) as running:
+        yield running
+
+
+def _write(folder: Path, seed: int, experiment: str, lost: int) -> None:
+    own_id = recordings.trace_id_of
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recordings, "trace_id_of", lambda *tags, **more: own_id(*tags, **more) ^ seed)
+        for step in (1, 2):
+            write_frames(
+                folder / f"step={step:06d}" / f"node-1-000{step}{seed}.otlp.zst",
+                *(
+                    make_trajectory(
+                        step, sample, n, reward=float(sample >= lost and n != sample % 4), experiment=experiment
+                    )
+                    for sample in range(12)
+                    for n in range(4)
+                ),
+            )
+
+
+def test_the_answer_has_figures_flips_and_findings(viewer: Viewer) -> None:
+    """`api/compare` names what is worse, each figure as text, and the prompts that are lost."""
+    answer = viewer.get("compare?experiment=new&against=old")
+    (part,) = answer["parts"]
+    assert answer["is_worse"]
+    assert answer["verdict"].startswith("B is worse: reward")
+    assert part["figures"][0]["title"] == "reward"
+    assert (part["figures"][0]["before"], part["figures"][0]["verdict"]) == ("0.75", "worse")
+    assert [flip["sample_index"] for flip in part["lost"]] == list(range(9))
+    assert [finding["check"] for finding in answer["new"]] == ["groups_without_signal"]
+
+
+def test_an_unknown_run_is_an_error(viewer: Viewer) -> None:
+    """A sentence says that there is none."""
+    assert viewer.client.get("/api/compare?experiment=new&against=other").status_code == 404
+
+
+def test_the_page_leads_to_both_runs_of_a_prompt(browser: Browser, viewer: Viewer) -> None:
+    """*Against* shows the same; a prompt that flipped leads to its rollouts of both runs, four and four."""
+    with look(browser, viewer) as looking:
+        page = looking.go("#/?experiment=new&against=old")
+        looking.wait("() => document.querySelector('.comparison .is-worse')")
+        assert "This run is worse: reward" in page.inner_text(".comparison")
+        assert looking.serious_faults() == []
+        page.click(".flips >> text=sample 0")
+        looking.wait("() => document.querySelectorAll('.column-head').length === 8")
+        assert looking.address() == "#/step/2/sample/0?experiment=new&against=old"
+        assert "rollout 0 of A" in page.inner_text(".heads")
+        assert "Next to each rollout is one of A, old: 4 rollouts, mean reward 0.750" in page.inner_text("main")
+        assert looking.serious_faults() == []
+        crumbs = page.get_by_role("navigation", name="breadcrumbs").inner_text().replace("\n", " ")
+        assert "new · run run" in crumbs
+        page.click("text=without A")
+        looking.wait("() => document.querySelectorAll('.column-head').length === 4")
+        assert looking.faults == []
