@@ -25,6 +25,8 @@ from typing import Any, Final
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 300
 
+_NONE: Final = inspect.Parameter.empty
+
 Functions = dict[str, dict[str, str]]
 
 _KINDS: Final[dict[str, Callable[[Any], bool]]] = {
@@ -72,7 +74,16 @@ def describe(hook: Any, module: Any) -> dict[str, str]:
     kinds = [type(found).__name__] if function is not found else []
     kinds.append(next(kind for kind, test in _KINDS.items() if test(function)))
     shown = read_signature(function)
-    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in shown.parameters.values()]
+    bare = [
+        parameter.replace(
+            annotation=inspect.Parameter.empty,
+            # A signature is read as code: a class's form isn't.
+            default=Ellipsis
+            if isinstance(parameter.default, type) and parameter.default is not _NONE
+            else parameter.default,
+        )
+        for parameter in shown.parameters.values()
+    ]
     text = str(shown.replace(parameters=bare, return_annotation=inspect.Signature.empty))
     facts = {"kind": " ".join(kinds), "signature": text}
     if getattr(hook, "lost_unknown", ""):
@@ -145,7 +156,10 @@ def main() -> int:
     found = installed(options.python or environments.ensure("verl") / "bin" / "python", options.path)
     version, known = found["version"], recorded.read("verl")
     if options.record:
+        later = {key: facts["later"] for key, facts in known.get(version, {}).items() if "later" in facts}
         known[version] = found["functions"]
+        for key, digests in later.items():
+            known[version].get(key, {})["later"] = digests
         recorded.path_of("verl").write_text(json.dumps(dict(sorted(known.items())), indent=1, sort_keys=True) + "\n")
         print(f"verl {version}: recorded")
         return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -197,7 +196,9 @@ class FileSpanExporter(OutcomeSpanExporter):
 
     def for_trial(self) -> FileSpanExporter:
         """Return an exporter that writes into a folder inside this one's, and removes it when it is shut down."""
-        return _TrialExporter(self.settings.folder)
+        from otel_rollout_file.trial import TrialExporter
+
+        return TrialExporter(self.settings.folder)
 
     def where_to_look(self, project_name: str, experiment_name: str) -> list[str]:
         """Return the commands that list, show, replay and view trajectories."""
@@ -223,40 +224,14 @@ class FileSpanExporter(OutcomeSpanExporter):
         """Write the trajectories that have no root yet, and close the files; idempotent."""
         self._is_shut_down = True
         self._running.remove()
-        self._writer.close()
+        with suppress(OSError):
+            self._writer.close()
 
     def after_fork(self) -> None:
         """Drop the parent's open files in a forked child."""
         self._writer.after_fork()
         self._durations = OpDurations()
         self._running = RunningFile(self._writer.folder, self._writer.worker)
-
-
-class _TrialExporter(FileSpanExporter):
-    """Tries a trace folder, of which nothing is left that lists or replays would find."""
-
-    def __init__(self, folder: Path) -> None:
-        self._tried = folder
-        self._made = [each for each in (folder, *folder.parents) if not each.exists()]
-        # Readers skip hidden folders inside a trace folder.
-        super().__init__(folder=folder / f".trial-{secrets.token_hex(4)}")
-
-    @property
-    def destination(self) -> str:
-        """The folder that is tried."""
-        return str(self._tried.resolve())
-
-    def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
-        """Count the spans that can be read; the folder is removed later."""
-        return ReadBack(super().read_back(spans).found, f"a temporary folder in {self._tried}")
-
-    def shutdown(self) -> None:
-        """Close the files and remove them, with the folders that were made for them; idempotent."""
-        super().shutdown()
-        shutil.rmtree(self.settings.folder, ignore_errors=True)
-        for folder in self._made:
-            with suppress(OSError):
-                folder.rmdir()
 
 
 def _write_fault(folder: Path) -> str:

@@ -59,12 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
         from otel_rollout.receive.server import Address, run_server
     except ImportError as error:
         raise MissingExtraError(f"`receive` needs a web server ({error}): {install_line('receive')}") from error
-    from otel_rollout.receive.received_folder import ReceivedFolder
+    from otel_rollout.receive.adoption import open_folder
     from otel_rollout.receive.receiver import Receiver
     from otel_rollout.receive.status_line import StatusLine, describe_totals
 
     receiver = Receiver(
-        ReceivedFolder(
+        open_folder(
             arguments.folder, idle_seconds=arguments.idle, max_bytes=arguments.max_bytes, max_open=arguments.max_open
         )
     )

@@ -1,50 +1,91 @@
-"""Writes spans into a trace folder: a trajectory whose root has ended as a frame, others into the journal."""
+"""Writes spans into a trace folder: a trace that has ended as a frame, others into the journal until they have.
+
+The `file` exporter and `receive` differ only in their policy: a process ends its root last, while a receiver gets the
+spans of many processes, in any order and more than once.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext
 
 from otel_rollout import otlp
 from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import frames, layout
 from otel_rollout.folder.frames import require_zstandard
 from otel_rollout.folder.journal import Journal, JournalPart
+from otel_rollout.folder.known_traces import KnownTrace, KnownTraces, known_ids
 from otel_rollout.folder.step_files import StepFiles
+from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout.otlp import encode_spans
+from otel_rollout.otlp import EncodedSpan, encode_spans, join_spans
 
-__all__ = ["FolderWriter"]
+__all__ = ["FolderWriter", "Policy"]
 
 MAX_LINE_BYTES: Final = 16 * 2**20
 """A larger trajectory is written in several lines, since receivers take bodies up to 20 MiB; bounds memory, too."""
 MAX_BATCH_LINE_BYTES: Final = frames.MAX_LINE_BYTES - MAX_LINE_BYTES
 """The bound on a trace's part of one batch; together with its earlier spans it fits into a line."""
-MAX_OPEN_BYTES: Final = 2**30
-MAX_OPEN_PARTS: Final = 100_000
-MAX_SUMMARY_BYTES: Final = 2**27
-"""Beyond these bounds, the trajectories that have been open longest are written without their root."""
-MAX_CLOSED: Final = 16_384
-"""The number of ended trajectories that are remembered, so that a late span doesn't begin a new one."""
-MAX_STORED: Final = 100_000
+NEVER: Final = float("inf")
+_Item = TypeVar("_Item")
 
 
-@dataclass(slots=True)
-class _OpenTrace:
-    """A trace whose root has not ended yet."""
+class Policy(NamedTuple):
+    """When a trace is written, and how much waits for that.
 
-    summary: SummaryBuilder
-    parts: list[JournalPart] = field(default_factory=list)
-    bytes: int = 0
-    summary_bytes: int = 0
+    Args:
+        grace_seconds: The seconds for which more spans of a trace are awaited after its end. With 0 it doesn't go
+            through the journal.
+        idle_seconds: A trace without a new span for so long is written without its end.
+        max_open: The bound on open traces; beyond it, and the others, the idlest is written.
+        max_open_bytes: The bound on their bytes in the journal.
+        max_open_memory: The bound on the memory that they take.
+        max_written_memory: The bound on the memory of those that were written: of those that are not forgotten, late
+            spans go to their step, and spans that come again are left out.
+    """
+
+    grace_seconds: float = 0.0
+    idle_seconds: float = NEVER
+    max_open: int = 100_000
+    max_open_bytes: int = 2**30
+    max_open_memory: int = 2**27
+    max_written_memory: int = 2**23
+
+
+class _OwnSpan(NamedTuple):
+    """A span of this process, encoded together with the others of its trace: that is faster.
+
+    With a parent in another process it is a root, too: this one gets no more of the trace.
+    """
+
+    trace_id: bytes
+    span_id: bytes
+    is_root: bool
+    readable: ReadableSpan
+
+
+_Span: TypeAlias = EncodedSpan | _OwnSpan
+
+
+class _Line(NamedTuple):
+    """New spans of one trace, its root last, their ids and their request."""
+
+    spans: Sequence[_Span]
+    ids: bytes
+    request: bytes
+
+    @property
+    def length(self) -> int:
+        """The size of the request."""
+        return len(self.request)
 
 
 class FolderWriter:
@@ -54,189 +95,255 @@ class FolderWriter:
         folder: The folder, created if it is missing.
         file_max_bytes: A file of this size is followed by a new one.
         max_bytes: The bound on the folder's size, above which the oldest files are removed; None for no bound.
+        policy: When a trace is written; the default is for the spans of this process.
+        role: Precedes the names of its files.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], *, file_max_bytes: int = 2**30, max_bytes: int | None = None
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        file_max_bytes: int = 2**30,
+        max_bytes: int | None = None,
+        policy: Policy | None = None,
+        role: str = "",
     ) -> None:
         self.folder = Path(folder).absolute()
+        self.policy = policy or Policy()
         self._file_max_bytes = file_max_bytes
         self._max_bytes = max_bytes
+        self._role = role
         self._reset()
 
     def _reset(self) -> None:
         self._process = os.getpid()
-        self._lock = threading.Lock()
-        self.worker = layout.new_worker()
+        self._lock = threading.RLock()
+        self.worker = layout.new_worker(self._role)
+        self.written = 0
+        """The number of traces that were written."""
+        self.traces = KnownTraces(self.policy.max_written_memory)
         self._files = StepFiles(self.folder, self.worker, self._file_max_bytes, self._max_bytes)
         self._journal = Journal(layout.journal_path(self.folder, self.worker), self.folder)
-        self._open: OrderedDict[int, _OpenTrace] = OrderedDict()
-        self._open_parts = 0
-        self._summary_bytes = 0
-        self._closed: OrderedDict[int, None] = OrderedDict()
-        # The spans of a failed batch that are on disk already, and will come again.
-        self._stored: set[tuple[int, int]] = set()
 
-    def write(self, spans: Sequence[ReadableSpan]) -> None:
-        """Write spans; when this returns all of them are in files, and survive the death of the process.
-
-        Args:
-            spans: Finished spans, of any number of traces.
+    def write(self, spans: Iterable[ReadableSpan]) -> None:
+        """Write spans of this process, as `take` does.
 
         Raises:
-            OSError: Not all were written; those that were are not written again when the batch is repeated.
+            OSError: Not all were written; those that were are left out when the batch is repeated.
             TypeError: A span can't be encoded.
             ValueError: A trace has more bytes in this batch than readers take.
             OverflowError: An id is too long for OTLP.
+            MissingExtraError: zstandard isn't installed.
+        """
+        self.take([_own_span(span, span.context) for span in spans if span.context is not None])
+
+    def take(self, spans: Iterable[_Span]) -> tuple[int, int]:
+        """Write encoded spans; when this returns all of them are in files, and survive the death of the process.
+
+        Args:
+            spans: Spans of any number of traces; those that are known already are left out.
+
+        Returns:
+            The counts of new spans and of known ones.
+
+        Raises:
+            OSError: Not all were written; those that were are left out when the batch is repeated.
             MissingExtraError: zstandard isn't installed.
         """
         self.after_fork()
         # First: the journal works without it, and nobody would notice.
         require_zstandard()
         with self._lock:
-            known = {key for key in map(_key, spans) if key in self._stored} if self._stored else set()
-            stored: list[Sequence[ReadableSpan]] = []
-            try:
-                ended, running = self._sort(spans, known)
-                self._write_running(running)
-                stored += running.values()
-                for trace_id, batch in ended.items():
-                    self._write_ended(trace_id, batch)
-                    stored.append(batch)
-            except BaseException:
-                if len(self._stored) > MAX_STORED:
-                    self._stored = known
-                self._stored.update(_key(span) for batch in stored for span in batch)
-                raise
-            self._stored -= known
+            traces, doubles = self._sort_out(spans)
+            waiting, ending = dict[bytes, list[_Span]](), dict[bytes, list[_Span]]()
+            for trace_id, new in traces.items():
+                known = self.traces.get(trace_id)
+                ends = new[-1].is_root or (known is not None and known.has_ended)
+                (ending if ends and not self.policy.grace_seconds else waiting)[trace_id] = new
+            self._keep([line for new in waiting.values() for line in _lines_of(new)])
+            for trace_id, new in ending.items():
+                self._write(trace_id, _lines_of(new))
             with suppress(OSError):
-                # All spans are stored; what fails here is repeated with the next batch.
-                self._make_room(running)
-                self._journal.compact(self._live_parts())
+                # All spans are stored; what fails here is repeated.
+                self._make_room(waiting)
+                if not self.policy.grace_seconds:
+                    self.write_due()
+            return sum(map(len, traces.values())), doubles
 
-    def close(self) -> None:
-        """Write the open trajectories without their root, and close all files."""
+    def write_due(self, until: float = NEVER) -> bool:
+        """Write traces that nothing more is awaited for, and free disk space; True if more of them wait.
+
+        Args:
+            until: The time at which it stops, on the monotonic clock.
+
+        Raises:
+            OSError: The disk failed; nothing is lost.
+        """
+        grace, idle = self.policy.grace_seconds, self.policy.idle_seconds
+        with self._lock:
+            try:
+                while (trace_id := self.traces.overdue(grace, idle)) is not None:
+                    if monotonic() > until:
+                        return True
+                    self._write(trace_id)
+            finally:
+                self._journal.compact(self.traces.live_parts())
+            return False
+
+    def close(self, *, keeps_running: bool = False) -> None:
+        """Write the open traces, and close all files.
+
+        Args:
+            keeps_running: Leave traces that haven't ended in the journal.
+
+        Raises:
+            OSError: The disk failed; what could not be written stays in the journal, where readers find it.
+        """
         self.after_fork()
         with self._lock:
-            with suppress(OSError):
-                # Trajectories that can't be written stay in the journal, where readers find them.
-                while self._open:
-                    self._write_open(next(iter(self._open)))
-            self._journal.close()
-            self._files.close()
+            try:
+                for trace_id in self.traces.open_ids(only_ended=keeps_running):
+                    self._write(trace_id)
+            finally:
+                self._journal.close()
+                self._files.close()
 
     def after_fork(self) -> None:
-        """Start empty if this is a forked child: files and open trajectories are the parent's."""
+        """Start empty if this is a forked child: files and open traces are the parent's."""
         if self._process == os.getpid():
             return
         self._journal.forget()
         self._files.forget()
         self._reset()
 
-    def _sort(
-        self, spans: Sequence[ReadableSpan], known: set[tuple[int, int]]
-    ) -> tuple[dict[int, list[ReadableSpan]], dict[int, list[ReadableSpan]]]:
-        """Split spans into traces that go into frames now, and those that go into the journal; the root comes last."""
-        traces: dict[int, list[ReadableSpan]] = {}
-        roots: dict[int, ReadableSpan] = {}
+    def _sort_out(self, spans: Iterable[_Span]) -> tuple[dict[bytes, list[_Span]], int]:
+        """Return the new spans by trace, its end last, and the number of the others."""
+        by_trace: dict[bytes, dict[bytes, _Span]] = {}
+        doubles = 0
         for span in spans:
-            context = span.context
-            if context is None or (known and (context.trace_id, context.span_id) in known):
-                continue
-            trace_id, parent = context.trace_id, span.parent
-            if parent is None or parent.is_remote:
-                roots[trace_id] = span
-            traces.setdefault(trace_id, []).append(span)
-        ended: dict[int, list[ReadableSpan]] = {}
-        running: dict[int, list[ReadableSpan]] = {}
-        for trace_id, batch in traces.items():
-            root = roots.get(trace_id)
-            if root is not None and batch[-1] is not root:
-                batch = [*(span for span in batch if span is not root), root]  # noqa: PLW2901
-            is_late = trace_id in self._closed and trace_id not in self._open
-            (ended if root is not None or is_late else running)[trace_id] = batch
-        return ended, running
+            batch = by_trace.setdefault(span.trace_id, {})
+            doubles += span.span_id in batch
+            batch.setdefault(span.span_id, span)
+        traces: dict[bytes, list[_Span]] = {}
+        for trace_id, batch in by_trace.items():
+            new = list(batch.values())
+            if (known := self.traces.get(trace_id)) is not None:
+                stored = known_ids(known.ids, batch.keys())
+                new = [span for span in new if span.span_id not in stored]
+                doubles += len(batch) - len(new)
+            if new:
+                traces[trace_id] = sorted(new, key=attrgetter("is_root"))
+        return traces, doubles
 
-    def _write_running(self, traces: dict[int, list[ReadableSpan]]) -> None:
-        if not traces:
-            return
-        lines = [_line(batch) for batch in traces.values()]
-        parts = self._journal.append(lines, self._live_parts())
-        for (trace_id, batch), part in zip(traces.items(), parts, strict=True):
-            trace = self._open.get(trace_id)
-            if trace is None:
-                trace = self._open[trace_id] = _OpenTrace(SummaryBuilder(trace_id))
-            trace.summary.add(batch)
-            self._summary_bytes += trace.summary.size - trace.summary_bytes
-            trace.summary_bytes = trace.summary.size
-            trace.parts.append(part)
-            trace.bytes += part.length
-            self._open_parts += 1
+    def _keep(self, lines: list[_Line]) -> None:
+        """Write lines into the journal."""
+        parts = self._journal.append([line.request for line in lines], self.traces.live_parts()) if lines else []
+        for line, part in zip(lines, parts, strict=True):
+            trace_id = line.spans[0].trace_id
+            trace = self.traces.get(trace_id) or KnownTrace()
+            if not trace.parts:
+                trace.summary = _summary_of(trace_id, [])
+            trace.add_part(part, ends=line.spans[-1].is_root)
+            trace.add_ids(line.ids)
+            if trace.summary is not None:
+                trace.summary.add([span.readable for span in line.spans])
+            self.traces.open(trace_id, trace)
 
-    def _write_ended(self, trace_id: int, batch: list[ReadableSpan]) -> None:
-        line = _line(batch)
-        trace = self._open.get(trace_id)
-        if trace is not None and trace.bytes + len(line) > MAX_LINE_BYTES:
-            self._write_open(trace_id)
-        lines, summary = self._read_open(trace_id)
-        summary.add(batch)
-        self._files.append([*lines, line], summary)
-        self._forget(trace_id)
-        self._closed[trace_id] = None
-        if len(self._closed) > MAX_CLOSED:
-            self._closed.popitem(last=False)
-
-    def _write_open(self, trace_id: int) -> None:
-        """Write an open trajectory without its root."""
-        lines, summary = self._read_open(trace_id)
-        if lines:
-            self._files.append(lines, summary)
-        self._forget(trace_id)
-
-    def _read_open(self, trace_id: int) -> tuple[list[bytes], SummaryBuilder]:
-        """Return a trajectory's lines in the journal, and a copy of its summary, since a failed write is repeated."""
-        trace = self._open.get(trace_id)
-        if trace is None:
-            return [], SummaryBuilder(trace_id)
-        lines = self._journal.read(trace.parts)
-        if len(lines) == len(trace.parts):
-            return lines, trace.summary.copy()
-        # An error would hold up all later spans.
-        warn_once("journal", "%s was changed by another process: running trajectories miss spans", self._journal.path)
-        summary = SummaryBuilder(trace_id)
-        for line in lines:
-            summary.add(otlp.decode_spans(line))
-        return lines, summary
-
-    def _forget(self, trace_id: int) -> None:
-        trace = self._open.pop(trace_id, None)
-        if trace is not None:
-            self._journal.release(trace.parts)
-            self._open_parts -= len(trace.parts)
-            self._summary_bytes -= trace.summary_bytes
-
-    def _make_room(self, changed: Iterable[int]) -> None:
+    def _make_room(self, changed: Iterable[bytes]) -> None:
         for trace_id in changed:
-            if self._open[trace_id].bytes > MAX_LINE_BYTES:
-                self._write_open(trace_id)
+            trace = self.traces.get(trace_id)
+            if trace is not None and trace.size > MAX_LINE_BYTES:
+                self._write_parts(trace_id, trace)
+                self.traces.open(trace_id, trace)
+        policy = self.policy
         while (
-            self._journal.live_bytes > MAX_OPEN_BYTES
-            or self._open_parts > MAX_OPEN_PARTS
-            or self._summary_bytes > MAX_SUMMARY_BYTES
+            len(self.traces) > policy.max_open
+            or self._journal.live_bytes > policy.max_open_bytes
+            or self.traces.memory > policy.max_open_memory
         ):
-            self._write_open(next(iter(self._open)))
+            self._write(self.traces.idlest())
 
-    def _live_parts(self) -> Iterator[JournalPart]:
-        return (part for trace in self._open.values() for part in trace.parts)
+    def _write(self, trace_id: bytes, more: Sequence[_Line] = ()) -> None:
+        """Write a trace, and close it."""
+        trace = self.traces.get(trace_id) or KnownTrace()
+        self._write_parts(trace_id, trace, more)
+        for line in more:
+            trace.add_ids(line.ids)
+            trace.has_ended = True
+        self.traces.close(trace_id, trace)
+        self.written += 1
+
+    def _write_parts(self, trace_id: bytes, trace: KnownTrace, more: Sequence[_Line] = ()) -> None:
+        """Write the spans of a trace that are in the journal, and more."""
+        pending: list[JournalPart | _Line] = [*trace.parts, *more]
+        groups = _by_size(pending, [each.length for each in pending])
+        if len(groups) > 1:
+            trace.summary = None
+        for group in groups:
+            parts = [each for each in group if isinstance(each, JournalPart)]
+            lines = [each for each in group if isinstance(each, _Line)]
+            requests = self._journal.read(parts)
+            summary = trace.summary
+            if len(requests) < len(parts):
+                # An error would hold up all later spans.
+                warn_once("journal", "%s was changed by another process: traces miss spans", self._journal.path)
+                summary = None
+            if summary is None:
+                summary = _summary_of(trace_id, requests)
+            elif lines:
+                # A failed write is repeated.
+                summary = summary.copy()
+            for line in lines:
+                summary.add([span.readable for span in line.spans])
+                requests.append(line.request)
+            if requests:
+                summary.set_place(trace.step, validate=trace.validate)
+                self._files.append(requests, summary)
+                trace.step, trace.validate = summary.step, summary.validate
+            if parts:
+                self._journal.release(parts)
+                trace.size -= sum(part.length for part in parts)
+                del trace.parts[: len(parts)]
+        trace.summary = None
 
 
-def _line(batch: Sequence[ReadableSpan]) -> bytes:
-    line = encode_spans(batch)
-    if len(line) > MAX_BATCH_LINE_BYTES:
-        raise ValueError(f"{len(line):,} bytes of one trace in a batch: the limit is {MAX_BATCH_LINE_BYTES:,}")
-    return line
+def _summary_of(trace_id: bytes, requests: Iterable[bytes]) -> SummaryBuilder:
+    summary = SummaryBuilder(int.from_bytes(trace_id, "big"))
+    for request in requests:
+        try:
+            summary.add(otlp.decode_spans(request))
+        except ValueError:  # noqa: PERF203 - of a damaged journal alone
+            # An error would hold up all later spans; readers report the line.
+            summary.give_up()
+    return summary
 
 
-def _key(span: ReadableSpan) -> tuple[int, int]:
-    context = span.context
-    return (context.trace_id, context.span_id) if context is not None else (0, 0)
+def _own_span(span: ReadableSpan, context: SpanContext) -> _OwnSpan:
+    is_root = span.parent is None or span.parent.is_remote
+    return _OwnSpan(context.trace_id.to_bytes(16, "big"), context.span_id.to_bytes(8, "big"), is_root, span)
+
+
+def _lines_of(spans: list[_Span]) -> list[_Line]:
+    if isinstance(spans[0], _OwnSpan):
+        return [_line_of(spans, encode_spans([span.readable for span in spans]))]
+    encoded = cast("list[EncodedSpan]", spans)
+    return [_line_of(group, join_spans(group)) for group in _by_size(encoded, [len(span.data) for span in encoded])]
+
+
+def _line_of(spans: Sequence[_Span], request: bytes) -> _Line:
+    if len(request) > MAX_BATCH_LINE_BYTES:
+        raise ValueError(f"{len(request):,} bytes of one trace in a batch: the limit is {MAX_BATCH_LINE_BYTES:,}")
+    return _Line(spans, b"".join([span.span_id for span in spans]), request)
+
+
+def _by_size(items: list[_Item], sizes: list[int]) -> list[list[_Item]]:
+    """Return items in groups that fit into a line; a larger one is a group of its own."""
+    groups: list[list[_Item]] = []
+    room = -1
+    for item, size in zip(items, sizes, strict=True):
+        if size > room:
+            groups.append([])
+            room = MAX_LINE_BYTES
+        groups[-1].append(item)
+        room -= size
+    return groups

@@ -22,13 +22,13 @@ from otel_rollout.facts.span_values import text_of
 from otel_rollout.facts.summaries import summary_of_json
 from otel_rollout.facts.table import LISTED, TrajectorySummary, tag_of
 from otel_rollout.files.file_lock import open_to_read
+from otel_rollout.folder.frame_scanning import scan_frames
 from otel_rollout.folder.frames import (
     MAX_FRAME_BYTES,
     MAX_LINE_BYTES,
     DamagedFrameError,
     FrameExtent,
     read_frame,
-    scan_frames,
 )
 from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, IndexEntry, Row, entry_of, place_of
 from otel_rollout.folder.layout import CLOSED_INDEX, INDEX

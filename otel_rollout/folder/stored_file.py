@@ -17,18 +17,8 @@ from zlib import crc32
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.files.file_lock import size_of
-from otel_rollout.folder.frames import (
-    MAGIC,
-    MAX_FRAME_BYTES,
-    DamagedFrameError,
-    FrameExtent,
-    TornFrame,
-    checksum_at,
-    has_content_size,
-    read_frame,
-    read_range,
-    scan_frames,
-)
+from otel_rollout.folder.frame_scanning import MAGIC, TornFrame, checksum_at, has_content_size, scan_frames
+from otel_rollout.folder.frames import MAX_FRAME_BYTES, DamagedFrameError, FrameExtent, read_frame, read_range
 from otel_rollout.folder.index import IndexEntry, Row, place_of, write_index
 from otel_rollout.folder.index_reading import entries_of, read_rows, read_rows_from
 from otel_rollout.folder.lines import scan_lines

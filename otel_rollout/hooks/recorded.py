@@ -1,7 +1,8 @@
 """Recorded signatures of hooked functions, for each supported version of a library.
 
 `<library>/recorded.json` holds each function's kind and parameters by version. A hook that adds arguments does so only
-if the function's source is recorded too, by a checksum: other code may pass them on to where they don't belong.
+if the function's source is recorded too, by a checksum: other code may pass them on to where they don't belong. `later`
+has the checksums of sources after the version that pass them on in the same way.
 `scripts/drift.py` compares the file with an installed library, and writes it.
 """
 
@@ -68,5 +69,5 @@ def _digests(library: str) -> dict[str, set[str]]:
     known: dict[str, set[str]] = {}
     for functions in read(library).values():
         for key, facts in functions.items():
-            known.setdefault(key, set()).add(facts.get("digest", ""))
+            known.setdefault(key, set()).update((facts.get("digest", ""), *facts.get("later", "").split()))
     return known

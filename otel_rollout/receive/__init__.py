@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.receive.access import is_authorized, read_token
-    from otel_rollout.receive.adoption import adopt
+    from otel_rollout.receive.adoption import adopt, open_folder
     from otel_rollout.receive.app import make_app
-    from otel_rollout.receive.received_folder import ReceivedFolder
     from otel_rollout.receive.receiver import Limits, Receiver
     from otel_rollout.receive.request_body import BodyTooLargeError, decompress
     from otel_rollout.receive.span_batch import SpanBatch
@@ -19,10 +18,9 @@ else:
         {
             "access": ("read_token", "is_authorized"),
             "app": ("make_app",),
-            "received_folder": ("ReceivedFolder",),
             "receiver": ("Receiver", "Limits"),
             "status_line": ("StatusLine",),
-            "adoption": ("adopt",),
+            "adoption": ("adopt", "open_folder"),
             "request_body": ("BodyTooLargeError", "decompress"),
             "span_batch": ("SpanBatch",),
         },

@@ -1,29 +1,72 @@
-"""Takes over the journals of receivers that were killed, or stopped while traces were open."""
+"""The folder of a receiver, and the journals in it of others that were killed, or stopped while traces were open."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
+from otel_rollout.errors import ConfigurationError
 from otel_rollout.files.file_lock import exclusive_lock
 from otel_rollout.folder import layout
+from otel_rollout.folder.folder_writer import FolderWriter, Policy
+from otel_rollout.folder.frames import require_zstandard
 from otel_rollout.folder.index import IndexEntry
+from otel_rollout.folder.known_traces import KnownTrace
 from otel_rollout.folder.records import scan_records
 from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.otlp import EncodedSpan, encoded_spans
-from otel_rollout.receive.received_folder import ROLE, ReceivedFolder
 
-__all__ = ["adopt"]
+__all__ = ["adopt", "open_folder"]
 
+ROLE: Final = "receive-"
+"""The begin of the names of our files: only what an ended receiver has left is adopted."""
+GRACE_SECONDS: Final = 10.0
+"""Senders keep ended spans for some seconds, the SDK's for five, before they send them."""
+IDLE_SECONDS: Final = 900.0
+POLICY: Final = Policy(
+    GRACE_SECONDS, IDLE_SECONDS, max_open_bytes=2**32, max_open_memory=2**29, max_written_memory=2**26
+)
 MAX_AGE_SECONDS: Final = 86_400.0
 """A record of a journal that is in a frame as well was received at most so long before the journal's last."""
 
 
-def adopt(folder: ReceivedFolder) -> Generator[int, None, None]:
+def open_folder(
+    folder: str | os.PathLike[str],
+    *,
+    idle_seconds: float = IDLE_SECONDS,
+    max_bytes: int | None = None,
+    max_open: int = POLICY.max_open,
+) -> FolderWriter:
+    """Return a writer of the spans that are received.
+
+    Args:
+        folder: The folder, created with its first span if it is missing.
+        idle_seconds: A trace without a new span for so long is written without its root.
+        max_bytes: The bound on the folder's size, above which the oldest files are removed; None for no bound.
+        max_open: The bound on open traces; beyond it the idlest is written.
+
+    Raises:
+        MissingExtraError: zstandard isn't installed.
+        ConfigurationError: It is no folder, or this process can't write into it.
+    """
+    require_zstandard()
+    path = Path(folder).absolute()
+    existing = next(each for each in (path, *path.parents) if each.exists())
+    if not existing.is_dir():
+        raise ConfigurationError(f"{existing} is a file: name a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ConfigurationError(f"this process can't write into the folder {existing}")
+    grace_seconds = min(GRACE_SECONDS, idle_seconds)
+    policy = POLICY._replace(grace_seconds=grace_seconds, idle_seconds=idle_seconds, max_open=max_open)
+    return FolderWriter(path, max_bytes=max_bytes, policy=policy, role=ROLE)
+
+
+def adopt(folder: FolderWriter) -> Generator[int, None, None]:
     """Take the spans of journals that no process writes any more, a record at a time.
 
     Args:
@@ -52,7 +95,7 @@ def adopt(folder: ReceivedFolder) -> Generator[int, None, None]:
         for path in journals:
             state = _state_of(path)
             for request in _requests_of(path):
-                yield folder.take(_spans_of(request, path)).new
+                yield folder.take(_spans_of(request, path))[0]
             # Without locks, a receiver that was quiet for long may go on; its journal has spans that are not read.
             if _state_of(path) == state:
                 layout.index_path(path).unlink(missing_ok=True)
@@ -82,7 +125,7 @@ def _requests_of(path: Path) -> Iterator[bytes]:
             warn_once("adopted journal", "%s has damaged records: some traces miss spans", path)
 
 
-def _note_frames(folder: ReceivedFolder, trace_ids: set[str], oldest: float) -> None:
+def _note_frames(folder: FolderWriter, trace_ids: set[str], oldest: float) -> None:
     """Note in the folder what receivers have written of some traces: a journal may still have that.
 
     Args:
@@ -106,10 +149,10 @@ def _note_frames(folder: ReceivedFolder, trace_ids: set[str], oldest: float) -> 
             if entry.trace_id in trace_ids:
                 with suppress(OSError, ValueError):
                     ids = [span.context.span_id.to_bytes(8, "big") for span in stored.read_spans(row) if span.context]
-                    folder.note_written(
-                        bytes.fromhex(entry.trace_id),
-                        b"".join(ids),
-                        entry.has_root,
-                        entry.step,
-                        validate=entry.validate is True,
-                    )
+                    trace_id = bytes.fromhex(entry.trace_id)
+                    trace = folder.traces.get(trace_id) or KnownTrace()
+                    trace.add_ids(b"".join(ids))
+                    if not trace.parts:
+                        trace.has_ended = trace.has_ended or entry.has_root
+                        trace.step, trace.validate = entry.step, entry.validate is True
+                        folder.traces.close(trace_id, trace)

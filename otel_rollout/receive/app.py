@@ -69,7 +69,7 @@ def make_app(receiver: Receiver, token: str = "") -> Starlette:
         status: dict[str, object] = {"status": "the disk fails" if trouble else "ok"}
         # The cause has paths, which are not for everybody.
         if is_authorized(token, request.headers.get("authorization")):
-            status["open_traces"] = receiver.folder.open_traces
+            status["open_traces"] = len(receiver.folder.traces)
             if trouble:
                 status["cause"] = trouble
         return JSONResponse(status)

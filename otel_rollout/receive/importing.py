@@ -11,14 +11,13 @@ from typing import Final, NamedTuple
 
 from otel_rollout.errors import NoTracesError
 from otel_rollout.folder.index import IndexEntry
+from otel_rollout.folder.known_traces import has_id
 from otel_rollout.folder.layout import CLOSED_INDEX, INDEX, OPEN
 from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.otlp import EncodedSpan
-from otel_rollout.receive.adoption import adopt
-from otel_rollout.receive.open_trace import has_id
+from otel_rollout.receive.adoption import adopt, open_folder
 from otel_rollout.receive.otlp_file import NoOtlpFileError, OtlpFile
-from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.span_batch import SpanBatch
 
 __all__ = ["ImportReport", "find_files", "import_files"]
@@ -116,8 +115,9 @@ def import_files(files: Iterable[tuple[Path, bool]], into: Path, on_progress: Ca
         MissingExtraError: zstandard isn't installed.
     """
     report = ImportReport()
-    folder = ReceivedFolder(into, idle_seconds=NEVER)
+    folder = open_folder(into, idle_seconds=NEVER)
     traces: set[bytes] = set()
+    is_done = False
     try:
         # An import that was killed has left spans in a journal.
         for _ in adopt(folder):
@@ -133,18 +133,18 @@ def import_files(files: Iterable[tuple[Path, bool]], into: Path, on_progress: Ca
                 continue
             for spans in _batches(file, report, on_progress):
                 new = stored.new_of(spans)
-                taken = folder.take(new)
-                report.spans += taken.new
-                report.doubles += len(spans) - taken.new
+                added, _ = folder.take(new)
+                report.spans += added
+                report.doubles += len(spans) - added
                 traces.update(span.trace_id for span in new)
-                folder.write_overdue()
+                folder.write_due()
             report.files += 1
             if file.is_cut_off:
                 report.cut_off.append(path)
-        folder.write_all()
+        is_done = True
     finally:
         report.traces = len(traces)
-        folder.close()
+        folder.close(keeps_running=not is_done)
     return report
 
 

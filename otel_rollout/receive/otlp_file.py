@@ -21,15 +21,8 @@ import orjson
 
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.files.file_lock import open_to_read
-from otel_rollout.folder.frames import (
-    MAX_LINE_BYTES,
-    DamagedFrameError,
-    TornFrame,
-    has_content_size,
-    read_frame,
-    require_zstandard,
-    scan_frames,
-)
+from otel_rollout.folder.frame_scanning import TornFrame, has_content_size, scan_frames
+from otel_rollout.folder.frames import MAX_LINE_BYTES, DamagedFrameError, read_frame, require_zstandard
 from otel_rollout.receive.request_body import (
     JSON,
     MAX_WINDOW_BYTES,

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.otlp import TooManySpansError, has_too_many_values
 from otel_rollout.receive.adoption import adopt
-from otel_rollout.receive.received_folder import ReceivedFolder
 from otel_rollout.receive.request_body import JSON, decompress
 from otel_rollout.receive.span_batch import SpanBatch
 
@@ -22,6 +22,9 @@ TICK_SECONDS: Final = 0.2
 ADOPT_SECONDS: Final = 60.0
 """Seconds between looks for journals that other receivers have left."""
 ADOPT_PART_SECONDS: Final = 0.1
+MIN_WRITING_SECONDS: Final = 0.05
+WRITING_RATIO: Final = 2.0
+"""Writing traces takes twice the time of taking their spans at most."""
 _Result = TypeVar("_Result")
 
 
@@ -70,7 +73,7 @@ class Receiver:
         limits: The limits.
     """
 
-    def __init__(self, folder: ReceivedFolder, limits: Limits | None = None) -> None:
+    def __init__(self, folder: FolderWriter, limits: Limits | None = None) -> None:
         self.folder = folder
         self.limits = limits or Limits()
         self.totals = Totals()
@@ -78,6 +81,7 @@ class Receiver:
         self._pool = ThreadPoolExecutor(1, "otel-rollout-receive")
         self._adoption = adopt(folder)
         self._adopt_at: float = 0.0
+        self._seconds_of_taking = 0.0
 
     async def store(self, body: bytes, encoding: str, media_type: str) -> SpanBatch:
         """Store the spans of a body; when this returns they survive the death of the process.
@@ -121,9 +125,11 @@ class Receiver:
         batch = SpanBatch(data, media_type, limits.spans)
         try:
             for spans in batch.groups():
-                taken = self.folder.take(spans)
-                totals.spans += taken.new
-                totals.doubles += taken.doubles
+                started = monotonic()
+                new, doubles = self.folder.take(spans)
+                self._seconds_of_taking += monotonic() - started
+                totals.spans += new
+                totals.doubles += doubles
         except OSError as error:
             totals.trouble = str(error)
             raise
@@ -136,7 +142,9 @@ class Receiver:
         """Do a part of the work that is not a request's; True if there is more."""
         try:
             is_adopting = self._adopt()
-            return self.folder.write_overdue() or is_adopting
+            until = monotonic() + MIN_WRITING_SECONDS + WRITING_RATIO * self._seconds_of_taking
+            self._seconds_of_taking = 0.0
+            return self.folder.write_due(until) or is_adopting
         except OSError as error:
             self.totals.trouble = str(error)
         except Exception:
@@ -164,6 +172,6 @@ class Receiver:
     def _close(self) -> None:
         self._adoption.close()
         try:
-            self.folder.close()
+            self.folder.close(keeps_running=True)
         except OSError as error:
             self.totals.trouble = str(error)

@@ -33,7 +33,7 @@ class StatusLine:
         now, totals = monotonic(), self._receiver.totals
         rate = (totals.spans - self._spans) / max(now - self._then, 0.001)
         self._then, self._spans = now, totals.spans
-        text = f"{rate:,.0f} spans/s  {totals.spans:,} spans  {self._receiver.folder.open_traces:,} trajectories open"
+        text = f"{rate:,.0f} spans/s  {totals.spans:,} spans  {len(self._receiver.folder.traces):,} trajectories open"
         self._write(f"{_CLEAR}{text}  {printable(totals.trouble)}")
 
     def clear(self) -> None:
@@ -59,4 +59,4 @@ def describe_totals(receiver: Receiver) -> str:
     ):
         if count:
             parts.append(f"{count:,} {what}")
-    return f"{', '.join(parts)}; {counted(folder.written, 'trajectory')} written, {folder.open_traces:,} open"
+    return f"{', '.join(parts)}; {counted(folder.written, 'trajectory')} written, {len(folder.traces):,} open"

@@ -13,7 +13,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.files.file_lock import exclusive_lock
-from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, TornFrame, read_frame, scan_frames
+from otel_rollout.folder.frame_scanning import TornFrame, scan_frames
+from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, read_frame
 from otel_rollout.folder.layout import NO_STEP, is_frame_file, steps_of
 from otel_rollout.folder.reader import read_trajectories
 from otel_rollout.folder.selection import Filters

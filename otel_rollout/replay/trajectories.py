@@ -10,7 +10,8 @@ from pathlib import Path
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.folder.frames import FrameExtent, scan_frames
+from otel_rollout.folder.frame_scanning import scan_frames
+from otel_rollout.folder.frames import FrameExtent
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import read_index
 from otel_rollout.folder.layout import index_path

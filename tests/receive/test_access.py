@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from otel_rollout.cli.main import main
 from otel_rollout.cli.options import host
-from otel_rollout.receive import ReceivedFolder, Receiver, is_authorized, make_app, read_token
+from otel_rollout.receive import Receiver, is_authorized, make_app, open_folder, read_token
 from tests.receive.receiving import PROTOBUF, make_request, make_trace, stored
 
 TOKEN = "a-token-of-the-team"
@@ -40,7 +40,7 @@ def test_token(start, tmp_path) -> None:
 
 def test_health(tmp_path) -> None:
     """The disk's error, which has paths, is told with the token alone; without it the status is a word."""
-    receiver = Receiver(ReceivedFolder(tmp_path / "traces"))
+    receiver = Receiver(open_folder(tmp_path / "traces"))
     (tmp_path / "traces").write_text("no folder")
     spans = make_request(make_trace(1)).SerializeToString()
     with TestClient(make_app(receiver, TOKEN)) as client:

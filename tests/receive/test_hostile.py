@@ -9,7 +9,7 @@ import time
 import otel_rollout
 from otel_rollout.files import file_lock
 from otel_rollout.otlp import EncodedSpan
-from otel_rollout.receive import ReceivedFolder, SpanBatch, adopt, received_folder
+from otel_rollout.receive import SpanBatch, adopt, open_folder
 from tests.receive.receiving import (
     JSON,
     PROTOBUF,
@@ -39,7 +39,7 @@ def test_mutations(tmp_path) -> None:
     span.status.code = 2
     request = make_request([span, *make_trace(2)])
     bodies = {PROTOBUF: request.SerializeToString(), JSON: as_json(request)}
-    folder = ReceivedFolder(tmp_path / "traces", idle_seconds=0.001)
+    folder = open_folder(tmp_path / "traces", idle_seconds=0.001)
     taken = set()
     for number in range(MUTATIONS):
         form = (PROTOBUF, JSON)[number % 2]
@@ -54,9 +54,9 @@ def test_mutations(tmp_path) -> None:
             taken |= {(span.trace_id.hex(), span.span_id.hex()) for span in spans}
             folder.take(spans)
     time.sleep(0.002)
-    while folder.write_overdue():
+    while folder.write_due():
         pass
-    assert folder.open_traces == 0
+    assert len(folder.traces) == 0
     folder.close()
     problems = []
     read = {
@@ -89,7 +89,7 @@ def test_a_large_resource() -> None:
 def test_a_journal_with_a_record_that_is_no_otlp(tmp_path) -> None:
     """The records behind it are adopted, and the journal is gone."""
     folder = tmp_path / "traces"
-    killed = ReceivedFolder(folder)
+    killed = open_folder(folder)
     sound = spans_of(SpanBatch(make_request(make_trace(1)).SerializeToString(), PROTOBUF))
     strange = sound[0]._replace(data=sound[0].data.replace(b"op", b"\xff\xff", 1))
     killed.take([strange._replace(trace_id=trace_id(2))])
@@ -98,7 +98,7 @@ def test_a_journal_with_a_record_that_is_no_otlp(tmp_path) -> None:
     left_behind = journal.read_bytes()
     killed._journal.forget()
     journal.write_bytes(left_behind)
-    other = ReceivedFolder(folder, idle_seconds=0)
+    other = open_folder(folder, idle_seconds=0)
     assert sum(adopt(other)) == len(sound)
     assert not journal.exists()
     other.close()
@@ -107,7 +107,7 @@ def test_a_journal_with_a_record_that_is_no_otlp(tmp_path) -> None:
 def test_a_quiet_receiver_on_a_disk_without_locks(tmp_path, monkeypatch) -> None:
     """Its journal is adopted after an hour; if it goes on meanwhile the journal stays, and each span is read once."""
     monkeypatch.setattr(file_lock, "fcntl", None)
-    quiet, other = ReceivedFolder(tmp_path / "traces"), ReceivedFolder(tmp_path / "traces")
+    quiet, other = open_folder(tmp_path / "traces"), open_folder(tmp_path / "traces")
     batches = [spans_of(SpanBatch(make_request(make_trace(n)).SerializeToString(), PROTOBUF)) for n in (1, 2, 3)]
     quiet.take(batches[0])
     [journal] = (tmp_path / "traces" / "open").glob("*.otlp")
@@ -131,14 +131,14 @@ def test_a_quiet_receiver_on_a_disk_without_locks(tmp_path, monkeypatch) -> None
 
 def test_a_trace_that_never_ends(tmp_path, monkeypatch) -> None:
     """The known ids of its spans are bounded, and so is the time of looking a span up."""
-    monkeypatch.setattr(received_folder, "MAX_TRACE_ID_BYTES", 1024)
-    folder = ReceivedFolder(tmp_path / "traces")
+    monkeypatch.setattr("otel_rollout.folder.known_traces.MAX_ID_BYTES", 1024)
+    folder = open_folder(tmp_path / "traces")
     most = 0
     for number in range(10):
         spans = [make_span(1, 100 * number + each + 1) for each in range(100)]
         taken = folder.take(spans_of(SpanBatch(make_request(spans).SerializeToString(), PROTOBUF)))
         assert taken == (100, 0)
-        trace = folder._open.get(trace_id(1))
+        trace = folder.traces.get(trace_id(1))
         assert trace is not None
         most = max(most, len(trace.ids))
     assert 512 <= most <= 1024

@@ -14,7 +14,7 @@ import pytest
 from google.rpc.status_pb2 import Status
 from starlette.testclient import TestClient
 
-from otel_rollout.receive import Limits, ReceivedFolder, Receiver, make_app, span_batch
+from otel_rollout.receive import Limits, Receiver, make_app, open_folder, span_batch
 from tests.receive.receiving import (
     PROTOBUF,
     ids_of,
@@ -66,7 +66,7 @@ class TestLimits:
     @pytest.fixture
     def receiver(self, tmp_path):
         """A receiver with small limits whose thread can be held up."""
-        receiver = Receiver(ReceivedFolder(tmp_path / "traces"), Limits(waiting_bytes=10_000, body_seconds=0.5))
+        receiver = Receiver(open_folder(tmp_path / "traces"), Limits(waiting_bytes=10_000, body_seconds=0.5))
         yield receiver
         asyncio.run(receiver.close())
 

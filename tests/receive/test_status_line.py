@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from otel_rollout.receive import ReceivedFolder, Receiver, StatusLine
+from otel_rollout.receive import Receiver, StatusLine, open_folder
 
 
 def test_terminal(tmp_path, monkeypatch, capsys) -> None:
     """On a terminal one line, rewritten, has the rate, the spans and the disk's trouble without control characters."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    receiver = Receiver(ReceivedFolder(tmp_path / "traces"))
+    receiver = Receiver(open_folder(tmp_path / "traces"))
     line = StatusLine(receiver)
     receiver.totals.spans, receiver.totals.trouble = 1234, "no space\x1b[2J"
     line.show()
@@ -22,5 +22,5 @@ def test_terminal(tmp_path, monkeypatch, capsys) -> None:
 
 def test_elsewhere(tmp_path, capsys) -> None:
     """A log gets no such line."""
-    StatusLine(Receiver(ReceivedFolder(tmp_path / "traces"))).show()
+    StatusLine(Receiver(open_folder(tmp_path / "traces"))).show()
     assert capsys.readouterr().err == ""

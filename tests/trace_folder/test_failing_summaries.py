@@ -13,7 +13,7 @@ from otel_rollout.folder import folder_writer
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.guard import internal_errors
 from otel_rollout.otlp import encode_spans, encoded_spans
-from otel_rollout.receive import ReceivedFolder
+from otel_rollout.receive import open_folder
 from otel_rollout_file import FileSpanExporter
 
 from .recordings import make_span, make_trajectory, trace_id_of
@@ -102,13 +102,13 @@ class TestFault:
     @pytest.mark.parametrize("place", [f"{INDEX}.columns_of", f"{STEP_FILES}.entry_of"])
     def test_a_receiver_writes_each_trace_once(self, tmp_path, place):
         """A trace is written once and closed, and those behind it are written too."""
-        folder = ReceivedFolder(tmp_path, idle_seconds=0)
+        folder = open_folder(tmp_path, idle_seconds=0)
         batch = [span for _ in range(3) for span in trajectory()]
         with mock.patch(place, side_effect=ZeroDivisionError):
             folder.take(encoded_spans(encode_spans(batch)))
-            while folder.write_overdue():
+            while folder.write_due():
                 pass
-            assert (folder.open_traces, folder.written) == (0, 3)
+            assert (len(folder.traces), folder.written) == (0, 3)
             folder.close()
         assert ids(span for each in read_trajectories(tmp_path) for span in each.spans) == ids(batch)
 
@@ -116,23 +116,25 @@ class TestFault:
 class TestMemory:
     """What running trajectories take."""
 
-    def test_those_that_are_open_longest_are_written(self, tmp_path, writer):
-        """Above the bound on their summaries, as above that on their bytes."""
+    def test_the_idlest_are_written(self, tmp_path, writer):
+        """Above the bound on their memory, as above that on their bytes."""
         traces = [[make_span("a", n, trace_id_of(1, n, 0), attributes={"rollout.step": 1})] for n in range(2, 12)]
-        with mock.patch.object(folder_writer, "MAX_SUMMARY_BYTES", 3 * SummaryBuilder(1).size):
-            for batch in traces:
-                writer.write(batch)
-                assert sum(trace.summary.size for trace in writer._open.values()) <= folder_writer.MAX_SUMMARY_BYTES
-            assert len(writer._open) == 2
+        most = 3 * SummaryBuilder(1).size
+        writer.policy = writer.policy._replace(max_open_memory=most)
+        for batch in traces:
+            writer.write(batch)
+            assert writer.traces.memory <= most
+        assert len(writer.traces) == 2
         writer.close()
-        assert writer._summary_bytes == 0
+        assert writer.traces.memory == 0
         assert len(list(read_trajectories(tmp_path))) == 10
 
-    def test_a_trajectory_of_any_number_of_spans(self, writer):
+    def test_a_trajectory_of_any_number_of_spans(self, writer, monkeypatch):
         """It is written in parts, so that its summary stays bounded."""
+        monkeypatch.setattr(folder_writer, "MAX_LINE_BYTES", 40_000)
+        monkeypatch.setattr("otel_rollout.folder.known_traces.MAX_ID_BYTES", 1000)
         most = 0
-        with mock.patch.object(folder_writer, "MAX_LINE_BYTES", 40_000):
-            for first in range(2, 6002, 100):
-                writer.write([make_span("a", number, trace_id_of(1, 0, 0)) for number in range(first, first + 100)])
-                most = max(most, writer._summary_bytes)
+        for first in range(2, 6002, 100):
+            writer.write([make_span("a", number, trace_id_of(1, 0, 0)) for number in range(first, first + 100)])
+            most = max(most, writer.traces.memory)
         assert 0 < most < 40_000

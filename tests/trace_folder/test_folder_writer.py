@@ -14,7 +14,16 @@ from writing import contents, count_spans, ids, make_span, place, random_id, spa
 
 from otel_rollout import read_trajectories
 from otel_rollout.files import is_being_written
-from otel_rollout.folder import bundle_folder, closed_index_path, folder_writer, index_path, journal, read_frame, read_index, step_files
+from otel_rollout.folder import (
+    bundle_folder,
+    closed_index_path,
+    folder_writer,
+    index_path,
+    journal,
+    read_frame,
+    read_index,
+    step_files,
+)
 from otel_rollout.folder.folder_writer import FolderWriter
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -178,9 +187,9 @@ class TestBounds:
         writer.close()
         assert count_spans(writer.folder) == dict.fromkeys(ids(spans), 1)
 
-    def test_what_has_been_open_longest_makes_room(self, writer, monkeypatch):
+    def test_the_idlest_makes_room(self, writer):
         """Traces whose root never comes do not fill the disk's journal for ever."""
-        monkeypatch.setattr(folder_writer, "MAX_OPEN_BYTES", 4000)
+        writer.policy = writer.policy._replace(max_open_bytes=4000)
         trajectories = [trajectory(children=1, sample_index=number, payload=1000) for number in range(5)]
         for spans in trajectories:
             writer.write(spans[:1])
@@ -192,11 +201,12 @@ class TestBounds:
         writer.close()
         assert count_spans(writer.folder) == Counter(ids([span for spans in trajectories for span in spans]))
 
-    def test_so_do_many_small_pieces(self, writer, monkeypatch):
-        """Their places take memory too."""
-        monkeypatch.setattr(folder_writer, "MAX_OPEN_PARTS", 3)
+    def test_many_open_traces_make_room_too(self, writer):
+        """What is known of them takes memory."""
         trajectories = [trajectory(children=1) for _ in range(5)]
-        for spans in trajectories:
+        for number, spans in enumerate(trajectories):
+            if number == 3:
+                writer.policy = writer.policy._replace(max_open_memory=writer.traces.memory)
             writer.write(spans[:1])
         assert contents(writer.folder)[place(writer, "steps=000000-000099")] == [
             ids(spans[:1]) for spans in trajectories[:2]

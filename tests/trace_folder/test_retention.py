@@ -6,12 +6,13 @@ import errno
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from writing import contents, ids, trajectory
 
 from otel_rollout.files import exclusive_lock
-from otel_rollout.folder import FolderBound, FrameFile, bundle_folder, retention
+from otel_rollout.folder import FolderBound, FrameFile, bundle_folder
 from otel_rollout.folder.folder_writer import FolderWriter
 
 
@@ -27,6 +28,9 @@ def make_file(tmp_path):
         return path
 
     return make
+
+
+RETENTION = "otel_rollout.folder.retention"
 
 
 def bundle(number):
@@ -178,8 +182,14 @@ class TestEnforceBound:
         for number in (1, 2):
             make_file(f"{bundle(number)}/w-1-00ab.otlp.zst", size=1000)
         listed = []
-        files_of = retention._files_of
-        monkeypatch.setattr(retention, "_files_of", lambda *given: listed.append(given[0]) or files_of(*given))
+        scandir = os.scandir
+
+        def note(folder):
+            if Path(folder) != tmp_path:
+                listed.append(str(folder))
+            return scandir(folder)
+
+        monkeypatch.setattr(os, "scandir", note)
         bound = FolderBound(tmp_path, 10_000)
         for _ in range(3):
             assert bound.enforce() == 0
@@ -187,8 +197,7 @@ class TestEnforceBound:
         make_file(f"{bundle(1)}/w-2-00ab.otlp.zst", size=1000)
         bound.enforce()
         assert listed[2:] == [str(tmp_path / bundle(1))]
-        now = retention.monotonic() + retention.KEPT_SECONDS + 1
-        monkeypatch.setattr(retention, "monotonic", lambda: now)
+        monkeypatch.setattr(f"{RETENTION}.monotonic", lambda: time.monotonic() + 3601)
         bound.enforce()
         assert len(listed) == 5
 
@@ -223,7 +232,7 @@ class TestBoundedWriter:
     @pytest.fixture(autouse=True)
     def _at_once(self, monkeypatch):
         """The thread that enforces the bound is waited for."""
-        monkeypatch.setattr(retention.BackgroundThread, "start", lambda thread: thread.run_here())
+        monkeypatch.setattr(f"{RETENTION}.BackgroundThread.start", lambda thread: thread.run_here())
 
     def test_several_writers_share_the_bound(self, tmp_path):
         """The files that are written can't be removed: together they take as much as those of one writer."""
@@ -295,14 +304,15 @@ class TestThread:
     def test_a_writer_does_not_wait_for_it(self, tmp_path, monkeypatch):
         """While a look at the folder takes long, trajectories are written; at its end the writer waits."""
         looked, goes_on = threading.Event(), threading.Event()
-        places = retention._places
+        scandir = os.scandir
 
         def slow(folder):
-            looked.set()
-            assert goes_on.wait(30)
-            return places(folder)
+            if threading.current_thread().name == "otel-rollout-retention":
+                looked.set()
+                assert goes_on.wait(30)
+            return scandir(folder)
 
-        monkeypatch.setattr(retention, "_places", slow)
+        monkeypatch.setattr(os, "scandir", slow)
         writer = FolderWriter(tmp_path, max_bytes=100_000)
         for number in range(40):
             writer.write(trajectory(step=1, payload=4000, rollout_n=number))

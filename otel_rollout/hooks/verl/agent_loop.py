@@ -110,7 +110,7 @@ def _observe_whole_batch(call: Call) -> Observer | None:
         return None
     late_rewards.managers.add(manager)
     validate = bool(meta.get("validate", False))
-    uids, rows = _number(manager, meta.get("global_steps", -1), validate, columns["uid"], columns.get("index"))
+    uids, rows = number_rows(manager, meta.get("global_steps", -1), validate, columns["uid"], columns.get("index"))
     return _WholeBatch(manager, meta, validate, uids, rows)
 
 
@@ -126,7 +126,7 @@ def _tell_workers(call: Call) -> None:
 
     validate = "validate" in prompts and bool(read_scalar(prompts["validate"]))
     step = read_scalar(prompts["global_steps"]) if "global_steps" in prompts else -1
-    uids, rows = _number(manager, step, validate, prompts["uid"], prompts["index"])
+    uids, rows = number_rows(manager, step, validate, prompts["uid"], prompts["index"])
     trusted = [uid for uid, row in zip(uids, rows, strict=True) if row.is_index_unique]
     told = [worker.__ray_call__.remote(_trust_prompts, trusted) for worker in manager.agent_loop_workers]
     # New workers may still import verl; then this comes first in their queues.
@@ -171,7 +171,8 @@ def _parts(batch: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     return columns if type(columns) is dict else None, meta if type(meta) is dict else None
 
 
-def _number(manager: Any, step: Any, validate: bool, uids: Any, indices: Any) -> tuple[list[str], list[Row]]:
+def number_rows(manager: Any, step: Any, validate: bool, uids: Any, indices: Any) -> tuple[list[str], list[Row]]:
+    """Return the uids of a whole batch's rows, and their facts."""
     ledger = vars(manager).setdefault(_LEDGER, BatchLedger())
     names = [str(read_tag(uid)) for uid in uids]
     known = None if indices is None else [read_tag(value) for value in indices]

@@ -22,7 +22,7 @@ from otel_rollout.hooks import Call, Hook, Observer, after
 from otel_rollout.hooks.carrier import extract
 from otel_rollout.hooks.guard import call_library
 from otel_rollout.hooks.verl.identity import Row, forget_oldest
-from otel_rollout.hooks.verl.late_rewards import key_of, managers, take_carrier
+from otel_rollout.hooks.verl.late_rewards import key_of, managers, take_carrier, workers
 from otel_rollout.record import runtime
 from otel_rollout.record.annotate import annotate
 
@@ -322,8 +322,7 @@ def _report(facts: Mapping[str, Mapping[str, Any]]) -> None:
 
 def _send(facts: Mapping[str, Mapping[str, Any]]) -> None:
     text = orjson.dumps(facts)
-    workers = [worker for manager in managers for worker in manager.agent_loop_workers]
-    _sent.append((len(facts), [worker.__ray_call__.remote(_record, text) for worker in workers]))
+    _sent.append((len(facts), [worker.__ray_call__.remote(_record, text) for worker in workers()]))
 
 
 def _record(worker: Any, text: bytes) -> int:

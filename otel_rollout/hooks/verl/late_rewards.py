@@ -51,6 +51,12 @@ def is_late(owner: Any) -> bool:
     return known
 
 
+def workers() -> list[Any]:
+    """Return the workers of this process's managers."""
+    own = (getattr(each, "agent_loop_workers", None) or [each.framework_worker] for each in managers)
+    return [worker for found in own for worker in found]
+
+
 def remember(worker: Any) -> None:
     """Keep the running trajectory's carrier on its worker; an empty text if it isn't traced."""
     rollout = current_rollout()
@@ -66,7 +72,9 @@ def remember(worker: Any) -> None:
 
 def take_carrier(worker: Any, key: str) -> str | None:
     """Return and forget the carrier of a trajectory that ran here; empty if it isn't traced, None if it is unknown."""
-    carrier: str | None = vars(worker).get(_REMEMBERED, {}).pop(key, None)
+    # uni-agent's worker has a framework, which runs the trajectories.
+    owner = getattr(worker, "framework", worker)
+    carrier: str | None = vars(owner).get(_REMEMBERED, {}).pop(key, None)
     return carrier
 
 
@@ -131,8 +139,7 @@ def _ask(keys: Iterable[str | None]) -> dict[str | None, str]:
     import ray  # type: ignore[import-not-found, unused-ignore]  # installed with verl
 
     wanted = [key for key in keys if key is not None]
-    workers = [worker for manager in managers for worker in manager.agent_loop_workers]
-    asked = [worker.__ray_call__.remote(_carriers_of, wanted) for worker in workers]
+    asked = [worker.__ray_call__.remote(_carriers_of, wanted) for worker in workers()]
     return {key: carrier for found in ray.get(asked, timeout=_SECONDS_TO_ASK) for key, carrier in found.items()}
 
 

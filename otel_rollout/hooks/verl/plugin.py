@@ -18,9 +18,11 @@ from otel_rollout.hooks.verl import (
     fates,
     generation,
     late_rewards,
+    replaced_loops,
     rewards,
     rollout_trace,
     tools,
+    uni_agent,
 )
 
 VARIABLE: Final = "OTEL_ROLLOUT_VERL"
@@ -35,10 +37,11 @@ HOOKS: Final[tuple[Hook | Patch, ...]] = (
     *rewards.HOOKS,
     *late_rewards.HOOKS,
     *fates.HOOKS,
+    *replaced_loops.HOOKS,
     *exits.HOOKS,
 )
 """All changes to verl and Ray, besides the functions that verl decorates itself (`rollout_trace.OPS`)."""
 
 
 if os.environ.get(VARIABLE, "").strip().lower() not in ("off", "0", "false", "no"):
-    install_hooks(HOOKS)
+    install_hooks((*HOOKS, *uni_agent.HOOKS))

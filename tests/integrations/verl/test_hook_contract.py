@@ -275,6 +275,19 @@ class TestWhatIsAdded:
         assert received["kwargs"].keys() - columns.keys() == ({CARRIER} if is_known else set())
         assert columns == {"uid": "a"}
 
+    def test_body_of_a_later_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A body that came after the newest version is known where its checksum is recorded, and no other is."""
+        hook = copy.copy(next(hook for hook in HOOKS if hook.target == "AgentLoopWorker._compute_score"))
+        facts = {"digest": "1", "later": "2 3"}
+        monkeypatch.setattr(recorded, "read", lambda _: {"0.9.1": {recorded.key_of(hook): facts}})
+        recorded._digests.cache_clear()
+        try:
+            for found, is_known in {"1": True, "3": True, "2 3": False, "": False}.items():
+                monkeypatch.setattr(recorded, "digest", lambda *_, found=found: found)
+                assert recorded.is_known(hook, copy.copy) is is_known
+        finally:
+            recorded._digests.cache_clear()
+
     def test_body_that_others_have_wrapped(self) -> None:
         """A function is one that we know by its source and verl's own decorators, not within another's wrapper."""
 
