@@ -8,6 +8,7 @@ from otel_rollout.catalog.live import BETWEEN_OPS, LiveRun, RunningTrajectory, S
 from otel_rollout.catalog.rollout_run import Run
 from otel_rollout.catalog.schema import delete, insert, load
 from otel_rollout.catalog.search import Search, SearchHit, SearchQuery
+from otel_rollout.catalog.spans import fill_step, filled_steps
 from otel_rollout.catalog.sql import prepare
 from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
 from otel_rollout.catalog.step_summary import StepSummary
@@ -31,6 +32,8 @@ __all__ = [
     "count_folder",
     "create",
     "delete",
+    "fill_step",
+    "filled_steps",
     "find_files",
     "groups",
     "insert",

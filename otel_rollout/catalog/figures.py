@@ -17,7 +17,7 @@ from zlib import crc32
 
 import orjson
 
-from otel_rollout.catalog import schema
+from otel_rollout.catalog import schema, spans
 from otel_rollout.catalog.group_summary import GroupSummary, Spread
 from otel_rollout.catalog.sql import Figure, Source, count_if, prepare
 from otel_rollout.catalog.step_summary import StepSummary
@@ -28,20 +28,29 @@ from otel_rollout.version import __version__
 Each = TypeVar("Each")
 
 _SUMS: Final[Mapping[Sum, tuple[str, str]]] = {
-    "mean": ("the mean", "mean({})"),
-    "percentiles": ("the distribution", "{}"),
-    "sum": ("the sum", "sum_of({})"),
-    "above 0": ("the trajectories with any", count_if("{} > 0")),
-    "by value": ("the number of trajectories by value", "coalesce(counts({}), '{{}}')"),
-    "mean by name": ("the mean by name", "means_by_name({})"),
-    "sum by name": ("the sums by name", "tool_counts({})"),
+    "mean": ("the mean of `{}`", "mean({})"),
+    "percentiles": ("`{}`", "{}"),
+    "sum": ("the sum of `{}`", "sum_of({})"),
+    "above 0": ("the trajectories whose `{}` is above 0", count_if("{} > 0")),
+    "by value": ("the number of trajectories by `{}`", "coalesce(counts({}), '{{}}')"),
+    "mean by name": ("the mean of `{}` by name", "means_by_name({})"),
+    "sum by name": ("the sum of `{}` by name", "tool_counts({})"),
 }
 """The meaning and the SQL of each way to sum a fact."""
-_STATISTICS: Final[Mapping[Any, Mapping[str, str]]] = {
-    Percentiles: {"mean": "mean({})", "p50": "median({})", "p99": "percentile({}, 99)", "highest": "max({})"},
-    Spread: {"lowest": "min({})", "mean": "mean({})", "highest": "max({})"},
+_LOWEST: Final = ("lowest", "the lowest of {}", "min({})")
+_MEAN: Final = ("mean", "the mean of {}", "mean({})")
+_HIGHEST: Final = ("highest", "the highest of {}", "max({})")
+_STATISTICS: Final[Mapping[Any, Sequence[tuple[str, str, str]]]] = {
+    Percentiles: (
+        _MEAN,
+        ("p50", "the median of {}", "median({})"),
+        ("p99", "the 99th percentile of {}", "percentile({}, 99)"),
+        _HIGHEST,
+    ),
+    Spread: (_LOWEST, _MEAN, _HIGHEST),
 }
-"""An amount has a column for each of these, after its name and an underscore, with this SQL."""
+"""An amount has a column for each of these, after its name and an underscore, with this meaning and SQL."""
+_ITSELF: Final = (("", "{}", "{}"),)
 _UNITS: Final = {**{each.name: each.unit for each in FACTS}, schema.SECONDS: "s"}
 _PLAIN: Final = {int, float, str, type(None)}
 
@@ -83,11 +92,10 @@ class _View:
             kinds = set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
             found: Figure = each.metadata["figure"] if "figure" in each.metadata else _of_fact(**each.metadata)
             amount = next((kind for kind in kinds if kind in _STATISTICS), None)
-            for statistic, sql in _STATISTICS.get(amount, {"": "{}"}).items():
-                name = f"{each.name}_{statistic}" if statistic else each.name
-                meaning = f"{found.meaning}: {statistic}" if statistic else found.meaning
-                column_type = float | None if statistic else hint
-                self.columns.append(Column(name, column_type, meaning, found.unit, sql.format(found.sql), found.of))
+            for statistic, meaning, sql in _STATISTICS.get(amount, _ITSELF):
+                name, column_type = (f"{each.name}_{statistic}", float | None) if statistic else (each.name, hint)
+                words = meaning.format(found.meaning)
+                self.columns.append(Column(name, column_type, words, found.unit, sql.format(found.sql), found.of))
             if amount is not None:
                 self._readers.append((each.name, len(_STATISTICS[amount]), _amount_of(amount)))
             else:
@@ -114,12 +122,8 @@ class _View:
 
 def _of_fact(fact: str, sum: Sum) -> Figure:  # noqa: A002 - a name of the table's metadata
     meaning, sql = _SUMS[sum]
-    return Figure(
-        f"{meaning} of `{fact}`",
-        sql.format(fact),
-        "" if sum in ("above 0", "by value") else _UNITS[fact],
-        "trajectories",
-    )
+    unit = "" if sum in ("above 0", "by value") else _UNITS[fact]
+    return Figure(meaning.format(fact), sql.format(fact), unit, "trajectories")
 
 
 def _amount_of(kind: Any) -> Callable[..., Any]:
@@ -220,7 +224,7 @@ _OF_RUN: Final = f"SELECT t.rowid FROM {_MEMBERS} WHERE run.id IN ({_RUN_ID})"
 _IDS: Final = "SELECT t.trace_id FROM trajectories t"
 _STEP_ORDER: Final = 'run."step" IS NULL, run."step", run."validate", run."experiment_name", run."start_time", run.id'
 
-DDL: Final = f"""{schema.DDL}
+DDL: Final = f"""{schema.DDL}{spans.DDL}
 CREATE TABLE step_runs (id INTEGER PRIMARY KEY, is_split, {_names(_RUN)});
 CREATE INDEX step_runs_by_step ON step_runs ("step", "validate");
 CREATE INDEX step_runs_by_run ON step_runs ("run_id");
@@ -253,6 +257,7 @@ def refresh(connection: sqlite3.Connection) -> None:
 
 def refresh_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
     """Compute the figures of a step, as `refresh` does."""
+    spans.empty_step(connection, step, validate)
     for statement in (*_CLEAR, *_COMPUTE):
         connection.execute(statement, {"step": step, "validate": validate})
 

@@ -30,6 +30,7 @@ from otel_rollout.text.plain_text import counted
 SECONDS_WITHOUT_A_SIGN: Final = 15.0
 """A process that has not written for so long counts as dead, unless it is seen to be gone before."""
 MAX_FILE_BYTES: Final = 2**24
+MAX_INPUT: Final = 4096
 BETWEEN_OPS: Final = "between ops"
 _P99: Final = 0.99
 
@@ -52,6 +53,7 @@ class RunningTrajectory:
         op: The op that it is in; None between ops.
         op_kind: The op's OpenInference kind.
         op_seconds: The seconds that the op has run.
+        op_input: The beginning of the op's input, as JSON; empty if it is unknown, or not among the 64 longest.
         op_p99: The seconds that 99% of the ended ops of this name took at most; None if there is none.
         ops: The number of its open ops.
         worker: Its process: `<host>-<pid>-<4 hexadecimal digits>`.
@@ -73,6 +75,7 @@ class RunningTrajectory:
     op: str | None
     op_kind: str
     op_seconds: float | None
+    op_input: str
     op_p99: float | None
     ops: int
     worker: str
@@ -228,6 +231,7 @@ def _trajectories(
                 op=None if op is None else str(op["name"]),
                 op_kind="" if op is None else str(op["kind"]),
                 op_seconds=None if op is None else (seen - op["start_time"]) / 1e9,
+                op_input=str((op or {}).get("input") or "")[:MAX_INPUT],
                 op_p99=None if op is None else durations.percentile(op["name"], _P99),
                 ops=each["ops"] if type(each["ops"]) is int else 0,
                 worker=worker,

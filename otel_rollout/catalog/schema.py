@@ -89,7 +89,7 @@ def insert(connection: sqlite3.Connection, summaries: Iterable[TrajectorySummary
             connection.executemany(_INSERT, found)
         except (OverflowError, UnicodeEncodeError):  # noqa: PERF203 - once in a thousand rows
             # Other programs write integers beyond 64 bits, and files have names that are no UTF-8.
-            connection.executemany(_INSERT, [[_storable(value) for value in row] for row in found])
+            connection.executemany(_INSERT, [[storable(value) for value in row] for row in found])
 
 
 def delete(connection: sqlite3.Connection, trace_ids: Iterable[str]) -> None:
@@ -133,7 +133,8 @@ def _summary_of(row: Sequence[Any]) -> TrajectorySummary:
     return TrajectorySummary(**fields)
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
+    """Return a value that SQLite takes: text without lone surrogates, an integer of 64 bits or its digits."""
     if isinstance(value, str):
         return replace_surrogates(value)
     return str(value) if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX else value

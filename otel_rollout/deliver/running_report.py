@@ -9,16 +9,23 @@ from typing import Final
 
 from opentelemetry.sdk.trace.export import SpanExporter
 
+from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.redaction import Redactor
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.record.open_trajectories import OpenTrajectories, OpenTrajectory
+from otel_rollout.record.snapshot import Snapshot, to_json
 
 SECONDS_BETWEEN: Final = 2.0
 LONGEST_BETWEEN: Final = 8.0
 """`otel-rollout top` considers a process dead after 15 s without a report."""
 MAX_SHARE: Final = 0.02
 """The part of the delivery thread's time that notes may take, unless `LONGEST_BETWEEN` asks for more."""
+_MAX_INPUTS: Final = 64
+"""The longest-running ops have their input in a note."""
+_INPUT_BYTES: Final = 2048
+_MAX_SNAPSHOT: Final = 2**16
+"""The size of a larger input is noted only: reading it would take milliseconds."""
 SECONDS_RUNNING: Final = 3.0
 """Trajectories that have run for less are not reported."""
 
@@ -39,6 +46,7 @@ class RunningReport:
         self._open = open_trajectories
         # A copy: what is replaced for a note was not replaced in a span, and is not counted.
         self._redactor = copy.copy(redactor)
+        self._finisher = PayloadFinisher(_INPUT_BYTES, self._redactor)
         self._next = 0.0
 
     def seconds_left(self) -> float:
@@ -53,7 +61,8 @@ class RunningReport:
             return
         start = monotonic()
         try:
-            self._note([self._clean(each) for each in self._open.running_for(SECONDS_RUNNING)])
+            running = self._open.running_for(SECONDS_RUNNING)
+            self._note([self._clean(each, has_input=at < _MAX_INPUTS) for at, each in enumerate(running)])
         except KeyboardInterrupt:
             raise
         except BaseException:  # noqa: BLE001, RUF100 - SystemExit or CancelledError must not end delivery
@@ -61,12 +70,22 @@ class RunningReport:
         now = monotonic()
         self._next = now + min(LONGEST_BETWEEN, max(SECONDS_BETWEEN, (now - start) / MAX_SHARE))
 
-    def _clean(self, trajectory: OpenTrajectory) -> OpenTrajectory:
+    def _clean(self, trajectory: OpenTrajectory, *, has_input: bool) -> OpenTrajectory:
         redactor, op = self._redactor, trajectory.op
+        if op is not None:
+            op = op._replace(input=self._text_of(op.input) if has_input else None)
         if redactor is None:
-            return trajectory
+            return trajectory._replace(op=op)
         if op is not None:
             op = op._replace(name=redactor.label(op.name), kind=redactor.label(op.kind))
         return trajectory._replace(
             name=redactor.label(trajectory.name), tags=redactor.attributes(trajectory.tags), op=op
         )
+
+    def _text_of(self, given: Snapshot | str | None) -> str | None:
+        """Return the beginning of an op's input as JSON, without secrets and media."""
+        if not isinstance(given, Snapshot):
+            return given
+        if given.size > _MAX_SNAPSHOT:
+            return f"…[{given.size:,} bytes]"
+        return self._finisher.finish(to_json(given))[0].decode("utf-8", "replace")

@@ -47,7 +47,11 @@ class Examination:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the findings as plain values."""
-        return {**asdict(self), "exit_code": self.exit_code}
+        plain = {**asdict(self), "exit_code": self.exit_code}
+        for exporter in plain["installation"]["exporters"]:
+            rows = exporter.pop("settings")
+            exporter["variables"] = {variable: row.meaning for row in rows for variable in row.variables}
+        return plain
 
 
 def examine(

@@ -94,7 +94,9 @@ def _as_dict(trajectory: OpenTrajectory) -> dict[str, object]:
         "experiment_name": _plain(tags.get(semconv.EXPERIMENT_NAME)),
         "start_time": trajectory.start_time,
         "ops": trajectory.ops,
-        "op": None if op is None else {key: _plain(value) for key, value in op._asdict().items()},
+        "op": None
+        if op is None
+        else {**{key: _plain(value) for key, value in op._asdict().items()}, "input": op.input},
     }
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from otel_rollout.otlp import EncodedSpan, split_json, split_request
 from otel_rollout.otlp.received import LARGE_ORIGIN, MAX_ORIGIN_BYTES
+from otel_rollout.receive.foreign_names import as_trajectory
 from otel_rollout.receive.request_body import JSON
 
 __all__ = ["SpanBatch"]
@@ -53,7 +54,7 @@ class SpanBatch:
         """Yield the spans in groups of at most as many as `GROUP_BYTES` of memory hold."""
         group: list[EncodedSpan] = []
         size = 0
-        for span in self._encoded:
+        for span in map(as_trajectory, self._encoded):
             if not self._is_small(span):
                 continue
             # In the journal the resource may precede each span.

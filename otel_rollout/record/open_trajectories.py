@@ -15,6 +15,7 @@ from opentelemetry.trace import Span
 from otel_rollout import semconv
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.record.attribute_values import read_name
+from otel_rollout.record.snapshot import Snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
 
 __all__ = ["OpenOp", "OpenTrajectories", "OpenTrajectory"]
@@ -32,11 +33,13 @@ class OpenOp(NamedTuple):
         name: Its name.
         kind: Its OpenInference kind; empty if it has none.
         start_time: Its start, in nanoseconds since 1970.
+        input: Its input, not redacted; as a text once it is for a reader. None if it has none.
     """
 
     name: str
     kind: str
     start_time: int
+    input: Snapshot | str | None = None
 
 
 class OpenTrajectory(NamedTuple):
@@ -122,7 +125,9 @@ def _op_of(span: Span, now: int) -> OpenOp | None:
     if type(start) is not int:
         return None
     kind = (getattr(span, "attributes", None) or {}).get(semconv.SPAN_KIND, "")
-    return OpenOp(_name_of(span), kind if type(kind) is str else "", min(start, now))
+    given = getattr(span, "input", None)
+    known = given if isinstance(given, Snapshot) else None
+    return OpenOp(_name_of(span), kind if type(kind) is str else "", min(start, now), known)
 
 
 def _has_ended(span: Span) -> bool:

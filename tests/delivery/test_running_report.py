@@ -69,6 +69,53 @@ class TestNotes:
         assert SECRET not in repr(told)
         assert told.tags["rollout.step"] == 7
 
+    def test_it_is_told_the_input_of_the_running_op(self, at_once: None) -> None:
+        """The arguments of the op that a trajectory is in are JSON, with secrets replaced, and bounded."""
+        exporter = Told()
+        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
+        started, done = threading.Event(), threading.Event()
+
+        @rollout_trace_op(kind="TOOL", name="sandbox.run")
+        def run(code: str, api_key: str, more: str) -> None:
+            started.set()
+            done.wait(30)
+
+        def roll_out() -> None:
+            with rollout_trace_attr(sample_index=1, step=7):
+                run("print(1)", SECRET, "x" * 10_000)
+
+        thread = threading.Thread(target=roll_out)
+        thread.start()
+        assert started.wait(30)
+        exporter.told.clear()
+        exporter.await_notes(2)
+        done.set()
+        thread.join()
+        shutdown()
+        given = next(each[0].op.input for each in exporter.told if each and each[0].op and each[0].op.input)
+        assert isinstance(given, str)
+        assert given.startswith('{"code":"print(1)"')
+        assert SECRET not in given
+        assert len(given) <= 2048
+
+    def test_a_large_input_is_not_read(self, at_once: None) -> None:
+        """The size takes its place: reading it would hold up delivery."""
+        exporter = Told()
+        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
+
+        @rollout_trace_op(kind="LLM", name="chat")
+        def chat(prompt: str) -> None:
+            exporter.told.clear()
+            exporter.await_notes(2)
+
+        with rollout_trace_attr(sample_index=1, step=7):
+            chat("x" * 100_000)
+        shutdown()
+        given = next(each[0].op.input for each in exporter.told if each and each[0].op)
+        assert isinstance(given, str)
+        assert given.startswith("…[100,")
+        assert given.endswith(" bytes]")
+
     def test_it_is_told_while_spans_are_sent(self, at_once: None) -> None:
         """A queue that never becomes empty does not make the process look dead."""
         exporter = Told()

@@ -29,10 +29,10 @@ class TestRunningFile:
     def test_content(self, tmp_path):
         """It has the trajectories with their tags and ops, the process, and the time."""
         file = RunningFile(tmp_path, WORKER)
-        file.write([running(op=OpenOp("search", "TOOL", START + 5), ops=1)], OpDurations())
+        file.write([running(op=OpenOp("search", "TOOL", START + 5, '{"q": 1}'), ops=1)], OpDurations())
         content = json.loads(file.path.read_text())
         [told] = content["trajectories"]
-        assert told["op"] == {"name": "search", "kind": "TOOL", "start_time": START + 5}
+        assert told["op"] == {"name": "search", "kind": "TOOL", "start_time": START + 5, "input": '{"q": 1}'}
         assert (told["step"], told["sample_index"], told["rollout_n"], told["validate"]) == (7, 3, 1, False)
         assert content["open"] == 1
         assert file.path.name == "host-1-abcd.running.json"

@@ -35,7 +35,7 @@ def write_open(
             name="rollout",
             tags=dict(zip(semconv.TAGS, (step, 0, rollout, False, experiment), strict=True)),
             start_time=start,
-            op=OpenOp("sandbox.run", "TOOL", start),
+            op=OpenOp("sandbox.run", "TOOL", start, '{"code":"while True: pass"}'),
             ops=1,
         )
         for number, (step, rollout) in enumerate(rollouts, first)
@@ -81,6 +81,22 @@ def test_run_and_step_lead_to_what_runs_and_to_what_a_crash_left(browser: Browse
         running_path(folder_with_ends, WORKER).unlink()
         page.locator(".running").wait_for(state="detached")
         assert looking.faults == []
+
+
+def test_the_page_of_a_hanging_trajectory_has_its_op_age_and_arguments(
+    browser: Browser, folder_with_ends: Path
+) -> None:
+    """Nothing of it is written yet, and the page shows what it does and for how long, after a crash too."""
+    write_open(folder_with_ends, (1, 7))
+    with Viewer(folder_with_ends) as viewer, look(browser, viewer) as looking:
+        page = looking.go(f"#/trajectory/{1:032x}")
+        page.locator(".running-now", has_text="in sandbox.run for 6").wait_for()
+        assert "Runs for 6" in page.locator(".running-now").inner_text()
+        assert page.locator(".running-input").inner_text() == '{\n  "code": "while True: pass"\n}'
+        assert looking.serious_faults() == []
+        end_process(folder_with_ends)
+        page.locator(".running-now", has_text="Ran for 6").wait_for()
+        page.locator(".running-now", has_text="no sign of its process").wait_for()
 
 
 def test_what_runs_is_on_the_timeline(browser: Browser, folder_with_ends: Path) -> None:

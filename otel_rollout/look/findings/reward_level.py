@@ -23,7 +23,7 @@ _NEW_PROMPTS: Final = 0.5
 """The part of its level that the reward may keep on other prompts: those may be harder."""
 _CHANGED_DATA: Final = 0.2
 """The same if prompts came again until then: the run has other data now, harder ones by intention."""
-_FAILS: Final = 16
+FAILS: Final = 16
 """The rollouts in a row that must fail until a prompt is forgotten."""
 _FAILED: Final = 0.05
 _SOLVED: Final = 0.5
@@ -129,7 +129,7 @@ def _forgotten_in(run: Sequence[JudgedStep]) -> Iterator[tuple[JudgedStep, Measu
             fails[key] = fails.get(key, 0) + rollouts if place <= _FAILED else 0
             if place >= _SOLVED:
                 solved.add(key)
-        forgotten = frozenset(key for key in earlier if fails[key] >= _FAILS)
+        forgotten = frozenset(key for key in earlier if fails[key] >= FAILS)
         yield step, Measure.share(len(forgotten), len(earlier))._replace(prompts=forgotten)
 
 
@@ -140,7 +140,7 @@ CHECKS = (
         threshold=Threshold(
             0.1,
             "share of a step's prompts that an earlier step solved by half or more",
-            f"a prompt whose last {_FAILS} rollouts or more all failed, and that was solved before, is not bad luck",
+            f"a prompt whose last {FAILS} rollouts or more all failed, and that was solved before, is not bad luck",
         ),
         least=8,
         sentence=lambda found: (

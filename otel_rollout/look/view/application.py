@@ -56,6 +56,7 @@ def make_application(state: RunState, token: str, hosts: Iterable[str] = ()) -> 
         Route("/api/trajectory/{trace_id}/span/{span_id}", answering(endpoints.span)),
         Route("/api/search", searching(state.run, threads)),
         Route("/api/findings", answering(endpoints.findings)),
+        Route("/api/prompt", answering(endpoints.prompt)),
         Route("/api/compare", answering(endpoints.compare)),
         Route("/api/live", answering(endpoints.live)),
         Route("/api/open", answering(endpoints.open)),

@@ -1,11 +1,11 @@
-"""The comparison of two runs as the pages show it."""
+"""Comparisons as the pages show them: of two runs, and of a prompt over the steps of its run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from otel_rollout.catalog import StepSummary
+from otel_rollout.catalog import GroupSummary, StepSummary
 from otel_rollout.look.compare import Comparison, Figure, Part, Side, compare_runs, sides_of
 from otel_rollout.look.compare.words import (
     change_text,
@@ -15,11 +15,13 @@ from otel_rollout.look.compare.words import (
     value_text,
     verdict_text,
 )
+from otel_rollout.look.findings.reward_level import FAILS, Scale
 from otel_rollout.look.view.answers import AskedWrongError
 from otel_rollout.look.view.run_state import RunState
 
 MAX_FLIPS: Final = 500
 """The most prompts of each kind in an answer."""
+_SOLVED: Final = 0.5
 
 
 def compared(state: RunState, steps: Sequence[StepSummary], query: Mapping[str, str]) -> dict[str, Any]:
@@ -85,3 +87,33 @@ def _figure(figure: Figure) -> dict[str, Any]:
         "of": f"{figure.units:,} {figure.over}",
         "verdict": {"other": "changed"}.get(figure.verdict, figure.verdict),
     }
+
+
+def biography(groups: Sequence[GroupSummary], scale: Scale | None) -> dict[str, Any]:
+    """Return a prompt over steps: its groups, the step that first solved it, and the step that it is forgotten from.
+
+    Args:
+        groups: Its groups in the order of steps, one at least.
+        scale: The worst and the best reward of the run; None if they are unknown, or all are one.
+    """
+    middle = scale.lowest / 2 + scale.highest / 2 if scale else 0.0
+    shares = [_solved_share(each, middle) for each in groups]
+    solved = [each for each, share in zip(groups, shares, strict=True) if share is not None and share > _SOLVED]
+    last = max((at for at, share in enumerate(shares) if share), default=None)
+    after = [each for at, each in enumerate(groups) if last is not None and at > last and shares[at] is not None]
+    tried = sum(reward is not None for each in after for reward in each.rewards)
+    return {
+        "sample_index": groups[0].sample_index,
+        "prompt": next((each.prompt for each in groups if each.prompt), ""),
+        "steps": [{"group": each, "solved": share} for each, share in zip(groups, shares, strict=True)],
+        "lowest": scale and scale.lowest,
+        "highest": scale and scale.highest,
+        "solved_above": middle,
+        "first_solved": solved[0].step if solved else None,
+        "forgotten": after[0].step if solved and tried >= FAILS else None,
+    }
+
+
+def _solved_share(group: GroupSummary, middle: float) -> float | None:
+    rewards = [reward for reward in group.rewards if reward is not None]
+    return sum(reward > middle for reward in rewards) / len(rewards) if rewards else None

@@ -17,8 +17,9 @@ from otel_rollout.errors import NoTracesError
 from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import FACTS, TrajectorySummary, shown_of
 from otel_rollout.look.findings import Finding, diagnose_run, running_steps
-from otel_rollout.look.view.answers import Asked, AskedWrongError, asked_step
-from otel_rollout.look.view.comparing import compared
+from otel_rollout.look.findings.reward_level import scale_of
+from otel_rollout.look.view.answers import Asked, AskedWrongError, asked_step, is_validation
+from otel_rollout.look.view.comparing import biography, compared
 from otel_rollout.look.view.run_state import Progress, RunState
 from otel_rollout.look.view.shown_spans import (
     Cutter,
@@ -193,6 +194,22 @@ class Endpoints:
             self._findings[key] = found
         return {"findings": found}
 
+    def prompt(self, path: Parameters, query: Parameters) -> dict[str, Any]:
+        """Answer `api/prompt?sample=…`: a prompt over the steps of its run."""
+        version, known = self._state.version(), self._state.steps(PATIENCE)
+        validate = is_validation(query)
+        own = [step for step in _of_experiment(known, query) if step.validate == validate]
+        # Without a name, the newest run.
+        newest = max(own, key=lambda step: step.end_time, default=None)
+        steps = [step for step in own if newest is not None and _series(step) == _series(newest)]
+        sample = query.get("sample", "")
+        found = [] if newest is None else self._run.same_prompt(sample, validate, newest.experiment_name)
+        runs = {step.step: step.run_id for step in steps}
+        groups = [each for each in found if each.step in runs and each.run_id in (None, runs[each.step])]
+        if not groups:
+            raise AskedWrongError(404, f"there is no prompt {sample!r} in this run; it may come later")
+        return {"version": version, **biography(groups, scale_of(steps))}
+
     def compare(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/compare`; the last answer is kept until the folder changes, as it reads all steps."""
         version, steps = self._state.version(), self._state.steps(PATIENCE)
@@ -221,13 +238,13 @@ class Endpoints:
 
     def _groups(self, asked: Asked) -> list[GroupSummary]:
         groups = self._run.groups(asked.step, asked.validate, asked.experiment, asked.run_id)
-        return [
-            each for each in groups if each.experiment_name == asked.experiment and each.run_id in (None, asked.run_id)
-        ]
+        return [each for each in groups if (each.experiment_name, each.run_id) == (asked.experiment, asked.run_id)]
 
     def _summaries(self, asked: Asked) -> list[TrajectorySummary]:
+        # Spans of other programs have no run's id, and are no run's.
+        own = {trace_id for group in self._groups(asked) for trace_id in group.trace_ids}
         summaries = self._run.summaries(asked.step, asked.validate, asked.experiment, asked.run_id)
-        return [each for each in summaries if each.experiment_name == asked.experiment]
+        return [each for each in summaries if each.trace_id in own]
 
     def _summaries_of(self, asked: Asked, group: GroupSummary) -> list[TrajectorySummary]:
         ids = set(group.trace_ids)
@@ -282,6 +299,10 @@ def _of_experiment(steps: Sequence[StepSummary], query: Parameters) -> list[Step
         for step in steps
         if experiment in (None, str(step.experiment_name or "")) and run_id in (None, step.run_id)
     ]
+
+
+def _series(step: StepSummary) -> tuple[str | None, str | None]:
+    return step.experiment_name, step.run_id
 
 
 def open_counts(live: LiveRun) -> dict[str, Any]:

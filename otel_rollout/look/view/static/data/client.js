@@ -57,6 +57,8 @@ export const paths = {
       against: other.experiment,
       against_run: other.run,
     }),
+  /** @param {string} sample @param {Selection} selection */
+  prompt: (sample, selection) => "prompt" + queryOf({ sample, ...selectionQuery(selection) }),
   live: () => "live",
   open: () => "open",
 };

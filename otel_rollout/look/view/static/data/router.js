@@ -21,6 +21,7 @@ export function parseAddress(hash) {
   const [first, second, third, fourth, fifth, sixth] = parts;
   if (first === undefined) route.page = "run";
   else if (first === "search" || first === "live") route.page = first;
+  else if (first === "sample" && second !== undefined) Object.assign(route, { page: "prompt", sample: second });
   else if (first === "trajectory" && second !== undefined)
     Object.assign(route, { page: "trajectory", traceId: second });
   else if (first === "step" && second !== undefined) {
@@ -53,6 +54,7 @@ export function addressOf(route) {
       route.traceId === undefined
         ? `${sample}/rollout/${encodeURIComponent(route.rollout ?? "none")}`
         : `#/trajectory/${encodeURIComponent(route.traceId)}`,
+    prompt: `#/sample/${encodeURIComponent(route.sample ?? "none")}`,
     search: "#/search",
     live: "#/live",
     unknown: "#/",

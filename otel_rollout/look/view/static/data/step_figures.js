@@ -44,6 +44,15 @@ export function allToolCalls(tools) {
 }
 
 /**
+ * Return the seconds from the start of a step's first trajectory to the end of its last.
+ *
+ * @param {StepSummary} step
+ */
+export function wallSeconds(step) {
+  return (step.end_time - step.start_time) / 1e9;
+}
+
+/**
  * Return the share of tool calls that failed.
  *
  * @param {StepSummary} step

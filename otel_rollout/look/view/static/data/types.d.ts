@@ -403,6 +403,27 @@ export interface CompareAnswer {
   new: Finding[];
 }
 
+/** A prompt's rollouts of one step; `solved` by the scale of the run's rewards. */
+export interface PromptStep {
+  group: GroupSummary;
+  solved: number | null;
+}
+
+export interface PromptAnswer {
+  version: string;
+  sample_index: number | string | null;
+  prompt: string;
+  steps: PromptStep[];
+  /** The usual lowest and highest reward of the run's steps; null: they are unknown, or all rewards are one. */
+  lowest: number | null;
+  highest: number | null;
+  solved_above: number;
+  /** The first step that solves it by more than half. */
+  first_solved: number | null;
+  /** The first of the last steps, of which none has a solved rollout; null if it is not forgotten. */
+  forgotten: number | null;
+}
+
 /** A selected part of a run: what `validate`, `experiment` and `run` say in an address. */
 export interface Selection {
   validate?: boolean;
@@ -410,7 +431,7 @@ export interface Selection {
   run?: string | null;
 }
 
-export type PageName = "run" | "step" | "group" | "trajectory" | "timeline" | "search" | "live" | "unknown";
+export type PageName = "run" | "step" | "group" | "trajectory" | "timeline" | "prompt" | "search" | "live" | "unknown";
 
 /** An address of the pages, as `data/router.js` reads it. */
 export interface Route extends Selection {
@@ -448,6 +469,8 @@ export interface RunningTrajectory {
   op_seconds: number | null;
   op_p99: number | null;
   ops: number;
+  /** The beginning of the op's input, as JSON. */
+  op_input: string;
   worker: string;
   host: string;
   is_alive: boolean;

@@ -2,6 +2,7 @@ import { html } from "../parts/html.js";
 import { EmptyState } from "../parts/states.js";
 import { GroupPage } from "./group.js";
 import { LivePage } from "./live.js";
+import { PromptPage } from "./prompt.js";
 import { RunPage } from "./run.js";
 import { SearchPage } from "./search.js";
 import { StepPage } from "./step.js";
@@ -21,6 +22,7 @@ export const PAGES = {
   group: GroupPage,
   trajectory: TrajectoryPage,
   timeline: TimelinePage,
+  prompt: PromptPage,
   search: SearchPage,
   live: LivePage,
   unknown: UnknownPage,

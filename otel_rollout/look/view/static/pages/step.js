@@ -1,9 +1,9 @@
 import { paths } from "../data/client.js";
-import { counted, whole } from "../data/formats.js";
+import { counted, duration, whole } from "../data/formats.js";
 import { FILTER_FIELDS, groupTest, rolloutsOf, rolloutTest } from "../data/rollouts.js";
 import { addressOf, groupRoute, inAddress, navigate, selectionOf } from "../data/router.js";
 import { parseSort, sorted, sortText } from "../data/sorting.js";
-import { seriesKey } from "../data/step_figures.js";
+import { seriesKey, wallSeconds } from "../data/step_figures.js";
 import { FilterBar } from "../parts/filter_bar.js";
 import { Findings } from "../parts/findings.js";
 import { groupColumns } from "../parts/groups_table.js";
@@ -98,7 +98,10 @@ function Heading({ route, step, run, timeline }) {
       ${step.step == null ? "No step" : `Step ${step.step}`}${step.validate ? " validation" : ""}
     </h1>
     <span class="weak"
-      >${`${counted(step.groups, "group")} · ${counted(step.trajectories, "rollout")}`}</span
+      >${`${counted(step.groups, "group")} · ${counted(step.trajectories, "rollout")} · `}<span
+        title="wall time, from the start of the first to the end of the last"
+        >${duration(wallSeconds(step))}</span
+      ></span
     >
  <${RunningLink} step=${step} />
     <nav aria-label="neighbours" class="step-ways">

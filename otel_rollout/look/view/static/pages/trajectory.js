@@ -11,6 +11,7 @@ import { html } from "../parts/html.js";
 import { useKeys } from "../parts/keys.js";
 import { usePlace, useSurroundings } from "../parts/place.js";
 import { RewardParts } from "../parts/rollout_head.js";
+import { RunningNow } from "../parts/running_now.js";
 import { SpanPanel } from "../parts/span_panel.js";
 import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
 import { useData } from "../parts/use_data.js";
@@ -42,7 +43,9 @@ export function TrajectoryPage({ route }) {
       go=${go}
     />`;
   const failure = error ?? group.error;
-  if (failure) return html`<${ErrorState} error=${failure} />`;
+  if (failure)
+    return html`${traceId === undefined ? null : html`<${RunningNow} traceId=${traceId} />`}
+      <${ErrorState} error=${failure} />`;
   if (group.data && traceId === undefined) {
     return html`<${EmptyState} title=${`No rollout ${visible(route.rollout)}`}>
       <a href=${addressOf({ ...route, page: "group", query: {} })}>The rollouts of this prompt</a>
@@ -97,6 +100,7 @@ function Trajectory({ trajectory, route, go }) {
   const names = /** @type {["conversation", "spans"]} */ (["conversation", "spans"]);
   return html`<div class="trajectory-page">
     <${TrajectoryHeader} trajectory=${trajectory} go=${go} />
+    ${summary.has_root ? null : html`<${RunningNow} traceId=${summary.trace_id} />`}
     ${
       isNarrow
         ? html`<div
@@ -156,7 +160,7 @@ function TrajectoryHeader({ trajectory, go }) {
         ${summary.fate === null ? null : html`<span class="fate" title="what training did with it">${visible(summary.fate)}</span>`}
         <span>${compact(summary.input_tokens) || "?"} → ${compact(summary.output_tokens) || "?"} tokens</span>
         ${summary.turns === null ? null : html`<span>${whole(summary.turns)} ${summary.turns === 1 ? "turn" : "turns"}</span>`}
-        <span title=${`generating ${duration(summary.llm_seconds)}, tools ${duration(summary.tool_seconds)}, reward ${duration(summary.reward_seconds)}, waiting ${duration(summary.waiting_seconds)}`}>${duration(seconds)}</span>
+        <span title=${`${summary.has_root ? "" : "until its last span that has ended; "}generating ${duration(summary.llm_seconds)}, tools ${duration(summary.tool_seconds)}, reward ${duration(summary.reward_seconds)}, waiting ${duration(summary.waiting_seconds)}`}>${duration(seconds)}</span>
         ${summary.dropped_spans ? html`<span class="warning">${whole(summary.dropped_spans)} spans dropped</span>` : null}
         ${summary.truncated_bytes ? html`<span class="warning">${whole(summary.truncated_bytes)} bytes of payload cut</span>` : null}
         ${summary.redacted ? html`<span title="replaced by redaction">${whole(summary.redacted)} ${summary.redacted === 1 ? "secret" : "secrets"} replaced</span>` : null}

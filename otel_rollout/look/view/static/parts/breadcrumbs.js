@@ -17,6 +17,11 @@ export function breadcrumbs(route, title = "Run", steps = []) {
   const way = [{ text: visible(title), address: "#/" }, ...ofRun(route, steps)];
   if (route.page === "search") way.push({ text: "Search", address: addressOf({ page: "search" }) });
   if (route.page === "live") way.push({ text: "Live", address: addressOf({ page: "live" }) });
+  if (route.page === "prompt" && sample !== undefined)
+    way.push({
+      text: visible(`Sample ${sample}, all steps`),
+      address: addressOf({ page: "prompt", sample, ...selection }),
+    });
   if (step === undefined || route.page === "search") return withTrace(way, route);
   const text = visible(step === "none" ? "No step" : `Step ${step}`) + (validate ? " validation" : "");
   way.push({ text, address: addressOf({ page: "step", step, ...selection }) });

@@ -1,6 +1,7 @@
+import { isExported } from "../data/client.js";
 import { groupsBySteps, meanReward } from "../data/group_columns.js";
 import { counted, decimal } from "../data/formats.js";
-import { addressOf, groupRoute } from "../data/router.js";
+import { addressOf, groupRoute, inAddress, selectionOf } from "../data/router.js";
 import { useEffect, useRef } from "../vendor/preact_hooks.js";
 import { html } from "./html.js";
 
@@ -24,7 +25,11 @@ export function StepStrip({ here, others }) {
   const lowest = Math.min(0, ...known);
   const range = Math.max(...known, lowest) - lowest || 1;
   return html`<nav class="step-strip" aria-label="this prompt at other steps">
-    <span class="weak">This prompt by step</span>
+    ${
+      isExported()
+        ? html`<span class="weak">This prompt by step</span>`
+        : html`<a href=${addressOf({ page: "prompt", sample: inAddress(here.sample_index), ...selectionOf(here), query: {} })}>This prompt by step</a>`
+    }
     <ol>
       ${groups.map((group, at) => {
         const mean = means[at];

@@ -1,6 +1,13 @@
 import { clock, compact, decimal, duration, percent, percentOf, whole } from "../data/formats.js";
 import { addressOf, inAddress, selectionOf } from "../data/router.js";
-import { allToolCalls, groupsWithoutSignal, noSignalShare, share, toolErrorShare } from "../data/step_figures.js";
+import {
+  allToolCalls,
+  groupsWithoutSignal,
+  noSignalShare,
+  share,
+  toolErrorShare,
+  wallSeconds,
+} from "../data/step_figures.js";
 import { html } from "./html.js";
 import { numberColumn } from "./table.js";
 
@@ -98,6 +105,14 @@ const COLUMNS = [
   number("tokens99", "p99", "4.5rem", (step) => step.tokens?.p99, compact, "Output tokens, 99th percentile"),
   number("seconds", "Time p50", "6rem", (step) => step.seconds?.p50, duration, "Duration, median"),
   number("seconds99", "p99", "5.2rem", (step) => step.seconds?.p99, duration, "Duration, 99th percentile"),
+  number(
+    "wall",
+    "Wall time",
+    "6rem",
+    wallSeconds,
+    duration,
+    "From the start of the first trajectory to the end of the last",
+  ),
   {
     key: "last",
     title: "Last 5%",

@@ -1,0 +1,300 @@
+"""The tables of spans and messages, which are filled for one step on demand, from the recorded spans."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+
+from otel_rollout import semconv
+from otel_rollout.catalog.schema import ROWS_AT_ONCE, storable
+from otel_rollout.errors import UnreadableTraceError
+from otel_rollout.facts.conversation import Utterance, conversation_of, outermost
+from otel_rollout.facts.span_facts import kind_of, span_id_of
+from otel_rollout.facts.span_values import count_of, error_type_of, last_text, text_of, times_of
+from otel_rollout.facts.trace_tree import error_of
+from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.messages import json_of
+from otel_rollout.text.sanitize import clean
+
+MAX_BYTES: Final = 2**28
+"""The bound on the texts of all steps' rows: beyond it the steps that were filled first are emptied."""
+_ROW_BYTES: Final = 200
+_STATUSES: Final = {StatusCode.UNSET: "unset", StatusCode.OK: "ok", StatusCode.ERROR: "error"}
+_PAYLOAD: Final = frozenset(
+    {semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}
+)
+_Attributes = Mapping[str, Any]
+
+
+class _Column(NamedTuple):
+    """A column.
+
+    Args:
+        name: Its name.
+        type: Its type.
+        unit: The unit of a number.
+        meaning: A clause for the docs.
+        of: Returns its value, of a span or of a message.
+    """
+
+    name: str
+    type: type
+    unit: str
+    meaning: str
+    of: Callable[[Any], Any]
+
+
+class _Span(NamedTuple):
+    """A span with its turn."""
+
+    span: ReadableSpan
+    attributes: _Attributes
+    turn: int | None
+
+
+class _Message(NamedTuple):
+    """A message with its place."""
+
+    position: int
+    turn: int
+    told: Utterance
+
+
+SPANS: Final = (
+    _Column("span_id", str, "", "16 hexadecimal digits", lambda it: span_id_of(it.span)),
+    _Column(
+        "parent_id",
+        str,
+        "",
+        "the span that it is inside; null for a root",
+        lambda it: f"{it.span.parent.span_id:016x}" if it.span.parent else None,
+    ),
+    _Column("name", str, "", "its name", lambda it: it.span.name),
+    _Column(
+        "kind",
+        str,
+        "",
+        "`AGENT`, `CHAIN`, `EVALUATOR`, `LLM`, `TOOL` or another OpenInference kind; null if it has none",
+        lambda it: kind_of(it.attributes),
+    ),
+    _Column("turn", int, "", "of a generation that is in no other one, its number from 1", lambda it: it.turn),
+    _Column("start_time", int, "ns", "its start, since 1970", lambda it: times_of(it.span)[0]),
+    _Column("end_time", int, "ns", "its end, since 1970", lambda it: times_of(it.span)[1]),
+    _Column("seconds", float, "s", "its duration", lambda it: (times_of(it.span)[1] - times_of(it.span)[0]) / 1e9),
+    _Column("status", str, "", "`unset`, `ok` or `error`", lambda it: _STATUSES[it.span.status.status_code]),
+    _Column(
+        "error_type",
+        str,
+        "",
+        "the exception's class; null if it did not fail, or it is unknown",
+        lambda it: (_failed(it.span) and error_type_of(it.span)) or None,
+    ),
+    _Column(
+        "error",
+        str,
+        "",
+        "the exception's class and message",
+        lambda it: error_of(it.span) if _failed(it.span) else None,
+    ),
+    _Column("tool", str, "", "of a tool call, the tool", lambda it: text_of(it.attributes.get(semconv.TOOL_NAME))),
+    _Column("model", str, "", "of a generation, the model", lambda it: _model_of(it.attributes)),
+    _Column(
+        "input_tokens",
+        int,
+        "tokens",
+        "of a generation, the tokens of its prompt",
+        lambda it: count_of(it.attributes.get(semconv.USAGE_INPUT_TOKENS)),
+    ),
+    _Column(
+        "output_tokens",
+        int,
+        "tokens",
+        "of a generation, the tokens of its answer",
+        lambda it: count_of(it.attributes.get(semconv.USAGE_OUTPUT_TOKENS)),
+    ),
+    _Column(
+        "finish_reason",
+        str,
+        "",
+        "of a generation, the reason for which it stopped",
+        lambda it: last_text(it.attributes.get(semconv.FINISH_REASONS)),
+    ),
+    _Column(
+        "input",
+        str,
+        "",
+        "what it was given, as JSON or as text",
+        lambda it: _payload(it, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+    ),
+    _Column("output", str, "", "what it gave", lambda it: _payload(it, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)),
+    _Column("attributes", str, "", "its other attributes, as a JSON object", lambda it: _attributes(it.attributes)),
+)
+"""These follow the common columns in `spans`."""
+MESSAGES: Final = (
+    _Column("position", int, "", "its place in the conversation, from 0", lambda it: it.position),
+    _Column("turn", int, "", "the last generation until then, from 1; 0 before the first answer", lambda it: it.turn),
+    _Column(
+        "role",
+        str,
+        "",
+        "`system`, `user`, `assistant`, `tool` or another program's word",
+        lambda it: it.told.message.role,
+    ),
+    _Column("content", str, "", "its text, or a tool's result", lambda it: it.told.message.text),
+    _Column(
+        "reasoning",
+        str,
+        "",
+        "the model's reasoning before the text; null without any",
+        lambda it: it.told.message.reasoning or None,
+    ),
+    _Column(
+        "tool_calls",
+        str,
+        "",
+        "its tool calls, as a JSON array of objects with `name`, `arguments` and `call_id`; null without any",
+        lambda it: json_of([call._asdict() for call in it.told.message.calls]) if it.told.message.calls else None,
+    ),
+    _Column("tool", str, "", "of a result, the tool; null if it is unknown", lambda it: it.told.message.name or None),
+    _Column("is_error", bool, "", "true if it is the error of a tool or of a generation", lambda it: it.told.is_error),
+    _Column(
+        "span_id",
+        str,
+        "",
+        "the span that it came from, if it was generated or is a tool's result",
+        lambda it: span_id_of(it.told.span) if it.told.span else None,
+    ),
+)
+"""These follow the common columns in `messages`."""
+COMMON: Final = (
+    _Column("trace_id", str, "", "its trajectory", lambda it: None),
+    _Column("step", int, "", "the trajectory's step", lambda it: None),
+    _Column("validate", bool, "", "true in a validation pass", lambda it: None),
+)
+"""The first columns of both tables."""
+
+
+def _failed(span: ReadableSpan) -> bool:
+    return span.status.status_code is StatusCode.ERROR
+
+
+def _model_of(attributes: _Attributes) -> str | None:
+    return text_of(attributes.get(semconv.RESPONSE_MODEL)) or text_of(attributes.get(semconv.REQUEST_MODEL))
+
+
+def _payload(it: _Span, *keys: str) -> str | None:
+    return next((value for key in keys if isinstance(value := it.attributes.get(key), str)), None)
+
+
+def _attributes(attributes: _Attributes) -> str:
+    kept = {key: list(value) if isinstance(value, tuple) else value for key, value in attributes.items()}
+    return json_of(clean({key: value for key, value in kept.items() if key not in _PAYLOAD}))
+
+
+_TABLES: Final = {"spans": SPANS, "messages": MESSAGES}
+_OF_STEP: Final = "step IS ? AND validate = ?"
+
+
+def _names(columns: Sequence[_Column]) -> str:
+    return ", ".join(f'"{each.name}"' for each in (*COMMON, *columns))
+
+
+DDL: Final = (
+    "".join(
+        f"""
+CREATE TABLE {table} ({_names(columns)});
+CREATE INDEX {table}_by_step ON {table} (step, validate);
+CREATE INDEX {table}_by_trace ON {table} (trace_id);"""
+        for table, columns in _TABLES.items()
+    )
+    + """
+CREATE TABLE filled_steps (number INTEGER PRIMARY KEY, step INTEGER, validate INTEGER, bytes INTEGER);
+"""
+)
+
+
+def filled_steps(connection: sqlite3.Connection) -> set[tuple[int | None, bool]]:
+    """Return the steps that have rows of spans and messages, and whether they are validation passes."""
+    found = connection.execute("SELECT step, validate FROM filled_steps")
+    return {(step, bool(validate)) for step, validate in found}
+
+
+def fill_step(
+    connection: sqlite3.Connection,
+    step: int | None,
+    validate: bool,
+    trajectories: Iterable[RecordedTrajectory],
+    max_bytes: int = MAX_BYTES,
+) -> list[str]:
+    """Fill the spans and messages of a step, and return the trace ids of those that can't be read. The caller commits.
+
+    Args:
+        connection: The catalog.
+        step: The step.
+        validate: Its validation.
+        trajectories: All of its trajectories.
+        max_bytes: The bound on all steps' texts; this step's rows are kept whatever their size.
+    """
+    empty_step(connection, step, validate)
+    unreadable: list[str] = []
+    size = 0
+    rows: dict[str, list[Sequence[Any]]] = {"spans": [], "messages": []}
+    for trajectory in trajectories:
+        try:
+            spans = trajectory.spans
+            found = {"spans": list(_span_rows(spans)), "messages": list(_message_rows(spans))}
+        except UnreadableTraceError:
+            unreadable.append(trajectory.trace_id)
+            continue
+        for table, of_table in found.items():
+            rows[table] += [(trajectory.trace_id, step, validate, *row) for row in of_table]
+            if len(rows[table]) >= ROWS_AT_ONCE:
+                size += _insert(connection, table, rows[table])
+                rows[table].clear()
+    size += sum(_insert(connection, table, left) for table, left in rows.items())
+    connection.execute("INSERT INTO filled_steps (step, validate, bytes) VALUES (?, ?, ?)", (step, validate, size))
+    _keep_within(connection, max_bytes)
+    return unreadable
+
+
+def empty_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
+    """Remove the spans and messages of a step: it has changed. The caller commits."""
+    for table in (*_TABLES, "filled_steps"):
+        connection.execute(f"DELETE FROM {table} WHERE {_OF_STEP}", (step, validate))
+
+
+def _keep_within(connection: sqlite3.Connection, max_bytes: int) -> None:
+    filled = connection.execute("SELECT step, validate, bytes FROM filled_steps ORDER BY number").fetchall()
+    size = sum(each[2] for each in filled)
+    for step, validate, of_step in filled[:-1]:
+        if size <= max_bytes:
+            return
+        empty_step(connection, step, validate)
+        size -= of_step
+
+
+def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> int:
+    stored = [[storable(value) for value in row] for row in rows]
+    marks = ", ".join("?" * (len(COMMON) + len(_TABLES[table])))
+    connection.executemany(f"INSERT INTO {table} VALUES ({marks})", stored)
+    return sum(_ROW_BYTES + sum(len(value) for value in row if isinstance(value, str)) for row in stored)
+
+
+def _span_rows(spans: Sequence[ReadableSpan]) -> Iterator[Sequence[Any]]:
+    ordered = sorted(spans, key=lambda span: (span.start_time or 0, span.parent is not None))
+    turns = {id(span): turn for turn, span in enumerate(outermost(ordered, "LLM"), 1)}
+    for span in ordered:
+        it = _Span(span, span.attributes or {}, turns.get(id(span)))
+        yield [column.of(it) for column in SPANS]
+
+
+def _message_rows(spans: Sequence[ReadableSpan]) -> Iterator[Sequence[Any]]:
+    turn = 0
+    for position, told in enumerate(conversation_of(spans)):
+        turn += told.message.role == "assistant" and told.span is not None
+        it = _Message(position, turn, told)
+        yield [column.of(it) for column in MESSAGES]

@@ -1,0 +1,107 @@
+"""Every figure of steps and groups is that of plain Python, on runs made up from seeds."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import defaultdict
+from contextlib import closing
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from otel_rollout.catalog import create, delete, groups, insert, load, refresh, steps
+from otel_rollout.facts import TrajectorySummary
+from tests.run.random_runs import made_run, naive_groups, naive_steps
+
+SEEDS = range(50)
+
+
+def fields_of(summary: Any) -> dict[str, Any]:
+    """Return a summary's figures."""
+    return {each.name: getattr(summary, each.name) for each in fields(summary)}
+
+
+def about(expected: Any) -> Any:
+    """Return a figure up to rounding."""
+    if isinstance(expected, float):
+        return pytest.approx(expected, rel=1e-9, abs=1e-12)
+    if isinstance(expected, dict):
+        return {name: about(figure) for name, figure in expected.items()}
+    return tuple(map(about, expected)) if isinstance(expected, tuple) else expected
+
+
+def fill(connection: sqlite3.Connection, seed: int) -> list[TrajectorySummary]:
+    """Fill a catalog in parts, with facts that come late and trajectories that go, and return what it must hold."""
+    rng = random.Random(seed)
+    made = made_run(seed)
+    rng.shuffle(made)
+    create(connection)
+    half = len(made) // 2
+    insert(connection, made[:half])
+    refresh(connection)
+    insert(connection, made[half:])
+    kept = made
+    if len(made) > 1:
+        gone = {each.trace_id for each in rng.sample(made, len(made) // 8)}
+        late = {each.trace_id for each in rng.sample(made, len(made) // 4)}
+        refresh(connection)
+        kept = [replace(each, reward=2.0, fate="late") if each.trace_id in late else each for each in made]
+        insert(connection, [each for each in kept if each.trace_id in late])
+        delete(connection, gone)
+        kept = [each for each in kept if each.trace_id not in gone]
+    refresh(connection)
+    return kept
+
+
+class TestAgainstPlainPython:
+    """Figures from SQL."""
+
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_every_figure(self, seed: int) -> None:
+        """Steps and groups are in order, and have the figures of all trajectories as they are last."""
+        with closing(sqlite3.connect(":memory:")) as connection:
+            kept = fill(connection, seed)
+            assert load(connection) == kept
+            for found, expected in (
+                (steps(connection), naive_steps(kept)),
+                (groups(connection), naive_groups(kept)),
+            ):
+                assert len(found) == len(expected)
+                for one, other in zip(map(fields_of, found), expected, strict=True):
+                    assert one == about(other)
+
+    def test_each_figure_is_put_to_the_test(self) -> None:
+        """Over all these runs each column has several values: a constant would show."""
+        values: dict[tuple[str, str], set[Any]] = defaultdict(set)
+        for seed in SEEDS:
+            with closing(sqlite3.connect(":memory:")) as connection:
+                fill(connection, seed)
+                for view in ("steps", "groups"):
+                    found = connection.execute(f"SELECT * FROM {view}")
+                    names = [each[0] for each in found.description]
+                    for row in found:
+                        for name, value in zip(names, row, strict=True):
+                            values[view, name].add(value)
+        assert {key for key, found in values.items() if len(found - {None}) < 2} == set()
+
+    def test_nothing_changed_costs_nothing(self) -> None:
+        """A second refresh computes no step again; a change computes its own step alone."""
+        with closing(sqlite3.connect(":memory:")) as connection:
+            kept = fill(connection, 7)
+            before = connection.total_changes
+            refresh(connection)
+            assert connection.total_changes == before
+            insert(connection, kept[:1])
+            assert connection.execute("SELECT * FROM changed_steps").fetchall() == [(kept[0].step, kept[0].validate)]
+
+    def test_the_views_need_no_function_of_ours(self, tmp_path) -> None:
+        """Any SQLite reads them."""
+        with closing(sqlite3.connect(tmp_path / "catalog")) as connection:
+            expected = naive_steps(fill(connection, 3))
+            connection.commit()
+        with closing(sqlite3.connect(tmp_path / "catalog")) as connection:
+            assert connection.execute("SELECT count(*) FROM steps").fetchone() == (len(expected),)
+            assert connection.execute("SELECT sum(trajectories) FROM steps").fetchone()[0] > 0
+            assert connection.execute("SELECT count(prompt) FROM groups").fetchone()[0] > 0

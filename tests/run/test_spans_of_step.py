@@ -1,0 +1,155 @@
+"""Tests of the tables of spans and messages, which are filled for a step on demand."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from otel_rollout import read_trajectories, semconv
+from otel_rollout.catalog import create, fill_step, filled_steps, insert, refresh
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
+
+
+@pytest.fixture
+def catalog() -> Iterator[sqlite3.Connection]:
+    """An empty catalog in memory."""
+    connection = sqlite3.connect(":memory:")
+    create(connection)
+    yield connection
+    connection.close()
+
+
+def chat(role: str, *parts: dict[str, Any]) -> dict[str, Any]:
+    """Return a message."""
+    return {"role": role, "parts": list(parts)}
+
+
+def text(content: str) -> dict[str, Any]:
+    """Return a part with a text."""
+    return {"type": "text", "content": content}
+
+
+ASKED = [chat("system", text("Be brief.")), chat("user", text("What is 6 times 7?"))]
+CALLED = chat("assistant", {"type": "tool_call", "id": "1", "name": "multiply", "arguments": {"a": 6, "b": 7}})
+RESULT = chat("tool", {"type": "tool_call_response", "id": "1", "response": "42"})
+
+
+def write_chat(folder, step: int = 1) -> None:
+    """Write a trajectory of two turns with a tool between them."""
+    trace_id = trace_id_of(step, 0, 0)
+    turns = ((ASKED, CALLED), ([*ASKED, CALLED, RESULT], chat("assistant", text("42"))))
+    spans = [
+        make_span(
+            "generate",
+            number + 2,
+            trace_id,
+            seconds=(number, number + 0.25),
+            attributes={
+                semconv.SPAN_KIND: "LLM",
+                semconv.STEP: step,
+                semconv.REQUEST_MODEL: "small",
+                semconv.USAGE_INPUT_TOKENS: 10 + number,
+                semconv.USAGE_OUTPUT_TOKENS: 2,
+                semconv.FINISH_REASONS: ("stop",),
+                semconv.INPUT_MESSAGES: orjson.dumps(asked).decode(),
+                semconv.OUTPUT_MESSAGES: orjson.dumps([said]).decode(),
+            },
+        )
+        for number, (asked, said) in enumerate(turns)
+    ]
+    tool = {semconv.SPAN_KIND: "TOOL", semconv.TOOL_NAME: "multiply", semconv.OUTPUT_VALUE: "42", semconv.STEP: step}
+    spans.append(make_span("multiply", 9, trace_id, seconds=(0.5, 0.75), attributes=tool, error="late"))
+    root = {semconv.SPAN_KIND: "AGENT", semconv.STEP: step, semconv.STATUS: "completed"}
+    spans.append(make_span("run", 1, trace_id, parent=None, seconds=(0, 2), attributes=root))
+    write_frames(folder / "host-1-abcd.otlp.zst", spans)
+
+
+def rows(catalog: sqlite3.Connection, sql: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query."""
+    return catalog.execute(sql).fetchall()
+
+
+class TestSpans:
+    """The table `spans`."""
+
+    def test_a_row_for_each_span(self, catalog, tmp_path):
+        """By start, with its place, times, outcome and amounts, in the units that their columns say."""
+        write_chat(tmp_path)
+        assert fill_step(catalog, 1, False, read_trajectories(tmp_path)) == []
+        assert rows(catalog, "SELECT name, kind, turn, seconds, status, tool, model, input_tokens FROM spans") == [
+            ("run", "AGENT", None, 2.0, "unset", None, None, None),
+            ("generate", "LLM", 1, 0.25, "unset", None, "small", 10),
+            ("multiply", "TOOL", None, 0.25, "error", "multiply", None, None),
+            ("generate", "LLM", 2, 0.25, "unset", None, "small", 11),
+        ]
+        assert rows(catalog, "SELECT DISTINCT parent_id FROM spans") == [(None,), (f"{1:016x}",)]
+        assert rows(catalog, "SELECT output, error FROM spans WHERE tool = 'multiply'") == [("42", "late")]
+        assert rows(catalog, "SELECT json_extract(attributes, '$.\"rollout.status\"') FROM spans LIMIT 1") == [
+            ("completed",)
+        ]
+
+
+class TestMessages:
+    """The table `messages`."""
+
+    def test_a_row_for_each_message(self, catalog, tmp_path):
+        """Each once, in the order of the chat, with the turn it belongs to."""
+        write_chat(tmp_path)
+        fill_step(catalog, 1, False, read_trajectories(tmp_path))
+        calls = '[{"name":"multiply","arguments":{"a":6,"b":7},"call_id":"1"}]'
+        assert rows(catalog, "SELECT position, turn, role, content, tool_calls FROM messages") == [
+            (0, 0, "system", "Be brief.", None),
+            (1, 0, "user", "What is 6 times 7?", None),
+            (2, 1, "assistant", "", calls),
+            (3, 1, "tool", "42", None),
+            (4, 2, "assistant", "42", None),
+        ]
+        assert rows(catalog, "SELECT tool, is_error FROM messages WHERE role = 'tool'") == [("multiply", 1)]
+
+
+class TestSteps:
+    """Rows are there for the steps that were asked for last."""
+
+    def test_a_second_filling_adds_nothing(self, catalog, tmp_path):
+        """It takes the place of the first."""
+        write_chat(tmp_path)
+        for _ in range(2):
+            fill_step(catalog, 1, False, read_trajectories(tmp_path))
+        assert rows(catalog, "SELECT count(*) FROM spans") == [(4,)]
+
+    def test_the_bound(self, catalog, tmp_path):
+        """Beyond it the steps that were filled first are emptied; the last is whole."""
+        bound = 2**20
+        for step in range(3):
+            write_chat(tmp_path / str(step), step)
+            fill_step(catalog, step, False, read_trajectories(tmp_path / str(step)), max_bytes=bound)
+            bound = 2 * catalog.execute("SELECT max(bytes) FROM filled_steps").fetchone()[0] + 100
+        assert filled_steps(catalog) == {(1, False), (2, False)}
+        fill_step(catalog, 0, False, read_trajectories(tmp_path / "0"), max_bytes=1)
+        assert filled_steps(catalog) == {(0, False)}
+        assert rows(catalog, "SELECT DISTINCT step FROM spans UNION SELECT DISTINCT step FROM messages") == [(0,)]
+
+    def test_a_step_that_changes_is_emptied(self, catalog, tmp_path):
+        """What is filled is never behind the trajectories."""
+        write_chat(tmp_path)
+        (found,) = read_trajectories(tmp_path)
+        insert(catalog, [found.summary])
+        refresh(catalog)
+        fill_step(catalog, 1, False, [found])
+        insert(catalog, [found.summary])
+        refresh(catalog)
+        assert filled_steps(catalog) == set()
+
+    def test_a_damaged_trajectory_is_told(self, catalog, tmp_path):
+        """The others are filled."""
+        write_frames(tmp_path / "host-1-abcd.otlp.zst", make_trajectory(rollout=0))
+        write_frames(tmp_path / "host-1-abce.otlp.zst", make_trajectory(rollout=1))
+        found = list(read_trajectories(tmp_path))
+        (tmp_path / "host-1-abce.otlp.zst").unlink()
+        gone = f"{trace_id_of(1, 0, 1):032x}"
+        assert fill_step(catalog, 1, False, found) == [gone]
+        assert rows(catalog, "SELECT count(DISTINCT trace_id) FROM spans") == [(1,)]
