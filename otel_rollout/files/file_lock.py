@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -65,29 +64,11 @@ def exclusive_lock(path: str | os.PathLike[str]) -> Iterator[int | None]:
         if status.st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         if is_locked is None:
+            from otel_rollout.files.file_clock import file_clock
+
             # The clock of a host can be hours ahead, and a writer's file must not be taken from it.
             is_locked = file_clock(Path(path).parent) - status.st_mtime > QUIET_SECONDS
         yield descriptor if is_locked else None
-    finally:
-        os.close(descriptor)
-
-
-def file_clock(folder: str | os.PathLike[str]) -> float:
-    """Return the seconds since 1970 by the clock that stamps a folder's files: a file server's, or this host's.
-
-    Args:
-        folder: The folder; if no file can be created there, the clock is this host's.
-    """
-    path = os.path.join(folder, f".{secrets.token_hex(8)}.new")  # noqa: PTH118 - of any path
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError:
-        return time.time()
-    try:
-        os.unlink(path)  # noqa: PTH108 - of any path
-        return os.fstat(descriptor).st_mtime
-    except OSError:
-        return time.time()
     finally:
         os.close(descriptor)
 

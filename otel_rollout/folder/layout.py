@@ -22,34 +22,6 @@ import socket
 from pathlib import Path
 from typing import Final
 
-__all__ = [
-    "BUNDLE_STEPS",
-    "CLOSED_INDEX",
-    "FRAMES",
-    "INDEX",
-    "LINES",
-    "NEW",
-    "NO_STEP",
-    "OPEN",
-    "RECORDS",
-    "RUNNING",
-    "VALIDATE",
-    "bundle_folder",
-    "closed_index_path",
-    "data_path",
-    "index_path",
-    "index_paths",
-    "is_bundle_folder",
-    "is_frame_file",
-    "is_journal_file",
-    "is_running_file",
-    "journal_path",
-    "new_worker",
-    "running_path",
-    "steps_of",
-    "worker_of",
-]
-
 FRAMES: Final = ".otlp.zst"
 INDEX: Final = ".index.jsonl"
 CLOSED_INDEX: Final = f"{INDEX}.zst"
@@ -155,11 +127,6 @@ def index_path(path: Path) -> Path:
 def closed_index_path(path: Path) -> Path:
     """Return the closed index of a file of trajectories."""
     return path.with_name(path.name.removesuffix(FRAMES) + CLOSED_INDEX)
-
-
-def index_paths(path: Path) -> tuple[Path, ...]:
-    """Return the indexes that a file of trajectories, or a journal, can have."""
-    return (index_path(path), closed_index_path(path)) if path.name.endswith(FRAMES) else (index_path(path),)
 
 
 def journal_path(folder: Path, worker: str) -> Path:

@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from otel_rollout.files.file_lock import exclusive_folder_lock, file_clock, remove
+from otel_rollout.files.file_clock import file_clock
+from otel_rollout.files.file_lock import exclusive_folder_lock, remove
 from otel_rollout.folder import layout
 from otel_rollout.guard.background_thread import BackgroundThread
 from otel_rollout.guard.clock import monotonic
@@ -165,5 +166,7 @@ def _files_of(folder: str, is_ours: Callable[[str], bool]) -> Iterator[_StoredFi
     for name, (modified, size) in sizes.items():
         if is_ours(name):
             path = Path(folder, name)
-            indexes = [index for index in layout.index_paths(path) if index.name in sizes]
+            indexes = [
+                index for index in (layout.index_path(path), layout.closed_index_path(path)) if index.name in sizes
+            ]
             yield _StoredFile(modified, path, size + sum(sizes[index.name][1] for index in indexes), tuple(indexes))

@@ -178,19 +178,18 @@ class _StepFile:
 
     def _close_index(self) -> None:
         """Move the lines of the open index to the closed one; a crash in between leaves them in both."""
-        if not self._index.end:
-            self._index.path.unlink()
-            return
-        closed = FrameFile(closed_index_path(self.frames.path), self._within)
-        rest = b""
-        try:
-            for offset in range(0, self._index.end, BLOCK_BYTES):
-                data = rest + self._index.read(offset, min(BLOCK_BYTES, self._index.end - offset))
-                *lines, rest = data.split(b"\n")
-                closed.append(b"".join([b"%b}\n" % line[:-SEAL_BYTES] for line in lines if is_whole(line)]))
-            self._index.path.unlink()
-        finally:
-            closed.close()
+        index = self._index
+        if index.end:
+            closed = FrameFile(closed_index_path(self.frames.path), self._within)
+            rest = b""
+            try:
+                for offset in range(0, index.end, BLOCK_BYTES):
+                    data = rest + index.read(offset, min(BLOCK_BYTES, index.end - offset))
+                    *lines, rest = data.split(b"\n")
+                    closed.append(b"".join([b"%b}\n" % line[:-SEAL_BYTES] for line in lines if is_whole(line)]))
+            finally:
+                closed.close()
+        index.path.unlink()
 
     def forget(self) -> None:
         """Close both files as they are."""
