@@ -18,15 +18,6 @@ from otel_rollout.folder.lines import seal_of
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import clean
 
-__all__ = [
-    "MAX_INDEX_LINE_BYTES",
-    "IndexEntry",
-    "Row",
-    "entry_of",
-    "index_line",
-    "place_of",
-]
-
 MAX_INDEX_LINE_BYTES: Final = 2**24
 """Longer lines are neither written nor read."""
 

@@ -75,7 +75,7 @@ class TestJournalOfTheDead:
         def refuse(*arguments):
             raise OSError(errno.EROFS, "Read-only file system")
 
-        monkeypatch.setattr("otel_rollout.folder.index.open_private", refuse)
+        monkeypatch.setattr("otel_rollout.folder.stored_file.open_private", refuse)
         assert self.facts(folder) == self.facts(folder)
         assert len(parsed) == 6
         assert [path.name for path in journal.parent.iterdir()] == [journal.name]
@@ -86,7 +86,7 @@ class TestJournalOfTheDead:
         def refuse(entry):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr("otel_rollout.folder.index.index_line", refuse)
+        monkeypatch.setattr("otel_rollout.folder.stored_file.index_line", refuse)
         assert len(self.facts(folder)) == 3
         assert [path.name for path in journal.parent.iterdir()] == [journal.name]
 
