@@ -115,7 +115,7 @@ def _trajectories(
 
     takes = selection.takes if selection.is_narrow else None
     # Journals, and files outside our folders: only their lines have the step.
-    # Spans without a step, too: those of other instrumentations that came when their writer had forgotten the trace.
+    # So are spans without a step: they came when their writer had forgotten the trace.
     strays = [part for file in files if file.steps == NO_STEPS for part in parts_of(file)]
     loose = parts_by_trace(
         [part for file in files if file.steps is None for part in parts_of(file)]
