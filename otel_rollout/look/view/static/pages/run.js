@@ -12,6 +12,7 @@ import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
 import { StepCharts } from "../parts/step_charts.js";
 import { stepColumns } from "../parts/steps_table.js";
 import { Table } from "../parts/table.js";
+import { useMedia, WIDE } from "../parts/use_media.js";
 import { useMemo } from "../vendor/preact_hooks.js";
 
 /** @import { Route, StepSummary } from "../data/types.d.ts" */
@@ -149,7 +150,8 @@ function Choices({ route, all, chosen, against, part, nameOf }) {
  */
 function Steps({ steps, route, part }) {
   const sort = parseSort(route.query.sort);
-  const columns = useMemo(() => stepColumns(steps), [steps]);
+  const isWide = useMedia(WIDE);
+  const columns = useMemo(() => stepColumns(steps, isWide), [steps, isWide]);
   const column = columns.find(({ key }) => key === sort?.key);
   const rows = useMemo(
     () => (column?.value && sort ? sorted(steps, column.value, sort.isDescending) : steps),

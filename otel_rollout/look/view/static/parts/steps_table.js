@@ -139,7 +139,10 @@ const COLUMNS = [
     isDescendingFirst: true,
     value: (step) => step.end_time,
     // The year is the same in most tables, and there is little room.
-    cell: (step) => html`<span title=${clock(step.end_time)}>${clock(step.end_time).slice(5)}</span>`,
+    cell: (step) =>
+      html`<span title=${`${clock(step.end_time)}, after ${duration(wallSeconds(step))}`}
+        >${clock(step.end_time).slice(5)}</span
+      >`,
   },
 ];
 
@@ -147,10 +150,13 @@ const COLUMNS = [
  * The table of steps.
  *
  * @param {StepSummary[]} steps all of them: columns that say nothing of any are left out
+ * @param {boolean} isWide there is room for the wall time, which the end's title has too
  * @returns {Column[]}
  */
-export function stepColumns(steps) {
-  return COLUMNS.filter(({ key }) => key !== "open" || steps.some((step) => step.rootless)).map((column) => ({
+export function stepColumns(steps, isWide) {
+  return COLUMNS.filter(
+    ({ key }) => (key !== "open" || steps.some((step) => step.rootless)) && (key !== "wall" || isWide),
+  ).map((column) => ({
     ...column,
     width: `minmax(${column.width}, 1fr)`,
   }));

@@ -3,6 +3,9 @@ import { useEffect, useState } from "../vendor/preact_hooks.js";
 /** Windows below this width show one thing after another. */
 export const NARROW = "(max-width: 760px)";
 
+/** Windows from this width on have room for all columns of a long table. */
+export const WIDE = "(min-width: 1380px)";
+
 /**
  * Return if a media query matches now.
  *
