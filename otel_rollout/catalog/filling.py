@@ -18,6 +18,7 @@ import orjson
 
 from otel_rollout.catalog import schema
 from otel_rollout.errors import NoTracesError
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.index import Row, place_of
 from otel_rollout.folder.reader import RecordedTrajectory, main_row, parts_by_trace
 from otel_rollout.folder.selection import Selection
@@ -31,6 +32,8 @@ OnProgress: TypeAlias = Callable[[int, int], None]
 
 SECONDS_BETWEEN_COMMITS: Final = 1.0
 """Others wait no longer for the lock, and a reader that is killed leaves what it has done."""
+SECONDS_UNTIL_PROGRESS: Final = 0.5
+"""Nobody needs to know how far a shorter reading is."""
 MAX_ROWS: Final = 2**15
 """The most rows with their summaries that are kept to join the lines of a trajectory."""
 IDS_AT_ONCE: Final = 8192
@@ -134,7 +137,7 @@ class Filling:
 
     Args:
         folders: The folders.
-        on_progress: Called with the number of files read, and of those to read.
+        on_progress: Called with the number of files read, and of those to read, if that takes a while.
     """
 
     def __init__(self, folders: Sequence[Path], on_progress: OnProgress) -> None:
@@ -170,16 +173,16 @@ class Filling:
 
     def _read(self, connection: sqlite3.Connection, found: Found, places: Sequence[bytes]) -> None:
         """Read files, in transactions of a second each."""
-        self._on_progress(0, len(places))
-        waiting, done = list(places)[::-1], 0
+        waiting, total = list(places)[::-1], len(places)
+        long = monotonic() + SECONDS_UNTIL_PROGRESS
         while waiting:
             connection.execute("BEGIN IMMEDIATE")
             batch = _Batch(connection, self._folders, found)
             end = monotonic() + SECONDS_BETWEEN_COMMITS
             while waiting:
                 batch.read(waiting.pop())
-                done += 1
-                self._on_progress(done, len(places))
+                if monotonic() >= long:
+                    self._on_progress(total - len(waiting), total)
                 if monotonic() >= end:
                     break
             batch.finish()
@@ -249,10 +252,21 @@ class Reader:
         self._cache = LineCache()
         self._files: dict[int, StoredFile | None] = {}
 
-    def trajectories(self, condition: str, arguments: Sequence[Any]) -> list[RecordedTrajectory]:
-        """Return the trajectories whose traces match a condition in SQL, in the order of their places."""
+    def trajectories(
+        self,
+        condition: str,
+        arguments: Sequence[Any],
+        known: Callable[[str], TrajectorySummary | None] = lambda trace_id: None,
+    ) -> list[RecordedTrajectory]:
+        """Return the trajectories whose traces match a condition in SQL, in the order of their places.
+
+        Args:
+            condition: The condition, of `p`.
+            arguments: The values of its question marks.
+            known: Returns the summary of a trace.
+        """
         return [
-            RecordedTrajectory(main_row(parts), parts, self._find)
+            RecordedTrajectory(main_row(parts), parts, self._find, known)
             for parts in self.parts(condition, arguments).values()
         ]
 

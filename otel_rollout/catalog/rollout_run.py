@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,7 +10,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 from threading import Lock, local
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import orjson
 
@@ -33,18 +34,24 @@ from otel_rollout.errors import NoTracesError, UnreadableTraceError
 from otel_rollout.facts.json_types import from_json, to_json
 from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import TrajectorySummary
-from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory
-from otel_rollout.folder.selection import Selection
+from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, main_row
+from otel_rollout.folder.selection import Filters, Selection
 from otel_rollout.folder.stored_file import Part
 from otel_rollout.folder.trace_files import EVERYTHING
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 Answer = TypeVar("Answer")
 
-_INT64_DIGITS = 19
+_Seen: TypeAlias = "dict[tuple[sqlite3.Connection, Selection], Found]"
+"""The files that were found in a look, for each connection: a new catalog is empty."""
+
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
 
 _OF_STEP = 'run."step" IS ? AND run."validate" = ?'
 _OF_IDS = "t.trace_id IN (SELECT value FROM json_each(?))"
-_PARTS_OF_STEP = "p.trace_id IN (SELECT trace_id FROM trajectories WHERE step IS ? AND validate = ?)"
+_IN_STEP = "t.step IS ? AND t.validate = ?"
 
 
 class Run:
@@ -55,7 +62,7 @@ class Run:
     Args:
         folders: The trace folders: several hold parts of one run, or runs to compare.
         on_problem: Called once for everything that can't be read; by default nothing is.
-        on_progress: Called with the number of files that have been read, and of those to read.
+        on_progress: Called with the number of files that have been read, and of those to read, if that takes a while.
         experiment: The only experiment whose steps there are; None for all.
         run: The beginning of the id of the only run whose steps there are; None for all.
     """
@@ -81,7 +88,7 @@ class Run:
     @contextmanager
     def one_look(self) -> Iterator[None]:
         """Look at the folders once for everything that is asked in the block by this thread."""
-        before = getattr(self._looks, "seen", None)
+        before: _Seen | None = getattr(self._looks, "seen", None)
         self._looks.seen = {} if before is None else before
         try:
             yield
@@ -115,6 +122,9 @@ class Run:
         if self._experiment is not None and step.experiment_name != self._experiment:
             return False
         return self._is_of_run(step.run_id or step.sole_run_id)
+
+    def _takes_each(self, trajectory: RecordedTrajectory) -> bool:
+        return self._experiment in (None, trajectory.experiment_name) and self._is_of_run(trajectory.run_id)
 
     def _is_of_run(self, run_id: str | None) -> bool:
         return self._run is None or (run_id or "").startswith(self._run)
@@ -245,12 +255,37 @@ class Run:
             summaries: Trajectories of this run, sorted by step.
         """
         for (step, validate), asked in groupby(summaries, lambda each: (each.step, each.validate)):
-            recorded = self._recorded(step, validate)
+            found = self._recorded(_IN_STEP, (step, validate), _selection_of(step))
+            recorded = {each.trace_id: each for each in found}
             for each in asked:
                 try:
                     yield recorded.pop(each.trace_id).shapes
                 except (LookupError, UnreadableTraceError):  # noqa: PERF203 - each is a trajectory
                     yield ()
+
+    def read(self, trace: str = "", **filters: Unpack[Filters]) -> Iterator[RecordedTrajectory]:
+        """Read the trajectories that filters let through, step by step, with their summaries.
+
+        Args:
+            trace: The beginning of the trace id.
+            filters: The filters of `read_trajectories`.
+        """
+        selection = Selection(**filters)
+        conditions, values = _conditions_of(trace, filters)
+
+        def keys_of(connection: sqlite3.Connection, _: Found) -> list[tuple[int | None, bool]]:
+            return _step_keys(connection, " AND ".join(conditions), values)
+
+        seen: _Seen = {}
+        for step, validate in self._ask(keys_of, selection, seen):
+            if selection.takes_step(step, validate=validate):
+                where = " AND ".join((*conditions, _IN_STEP))
+                waiting = self._recorded(where, (*values, step, validate), selection, seen)[::-1]
+                while waiting:
+                    # Not kept: it holds its spans once they were read.
+                    each = waiting.pop()
+                    if selection.takes(main_row(each.parts)) and self._takes_each(each):
+                        yield each
 
     def search(self, query: SearchQuery) -> Search:
         """Search the trajectories in order; the hits come while the search goes on.
@@ -261,38 +296,44 @@ class Run:
         return Search(query, self._searched(query))
 
     def _searched(self, query: SearchQuery) -> Iterator[RecordedTrajectory]:
-        for step, validate in self._ask(lambda connection, _: _step_keys(connection)):
+        seen: _Seen = {}
+        for step, validate in self._ask(lambda connection, _: _step_keys(connection, "", ()), EVERYTHING, seen):
             if query.step is not None and query.step != ("none" if step is None else step):
                 continue
             if query.validate not in (None, validate):
                 continue
-            for each in self._recorded(step, validate).values():
+            for each in self._recorded(_IN_STEP, (step, validate), EVERYTHING, seen):
                 if (
                     query.experiment in (None, each.experiment_name)
                     and query.run_id in (None, each.run_id)
-                    and self._experiment in (None, each.experiment_name)
-                    and self._is_of_run(each.run_id)
+                    and self._takes_each(each)
                 ):
                     yield each
 
     def _ask(
-        self, question: Callable[[sqlite3.Connection, Found], Answer], selection: Selection = EVERYTHING
+        self,
+        question: Callable[[sqlite3.Connection, Found], Answer],
+        selection: Selection = EVERYTHING,
+        seen: _Seen | None = None,
     ) -> Answer:
         """Ask the catalog after a look at the folders.
 
         Args:
             question: Called with the catalog and the files.
             selection: Look only at the files that can have these trajectories.
+            seen: The latest looks, which are not repeated; by default, those of the block that `one_look` holds.
         """
+        looks = getattr(self._looks, "seen", None) if seen is None else seen
 
         def answer(connection: sqlite3.Connection) -> Answer:
-            seen: dict[Any, Found] | None = getattr(self._looks, "seen", None)
-            found = None if seen is None else seen.get(connection)
+            found: Found | None = None
+            if looks is not None:
+                found = looks.get((connection, EVERYTHING)) or looks.get((connection, selection))
             if found is None:
                 found = self._filling.fill(connection, selection)
                 note_problems(connection, found, self._note)
-                if seen is not None and selection is EVERYTHING:
-                    seen[connection] = found
+                if looks is not None:
+                    looks[connection, selection] = found
             return question(connection, found)
 
         return self._database.ask(answer)
@@ -300,13 +341,24 @@ class Run:
     def _reader(self, connection: sqlite3.Connection, found: Found) -> Reader:
         return Reader(connection, self.folders, found, self._find)
 
-    def _recorded(self, step: int | None, validate: bool) -> dict[str, RecordedTrajectory]:
-        """Return the trajectories of a step by their ids, in the order of their places."""
-        found = self._ask(
-            lambda connection, found: self._reader(connection, found).trajectories(_PARTS_OF_STEP, (step, validate)),
-            _selection_of(step),
-        )
-        return {each.trace_id: each for each in found}
+    def _recorded(
+        self, where: str, values: Sequence[Any], selection: Selection, seen: _Seen | None = None
+    ) -> list[RecordedTrajectory]:
+        """Return the trajectories that match a condition, in the order of their places."""
+        known: dict[str, TrajectorySummary] = {}
+
+        def summary_of(trace_id: str) -> TrajectorySummary | None:
+            # If one is asked for, the others will be.
+            if not known:
+                found = self._database.ask(lambda connection: schema.load(connection, where, values))
+                known.update((each.trace_id, each) for each in found)
+            return known.get(trace_id)
+
+        def question(connection: sqlite3.Connection, found: Found) -> list[RecordedTrajectory]:
+            of_traces = f"p.trace_id IN (SELECT t.trace_id FROM trajectories t WHERE {where})"
+            return self._reader(connection, found).trajectories(of_traces, values, summary_of)
+
+        return self._ask(question, selection, seen)
 
     def _refresh(self, connection: sqlite3.Connection, *step: Any) -> None:
         """Compute the figures of a step, or of all steps, that have changed."""
@@ -373,10 +425,29 @@ class Run:
             self._on_problem(problem)
 
 
-def _step_keys(connection: sqlite3.Connection) -> list[tuple[int | None, bool]]:
-    """Return the steps, and whether they are validation passes, in order."""
-    rows = connection.execute("SELECT DISTINCT step, validate FROM trajectories ORDER BY step IS NULL, step, validate")
+def _step_keys(connection: sqlite3.Connection, where: str, values: Sequence[Any]) -> list[tuple[int | None, bool]]:
+    """Return the steps of trajectories that match, and whether they are validation passes, in order."""
+    condition = f" WHERE {where}" if where else ""
+    order = "ORDER BY t.step IS NULL, t.step, t.validate"
+    rows = connection.execute(f"SELECT DISTINCT t.step, t.validate FROM trajectories t{condition} {order}", values)
     return [(step, bool(validate)) for step, validate in rows]
+
+
+def _conditions_of(trace: str, filters: Filters) -> tuple[list[str], list[Any]]:
+    """Return the conditions of filters that the catalog finds quickly, and their values."""
+    conditions: list[str] = []
+    values: list[Any] = []
+    if trace:
+        conditions.append("t.trace_id BETWEEN ? AND ?")
+        values += (trace, f"{trace}g")
+    if (sample := filters.get("sample_index")) is not None:
+        either = _either(sample)
+        conditions.append(f"t.sample_index IN ({', '.join('?' * len(either))})")
+        values += either
+    if (step := filters.get("step")) is not None and isinstance(step, int):
+        conditions.append("t.step = ?")
+        values.append(step)
+    return conditions, values
 
 
 def _selection_of(step: int | None) -> Selection:
@@ -384,14 +455,18 @@ def _selection_of(step: int | None) -> Selection:
 
 
 def _of_prompt(sample_index: int | str | None) -> tuple[str, list[int | str]]:
-    """Return the condition of a prompt's groups, and its values: a number and its text are one prompt."""
+    """Return the condition of a prompt's groups, and its values."""
     if sample_index is None:
         return 'f."sample_index" IS NULL', []
-    text = str(sample_index)
-    values: list[int | str] = [text]
-    if text.lstrip("-").isdecimal() and len(text) < _INT64_DIGITS:
-        values.append(int(text))
+    values = _either(sample_index)
     return f'f."sample_index" IN ({", ".join("?" * len(values))})', values
+
+
+def _either(sample_index: int | str) -> list[int | str]:
+    """Return a prompt as text and as a number: 7 and "7" are the same prompt."""
+    text = str(sample_index)
+    is_number = _INTEGER(text) is not None
+    return [text, int(text)] if is_number else [text]
 
 
 def _signals_of(connection: sqlite3.Connection, step: StepSummary) -> StepSignals:

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
 
-from otel_rollout.catalog import StepSummary
+from otel_rollout.catalog import Run, StepSummary
 from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError
@@ -56,9 +56,15 @@ def filters_of(arguments: argparse.Namespace) -> Filters:
     return cast(Filters, {name: getattr(arguments, name) for name in Filters.__optional_keys__})
 
 
-def selected(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[RecordedTrajectory]:
-    """Return the trajectories of the command line's folder that its filters let through."""
-    return read_trajectories(arguments.folder, **filters_of(arguments), on_problem=problems.note)
+def selected(arguments: argparse.Namespace, problems: ProblemLog, trace: str = "") -> Iterator[RecordedTrajectory]:
+    """Return the trajectories of the command line's folder that its filters let through.
+
+    Args:
+        arguments: The arguments.
+        problems: Takes what can't be read.
+        trace: The beginning of the trace id.
+    """
+    return Run([arguments.folder], problems.note, show_progress).read(trace, **filters_of(arguments))
 
 
 def nothing_matches(arguments: argparse.Namespace) -> str:

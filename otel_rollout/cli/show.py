@@ -6,13 +6,12 @@ import argparse
 import heapq
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
 
 from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
-from otel_rollout.cli.options import READ, TRACE_ID_DIGITS, add_filters, add_folder, exit_codes, trace_id
+from otel_rollout.cli.options import READ, add_filters, add_folder, exit_codes, trace_id
 from otel_rollout.cli.reading import ProblemLog, nothing_matches, print_json, require_reader, selected
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.text.plain_text import status_name
@@ -50,14 +49,7 @@ and output; or with --chat as a conversation. Name it by --step, --sample and
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     problems = ProblemLog()
-    beginning = arguments.trace or ""
-    matching: Iterator[RecordedTrajectory] = (
-        each for each in selected(arguments, problems) if each.trace_id.startswith(beginning)
-    )
-    if len(beginning) == TRACE_ID_DIGITS:
-        # Its file is found without reading the others.
-        matching = islice(matching, 1)
-    candidates = Candidates(matching)
+    candidates = Candidates(selected(arguments, problems, arguments.trace or ""))
     problems.print()
     if not candidates.count:
         complain(nothing_matches(arguments))

@@ -18,7 +18,7 @@ from otel_rollout.facts.table import COLUMNS, DEFAULTS, FACTS, TrajectorySummary
 _LATEST: Final = (REWARD, *OF_TRAINING, *MEASURES)
 _NOT_LATE: Final = tuple(each.name for each in FACTS if each.merge == "main" and each.name in dict(COLUMNS))
 """The facts that the span of a late annotation lacks, except for its service."""
-_READERS: Final = tuple((name, readers_of(TrajectorySummary)[name]) for name, _ in COLUMNS)
+_READERS: Final = {name: readers_of(TrajectorySummary)[name] for name, _ in COLUMNS}
 
 
 def summarise_trajectory(spans: Iterable[ReadableSpan]) -> TrajectorySummary:
@@ -52,7 +52,7 @@ def summary_of_json(identity: Mapping[str, Any], facts: bytes) -> TrajectorySumm
     """
     try:
         given = orjson.loads(facts)
-        values = {name: read(given[name]) for name, read in _READERS if name in given}
+        values = {name: _READERS[name](value) for name, value in given.items() if name in _READERS}
     except (LookupError, TypeError) as error:
         raise ValueError(f"no summary: {error}") from error
     if any(counts.errors > counts.calls for counts in values.get("tools", {}).values()):

@@ -244,6 +244,7 @@ class RecordedTrajectory:
     parts: Sequence[Part]
     """Its lines: the file and the index's row of each."""
     _find: Callable[[str], Sequence[Part]]
+    _known: Callable[[str], TrajectorySummary | None]
     _spans: list[ReadableSpan] | None
     # Attributes, not properties, which take ten times as long: there are thousands of trajectories.
     trace_id: str
@@ -275,10 +276,17 @@ class RecordedTrajectory:
     run_id: str | None
     """The run of its process."""
 
-    def __init__(self, row: Row, parts: Sequence[Part], find: Callable[[str], Sequence[Part]]) -> None:
+    def __init__(
+        self,
+        row: Row,
+        parts: Sequence[Part],
+        find: Callable[[str], Sequence[Part]],
+        known: Callable[[str], TrajectorySummary | None] = lambda trace_id: None,
+    ) -> None:
         self._row = row
         self.parts = parts
         self._find = find
+        self._known = known
         self._spans = None
         (
             self.trace_id,
@@ -373,6 +381,8 @@ class RecordedTrajectory:
         Raises:
             UnreadableTraceError: The index doesn't have it, and the file is damaged or gone.
         """
+        if (known := self._known(self.trace_id)) is not None:
+            return known
         found = [summary_of_row(row, file.worker) for file, row in self.parts]
         parts = [part for part in found if part is not None]
         if len(parts) == len(found):
@@ -381,7 +391,8 @@ class RecordedTrajectory:
             merged = parts[0] if len(parts) == 1 else None if has_journal else merge_late(parts)
             if merged is not None:
                 # A line may have spans of other traces, too.
-                return replace(merged, stored_bytes=self.stored_bytes)
+                merged.stored_bytes = self.stored_bytes
+                return merged
         return replace(
             summarise_trajectory(self._read_once()),
             worker=self.parts[0][0].worker,

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.catalog import Run
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.folder.frame_scanning import scan_frames
 from otel_rollout.folder.frames import FrameExtent
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import read_index
 from otel_rollout.folder.layout import index_path
-from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, read_trajectories
+from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory
 from otel_rollout.folder.selection import Filters
 from otel_rollout.folder.stored_file import LineCache, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
@@ -37,6 +38,7 @@ class TrajectorySource:
     def __init__(self, folder: Path, filters: Filters) -> None:
         self._folder = folder
         self._filters = filters
+        self._run = Run([folder], self._note)
         self._running = _running_traces(folder)
         self._left = 0
         self._rootless = 0
@@ -46,17 +48,16 @@ class TrajectorySource:
     def total(self) -> Total:
         """Return the trajectories' number and bytes from the indexes, without reading spans."""
         units = size = 0
-        problems: set[ReadProblem] = set()
-        for trajectory in read_trajectories(self._folder, **self._filters, on_problem=problems.add):
+        for trajectory in self._run.read(**self._filters):
             if not self._is_running(trajectory):
                 units += 1
                 size += trajectory.size_bytes
-        return Total(units + sum(map(_is_damage, problems)), size)
+        return Total(units + sum(map(_is_damage, self._problems)), size)
 
     def units(self) -> Iterator[Unit]:
         """Yield the trajectories in the order of steps, then the damage."""
         is_any = False
-        for trajectory in read_trajectories(self._folder, **self._filters, on_problem=self._note):
+        for trajectory in self._run.read(**self._filters):
             is_any = True
             if self._is_running(trajectory):
                 self._left += 1

@@ -61,7 +61,8 @@ def _finding_lines(finding: Finding, width: int | None, *, has_run: bool) -> Ite
         (finding.severity.value, _STYLES[finding.severity]), "  ", (title, "bold"), f"  {finding.measured}"
     )
     yield from _wrapped(f"{_place(finding, has_run=has_run)}: {finding.meaning}.", width)
-    yield from _wrapped(f"try: {finding.advice}.", width, style="dim")
+    end = "" if finding.advice.endswith("?") else "."
+    yield from _wrapped(f"try: {finding.advice}{end}", width, style="dim")
     for each in finding.evidence:
         yield from (Text(line, style="cyan") for line in command_lines(printable(each.command), width, MARGIN))
         yield Text(f"{MARGIN}{MARGIN}in view: {printable(each.address)}", style="dim")
