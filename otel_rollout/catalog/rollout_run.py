@@ -400,7 +400,7 @@ class Run:
         Args:
             question: Called with the catalog and the files.
             selection: Look only at the files that can have these trajectories.
-            seen: The latest looks, which are not repeated; by default, those of the block that `one_look` holds.
+            seen: The latest looks, which are not repeated; by default, the thread's.
         """
         looks = getattr(self._looks, "seen", None) if seen is None else seen
 

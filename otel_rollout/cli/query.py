@@ -39,9 +39,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 Ask trace folders a question in SQL (SQLite's). The tables are trajectories,
 rewards, tools, steps, groups, spans and messages; docs/reference/catalog.md has
 their columns. SQLite's functions, and mean(x), median(x), percentile(x, 99),
-stddev(x), counts(x) and highest(x, n) are there. Without a question there is,
-on a terminal, a prompt with a history; in a pipe, the question is standard
-input. It only reads.
+stddev(x) and counts(x) are there. Without a question there is, on a terminal,
+a prompt with a history; in a pipe, the question is standard input. It only
+reads.
 
 examples:
   otel-rollout query "SELECT step, reward_mean, solved FROM steps"

@@ -31,6 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 semconv.ADVANTAGE: 0.707 - 1.414 * rollout,
                 semconv.FATE: "filtered" if sample and rollout else "trained",
             }
+            if sample and rollout:
+                values[semconv.FATE_REASON] = "reward is 0 in the whole group"
             writer.write(make_trajectory(100, sample, rollout, reward=-float(rollout), **values))
     writer.write(make_trajectory(100, 2, 0)[:2])
     writer.close()
@@ -77,6 +79,13 @@ class TestFates:
         facts = looking.page.locator(".facts")
         facts.wait_for()
         assert " ".join(facts.inner_text().split()).startswith("0 ✓ completed A +0.707 trained")
+
+    def test_reason(self, looking):
+        """A trajectory that training threw away says why, on its page and at its column's fate."""
+        looking.go("#/step/100/sample/1/rollout/1")
+        looking.page.locator(".facts .fate-reason").get_by_text("reward is 0 in the whole group").wait_for()
+        looking.go("#/step/100/sample/1")
+        looking.page.locator(".rollout-head .fate[title='reward is 0 in the whole group']").wait_for()
 
     @pytest.mark.parametrize(
         "address",

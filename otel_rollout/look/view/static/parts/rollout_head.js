@@ -43,7 +43,7 @@ export function RolloutHead({ summary, name, address, lowest, highest, comparing
         finishReason=${summary.finish_reason}
       />
       ${advantage === null ? null : html`<span title="advantage">A ${signed(advantage)}</span>`}
-      ${fate === null ? null : html`<span class="fate" title="what training did with it">${visible(fate)}</span>`}
+      ${fate === null ? null : html`<span class="fate" title=${summary.fate_reason || "what training did with it"}>${visible(fate)}</span>`}
     </div>
     <div class="rollout-amounts">
       <span title="input and output tokens"
