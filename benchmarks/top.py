@@ -12,13 +12,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from otel_rollout.folder import OpDurations, RunningFile
+from otel_rollout.folder import OpDurations, RunningFile, seal_of
 from otel_rollout.folder.layout import INDEX, bundle_folder
 from otel_rollout.record import OpenTrajectory
 from otel_rollout.record.open_trajectories import OpenOp
 
 WORKERS, TRAJECTORIES, ENDED, STEP = 64, 64, 8192, 7
-INDEX_LINE = b"x" * 1500 + b"\n"
+_LINE = b'{"trace_id":"%032x","step":%d,"experiment_name":"exp","facts":{"prompt":"%b"}' % (1, STEP, b"x" * 700)
+INDEX_LINE = _LINE + seal_of(_LINE)
 ROUNDS = 11
 
 

@@ -81,4 +81,4 @@ def test_a_spool_ends_the_wait(dead_endpoint: str, tmp_path: Path):
     assert "1 spans wait on disk; once the backend is back: otel-rollout replay" in errors
     assert "Ctrl-C" not in errors
     assert time.monotonic() - began < 40
-    assert list(tmp_path.rglob("*.zst"))
+    assert list(tmp_path.rglob("*.otlp.zst"))

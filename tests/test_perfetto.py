@@ -16,7 +16,7 @@ from otel_rollout.folder import seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look import trace_events
 from tests.servers.process import ServerProcess, free_port, listens
-from tests.trace_folder.recordings import make_trajectory
+from tests.trace_folder.recordings import make_trajectory, open_indexes
 
 SECOND = 1_000_000
 
@@ -118,12 +118,12 @@ class TestCommand:
 
     def test_an_index_that_is_damaged(self, recorded: Path, tmp_path: Path) -> None:
         """A trajectory without a summary that can't be read either has its place; the others have their spans."""
-        [index] = recorded.rglob("*.index.jsonl")
+        [index] = open_indexes(recorded)
         lines = [json.loads(line) for line in index.read_bytes().splitlines()]
         del lines[0]["crc32"], lines[0]["facts"]
         start = json.dumps(lines[0], separators=(",", ":"))[:-1].encode()
         index.write_bytes(start + seal_of(start) + index.read_bytes().splitlines(keepends=True)[1])
-        [frames] = recorded.rglob("*.zst")
+        [frames] = recorded.rglob("*.otlp.zst")
         data = bytearray(frames.read_bytes())
         data[lines[0]["length"] // 2] ^= 255
         frames.write_bytes(data)

@@ -14,10 +14,12 @@ from typing import Any, Final
 import orjson
 
 from otel_rollout.files.file_lock import is_being_written, open_to_read
+from otel_rollout.folder.index_reading import index_lines
 from otel_rollout.folder.layout import (
-    INDEX,
+    FRAMES,
     OPEN,
     bundle_folder,
+    index_path,
     is_journal_file,
     is_running_file,
     worker_of,
@@ -275,13 +277,14 @@ def _count_ended(folder: Path, step: int | None, experiment: str | None) -> int:
     """Return the number of an experiment's trajectories of a step in a bundle, by the lines of its indexes."""
     count = 0
     # The file of what runs has the beginning of a long name.
-    is_whole = experiment is None or len(experiment) < MAX_CHARACTERS
+    is_whole = experiment is not None and len(experiment) < MAX_CHARACTERS
     of_experiment = b'"experiment_name":%b,' % orjson.dumps(experiment) if is_whole else b""
-    of_step = b'"step":%b,' % orjson.dumps(step)
+    of_step = b"" if step is None else b'"step":%d,' % step
     for path in _listed(folder):
-        if path.name.endswith(INDEX) and not path.name.startswith("."):
-            with suppress(OSError), os.fdopen(open_to_read(path), "rb") as file:
-                count += sum(of_step in line and of_experiment in line for line in file)
+        if path.name.endswith(FRAMES):
+            with suppress(OSError):
+                lines = index_lines(index_path(path))
+                count += sum(of_step in line and of_experiment in line for line in lines)
     return count
 
 

@@ -64,7 +64,10 @@ def exclusive_lock(path: str | os.PathLike[str]) -> Iterator[int | None]:
         if status.st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         if is_locked is None:
-            is_locked = time.time() - status.st_mtime > QUIET_SECONDS
+            from otel_rollout.files.file_clock import file_clock
+
+            # The clock of a host can be hours ahead, and a writer's file must not be taken from it.
+            is_locked = file_clock(Path(path).parent) - status.st_mtime > QUIET_SECONDS
         yield descriptor if is_locked else None
     finally:
         os.close(descriptor)
@@ -99,19 +102,21 @@ def size_of(path: str | os.PathLike[str]) -> int:
     Raises:
         OSError: It is gone, or is a folder, a pipe, a device.
     """
-    status = os.stat(path)  # noqa: PTH116 - one of many
-    if not stat.S_ISREG(status.st_mode):
-        raise _not_regular(path)
-    return status.st_size
+    # Opened: NFS checks its cached attributes only then; a cached size may be seconds old.
+    descriptor = open_to_read(path)
+    try:
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
 
 
-def remove(path: Path, index: Path | None = None) -> bool:
-    """Remove a file and its index unless a process writes it; True if it is gone."""
+def remove(path: Path, *indexes: Path) -> bool:
+    """Remove a file and its indexes unless a process writes it; True if it is gone."""
     try:
         with exclusive_lock(path) as descriptor:
             if descriptor is None:
                 return False
-            if index is not None:
+            for index in indexes:
                 # First: an index without its file would mislead.
                 index.unlink(missing_ok=True)
             path.unlink()

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, IndexEntry, entry_of, index_line
     from otel_rollout.folder.index_reading import read_index
     from otel_rollout.folder.journal import Journal
-    from otel_rollout.folder.layout import bundle_folder, index_path, running_path
+    from otel_rollout.folder.layout import bundle_folder, closed_index_path, index_path, running_path
     from otel_rollout.folder.lines import seal_of
     from otel_rollout.folder.op_durations import OpDurations
     from otel_rollout.folder.records import head_of, scan_records
-    from otel_rollout.folder.retention import enforce_bound
+    from otel_rollout.folder.retention import FolderBound
     from otel_rollout.folder.running_file import RunningFile
     from otel_rollout.folder.stored_file import ReadProblem, StoredFile
     from otel_rollout.folder.summaries import summaries_of
@@ -30,11 +30,11 @@ else:
             "index": ("IndexEntry", "MAX_INDEX_LINE_BYTES", "entry_of", "index_line"),
             "index_reading": ("read_index",),
             "journal": ("Journal",),
-            "layout": ("index_path", "bundle_folder", "running_path"),
+            "layout": ("index_path", "bundle_folder", "closed_index_path", "running_path"),
             "lines": ("seal_of",),
             "op_durations": ("OpDurations",),
             "records": ("scan_records", "head_of"),
-            "retention": ("enforce_bound",),
+            "retention": ("FolderBound",),
             "running_file": ("RunningFile",),
             "stored_file": ("StoredFile", "ReadProblem"),
             "summaries": ("summaries_of",),

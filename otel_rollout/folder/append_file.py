@@ -106,7 +106,7 @@ def _open(path: Path, within: Path | None) -> int:
     for _ in range(_ATTEMPTS):
         with suppress(FileNotFoundError):
             return open_private(path, os.O_RDWR)
-        # Again, if `enforce_bound` of another process removes the empty folder between these two calls.
+        # Again, if the retention of another process removes the empty folder between these two calls.
         make_folder(path.parent, within)
     return open_private(path, os.O_RDWR)
 

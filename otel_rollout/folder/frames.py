@@ -15,15 +15,6 @@ from otel_rollout.files.file_lock import open_to_read
 from otel_rollout.folder.append_file import AppendFile
 from otel_rollout.installing import install_line
 
-__all__ = [
-    "DamagedFrameError",
-    "FrameExtent",
-    "FrameFile",
-    "read_frame",
-    "read_range",
-    "require_zstandard",
-]
-
 LEVEL: Final = 3
 WINDOW_LOG: Final = 21
 """2 MiB: turns repeat a long history."""

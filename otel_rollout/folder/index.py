@@ -6,10 +6,7 @@ left out.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
@@ -17,22 +14,9 @@ import orjson
 from otel_rollout import semconv
 from otel_rollout.facts.builder import Collected, SummaryBuilder
 from otel_rollout.facts.table import DEFAULTS, columns_of
-from otel_rollout.files.file_lock import exclusive_lock
-from otel_rollout.files.file_modes import open_private
-from otel_rollout.folder.layout import NEW, index_path
 from otel_rollout.folder.lines import seal_of
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import clean
-
-__all__ = [
-    "MAX_INDEX_LINE_BYTES",
-    "IndexEntry",
-    "Row",
-    "entry_of",
-    "index_line",
-    "place_of",
-    "write_index",
-]
 
 MAX_INDEX_LINE_BYTES: Final = 2**24
 """Longer lines are neither written nor read."""
@@ -138,25 +122,3 @@ def index_line(entry: IndexEntry) -> bytes:
     if entry.summary:
         start = b"%b%b%b" % (start, FACTS, entry.summary)
     return start + seal_of(start)
-
-
-def write_index(lines: Path, rows: Sequence[Row]) -> None:
-    """Write the index of a file whose process has ended; failing is no error: readers parse the file then.
-
-    Args:
-        lines: The journal, or the file of frames.
-        rows: The rows of all its lines.
-    """
-    path = index_path(lines)
-    new = path.with_name(f".{path.name}{NEW}")
-    # Locked meanwhile, so that no two readers write it at the same time.
-    with suppress(OSError), exclusive_lock(lines) as descriptor:
-        if descriptor is None:
-            return
-        try:
-            with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
-                file.writelines(index_line(IndexEntry._make(row)) for row in rows)
-            new.replace(path)
-        except OSError:
-            new.unlink()
-            raise

@@ -22,15 +22,25 @@ from otel_rollout.facts.span_values import text_of
 from otel_rollout.facts.summaries import summary_of_json
 from otel_rollout.facts.table import LISTED, TrajectorySummary, tag_of
 from otel_rollout.files.file_lock import open_to_read
-from otel_rollout.folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES
-from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, IndexEntry, Row, entry_of
+from otel_rollout.folder.frame_scanning import scan_frames
+from otel_rollout.folder.frames import (
+    MAX_FRAME_BYTES,
+    MAX_LINE_BYTES,
+    DamagedFrameError,
+    FrameExtent,
+    read_frame,
+)
+from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, IndexEntry, Row, entry_of, place_of
+from otel_rollout.folder.layout import CLOSED_INDEX, INDEX
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole
 from otel_rollout.otlp import decode_spans
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 
-__all__ = ["entries_of", "listed_of", "read_index", "read_rows", "read_rows_from", "summary_of_row"]
+__all__ = ["entries_of", "index_lines", "listed_of", "read_index", "read_rows", "read_rows_from", "summary_of_row"]
 
 _READ_BYTES: Final = 2**20
+_ZST: Final = CLOSED_INDEX.removeprefix(INDEX)
+_OFFSET: Final = place_of("offset")
 _ABSENT: Final[Mapping[str, Any]] = {
     name: False if name == "has_root" else None
     for name, hint in get_type_hints(IndexEntry).items()
@@ -52,34 +62,75 @@ def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
 
 
 def read_rows(path: str | PathLike[str]) -> list[Row]:
-    """Return the sound rows of an index; none if there is no index."""
+    """Return the sound rows of an index, closed and open; none if there is no index.
+
+    Args:
+        path: The open one.
+    """
     return read_rows_from(path, 0)[0]
 
 
 def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[Row], int]:
-    """Return the sound rows of an index after an offset, and the end of its last whole line.
+    """Return the sound rows of an index, and the end of the last whole line in the open one.
 
     Args:
-        path: The index; None if there is none.
-        start: The offset of a line.
+        path: The open one; None if there is none.
+        start: The offset of a line in it: lines before are not read, unless they have moved into the closed one.
     """
-    rows: list[Row] = []
     if path is None:
-        return rows, start
+        return [], start
+    if start and _size_of(path) < start:
+        start = 0
+    rows: list[Row] = []
+    end = start
+    # The open one first: a worker moves lines from it to the closed one.
     with suppress(FileNotFoundError):
         for lines in _read_lines(path, start):
-            start += sum(map(len, lines)) + len(lines)
-            sound = [line for line in lines if is_whole(line)]
-            try:
-                rows += list(map(_parse, sound))
-            except (LookupError, TypeError, ValueError):
-                # Whole, but no entry: of another program or version.
-                rows += _sound_rows(sound)
-    return rows, start
+            end += sum(map(len, lines)) + len(lines)
+            rows += _sound_rows([line[:-SEAL_BYTES] for line in lines if is_whole(line)])
+    if start:
+        return rows, end
+    closed = [row for lines in _closed_lines(path) for row in _sound_rows(lines)]
+    if rows and closed:
+        # After a crash in between they are in both.
+        known = {row[_OFFSET] for row in closed}
+        rows = [row for row in rows if row[_OFFSET] not in known]
+    return closed + rows, end
+
+
+def index_lines(path: str | PathLike[str]) -> Iterator[bytes]:
+    """Yield the lines of an index, closed and open; after a crash some come twice.
+
+    Args:
+        path: The open one.
+    """
+    with suppress(FileNotFoundError):
+        for lines in _read_lines(path, 0):
+            yield from lines
+    for lines in _closed_lines(path):
+        yield from lines
+
+
+def _closed_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
+    """Yield the lines of the closed index without their last brace, block by block; `path` is the open one's."""
+    closed = f"{os.fspath(path)}{_ZST}"
+    with suppress(FileNotFoundError):
+        for frame in scan_frames(closed):
+            # A torn block is still in the open index.
+            if isinstance(frame, FrameExtent):
+                with suppress(DamagedFrameError):
+                    yield [line[:-1] for line in read_frame(closed, *frame).splitlines()]
+
+
+def _size_of(path: str | PathLike[str]) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - one of many
+    except OSError:
+        return 0
 
 
 def _parse(line: bytes) -> Row:
-    """Return the row of a sealed line, whose facts stay unparsed: lists don't need them.
+    """Return the row of a line without its last brace, whose facts stay unparsed: lists don't need them.
 
     Raises:
         LookupError: A field is missing.
@@ -88,8 +139,8 @@ def _parse(line: bytes) -> Row:
     """
     at = line.find(FACTS)
     if at < 0:
-        return _row_of(orjson.loads(line))
-    return _row_of(orjson.loads(line[:at] + b"}"), line[at + len(FACTS) : -SEAL_BYTES])
+        return _row_of(orjson.loads(line + b"}"))
+    return _row_of(orjson.loads(line[:at] + b"}"), line[at + len(FACTS) :])
 
 
 def _read_lines(path: str | PathLike[str], start: int) -> Iterator[list[bytes]]:
@@ -110,7 +161,15 @@ def _read_lines(path: str | PathLike[str], start: int) -> Iterator[list[bytes]]:
         os.close(descriptor)
 
 
-def _sound_rows(lines: Iterable[bytes]) -> Iterator[Row]:
+def _sound_rows(lines: list[bytes]) -> list[Row]:
+    try:
+        return list(map(_parse, lines))
+    except (LookupError, TypeError, ValueError):
+        # Whole, but no entry: of another program or version.
+        return list(_rows_one_by_one(lines))
+
+
+def _rows_one_by_one(lines: Iterable[bytes]) -> Iterator[Row]:
     for line in lines:
         with suppress(LookupError, TypeError, ValueError):
             yield _parse(line)

@@ -2,6 +2,7 @@
 
 DIR/steps=000000-000099/<worker>.otlp.zst             the trajectories of training steps 0 to 99, a frame each
 DIR/steps=000000-000099/<worker>.index.jsonl          a line for each frame
+DIR/steps=000000-000099/<worker>.index.jsonl.zst      these lines, once the worker has closed the file
 DIR/steps=000000-000099/<worker>-2.otlp.zst           the next file, once the first was full
 DIR/validate/steps=000000-000099/<worker>.otlp.zst    the validation passes of these steps
 DIR/no-step/<worker>.otlp.zst                         spans without a step
@@ -21,33 +22,10 @@ import socket
 from pathlib import Path
 from typing import Final
 
-__all__ = [
-    "BUNDLE_STEPS",
-    "FRAMES",
-    "INDEX",
-    "LINES",
-    "NEW",
-    "NO_STEP",
-    "OPEN",
-    "RECORDS",
-    "RUNNING",
-    "VALIDATE",
-    "bundle_folder",
-    "data_path",
-    "index_path",
-    "is_bundle_folder",
-    "is_frame_file",
-    "is_journal_file",
-    "is_running_file",
-    "journal_path",
-    "new_worker",
-    "running_path",
-    "steps_of",
-    "worker_of",
-]
-
 FRAMES: Final = ".otlp.zst"
 INDEX: Final = ".index.jsonl"
+CLOSED_INDEX: Final = f"{INDEX}.zst"
+"""The ending of what a worker leaves of an index when it closes the file: blocks of lines, a zstd frame each."""
 RECORDS: Final = ".otlp"
 LINES: Final = (".jsonl", ".jsonl.zst")
 """Lines of OTLP JSON that another program wrote, plain or a frame each."""
@@ -146,6 +124,11 @@ def index_path(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(FRAMES).removesuffix(RECORDS) + INDEX)
 
 
+def closed_index_path(path: Path) -> Path:
+    """Return the closed index of a file of trajectories."""
+    return path.with_name(path.name.removesuffix(FRAMES) + CLOSED_INDEX)
+
+
 def journal_path(folder: Path, worker: str) -> Path:
     """Return a worker's journal in a trace folder."""
     return folder / OPEN / f"{worker}{RECORDS}"
@@ -159,7 +142,7 @@ def running_path(folder: Path, worker: str) -> Path:
 def worker_of(path: str | os.PathLike[str]) -> str:
     """Return the name of the worker that wrote a file of a trace folder or a spool."""
     name = os.path.basename(path)  # noqa: PTH119 - readers have strings, and many
-    for ending in (INDEX, FRAMES, *reversed(LINES), RECORDS, RUNNING):
+    for ending in (CLOSED_INDEX, INDEX, FRAMES, *reversed(LINES), RECORDS, RUNNING):
         if name.endswith(ending):
             name = name.removesuffix(ending)
             break

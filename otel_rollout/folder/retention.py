@@ -3,75 +3,139 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from otel_rollout.files.file_clock import file_clock
 from otel_rollout.files.file_lock import exclusive_folder_lock, remove
 from otel_rollout.folder import layout
+from otel_rollout.guard.background_thread import BackgroundThread
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.log_once import internal_error
 
-__all__ = ["enforce_bound"]
+__all__ = ["FolderBound"]
+
+SETTLED_SECONDS: Final = 600.0
+"""A bundle is over once nothing was written to it for so long."""
+KEPT_SECONDS: Final = 3600.0
+"""The sizes of a bundle that is over are looked at again after so long, or once a file comes or goes."""
 
 
 class _StoredFile(NamedTuple):
-    """A file of spans, with its index if it has one; `bytes` is the size of both."""
+    """A file of spans, with its indexes; `bytes` is the size of all."""
 
     modified: float
     path: Path
     bytes: int
-    index_path: Path | None
+    indexes: tuple[Path, ...]
 
 
-def enforce_bound(folder: Path, max_bytes: int) -> int:
-    """Remove the files that were modified longest ago until a trace folder is within its bound.
+class _Bundle(NamedTuple):
+    """The files of a folder as they were found."""
 
-    A file that is being written stays, so a folder can exceed its bound. Only one process does this at a time: two
-    would each take a file that the other has locked for one that is being written.
+    modified: int
+    looked_at: float
+    files: tuple[_StoredFile, ...]
+
+
+class FolderBound:
+    """Removes the files of a trace folder that were modified longest ago until it is within its bound.
+
+    A file that is being written stays, so a folder can exceed its bound.
 
     Args:
         folder: The folder.
         max_bytes: The bound.
-
-    Returns:
-        The number of bytes removed.
     """
-    with exclusive_folder_lock(folder) as is_locked:
-        return _remove_oldest(folder, max_bytes) if is_locked else 0
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._thread: BackgroundThread | None = None
+        self._bundles: dict[str, _Bundle] = {}
+        self.writers = 1
+        """The number of processes that have written lately, as far as it is known."""
+
+    def enforce_soon(self) -> None:
+        """Enforce the bound on another thread; while that is at work, this does nothing."""
+        if self._thread is None:
+            self._thread = thread = BackgroundThread("otel-rollout-retention", self._run)
+            thread.start()
+            if not thread.is_started:
+                # No thread can be had: the end of the program enforces the bound.
+                self._thread = None
+
+    def _run(self) -> None:
+        try:
+            self.enforce()
+        except Exception:
+            internal_error("enforcing the bound on a trace folder")
+        finally:
+            self._thread = None
+
+    def enforce(self) -> int:
+        """Enforce the bound, and return the number of bytes removed.
+
+        Only one process does this at a time: two would each take a file that the other has locked for one that is
+        being written.
+        """
+        with self._lock, exclusive_folder_lock(self._folder) as is_locked:
+            return self._remove_oldest() if is_locked else 0
+
+    def _remove_oldest(self) -> int:
+        stored = self._stored()
+        excess = sum(file.bytes for file in stored) - self._max_bytes
+        if excess <= 0:
+            return 0
+        removed = 0
+        for file in sorted(stored, key=lambda file: (file.modified, file.path)):
+            if removed >= excess:
+                break
+            if remove(file.path, *file.indexes):
+                removed += file.bytes
+                with suppress(OSError):
+                    # Unless it has files.
+                    file.path.parent.rmdir()
+        return removed
+
+    def _stored(self) -> list[_StoredFile]:
+        """Return the files that we wrote, by their names and places; all others are not ours to remove."""
+        now = monotonic()
+        known, self._bundles = self._bundles, {}
+        found: list[_StoredFile] = []
+        for place, is_ours in _places(self._folder):
+            bundle = known.get(place)
+            with suppress(OSError):
+                modified = os.stat(place).st_mtime_ns  # noqa: PTH116 - one of many
+                if bundle is None or bundle.modified != modified or bundle.looked_at < now - KEPT_SECONDS:
+                    bundle = _Bundle(modified, now, tuple(_files_of(place, is_ours)))
+                self._bundles[place] = bundle
+                found += bundle.files
+        recent = file_clock(self._folder) - SETTLED_SECONDS
+        lately = [each for each in found if each.modified > recent]
+        self.writers = max(1, len({layout.worker_of(each.path) for each in lately}))
+        for each in lately:
+            # It may grow.
+            self._bundles.pop(str(each.path.parent), None)
+        return found
 
 
-def _remove_oldest(folder: Path, max_bytes: int) -> int:
-    stored = sorted(_our_files(folder), key=lambda file: (file.modified, file.path))
-    excess = sum(file.bytes for file in stored) - max_bytes
-    removed = 0
-    for file in stored:
-        if removed >= excess:
-            break
-        if not remove(file.path, file.index_path):
-            continue
-        removed += file.bytes
-        _remove_if_empty(file.path.parent)
-    return removed
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
-
-
-def _our_files(folder: Path) -> list[_StoredFile]:
-    """Return the files that we wrote, by their names and places; all others are not ours to remove."""
-    found: list[_StoredFile] = []
+def _places(folder: Path) -> Iterator[tuple[str, Callable[[str], bool]]]:
+    """Yield the folders in which files are ours, with what their names are known by."""
     for place in _folders(folder):
-        if layout.is_bundle_folder(place.name):
-            found += _files_of(place, _is_stored)
-        elif place.name == layout.OPEN:
-            found += _files_of(place, _is_ours_in_open)
-        elif place.name == layout.VALIDATE:
+        name = os.path.basename(place)  # noqa: PTH119 - one of many
+        if layout.is_bundle_folder(name):
+            yield place, _is_stored
+        elif name == layout.OPEN:
+            yield place, _is_ours_in_open
+        elif name == layout.VALIDATE:
             for bundle in _folders(place):
-                if layout.is_bundle_folder(bundle.name):
-                    found += _files_of(bundle, _is_stored)
-    return found
+                if layout.is_bundle_folder(os.path.basename(bundle)):  # noqa: PTH119 - one of many
+                    yield bundle, _is_stored
 
 
 def _is_stored(name: str) -> bool:
@@ -84,14 +148,14 @@ def _is_ours_in_open(name: str) -> bool:
     return layout.is_journal_file(name, may_be_new=True) or layout.is_running_file(name)
 
 
-def _folders(folder: Path) -> list[Path]:
+def _folders(folder: str | Path) -> list[str]:
     """Return the folders in a folder, without symlinks."""
     with suppress(OSError), os.scandir(folder) as entries:
-        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+        return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     return []
 
 
-def _files_of(folder: Path, is_ours: Callable[[str], bool]) -> list[_StoredFile]:
+def _files_of(folder: str, is_ours: Callable[[str], bool]) -> Iterator[_StoredFile]:
     sizes: dict[str, tuple[float, int]] = {}
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -99,12 +163,10 @@ def _files_of(folder: Path, is_ours: Callable[[str], bool]) -> list[_StoredFile]
                 if entry.is_file(follow_symlinks=False):
                     status = entry.stat(follow_symlinks=False)
                     sizes[entry.name] = (status.st_mtime, status.st_size)
-    found = []
     for name, (modified, size) in sizes.items():
         if is_ours(name):
-            index = layout.index_path(folder / name)
-            if index.name in sizes:
-                found.append(_StoredFile(modified, folder / name, size + sizes[index.name][1], index))
-            else:
-                found.append(_StoredFile(modified, folder / name, size, None))
-    return found
+            path = Path(folder, name)
+            indexes = [
+                index for index in (layout.index_path(path), layout.closed_index_path(path)) if index.name in sizes
+            ]
+            yield _StoredFile(modified, path, size + sum(sizes[index.name][1] for index in indexes), tuple(indexes))

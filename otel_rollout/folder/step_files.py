@@ -6,22 +6,32 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import layout
 from otel_rollout.folder.append_file import AppendFile, FileGoneError
 from otel_rollout.folder.frames import FrameFile
 from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, entry_of, index_line
+from otel_rollout.folder.layout import closed_index_path
+from otel_rollout.folder.lines import SEAL_BYTES, is_whole
+from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
+
+if TYPE_CHECKING:
+    from otel_rollout.folder.retention import FolderBound
 
 __all__ = ["StepFiles"]
 
 MAX_FILES: Final = 8
 FILES_IN_BOUND: Final = 8
-"""With a bound on the folder, the part of it that one file has at most: only whole files can be removed."""
+"""With a bound on the folder, the part of it that the files which are written have at most: only whole ones can go."""
 CHECKS_IN_BOUND: Final = 32
-"""The number of checks of the bound while a worker writes as much as the bound allows."""
+"""The number of checks of the bound while the workers write as much as the bound allows."""
+IDLE_SECONDS: Final = 60.0
+"""A file that has had no trajectory for so long is closed when another one is written to."""
+BLOCK_BYTES: Final = 2**20
+"""The lines of an open index that become one frame of the closed one."""
 _ATTEMPTS: Final = 8
 
 
@@ -43,6 +53,7 @@ class StepFiles:
         self._files: OrderedDict[str, _StepFile] = OrderedDict()
         self._numbers: dict[str, int] = {}
         self._written = 0
+        self._bound: FolderBound | None = None
 
     def append(self, pieces: Sequence[bytes | memoryview], summary: SummaryBuilder) -> None:
         """Append a trajectory to the file of its bundle.
@@ -65,26 +76,33 @@ class StepFiles:
                 self._close(place, is_full=True)
                 if attempt == _ATTEMPTS - 1:
                     raise
-        if file.frames.end >= self._file_max_bytes:
+        if file.frames.end >= self._file_max_bytes // (self._bound.writers if self._bound else 1):
             self._close(place, is_full=True)
-        if self._max_bytes is not None and self._written > self._max_bytes // CHECKS_IN_BOUND:
-            self._written = 0
-            for other in [other for other in self._files if other != place]:
-                # The file of a bundle that is over can be removed once it is closed; others are opened again.
-                self._close(other)
-            self._enforce_bound(self._max_bytes)
+        idlest = next(iter(self._files), place)
+        if idlest != place and self._files[idlest].used < monotonic() - IDLE_SECONDS:
+            self._close(idlest)
+        if self._max_bytes is not None:
+            bound = self._bound_of(self._max_bytes)
+            if self._written > self._max_bytes // CHECKS_IN_BOUND // bound.writers:
+                self._written = 0
+                for other in [other for other in self._files if other != place]:
+                    # The file of a bundle that is over can be removed once it is closed; others are opened again.
+                    self._close(other)
+                bound.enforce_soon()
 
     def close(self) -> None:
         """Close all files, and enforce the bound."""
         for place in list(self._files):
             self._close(place)
         if self._max_bytes is not None:
-            self._enforce_bound(self._max_bytes)
+            self._bound_of(self._max_bytes).enforce()
 
-    def _enforce_bound(self, max_bytes: int) -> None:
-        from otel_rollout.folder.retention import enforce_bound
+    def _bound_of(self, max_bytes: int) -> FolderBound:
+        if self._bound is None:
+            from otel_rollout.folder.retention import FolderBound
 
-        enforce_bound(self._folder, max_bytes)
+            self._bound = FolderBound(self._folder, max_bytes)
+        return self._bound
 
     def forget(self) -> None:
         """Close all files as they are; in a forked child they are the parent's."""
@@ -100,6 +118,7 @@ class StepFiles:
             if len(self._files) > MAX_FILES:
                 self._close(next(iter(self._files)))
         self._files.move_to_end(place)
+        file.used = monotonic()
         return file
 
     def _close(self, place: str, *, is_full: bool = False) -> None:
@@ -110,10 +129,12 @@ class StepFiles:
 
 
 class _StepFile:
-    """A file of trajectories with its index."""
+    """A file of trajectories with its index, which is compressed when it is closed."""
 
     def __init__(self, path: Path, within: Path) -> None:
         self.frames = FrameFile(path, within)
+        self.used = monotonic()
+        self._within = within
         try:
             self._index = AppendFile(layout.index_path(path), within)
         except OSError:
@@ -149,8 +170,26 @@ class _StepFile:
         """Close both files; False if the index lacks lines, so that no more may be appended."""
         with suppress(OSError):
             self._write_index()
+        with suppress(OSError):
+            # The open index stays then, which readers take as well.
+            self._close_index()
         self.forget()
         return not self._waiting
+
+    def _close_index(self) -> None:
+        """Move the lines of the open index to the closed one; a crash in between leaves them in both."""
+        index = self._index
+        if index.end:
+            closed = FrameFile(closed_index_path(self.frames.path), self._within)
+            rest = b""
+            try:
+                for offset in range(0, index.end, BLOCK_BYTES):
+                    data = rest + index.read(offset, min(BLOCK_BYTES, index.end - offset))
+                    *lines, rest = data.split(b"\n")
+                    closed.append(b"".join([b"%b}\n" % line[:-SEAL_BYTES] for line in lines if is_whole(line)]))
+            finally:
+                closed.close()
+        index.path.unlink()
 
     def forget(self) -> None:
         """Close both files as they are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,11 +17,13 @@ from zlib import crc32
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.files.file_lock import size_of
+from otel_rollout.files.file_lock import exclusive_lock, size_of
+from otel_rollout.files.file_modes import open_private
 from otel_rollout.folder.frame_scanning import MAGIC, TornFrame, checksum_at, has_content_size, scan_frames
 from otel_rollout.folder.frames import MAX_FRAME_BYTES, DamagedFrameError, FrameExtent, read_frame, read_range
-from otel_rollout.folder.index import IndexEntry, Row, place_of, write_index
+from otel_rollout.folder.index import IndexEntry, Row, index_line, place_of
 from otel_rollout.folder.index_reading import entries_of, read_rows, read_rows_from
+from otel_rollout.folder.layout import NEW, index_path
 from otel_rollout.folder.lines import scan_lines
 from otel_rollout.folder.records import scan_records, unpack
 from otel_rollout.folder.trace_files import TraceFile
@@ -252,6 +255,9 @@ class StoredFile:
 
     def _frames(self, known: Extent) -> Reading:
         rows, index_end = read_rows_from(self._file.index_place, known.index_end)
+        if known.end:
+            # Lines that have moved into the closed index come again.
+            rows = [row for row in rows if row[_OFFSET] >= known.end]
         # After the index: what a process appends meanwhile is missing there, and not missing here.
         size = size_of(self._place)
         end = _covered(rows, known.end)
@@ -321,7 +327,7 @@ class StoredFile:
             known, end = [], 0
         rows = [*known, *self._scan_records(end)]
         if self._file.is_journal and size - end > MIN_BYTES and _covered(rows):
-            write_index(self._file.path, rows)
+            _write_index(self._file.path, rows)
         return rows
 
     def _scan_records(self, start: int) -> Iterator[Row]:
@@ -372,6 +378,28 @@ class StoredFile:
 
 Part: TypeAlias = tuple[StoredFile, Row]
 """The spans of one trace in one line: the file and the row."""
+
+
+def _write_index(lines: Path, rows: Sequence[Row]) -> None:
+    """Write the index of a file whose process has ended; failing is no error: readers parse the file then.
+
+    Args:
+        lines: The journal, or the file of frames.
+        rows: The rows of all its lines.
+    """
+    path = index_path(lines)
+    new = path.with_name(f".{path.name}{NEW}")
+    # Locked meanwhile, so that no two readers write it at the same time.
+    with suppress(OSError), exclusive_lock(lines) as descriptor:
+        if descriptor is None:
+            return
+        try:
+            with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+                file.writelines(index_line(IndexEntry._make(row)) for row in rows)
+            new.replace(path)
+        except OSError:
+            new.unlink()
+            raise
 
 
 def _covered(rows: Sequence[Row], start: int = 0) -> int | None:

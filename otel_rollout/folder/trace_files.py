@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from otel_rollout.errors import NoTracesError
 from otel_rollout.files.file_lock import is_being_written
 from otel_rollout.folder.layout import (
+    CLOSED_INDEX,
     FRAMES,
     INDEX,
     LINES,
@@ -28,6 +29,7 @@ __all__ = ["StepKey", "StepRange", "TraceFile", "find_trace_files"]
 
 EVERYTHING: Final = Selection()
 _ENDINGS: Final = (FRAMES, RECORDS, *LINES)
+ZST: Final = CLOSED_INDEX.removeprefix(INDEX)
 MAX_DEPTH: Final = 16
 """Symlinks can form a cycle."""
 
@@ -79,7 +81,7 @@ class TraceFile(NamedTuple):
 
     Args:
         place: The file's path, as a string: a step can have hundreds of files.
-        index_place: The path of its index, if it has one.
+        index_place: The path of its index, if it has one, open or closed.
         steps: The steps of its trajectories, if its folder is named for some.
     """
 
@@ -114,7 +116,8 @@ class TraceFile(NamedTuple):
 
     def disk_bytes(self) -> int:
         """Return the size of the file and its index; 0 once it is gone."""
-        return sum(_size(path) for path in (self.place, self.index_place) if path)
+        index = (self.index_place, self.index_place + ZST) if self.index_place else ()
+        return sum(map(_size, (self.place, *index)))
 
     def is_being_written(self) -> bool:
         """Return True if a process holds it open to write."""
@@ -203,7 +206,7 @@ class _Walk:
             steps = steps_of(name)
             if not self._may_be_in(name, steps, context):
                 self.has_traces = True
-            elif name.endswith(INDEX):
+            elif name.endswith((INDEX, CLOSED_INDEX)):
                 continue
             elif entry.is_symlink():
                 if name.endswith(_ENDINGS) or not name.startswith("."):
@@ -227,7 +230,7 @@ class _Walk:
             self.has_traces = True
             index_name = _index_of(name)
             index = place.removesuffix(name) + index_name
-            has_index = os.path.exists(index) if names is None else index_name in names  # noqa: PTH110 - one of many
+            has_index = _has_index(index) if names is None else not names.isdisjoint((index_name, index_name + ZST))
             self.files.append(TraceFile(place, index if has_index and _may_have_index(place) else None, context.steps))
 
 
@@ -236,13 +239,17 @@ def _named_file(place: str) -> TraceFile:
     if not os.path.isfile(place):  # noqa: PTH113 - as a string, as all others
         raise NoTracesError(f"{place} is neither a folder nor a file")
     index = _index_of(place)
-    has_index = _may_have_index(place) and os.path.isfile(index)  # noqa: PTH113
+    has_index = _may_have_index(place) and _has_index(index)
     # Its lines have the step.
     return TraceFile(place, index if has_index else None, None)
 
 
 def _index_of(name: str) -> str:
     return name.removesuffix(FRAMES).removesuffix(RECORDS) + INDEX
+
+
+def _has_index(index: str) -> bool:
+    return os.path.isfile(index) or os.path.isfile(index + ZST)  # noqa: PTH113 - one of many
 
 
 def _may_have_index(place: str) -> bool:

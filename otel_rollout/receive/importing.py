@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from otel_rollout.errors import NoTracesError
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.known_traces import has_id
-from otel_rollout.folder.layout import INDEX, OPEN
+from otel_rollout.folder.layout import CLOSED_INDEX, INDEX, OPEN
 from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.otlp import EncodedSpan
@@ -97,7 +97,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         # A trajectory that is open elsewhere is in no step yet, and would count as finished here.
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != OPEN)
         for name in sorted(names):
-            if not name.startswith(".") and not name.endswith(INDEX):
+            if not name.startswith(".") and not name.endswith((INDEX, CLOSED_INDEX)):
                 yield Path(root, name)
 
 

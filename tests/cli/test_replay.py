@@ -301,7 +301,7 @@ class TestAfterTheProcess:
             "OTEL_ROLLOUT_SPOOL": str(spool),
         }
         train("to the end", away)
-        assert list(spool.rglob("*.zst"))
+        assert list(spool.rglob("*.otlp.zst"))
 
         done = subprocess.run(
             [*COMMAND, str(spool), "--backend", "otlp", "--remove"],
@@ -314,7 +314,7 @@ class TestAfterTheProcess:
 
         assert done.returncode == 0, done.stderr
         assert (len(receiver.taken), set(receiver.taken.values())) == (8, {1})
-        assert list(spool.rglob("*.zst")) == []
+        assert list(spool.rglob("*.otlp.zst")) == []
 
     def test_what_a_killed_process_recorded_is_replayed(self, environ, receiver, tmp_path):
         """A process that was killed in the middle of a trajectory has recorded what it had flushed; all of it goes."""

@@ -308,7 +308,7 @@ class TestDamage:
     @pytest.mark.parametrize("options", [[], ["--full"], ["--json"]])
     def test_a_damaged_frame_is_one_line(self, folder, capsys, options):
         """It says what is damaged, and where; the exit code says that the folder is to be looked at."""
-        [path] = (folder / "steps=000000-000099").glob("*.zst")
+        [path] = (folder / "steps=000000-000099").glob("*.otlp.zst")
         data = bytearray(path.read_bytes())
         *_, last = scan_frames(path)
         data[last.offset + last.length // 2] ^= 0xFF
@@ -336,7 +336,7 @@ class TestDamage:
         writer = FolderWriter(place.parent)
         writer.write(make_trajectory(1))
         writer.close()
-        [path] = place.glob("*.zst")
+        [path] = place.glob("*.otlp.zst")
         path.write_bytes(path.read_bytes()[:-1] + b"x")
         code, _, errors = show(capsys, place.parent, "--step", "1")
         assert (code, "\x1b" in errors) == (2, False)

@@ -210,7 +210,7 @@ def spooled(folder: Path) -> list[str]:
 
     return [
         f"{span.context.span_id:016x}"
-        for path in sorted(folder.rglob("*.zst"))
+        for path in sorted(folder.rglob("*.otlp.zst"))
         for frame in scan_frames(path)
         if isinstance(frame, FrameExtent)
         for span in decode_spans(read_frame(path, frame.offset, frame.length))

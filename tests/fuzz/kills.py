@@ -63,7 +63,7 @@ def main() -> int:
             folder = Path(own, str(number))
             written = kill_one(folder, rng.uniform(0.0, 0.3))
             found, count, problems = spans_in(folder)
-            for index in folder.rglob("*.index.jsonl"):
+            for index in folder.rglob("*.index.jsonl*"):
                 index.unlink()
             found_without, _, _ = spans_in(folder)
             reported |= written

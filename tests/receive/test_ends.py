@@ -45,7 +45,7 @@ def test_killed_while_written(start, tmp_path) -> None:
         assert first.send(unfinished).status == 200
     first.stop(signal.SIGKILL)
     # The index may not have been written in time.
-    for index in (tmp_path / "traces").rglob("*.index.jsonl"):
+    for index in (tmp_path / "traces").rglob("*.index.jsonl*"):
         index.unlink()
     second = start()
     assert second.send([*written, *unfinished]).status == 200

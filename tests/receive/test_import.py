@@ -15,6 +15,7 @@ import pytest
 from otel_rollout import read_trajectories
 from otel_rollout.catalog import count_folder
 from otel_rollout.cli import import_files
+from otel_rollout.folder import read_index
 from tests.receive.importing import REQUESTS, add
 from tests.servers.otelcol_server import Sink
 from tests.trace_folder.collector_files import FORMS, write_collector_file
@@ -44,8 +45,8 @@ class TestForms:
         assert out == f"60 spans of 20 trajectories from 1 file added to {tmp_path / 'traces'}\n"
         assert err == ""
         assert spans_in(tmp_path / "traces") == [["generate", "look_up", "rollout"]] * 20
-        (index,) = (tmp_path / "traces" / "steps=000000-000099").glob("*.index.jsonl")
-        assert [json.loads(line)["spans"] for line in index.read_text().splitlines()] == [3] * 20
+        (index,) = (tmp_path / "traces" / "steps=000000-000099").glob("*.index.jsonl.zst")
+        assert [entry.spans for entry in read_index(index.with_suffix(""))] == [3] * 20
         assert all(each.spans[-1].parent is None for each in read_trajectories(tmp_path / "traces"))
 
     @pytest.mark.integration

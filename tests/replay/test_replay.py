@@ -418,12 +418,12 @@ class TestFailures:
     def test_a_file_that_is_damaged(self, record, replayed, memory, has_index):
         """A trajectory whose bytes are not those that were written is counted; the others are sent."""
         folder = record()
-        file = next((folder / "steps=000000-000099").glob("*.zst"))
+        file = next((folder / "steps=000000-000099").glob("*.otlp.zst"))
         data = bytearray(file.read_bytes())
         data[60] ^= 0xFF
         file.write_bytes(data)
         if not has_index:
-            for index in folder.rglob("*.index.jsonl"):
+            for index in folder.rglob("*.index.jsonl*"):
                 index.unlink()
 
         done = replayed(folder, memory)
@@ -433,10 +433,10 @@ class TestFailures:
     def test_a_write_that_was_cut_short(self, record, replayed, memory):
         """The end of a file that a killed process was writing is said to be missing, and nothing is to be mended."""
         folder = record()
-        file = next((folder / "steps=000000-000099").glob("*.zst"))
+        file = next((folder / "steps=000000-000099").glob("*.otlp.zst"))
         *_, last = scan_frames(file)
         file.write_bytes(file.read_bytes()[: last.offset + last.length - 9])
-        next((folder / "steps=000000-000099").glob("*.index.jsonl")).unlink()
+        next((folder / "steps=000000-000099").glob("*.index.jsonl.zst")).unlink()
 
         done = replayed(folder, memory)
 
@@ -446,7 +446,7 @@ class TestFailures:
     def test_an_end_that_is_missing_although_the_index_names_it(self, record, replayed, memory):
         """What the index names had been recorded: that the file ends before it is damage, and counted."""
         folder = record()
-        file = next((folder / "steps=000000-000099").glob("*.zst"))
+        file = next((folder / "steps=000000-000099").glob("*.otlp.zst"))
         first, *_, last = scan_frames(file)
         data = file.read_bytes()
 
@@ -461,9 +461,10 @@ class TestFailures:
     def test_a_span_that_is_none(self, record, replayed, memory):
         """A trajectory with a span that can't be parsed counts as one that could not be read; the others go on."""
         folder = record()
-        file = next((folder / "steps=000000-000099").glob("*.zst"))
+        file = next((folder / "steps=000000-000099").glob("*.otlp.zst"))
         index = index_path(file)
         *others, last = read_index(index)
+        index.with_suffix(".jsonl.zst").unlink()
         request = read_frame(file, last.offset, last.length)
         trace_id = bytes.fromhex(last.trace_id)
         os.truncate(file, last.offset)

@@ -19,7 +19,7 @@ from tests.replay.recordings import Memory
 
 
 def files(folder):
-    return sorted(path.name for path in folder.rglob("*.zst"))
+    return sorted(path.name for path in folder.rglob("*.otlp.zst"))
 
 
 class TestSpool:
@@ -231,7 +231,7 @@ class TestDamage:
     def test_costs_one_batch_and_keeps_the_file(self, spool, replayed, memory, spoil):
         """A batch in the middle that is damaged is counted, those around it are sent, and its file stays."""
         folder = spool(files=1, batches=4)
-        file = next(folder.rglob("*.zst"))
+        file = next(folder.rglob("*.otlp.zst"))
         frames = list(scan_frames(file))
         data = bytearray(file.read_bytes())
         spoil(data, frames[1], frames[2])

@@ -87,14 +87,14 @@ class TestSteps:
     def test_without_an_index(self, folder):
         """Frames that no index has are read."""
         write_frames(folder / "steps=000000-000099" / "host-1-abcd.otlp.zst", make_trajectory(3))
-        for index in folder.rglob("*.index.jsonl"):
+        for index in folder.rglob("*.index.jsonl*"):
             index.unlink()
         steps = outline(Run([folder]).steps())
         assert steps == [(1, False, 4), (2, False, 4), (2, True, 1), (3, False, 1)]
 
     def test_what_is_torn_is_reported_each_time(self, folder):
         """Also by a reader that finds all rows in the catalog."""
-        [path] = folder.glob("steps=000000-000099/*.zst")
+        [path] = folder.glob("steps=000000-000099/*.otlp.zst")
         os.truncate(path, path.stat().st_size - 10)
         for _ in range(2):
             problems = []

@@ -227,7 +227,7 @@ class TestHits:
     def test_what_was_searched_is_counted(self, tmp_path):
         """The bytes of all lines, found or not; damaged ones are counted apart."""
         record(tmp_path, trajectory(1, 0, "yes"), trajectory(1, 1, "x" * 1000))
-        [path] = tmp_path.glob("steps=*/*.zst")
+        [path] = tmp_path.glob("steps=*/*.otlp.zst")
         found = Run([tmp_path]).search(SearchQuery("absent"))
         assert list(found) == []
         assert found.searched_bytes > 2000

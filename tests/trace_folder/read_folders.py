@@ -5,6 +5,8 @@ from __future__ import annotations
 from otel_rollout.folder import bundle_folder
 from otel_rollout.folder.folder_writer import FolderWriter
 
+from .recordings import open_indexes
+
 
 def record(folder, *trajectories):
     """Write trajectories as the `file` exporter does, by one process that ends."""
@@ -12,6 +14,7 @@ def record(folder, *trajectories):
     for spans in trajectories:
         writer.write(spans)
     writer.close()
+    open_indexes(folder)
 
 
 def data_file(folder, step):

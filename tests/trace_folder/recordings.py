@@ -14,7 +14,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.folder import head_of
+from otel_rollout.folder import head_of, seal_of
 from otel_rollout.otlp import encode_spans, json_of_request
 
 SECOND = 1_000_000_000
@@ -114,6 +114,18 @@ def write_frames(path: Path, *trajectories: list[ReadableSpan]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.writelines(map(frame, trajectories))
+
+
+def open_indexes(folder: Path) -> list[Path]:
+    """Replace the closed indexes in a folder by open ones, as a killed process leaves them, and return these."""
+    opened = []
+    for closed in sorted(folder.rglob("*.index.jsonl.zst")):
+        reader = zstandard.ZstdDecompressor().stream_reader(closed.read_bytes(), read_across_frames=True)
+        path = closed.with_suffix("")
+        path.write_bytes(b"".join(line[:-1] + seal_of(line[:-1]) for line in reader.read().splitlines()))
+        closed.unlink()
+        opened.append(path)
+    return opened
 
 
 def json_line(spans: Sequence[ReadableSpan]) -> bytes:

@@ -12,8 +12,18 @@ import pytest
 from opentelemetry.trace import SpanContext, TraceFlags
 from writing import contents, count_spans, ids, make_span, place, random_id, spans_in, trajectory
 
+from otel_rollout import read_trajectories
 from otel_rollout.files import is_being_written
-from otel_rollout.folder import bundle_folder, folder_writer, journal, read_frame, read_index, step_files
+from otel_rollout.folder import (
+    bundle_folder,
+    closed_index_path,
+    folder_writer,
+    index_path,
+    journal,
+    read_frame,
+    read_index,
+    step_files,
+)
 from otel_rollout.folder.folder_writer import FolderWriter
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -251,3 +261,85 @@ class TestRotation:
             assert [entry.has_root for entry in entries] == [True, True]
             assert entries[1].offset == entries[0].length
         assert sum(is_being_written(writer.folder / path) for path in contents(writer.folder)) == step_files.MAX_FILES
+
+
+class TestClosedIndex:
+    """The index of a file that its worker has closed."""
+
+    @staticmethod
+    def paths(writer):
+        """The open and the closed index of a bundle."""
+        data = writer.folder / place(writer, "steps=000000-000099")
+        return index_path(data), closed_index_path(data)
+
+    def test_its_lines_are_compressed(self, writer):
+        """The open index goes, the entries stay, and they take a fraction of the space."""
+        trajectories = [trajectory(step=number % 9) for number in range(50)]
+        for spans in trajectories:
+            writer.write(spans)
+        opened, closed = self.paths(writer)
+        entries, size = read_index(opened), opened.stat().st_size
+        writer.close()
+        assert read_index(opened) == entries
+        assert len(entries) == 50
+        assert not opened.exists()
+        assert closed.stat().st_size * 4 < size
+
+    def test_what_comes_later_is_appended(self, writer):
+        """A file that is written to again gets lines of their own: what was closed is not written anew."""
+        writer.write(trajectory(step=1))
+        writer._files.close()
+        opened, closed = self.paths(writer)
+        before = closed.read_bytes()
+        writer.write(trajectory(step=2))
+        assert closed.read_bytes() == before
+        assert [entry.step for entry in read_index(opened)] == [1, 2]
+        writer.close()
+        assert closed.read_bytes().startswith(before)
+        assert [entry.step for entry in read_index(opened)] == [1, 2]
+
+    def test_a_crash_while_it_is_closed(self, writer, monkeypatch):
+        """Lines that are in both, and a block that is torn, count once."""
+        for number in range(3):
+            writer.write(trajectory(step=number))
+        opened, closed = self.paths(writer)
+        lines = opened.read_bytes()
+        writer.close()
+        block = closed.read_bytes()
+        for left in (block, block[:-5], block[: len(block) // 2], b""):
+            closed.write_bytes(left)
+            opened.write_bytes(lines)
+            assert [entry.step for entry in read_index(opened)] == [0, 1, 2]
+            assert [each.step for each in read_trajectories(writer.folder)] == [0, 1, 2]
+
+    def test_one_that_cannot_be_written(self, writer, monkeypatch):
+        """The open index stays."""
+        writer.write(trajectory(step=1))
+        opened, closed = self.paths(writer)
+        monkeypatch.setattr(step_files, "closed_index_path", lambda path: writer.folder / "open")
+        writer.folder.joinpath("open").mkdir(exist_ok=True)
+        writer.close()
+        assert not closed.exists()
+        assert [entry.step for entry in read_index(opened)] == [1]
+
+    def test_one_that_is_damaged(self, writer):
+        """The frames are read."""
+        writer.write(trajectory(step=1))
+        writer.close()
+        _, closed = self.paths(writer)
+        data = bytearray(closed.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        closed.write_bytes(data)
+        assert [each.step for each in read_trajectories(writer.folder)] == [1]
+
+    def test_a_worker_that_moved_on(self, writer, monkeypatch):
+        """A file that nothing was written to for a minute is closed when another one is written to."""
+        writer.write(trajectory(step=1))
+        opened, closed = self.paths(writer)
+        writer.write(trajectory(step=100))
+        assert opened.exists()
+        now = step_files.monotonic() + step_files.IDLE_SECONDS + 1
+        monkeypatch.setattr(step_files, "monotonic", lambda: now)
+        writer.write(trajectory(step=101))
+        assert not opened.exists()
+        assert closed.exists()

@@ -159,7 +159,7 @@ class TestDiskErrors:
                     batches = [part for part in (batch[:middle], batch[middle:]) if part] + batches
             writer.close()
         assert count_spans(folder) == Counter(ids([span for group in trajectories for span in group]))
-        for path in folder.rglob("*.zst"):
+        for path in folder.rglob("*.otlp.zst"):
             assert not [frame for frame in scan_frames(path) if isinstance(frame, TornFrame)]
             for entry in read_index(path.with_name(path.name.replace(".otlp.zst", ".index.jsonl"))):
                 assert entry.spans == len(spans_in(read_frame(path, entry.offset, entry.length)))
@@ -285,7 +285,7 @@ class TestSeveralWriters:
             written.update(json.loads(out))
         assert len(written) == 8 * 40 * 6
         assert count_spans(tmp_path / "traces") == written
-        assert len(list((tmp_path / "traces").glob("steps=*/*.zst"))) == 8
+        assert len(list((tmp_path / "traces").glob("steps=*/*.otlp.zst"))) == 8
 
 
 class TestKilled:

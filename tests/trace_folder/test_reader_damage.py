@@ -75,7 +75,7 @@ class TestJournalOfTheDead:
         def refuse(*arguments):
             raise OSError(errno.EROFS, "Read-only file system")
 
-        monkeypatch.setattr("otel_rollout.folder.index.open_private", refuse)
+        monkeypatch.setattr("otel_rollout.folder.stored_file.open_private", refuse)
         assert self.facts(folder) == self.facts(folder)
         assert len(parsed) == 6
         assert [path.name for path in journal.parent.iterdir()] == [journal.name]
@@ -86,7 +86,7 @@ class TestJournalOfTheDead:
         def refuse(entry):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr("otel_rollout.folder.index.index_line", refuse)
+        monkeypatch.setattr("otel_rollout.folder.stored_file.index_line", refuse)
         assert len(self.facts(folder)) == 3
         assert [path.name for path in journal.parent.iterdir()] == [journal.name]
 
@@ -178,6 +178,21 @@ class TestDamage:
         first, *_, last = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(first + last)
         assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, sample, 0) for sample in range(4)]
+        assert not problems
+
+    def test_a_file_whose_attributes_are_cached(self, folder, problems, monkeypatch):
+        """On a network file system `stat` may give the size of some seconds ago: no frame is torn for that."""
+        record(folder, make_trajectory(1, 0))
+        path = data_file(folder, 1)
+        before = os.stat(path)  # noqa: PTH116 - patched below
+        index_file(folder, 1).unlink()
+        path.unlink()
+        record(folder, make_trajectory(1, 0), make_trajectory(1, 1))
+        genuine, path = os.stat, data_file(folder, 1)
+        monkeypatch.setattr(
+            os, "stat", lambda file, **given: before if str(file) == str(path) else genuine(file, **given)
+        )
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0), (1, 1, 0)]
         assert not problems
 
     def test_a_damaged_line_of_an_index(self, folder, problems):

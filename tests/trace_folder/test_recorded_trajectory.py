@@ -81,14 +81,14 @@ class TestSpans:
         """They are read on first use and kept while the trajectory is."""
         [found] = recorded(tmp_path, make_trajectory(1))
         spans = found.spans
-        for path in tmp_path.rglob("*.zst"):
+        for path in tmp_path.rglob("*.otlp.zst"):
             path.unlink()
         assert found.spans is spans
 
     def test_a_file_that_is_gone(self, tmp_path):
         """Spans whose file was removed meanwhile are an error, not an empty list."""
         [found] = recorded(tmp_path, make_trajectory(1))
-        for path in tmp_path.rglob("*.zst"):
+        for path in tmp_path.rglob("*.otlp.zst"):
             path.unlink()
         with pytest.raises(UnreadableTraceError, match=found.trace_id):
             _ = found.spans
@@ -96,7 +96,7 @@ class TestSpans:
     def test_a_damaged_frame(self, tmp_path):
         """A frame whose bytes have changed is an error that names the file, never a wrong trajectory."""
         [found] = recorded(tmp_path, make_trajectory(1))
-        [path] = tmp_path.rglob("*.zst")
+        [path] = tmp_path.rglob("*.otlp.zst")
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 0xFF
         path.write_bytes(data)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+import time
+from pathlib import Path
 
 import pytest
 from writing import contents, ids, trajectory
 
 from otel_rollout.files import exclusive_lock
-from otel_rollout.folder import FrameFile, bundle_folder, enforce_bound
+from otel_rollout.folder import FolderBound, FrameFile, bundle_folder
 from otel_rollout.folder.folder_writer import FolderWriter
 
 
@@ -27,9 +30,17 @@ def make_file(tmp_path):
     return make
 
 
+RETENTION = "otel_rollout.folder.retention"
+
+
 def bundle(number):
     """The name of a folder of steps, one after the other."""
     return bundle_folder(100 * number, validate=False)
+
+
+def enforce_bound(folder, max_bytes):
+    """Enforce a bound once."""
+    return FolderBound(folder, max_bytes).enforce()
 
 
 def size_of(folder):
@@ -166,9 +177,75 @@ class TestEnforceBound:
             thread.join()
         assert sorted(path.name for path in tmp_path.iterdir()) == [bundle(number) for number in range(20, 40)]
 
+    def test_a_bundle_that_is_over_is_remembered(self, tmp_path, make_file, monkeypatch):
+        """Its files are looked at once, until one comes or goes, or an hour has gone by."""
+        for number in (1, 2):
+            make_file(f"{bundle(number)}/w-1-00ab.otlp.zst", size=1000)
+        listed = []
+        scandir = os.scandir
+
+        def note(folder):
+            if Path(folder) != tmp_path:
+                listed.append(str(folder))
+            return scandir(folder)
+
+        monkeypatch.setattr(os, "scandir", note)
+        bound = FolderBound(tmp_path, 10_000)
+        for _ in range(3):
+            assert bound.enforce() == 0
+        assert len(listed) == 2
+        make_file(f"{bundle(1)}/w-2-00ab.otlp.zst", size=1000)
+        bound.enforce()
+        assert listed[2:] == [str(tmp_path / bundle(1))]
+        monkeypatch.setattr(f"{RETENTION}.monotonic", lambda: time.monotonic() + 3601)
+        bound.enforce()
+        assert len(listed) == 5
+
+    def test_a_bundle_that_is_written_is_looked_at_each_time(self, tmp_path, make_file):
+        """Files grow without a change of their folder."""
+        path = make_file(f"{bundle(1)}/w-1-00ab.otlp.zst", size=1000, modified=time.time())
+        bound = FolderBound(tmp_path, 1500)
+        assert bound.enforce() == 0
+        path.write_bytes(b"x" * 2000)
+        assert bound.enforce() == 2000
+
+    @pytest.mark.parametrize("ahead", [0, 3700, -3700])
+    def test_a_clock_that_is_ahead_removes_no_file_of_a_living_writer(self, tmp_path, make_file, monkeypatch, ahead):
+        """Without locks the age of a file counts, by the clock that stamps files."""
+        path = make_file(f"{bundle(1)}/w-1-00ab.otlp.zst", modified=time.time())
+        old = make_file(f"{bundle(2)}/w-1-00ab.otlp.zst", modified=time.time() - 3700)
+        clock = time.time
+
+        def refuse(*unused):
+            raise OSError(errno.ENOTSUP, "no locks here")
+
+        monkeypatch.setattr("fcntl.flock", refuse)
+        monkeypatch.setattr(time, "time", lambda: clock() + ahead)
+        assert enforce_bound(tmp_path, 0) == 1000
+        assert path.exists()
+        assert not old.exists()
+
 
 class TestBoundedWriter:
     """A writer with a bound on the folder."""
+
+    @pytest.fixture(autouse=True)
+    def _at_once(self, monkeypatch):
+        """The thread that enforces the bound is waited for."""
+        monkeypatch.setattr(f"{RETENTION}.BackgroundThread.start", lambda thread: thread.run_here())
+
+    def test_several_writers_share_the_bound(self, tmp_path):
+        """The files that are written can't be removed: together they take as much as those of one writer."""
+        writers = [FolderWriter(tmp_path, max_bytes=400_000) for _ in range(8)]
+        sizes = []
+        for _ in range(20):
+            for writer in writers:
+                writer.write(trajectory(step=1, payload=4000))
+            sizes.append(size_of(tmp_path))
+        for writer in writers:
+            writer.close()
+        assert max(sizes) > 200_000
+        assert max(sizes[5:]) < 400_000 * 1.25
 
     def test_the_folder_stays_within_its_bound(self, tmp_path):
         """Old steps go while new ones come; the newest is whole."""
@@ -219,3 +296,28 @@ class TestHalfWrittenIndexes:
         assert enforce_bound(tmp_path, 1000) == 1000
         assert enforce_bound(tmp_path, 0) == 1000
         assert size_of(tmp_path) == other.stat().st_size
+
+
+class TestThread:
+    """The thread that enforces the bound."""
+
+    def test_a_writer_does_not_wait_for_it(self, tmp_path, monkeypatch):
+        """While a look at the folder takes long, trajectories are written; at its end the writer waits."""
+        looked, goes_on = threading.Event(), threading.Event()
+        scandir = os.scandir
+
+        def slow(folder):
+            if threading.current_thread().name == "otel-rollout-retention":
+                looked.set()
+                assert goes_on.wait(30)
+            return scandir(folder)
+
+        monkeypatch.setattr(os, "scandir", slow)
+        writer = FolderWriter(tmp_path, max_bytes=100_000)
+        for number in range(40):
+            writer.write(trajectory(step=1, payload=4000, rollout_n=number))
+        assert looked.wait(30)
+        assert size_of(tmp_path) > 125_000
+        goes_on.set()
+        writer.close()
+        assert size_of(tmp_path) < 125_000

@@ -16,7 +16,7 @@ from otel_rollout.folder import StoredFile, seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look import trace_events
 
-from .recordings import make_span, make_trajectory, trace_id_of, write_frames
+from .recordings import make_span, make_trajectory, open_indexes, trace_id_of, write_frames
 
 HOSTILE = (
     *(None, True, -1, 0, 7, 2**63, 2**64 - 1, 1e300, -1e300, "", "x", [], [1], [[1]], {}, {"a": 1}, {"a": [1, 2]}),
@@ -36,6 +36,7 @@ def write(folder, *batches):
     for batch in batches:
         writer.write(batch)
     writer.close()
+    open_indexes(folder)
 
 
 class TestRecordedTrajectory:

@@ -98,7 +98,7 @@ def contents(folder):
     """Every file with spans, by its place, as the ids of the spans in each request."""
     found = {}
     for path in sorted(Path(folder).rglob("*")):
-        if path.is_file() and not path.name.endswith(".index.jsonl"):
+        if path.is_file() and not path.name.endswith((".index.jsonl", ".index.jsonl.zst")):
             place = path.relative_to(folder).as_posix()
             found[place] = [[span.span_id.hex() for span in spans_in(request)] for request in requests_in(path)]
     return found

@@ -16,7 +16,7 @@ import pytest
 from otel_rollout.folder import seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look.view import RunState
-from tests.trace_folder.recordings import make_trajectory, write_frames, write_lines
+from tests.trace_folder.recordings import make_trajectory, open_indexes, write_frames, write_lines
 from tests.view.conftest import write_run
 from tests.view.viewer import TOKEN, Viewer, wait_for
 
@@ -223,8 +223,8 @@ class TestFolders:
     def test_a_torn_file_is_reported_and_the_rest_shown(self, tmp_path):
         """What can't be read is a sentence on the page; what can be is shown."""
         write_run(tmp_path).close()
-        [data] = (tmp_path / "steps=000000-000099").glob("*.zst")
-        [index] = (tmp_path / "steps=000000-000099").glob("*.index.jsonl")
+        [data] = (tmp_path / "steps=000000-000099").glob("*.otlp.zst")
+        [index] = (tmp_path / "steps=000000-000099").glob("*.index.jsonl.zst")
         index.unlink()
         data.write_bytes(data.read_bytes()[:-20])
         with Viewer(tmp_path) as viewer:
@@ -244,7 +244,7 @@ class TestFolders:
     def test_an_index_without_facts_is_read(self, tmp_path):
         """They are had from the frames when the folder is first read."""
         write_run(tmp_path).close()
-        for index in tmp_path.rglob("*.index.jsonl"):
+        for index in open_indexes(tmp_path):
             lines = [json.loads(line) for line in index.read_bytes().splitlines()]
             old = [
                 json.dumps({name: line[name] for name in line if name not in ("facts", "crc32")}).encode()[:-1]

@@ -128,7 +128,7 @@ class TestTracing:
         generate("alone")
         assert shutdown(30)
         assert stats().exporters["file"].delivered == 5
-        assert sorted(path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.zst")) == [
+        assert sorted(path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.otlp.zst")) == [
             "no-step",
             "steps=000000-000099",
             "validate/steps=000000-000099",
@@ -170,7 +170,7 @@ class TestTracing:
                 os._exit(code)
         assert os.waitpid(pid, 0)[1] == 0
         assert shutdown(30)
-        assert len(list(tmp_path.rglob("*.zst"))) == 2
+        assert len(list(tmp_path.rglob("*.otlp.zst"))) == 2
         outputs = {span.attributes.get("output.value") for span in spans_of(tmp_path) if span.name == "generate"}
         assert outputs == {"PARENT", "CHILD"}
 
