@@ -138,7 +138,7 @@ class FileSpanExporter(OutcomeSpanExporter):
         return DELIVERED
 
     def add_counts(self, stats: ExporterStats) -> ExporterStats:
-        """Return the counts with those of spans without a step."""
+        """Add the counts of spans without a step."""
         return replace(stats, joined=self._writer.joined, orphaned=self._writer.orphaned)
 
     def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:
