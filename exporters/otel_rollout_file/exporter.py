@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.errors import ConfigurationError, MissingExtraError, NoTracesError, UnreadableTraceError
+from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.facts.span_facts import span_id_of, trace_id_of
@@ -167,36 +167,13 @@ class FileSpanExporter(OutcomeSpanExporter):
         Returns:
             The trace id, the root's span id and the run of each.
         """
-        from otel_rollout.folder.reader import read_trajectories
+        from otel_rollout_file.looking import find_trajectories
 
-        step, sample, rollout = (tags.get(key) for key in (semconv.STEP, semconv.SAMPLE_INDEX, semconv.ROLLOUT_N))
-        try:
-            found = [
-                each
-                for each in read_trajectories(
-                    self.settings.folder,
-                    step=step if type(step) is int else None,
-                    sample_index=None if sample is None else str(sample),
-                    rollout_n=None if rollout is None else str(rollout),
-                    validate=tags.get(semconv.VALIDATE) is True,
-                    experiment=str(tags.get(semconv.EXPERIMENT_NAME)),
-                    on_problem=lambda problem: None,
-                )
-                if each.has_root
-            ]
-        except NoTracesError:
-            return []
-        found.sort(key=lambda each: each.start_time)
-        places = []
-        for each in found:
-            with suppress(UnreadableTraceError):
-                roots = (span.context.span_id for span in each.spans if span.parent is None and span.context)
-                places.append((each.trace_id, next(roots, 0), each.run_id))
-        return places
+        return find_trajectories(self.settings.folder, tags)
 
     def for_trial(self) -> FileSpanExporter:
         """Return an exporter that writes into a folder inside this one's, and removes it when it is shut down."""
-        from otel_rollout_file.trial import TrialExporter
+        from otel_rollout_file.looking import TrialExporter
 
         return TrialExporter(self.settings.folder)
 

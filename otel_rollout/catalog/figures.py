@@ -19,7 +19,7 @@ import orjson
 
 from otel_rollout.catalog import schema, spans
 from otel_rollout.catalog.group_summary import GroupSummary, Spread
-from otel_rollout.catalog.sql import Figure, Source, count_if, prepare
+from otel_rollout.catalog.sql import Figure, Source, count_if, prepare, sum_of
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.json_types import readers_of
 from otel_rollout.facts.table import FACTS, Percentiles, Sum, TrajectorySummary
@@ -30,7 +30,7 @@ Each = TypeVar("Each")
 _SUMS: Final[Mapping[Sum, tuple[str, str]]] = {
     "mean": ("the mean of `{}`", "mean({})"),
     "percentiles": ("`{}`", "{}"),
-    "sum": ("the sum of `{}`", "sum_of({})"),
+    "sum": ("the sum of `{}`", sum_of("{0}")),
     "above 0": ("the trajectories whose `{}` is above 0", count_if("{} > 0")),
     "by value": ("the number of trajectories by `{}`", "coalesce(counts({}), '{{}}')"),
     "mean by name": ("the mean of `{}` by name", "means_by_name({})"),
@@ -38,13 +38,13 @@ _SUMS: Final[Mapping[Sum, tuple[str, str]]] = {
 }
 """The meaning and the SQL of each way to sum a fact."""
 _LOWEST: Final = ("lowest", "the lowest of {}", "min({})")
-_MEAN: Final = ("mean", "the mean of {}", "mean({})")
+_MEAN: Final = ("mean", "the mean of {}", "avg({})")
 _HIGHEST: Final = ("highest", "the highest of {}", "max({})")
 _STATISTICS: Final[Mapping[Any, Sequence[tuple[str, str, str]]]] = {
     Percentiles: (
         _MEAN,
         ("p50", "the median of {}", "median({})"),
-        ("p99", "the 99th percentile of {}", "percentile({}, 99)"),
+        ("p99", "the 99th percentile of {}", "p99({})"),
         _HIGHEST,
     ),
     Spread: (_LOWEST, _MEAN, _HIGHEST),

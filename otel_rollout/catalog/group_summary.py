@@ -48,15 +48,15 @@ class GroupSummary:
     run_id: str | None = figure(
         "the run, if several runs of the experiment have the same rollouts; else null", "run_id", of="runs"
     )
-    sample_index: int | str | None = figure("the prompt in the dataset", "first(sample_index, place)")
+    sample_index: int | str | None = figure("the prompt in the dataset", "first(place, sample_index)")
     prompt: str = figure(
         "the first line of the prompt, shortened",
-        "CASE WHEN sample_index IS NULL THEN '' ELSE coalesce(first(nullif(prompt, ''), place), '') END",
+        "CASE WHEN sample_index IS NULL THEN '' ELSE coalesce(first(place, nullif(prompt, '')), '') END",
     )
-    trace_ids: tuple[str, ...] = figure("the trajectories", "in_order(trace_id, place)")
-    rollout_ns: tuple[int | str | None, ...] = figure("their numbers", "in_order(rollout_n, place)")
-    rewards: tuple[float | None, ...] = figure("their rewards", "in_order(reward, place)")
-    statuses: tuple[str | None, ...] = figure("their statuses; null without a root", "in_order(status, place)")
+    trace_ids: tuple[str, ...] = figure("the trajectories", "in_order(place, trace_id)")
+    rollout_ns: tuple[int | str | None, ...] = figure("their numbers", "in_order(place, rollout_n)")
+    rewards: tuple[float | None, ...] = figure("their rewards", "in_order(place, reward)")
+    statuses: tuple[str | None, ...] = figure("their statuses; null without a root", "in_order(place, status)")
     reward_std: float | None = figure(
         "the standard deviation of the rewards; null with fewer than two",
         "CASE WHEN sample_index IS NOT NULL AND count(reward) > 1 THEN stddev(reward) END",

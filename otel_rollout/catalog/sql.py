@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from functools import lru_cache
 from itertools import zip_longest
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import orjson
 
-from otel_rollout.facts.amounts import deviation_of, mean_of, sum_of
+from otel_rollout.facts.amounts import deviation_of, mean_of
+from otel_rollout.text.sanitize import INT64_MAX
 
 Source: TypeAlias = Literal["runs", "trajectories", "groups"]
 
@@ -44,6 +46,12 @@ def count_if(condition: str) -> str:
     return f"count(CASE WHEN {condition} THEN 1 END)"
 
 
+def sum_of(fact: str) -> str:
+    """Return the sum of counts, at most the largest integer: SQLite's own sum fails beyond it."""
+    halves = f"(sum({fact} >> 32) << 32) + sum({fact} & 4294967295)"
+    return f"CASE WHEN total({fact}) < 9.2e18 THEN {halves} ELSE {INT64_MAX} END"
+
+
 def is_same(one: str, other: str) -> str:
     """Return the condition of `is_same_reward`."""
     return f"abs({one} - {other}) <= max(1e-9 * max(abs({one}), abs({other})), 1e-12)"
@@ -61,8 +69,9 @@ def prepare(connection: sqlite3.Connection) -> None:
     """Give a connection the functions that figures use; users' queries have them too."""
     for name, of_values in _OF_COLUMN.items():
         connection.create_aggregate(name, 1, _collector(of_values))
-    for name, of_pairs in _OF_PAIRS.items():
-        connection.create_aggregate(name, 2, _pair_collector(of_pairs))
+    for name, of_places in _OF_PLACES.items():
+        connection.create_aggregate(name, 2, _placed_collector(of_places))
+    connection.create_aggregate("percentile", 2, cast("Any", _Percentile))
 
 
 def _collector(of_values: Callable[[list[Any]], Any]) -> Any:
@@ -82,22 +91,36 @@ def _collector(of_values: Callable[[list[Any]], Any]) -> Any:
     return Collector
 
 
-def _pair_collector(of_pairs: Callable[[list[tuple[Any, Any]]], Any]) -> Any:
-    class PairCollector:
-        """Collects the pairs of two columns."""
+def _placed_collector(of_places: Callable[[dict[Any, Any]], Any]) -> Any:
+    class PlacedCollector:
+        """Collects the values of a column by their places, without a call of Python for each."""
 
-        __slots__ = ("_pairs",)
+        __slots__ = ("_values", "step")
 
         def __init__(self) -> None:
-            self._pairs: list[tuple[Any, Any]] = []
-
-        def step(self, *pair: Any) -> None:
-            self._pairs.append(pair)
+            self._values: dict[Any, Any] = {}
+            self.step = self._values.__setitem__
 
         def finalize(self) -> Any:
-            return of_pairs(self._pairs)
+            return of_places(self._values)
 
-    return PairCollector
+    return PlacedCollector
+
+
+class _Percentile:
+    """A percentile, interpolated as in numpy."""
+
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+        self._percent = 0.0
+
+    def step(self, value: Any, percent: float) -> None:
+        if value is not None:
+            self._values.append(value)
+            self._percent = percent
+
+    def finalize(self) -> Any:
+        return _quantile(sorted(self._values), self._percent / 100) if self._values else None
 
 
 def _counts(values: Sequence[str]) -> str:
@@ -113,42 +136,37 @@ def _means_by_name(texts: Sequence[str]) -> str:
     return _json({name: mean_of(values) for name, values in found.items()})
 
 
-def _tools(texts: Iterable[str]) -> dict[str, tuple[int, int]]:
+@lru_cache(4096)
+def _tools_in(text: str) -> Mapping[str, tuple[int, int]]:
+    """Return the calls and errors by tool; thousands of trajectories have the same."""
+    found: Mapping[str, tuple[int, int]] = orjson.loads(text)
+    return found
+
+
+def _tool_counts(texts: Sequence[str]) -> str:
     """Return the calls and errors by tool, the busiest tool first."""
-    found: dict[str, list[tuple[int, int]]] = {}
-    # Thousands of trajectories have the same counts.
+    sums: dict[str, tuple[int, int]] = {}
     for text, number in Counter(texts).items():
-        for name, (calls, errors) in orjson.loads(text).items():
-            found.setdefault(name, []).append((calls * number, errors * number))
-    sums = {
-        name: (sum_of(calls for calls, _ in each), sum_of(errors for _, errors in each)) for name, each in found.items()
-    }
-    return dict(sorted(sums.items(), key=lambda tool: (-tool[1][0], tool[0])))
+        for name, (calls, errors) in _tools_in(text).items():
+            known = sums.get(name, (0, 0))
+            sums[name] = min(known[0] + calls * number, INT64_MAX), min(known[1] + errors * number, INT64_MAX)
+    return _json(dict(sorted(sums.items(), key=lambda tool: (-tool[1][0], tool[0]))))
 
 
-def _in_order(pairs: list[tuple[Any, Any]]) -> str:
-    return _json([value for value, _ in sorted(pairs, key=_place)])
+def _of_tools(texts: Sequence[str], at: int) -> int:
+    return min(sum(counts[at] for text in texts for counts in _tools_in(text).values()), INT64_MAX)
 
 
-def _first(pairs: list[tuple[Any, Any]]) -> Any:
-    return min((pair for pair in pairs if pair[0] is not None), key=_place, default=(None,))[0]
+def _in_order(values: dict[int, Any]) -> str:
+    return _json([values[place] for place in sorted(values)])
 
 
-def _highest(pairs: list[tuple[Any, Any]]) -> Any:
-    return sorted(value for value, _ in pairs)[-pairs[0][1]]
-
-
-def _place(pair: tuple[Any, Any]) -> Any:
-    return pair[1]
+def _first(values: dict[int, Any]) -> Any:
+    return next((values[place] for place in sorted(values) if values[place] is not None), None)
 
 
 def _json(value: Any) -> str:
     return orjson.dumps(value).decode()
-
-
-def _percentile(pairs: list[tuple[Any, Any]]) -> Any:
-    known = sorted(value for value, _ in pairs if value is not None)
-    return _quantile(known, pairs[0][1] / 100) if known else None
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
@@ -171,19 +189,15 @@ _OF_COLUMN: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     "mean": mean_of,
     "stddev": deviation_of,
     "median": lambda values: _quantile(sorted(values), 0.5),
-    "sum_of": sum_of,
+    "p99": lambda values: _quantile(sorted(values), 0.99),
+    "highest_of_95_percent": lambda values: sorted(values)[-1 - len(values) // 20],
     "counts": _counts,
     "means_by_name": _means_by_name,
-    "tool_counts": lambda texts: _json(_tools(texts)),
-    "tool_calls": lambda texts: sum_of(calls for calls, _ in _tools(texts).values()),
-    "tool_errors": lambda texts: sum_of(errors for _, errors in _tools(texts).values()),
+    "tool_counts": _tool_counts,
+    "tool_calls": lambda texts: _of_tools(texts, 0),
+    "tool_errors": lambda texts: _of_tools(texts, 1),
     "first_divergence": lambda texts: _first_divergence([orjson.loads(text) for text in texts]),
 }
 """Functions of the values of a column that are not null; null without any."""
-_OF_PAIRS: Final[Mapping[str, Callable[[list[tuple[Any, Any]]], Any]]] = {
-    "percentile": _percentile,
-    "in_order": _in_order,
-    "first": _first,
-    "highest": _highest,
-}
-"""Functions of the pairs of two columns: values with a percentage, their places, or the place from the highest."""
+_OF_PLACES: Final[Mapping[str, Callable[[dict[int, Any]], Any]]] = {"in_order": _in_order, "first": _first}
+"""Functions of places and the values of a column there."""

@@ -19,7 +19,6 @@ _FIRST_ERROR: Final = (
     "CASE errors WHEN '[]' THEN error_type "
     "ELSE coalesce(nullif(json_extract(errors, '$[0][2]'), ''), error_type, '') END"
 )
-_LAST: Final = "highest(end_time, run.trajectories / 20 + 1)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +83,7 @@ class StepSummary(StepSums, StepIdentity):
     )
     last_5_percent_share: float | None = figure(
         "the share of the step's wall time after 95% of the trajectories had ended; null for fewer than 20",
-        f"CASE WHEN run.trajectories >= 20 THEN (run.end_time - {_LAST}) * 1.0 / "
+        "CASE WHEN run.trajectories >= 20 THEN (run.end_time - highest_of_95_percent(end_time)) * 1.0 / "
         "nullif(max(run.end_time - run.start_time, 0), 0) END",
     )
     duplicates: Count = figure(

@@ -34,6 +34,8 @@ MAX_LINE_BYTES: Final = 16 * 2**20
 """A larger trajectory is written in several lines, since receivers take bodies up to 20 MiB; bounds memory, too."""
 MAX_BATCH_LINE_BYTES: Final = frames.MAX_LINE_BYTES - MAX_LINE_BYTES
 """The bound on a trace's part of one batch; together with its earlier spans it fits into a line."""
+UNPLACED_IN_BOUND: Final = 8
+"""The part of the bound that one trace without a known step has at most."""
 NEVER: Final = float("inf")
 _Item = TypeVar("_Item")
 
@@ -252,7 +254,9 @@ class FolderWriter:
     def _make_room(self, changed: Iterable[bytes]) -> None:
         for trace_id in changed:
             trace = self.traces.get(trace_id)
-            if trace is not None and trace.size > MAX_LINE_BYTES:
+            if trace is not None and trace.size > (
+                MAX_LINE_BYTES if trace.has_place else self.policy.max_open_bytes // 8
+            ):
                 self._write_parts(trace_id, trace)
                 self.traces.open(trace_id, trace)
         policy = self.policy
@@ -277,33 +281,31 @@ class FolderWriter:
         """Write the spans of a trace that are in the journal, and more."""
         pending: list[JournalPart | _Line] = [*trace.parts, *more]
         groups = _by_size(pending, [each.length for each in pending])
+        summary = trace.summary if trace.parts else _summary_of(trace_id, [])
+        if more and summary is not None:
+            # A failed write is repeated.
+            summary = summary.copy()
+            summary.add([span.readable for line in more for span in line.spans])
         if len(groups) > 1:
-            trace.summary = None
+            if summary is not None and trace.step is None:
+                trace.step, trace.validate = summary.step, summary.validate
+            summary = trace.summary = None
         for group in groups:
             parts = [each for each in group if isinstance(each, JournalPart)]
-            lines = [each for each in group if isinstance(each, _Line)]
             requests = self._journal.read(parts)
-            summary = trace.summary
             if len(requests) < len(parts):
                 # An error would hold up all later spans.
                 warn_once("journal", "%s was changed by another process: traces miss spans", self._journal.path)
                 summary = None
-            if summary is None:
-                summary = _summary_of(trace_id, requests)
-            elif lines:
-                # A failed write is repeated.
-                summary = summary.copy()
-            for line in lines:
-                summary.add([span.readable for span in line.spans])
-                requests.append(line.request)
+            requests += [each.request for each in group if isinstance(each, _Line)]
             if requests:
-                summary.set_place(trace.step, validate=trace.validate)
-                self._files.append(requests, summary)
-                trace.step, trace.validate = summary.step, summary.validate
-            if parts:
-                self._journal.release(parts)
-                trace.size -= sum(part.length for part in parts)
-                del trace.parts[: len(parts)]
+                written = summary or _summary_of(trace_id, requests)
+                written.set_place(trace.step, validate=trace.validate)
+                self._files.append(requests, written)
+                trace.step, trace.validate = written.step, written.validate
+            self._journal.release(parts)
+            trace.size -= sum(part.length for part in parts)
+            del trace.parts[: len(parts)]
         trace.summary = None
 
 

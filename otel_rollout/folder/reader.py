@@ -23,7 +23,7 @@ from otel_rollout.folder.index import IndexEntry, Row, place_of
 from otel_rollout.folder.index_reading import summary_of_row
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
-from otel_rollout.folder.trace_files import StepKey, TraceFile, find_trace_files
+from otel_rollout.folder.trace_files import NO_STEPS, StepKey, TraceFile, find_trace_files
 from otel_rollout.otlp import encode_spans, json_of_request
 from otel_rollout.text.plain_text import printable
 from otel_rollout.text.sanitize import clean
@@ -115,16 +115,24 @@ def _trajectories(
 
     takes = selection.takes if selection.is_narrow else None
     # Journals, and files outside our folders: only their lines have the step.
-    loose = parts_by_trace(part for file in files if file.steps is None for part in parts_of(file))
+    # So are spans without a step: they came when their writer had forgotten the trace.
+    strays = [part for file in files if file.steps == NO_STEPS for part in parts_of(file)]
+    loose = parts_by_trace(
+        [part for file in files if file.steps is None for part in parts_of(file)]
+        + [part for part in strays if not part[1][_HAS_ROOT]]
+    )
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
         entry = IndexEntry._make(main_row(parts))
         loose_ids.setdefault(StepKey.of(entry.step, validate=bool(entry.validate)), []).append(trace_id)
-    if loose:
+    if any(file.steps is None for file in files):
         # Again, now that the journals are read: a trajectory that has ended meanwhile is in a bundle.
         files = find_trace_files(folder, selection)
     for bundle, keys in bundles_of(files, loose_ids):
-        own = [part for file in bundle for part in parts_of(file) if _may_be_in(part[1], selection)]
+        placed = [file for file in bundle if file.steps != NO_STEPS]
+        own = [part for file in placed for part in parts_of(file) if _may_be_in(part[1], selection)]
+        if len(placed) < len(bundle):
+            own += [part for part in strays if part[1][_HAS_ROOT]]
         joined = {trace_id: loose.pop(trace_id) for key in keys for trace_id in loose_ids[key] if trace_id in loose}
         if loose:
             joined |= {row[_TRACE_ID]: loose.pop(row[_TRACE_ID]) for _, row in own if row[_TRACE_ID] in loose}

@@ -25,7 +25,7 @@ from otel_rollout.folder.layout import (
 )
 from otel_rollout.folder.selection import Selection
 
-__all__ = ["StepKey", "StepRange", "TraceFile", "find_trace_files"]
+__all__ = ["NO_STEPS", "StepKey", "StepRange", "TraceFile", "find_trace_files"]
 
 EVERYTHING: Final = Selection()
 _ENDINGS: Final = (FRAMES, RECORDS, *LINES)
@@ -204,7 +204,7 @@ class _Walk:
         for entry in sorted(entries, key=lambda entry: entry.name):
             name = entry.name
             steps = steps_of(name)
-            if not self._may_be_in(name, steps, context):
+            if not self._may_be_in(steps, context):
                 self.has_traces = True
             elif name.endswith((INDEX, CLOSED_INDEX)):
                 continue
@@ -218,11 +218,9 @@ class _Walk:
                 with suppress(FileNotFoundError):
                     self._look_into(entry.path, _enter(name, steps, context), depth + 1)
 
-    def _may_be_in(self, name: str, steps: tuple[int, int] | None, context: _Context) -> bool:
-        """Return False for a bundle without matching trajectories."""
-        if steps is not None:
-            return self._selection.takes_steps(*steps, validate=context.validate)
-        return name != NO_STEP or self._selection.takes_step(None, validate=False)
+    def _may_be_in(self, steps: tuple[int, int] | None, context: _Context) -> bool:
+        """Return False for a bundle without matching trajectories; spans without a step may belong to any of them."""
+        return steps is None or self._selection.takes_steps(*steps, validate=context.validate)
 
     def _add(self, place: str, name: str, context: _Context, names: set[str] | None = None) -> None:
         """Add a file if it is one of traces; `names` are the names of the files in its folder."""

@@ -78,7 +78,10 @@ def test_every_answer(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[s
             assert len(known) == len(sums)
             assert sizes == [sum(each[name] for each in known) for name in OF_FILES]
 
-    application = make_application(RunState([tmp_path]), "token")
+    state = RunState([tmp_path])
+    # Pages wait for a part of a second, and show what is read by then.
+    state.steps(None)
+    application = make_application(state, "token")
     client = testclient.TestClient(application, base_url="http://127.0.0.1")
     client.headers["Authorization"] = "Bearer token"
     run = client.get("/api/run").json()

@@ -135,6 +135,7 @@ class TestMemory:
         monkeypatch.setattr("otel_rollout.folder.known_traces.MAX_ID_BYTES", 1000)
         most = 0
         for first in range(2, 6002, 100):
-            writer.write([make_span("a", number, trace_id_of(1, 0, 0)) for number in range(first, first + 100)])
+            numbers = range(first, first + 100)
+            writer.write([make_span("a", n, trace_id_of(1, 0, 0), attributes={"rollout.step": 1}) for n in numbers])
             most = max(most, writer.traces.memory)
         assert 0 < most < 40_000

@@ -137,6 +137,43 @@ class TestPlaces:
         assert contents(writer.folder) == {}
 
 
+class TestForeignSpans:
+    """Spans of other instrumentations, which don't have our tags."""
+
+    def test_one_that_comes_late_goes_to_the_step_of_its_trajectory(self, writer):
+        """The writer remembers where it wrote a trajectory."""
+        spans = trajectory()
+        late = make_span(spans[0].context.trace_id, spans[0].context)
+        writer.write(spans)
+        writer.write([late])
+        assert contents(writer.folder) == {place(writer, "steps=000000-000099"): [ids(spans), ids([late])]}
+
+    @pytest.mark.parametrize("comes_at_once", [True, False])
+    def test_a_large_trajectory_that_begins_with_them(self, writer, monkeypatch, comes_at_once):
+        """It waits for the first span with a step, and each of its lines goes there."""
+        monkeypatch.setattr(folder_writer, "MAX_LINE_BYTES", 1000)
+        spans = trajectory(children=1)
+        trace_id, root = spans[0].context.trace_id, spans[-1].context
+        foreign = [make_span(trace_id, root, attributes={"body": "x" * 900}) for _ in range(5)]
+        batches = [[*foreign, *spans]] if comes_at_once else [[span] for span in [*foreign, *spans]]
+        for batch in batches:
+            writer.write(batch)
+        found = contents(writer.folder)
+        [lines] = [lines for path, lines in found.items() if not path.startswith("open/")]
+        assert [span for line in lines for span in line] == ids([*foreign, *spans])
+        assert len(found[place(writer, "steps=000000-000099")]) > (0 if comes_at_once else 3)
+
+    def test_one_that_never_has_a_step_is_bounded(self, writer, monkeypatch):
+        """Beyond a part of the bound on the journal, it is written without one."""
+        monkeypatch.setattr(folder_writer, "MAX_LINE_BYTES", 1000)
+        writer.policy = writer.policy._replace(max_open_bytes=8 * 5000)
+        trace_id = random_id(16)
+        parent = trajectory()[0].context
+        for _ in range(20):
+            writer.write([make_span(trace_id, parent, attributes={"body": "x" * 900})])
+        assert sum(map(len, contents(writer.folder)[place(writer, "no-step")])) > 10
+
+
 class TestBounds:
     """Memory, and the journal's size."""
 

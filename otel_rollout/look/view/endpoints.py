@@ -241,9 +241,11 @@ class Endpoints:
         return [each for each in groups if (each.experiment_name, each.run_id) == (asked.experiment, asked.run_id)]
 
     def _summaries(self, asked: Asked) -> list[TrajectorySummary]:
-        # Spans of other programs have no run's id, and are no run's.
-        own = {trace_id for group in self._groups(asked) for trace_id in group.trace_ids}
         summaries = self._run.summaries(asked.step, asked.validate, asked.experiment, asked.run_id)
+        if len(summaries) == asked.summary.trajectories:
+            return summaries
+        # Spans of other programs have no run's id, and are no run's; or some came since.
+        own = {trace_id for group in self._groups(asked) for trace_id in group.trace_ids}
         return [each for each in summaries if each.trace_id in own]
 
     def _summaries_of(self, asked: Asked, group: GroupSummary) -> list[TrajectorySummary]:

@@ -99,8 +99,8 @@ function Heading({ route, step, run, timeline }) {
     </h1>
     <span class="weak"
       >${`${counted(step.groups, "group")} · ${counted(step.trajectories, "rollout")} · `}<span
-        title="wall time, from the start of the first to the end of the last"
-        >${duration(wallSeconds(step))}</span
+        title="from the start of the first to the end of the last"
+        >${duration(wallSeconds(step))} wall time</span
       ></span
     >
  <${RunningLink} step=${step} />

@@ -161,7 +161,7 @@ function TrajectoryHeader({ trajectory, go }) {
         ${summary.fate_reason ? html`<span class="fate-reason" title="why">${visible(summary.fate_reason)}</span>` : null}
         <span>${compact(summary.input_tokens) || "?"} → ${compact(summary.output_tokens) || "?"} tokens</span>
         ${summary.turns === null ? null : html`<span>${whole(summary.turns)} ${summary.turns === 1 ? "turn" : "turns"}</span>`}
-        <span title=${`${summary.has_root ? "" : "until its last span that has ended; "}generating ${duration(summary.llm_seconds)}, tools ${duration(summary.tool_seconds)}, reward ${duration(summary.reward_seconds)}, waiting ${duration(summary.waiting_seconds)}`}>${duration(seconds)}</span>
+        <span title=${`generating ${duration(summary.llm_seconds)}, tools ${duration(summary.tool_seconds)}, reward ${duration(summary.reward_seconds)}, waiting ${duration(summary.waiting_seconds)}`}>${duration(seconds)}${summary.has_root ? "" : " until the end of its last span"}</span>
         ${summary.dropped_spans ? html`<span class="warning">${whole(summary.dropped_spans)} spans dropped</span>` : null}
         ${summary.truncated_bytes ? html`<span class="warning">${whole(summary.truncated_bytes)} bytes of payload cut</span>` : null}
         ${summary.redacted ? html`<span title="replaced by redaction">${whole(summary.redacted)} ${summary.redacted === 1 ? "secret" : "secrets"} replaced</span>` : null}
