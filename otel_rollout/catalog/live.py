@@ -151,7 +151,7 @@ def read_live(
 
     Args:
         folders: The trace folders; those that don't exist are left out.
-        count_ended: Counts the trajectories beside those that a step waits for.
+        count_ended: Counts the ended trajectories of a step that waits for others.
         experiment: Only trajectories of this experiment.
         run: Only trajectories of the run whose id begins so.
     """
