@@ -57,6 +57,14 @@ class TestEvaluationEvents:
         ]
         assert shown == [(-0.5, None), (None, "stale")]
 
+    def test_reason_of_a_fate(self) -> None:
+        """The reason of a fate is its explanation, and measures of training are no events."""
+        attributes = {"rollout.fate": "stale", "rollout.fate_reason": "5 versions", "rollout.entropy": 0.5}
+        [found] = evaluation_events(make_span(attributes))
+        assert found.attributes is not None
+        assert found.attributes["gen_ai.evaluation.score.label"] == "stale"
+        assert found.attributes["gen_ai.evaluation.explanation"] == "5 versions"
+
     def test_other_spans_have_none(self) -> None:
         """A span without a reward gets no event."""
         assert evaluation_events(make_span({"rollout.step": 1})) == []

@@ -415,6 +415,28 @@ class TestOrder:
         assert summary.reward_parts == {"a": 3.0, "b": 2.0}
         assert summary.late.keys() == {"reward", "advantage", "fate", ".a", ".b"}
 
+    def test_facts_of_training(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The reason of a fate, and measures of the trainer, are facts of the trajectory, early or late."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "traces"))
+        otel_rollout.init("p", "e", backend="file")
+        measures: dict[str, Any] = {
+            "rollout.entropy": 0.5,
+            "rollout.log_prob_gap": 0.25,
+            "rollout.log_prob_gap_max": 2.0,
+        }
+        with rollout_trace_attr(7, 1, 0) as late:
+            annotate(**{"rollout.entropy": 9.0})
+        with rollout_trace_attr(7, 1, 1):
+            annotate(fate="trained", **measures)
+        more: dict[str, Any] = {"rollout.fate_reason": "5 versions", "rollout.importance_weight": 0.75}
+        late.annotate(fate="stale", **measures, **more)
+        otel_rollout.shutdown()
+        stale, trained = [each.summary for each in otel_rollout.read_trajectories(tmp_path / "traces")]
+        assert (stale.fate, stale.fate_reason, stale.importance_weight) == ("stale", "5 versions", 0.75)
+        assert (trained.fate, trained.fate_reason, trained.importance_weight) == ("trained", None, None)
+        for each in (stale, trained):
+            assert (each.entropy, each.log_prob_gap, each.log_prob_gap_max) == (0.5, 0.25, 2.0)
+
 
 def _lines(folder: Path) -> list[bytes]:
     return [b"".join([each.otlp_json(), b"\n"]) for each in otel_rollout.read_trajectories(folder)]

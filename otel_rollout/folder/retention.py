@@ -25,12 +25,13 @@ KEPT_SECONDS: Final = 3600.0
 
 
 class _StoredFile(NamedTuple):
-    """A file of spans, with its indexes; `bytes` is the size of all."""
+    """A file of spans, with its indexes; `bytes` is the size of all. As strings: there are thousands."""
 
     modified: float
-    path: Path
+    folder: str
+    name: str
     bytes: int
-    indexes: tuple[Path, ...]
+    indexes: tuple[str, ...]
 
 
 class _Bundle(NamedTuple):
@@ -92,14 +93,15 @@ class FolderBound:
         if excess <= 0:
             return 0
         removed = 0
-        for file in sorted(stored, key=lambda file: (file.modified, file.path)):
+        for file in sorted(stored):
             if removed >= excess:
                 break
-            if remove(file.path, *file.indexes):
+            folder = Path(file.folder)
+            if remove(folder / file.name, *(folder / name for name in file.indexes)):
                 removed += file.bytes
                 with suppress(OSError):
                     # Unless it has files.
-                    file.path.parent.rmdir()
+                    folder.rmdir()
         return removed
 
     def _stored(self) -> list[_StoredFile]:
@@ -117,10 +119,10 @@ class FolderBound:
                 found += bundle.files
         recent = file_clock(self._folder) - SETTLED_SECONDS
         lately = [each for each in found if each.modified > recent]
-        self.writers = max(1, len({layout.worker_of(each.path) for each in lately}))
+        self.writers = max(1, len({layout.worker_of(each.name) for each in lately}))
         for each in lately:
             # It may grow.
-            self._bundles.pop(str(each.path.parent), None)
+            self._bundles.pop(each.folder, None)
         return found
 
 
@@ -165,8 +167,6 @@ def _files_of(folder: str, is_ours: Callable[[str], bool]) -> Iterator[_StoredFi
                     sizes[entry.name] = (status.st_mtime, status.st_size)
     for name, (modified, size) in sizes.items():
         if is_ours(name):
-            path = Path(folder, name)
-            indexes = [
-                index for index in (layout.index_path(path), layout.closed_index_path(path)) if index.name in sizes
-            ]
-            yield _StoredFile(modified, path, size + sum(sizes[index.name][1] for index in indexes), tuple(indexes))
+            stem = name.removesuffix(layout.FRAMES).removesuffix(layout.RECORDS)
+            indexes = tuple(index for index in (stem + layout.INDEX, stem + layout.CLOSED_INDEX) if index in sizes)
+            yield _StoredFile(modified, folder, name, size + sum(sizes[index][1] for index in indexes), indexes)

@@ -31,7 +31,7 @@ CARRIER: Final = "otel_rollout_carrier"
 
 _IS_LATE: Final = "_otel_rollout_is_late"
 _REMEMBERED: Final = "_otel_rollout_carriers"
-_MAX_REMEMBERED: Final = 100_000
+_MAX_REMEMBERED: Final = 32_768
 _SECONDS_TO_ASK: Final = 5.0
 
 managers: Final[WeakSet[Any]] = WeakSet()

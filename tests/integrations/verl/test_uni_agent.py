@@ -243,6 +243,34 @@ class TestUniAgent:
         [late] = [span for span in delivered(rollout_spans) if span.name == "annotate"]
         assert (late.attributes["rollout.fate"], late.attributes["rollout.sample_index"]) == ("stale", 10)
 
+    def test_trajectories_that_no_worker_knows_are_counted(
+        self,
+        modules: dict[str, Any],
+        rollout_spans: InMemorySpanExporter,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """Facts are lost with one warning and a count, but not those of a trajectory that isn't sampled."""
+        forget_warnings()
+        framework, _ = run(modules)
+        vars(framework)["_otel_rollout_carriers"]["train_uid-c_0"] = ""
+        adapter = modules["AgentFrameworkRolloutAdapter"].create(config=CONFIG, llm_client=None)
+        worker = SimpleNamespace(framework=framework)
+        adapter.framework_worker = SimpleNamespace(
+            __ray_call__=SimpleNamespace(remote=lambda function, *args: function(worker, *args))
+        )
+        ray = SimpleNamespace(wait=lambda answers, num_returns, timeout: (answers, []), get=list)
+        monkeypatch.setitem(sys.modules, "ray", ray)
+        before = otel_rollout.stats().lost_annotations.get("unknown trajectory", 0)
+        with caplog.at_level(logging.WARNING, "otel_rollout"):
+            keys = ["train_uid-a_0", "train_uid-c_0", "train_uid-d_0", "train_uid-d_1"]
+            plugin.fates._report({key: {"fate": "trained"} for key in keys})
+            plugin.fates._confirm(0)
+        assert otel_rollout.stats().lost_annotations["unknown trajectory"] - before == 2
+        assert [record.getMessage() for record in caplog.records] == [
+            "verl: the advantage and fate of some trajectories are lost: 2 that no worker remembers"
+        ]
+
     def test_validation(self, modules: dict[str, Any], rollout_spans: InMemorySpanExporter) -> None:
         """A validation pass says so, and has no fate to come."""
         framework, _ = run(modules, validate=True, index=[3, 3])

@@ -52,6 +52,7 @@ class Actor:
 
 def train(config, client, rewards) -> None:
     from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
+    from verl.trainer.ppo.v1 import trainer_base
     from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
     from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
@@ -65,12 +66,26 @@ def train(config, client, rewards) -> None:
     kinds |= {"max_off_policy_strategy": "drop", "filter_groups_metric": "reward"}
     buffer = ReplayBufferAsync("separate_async", max_off_policy_threshold=2, **kinds)
 
+    def advantages(batch):
+        return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages"])[
+            "advantages"
+        ]
+
+    def without_hook(batch):
+        hooked = trainer_base.compute_advantage_for_multi_trajectories
+        trainer_base.compute_advantage_for_multi_trajectories = hooked.__wrapped__
+        trainer._compute_advantage(trainer._compute_old_log_prob(batch, {}), {})
+        trainer_base.compute_advantage_for_multi_trajectories = hooked
+        return advantages(batch).values()
+
     def step(batch) -> None:
         batch = upsample_batch_to_divisible_size(batch, 3, trainer_eos(config))
         metrics = {}
+        plain = without_hook(batch)
         for part in ("_compute_old_log_prob", "_compute_advantage", "_update_actor"):
             batch = getattr(trainer, part)(batch, metrics)
         note(tq, batch)
+        assert torch.equal(advantages(batch).values(), plain)
         assert metrics["actor/loss"] == 0.5
         tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
 
