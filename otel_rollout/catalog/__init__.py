@@ -5,6 +5,7 @@ from otel_rollout.catalog.filling import find_files, summaries_of
 from otel_rollout.catalog.folder_stats import FolderStats, count_folder
 from otel_rollout.catalog.group_summary import GroupSummary, Spread
 from otel_rollout.catalog.live import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait
+from otel_rollout.catalog.query import TABLES, Answer, QueryError
 from otel_rollout.catalog.rollout_run import Run
 from otel_rollout.catalog.schema import delete, insert, load
 from otel_rollout.catalog.search import Search, SearchHit, SearchQuery
@@ -16,10 +17,13 @@ from otel_rollout.facts.json_types import to_json
 
 __all__ = [
     "BETWEEN_OPS",
+    "TABLES",
+    "Answer",
     "FolderStats",
     "GroupSummary",
     "JudgedStep",
     "LiveRun",
+    "QueryError",
     "Run",
     "RunningTrajectory",
     "Search",

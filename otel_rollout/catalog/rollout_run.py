@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -28,7 +29,9 @@ from otel_rollout.catalog.filling import (
 )
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.live import LiveRun, read_live
+from otel_rollout.catalog.query import MAX_SPAN_BYTES, OF_SPANS, Answer, QueryError, answer_of, narrowed, tables_of
 from otel_rollout.catalog.search import Search, SearchQuery
+from otel_rollout.catalog.spans import MAX_BYTES, fill_step, filled_steps
 from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
@@ -39,11 +42,12 @@ from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, main_row
 from otel_rollout.folder.selection import Filters, Selection
 from otel_rollout.folder.stored_file import Part
 from otel_rollout.folder.trace_files import EVERYTHING
+from otel_rollout.text.plain_text import counted
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-Answer = TypeVar("Answer")
+Answered = TypeVar("Answered")
 
 _Seen: TypeAlias = "dict[tuple[sqlite3.Connection, Selection], Found]"
 """The files that were found in a look, for each connection: a new catalog is empty."""
@@ -299,12 +303,87 @@ class Run:
         for step, validate in self._ask(keys_of, selection, seen):
             if selection.takes_step(step, validate=validate):
                 where = " AND ".join((*conditions, _IN_STEP))
-                waiting = self._recorded(where, (*values, step, validate), selection, seen)[::-1]
-                while waiting:
-                    # Not kept: it holds its spans once they were read.
-                    each = waiting.pop()
+                for each in _one_by_one(self._recorded(where, (*values, step, validate), selection, seen)):
                     if selection.takes(main_row(each.parts)) and self._takes_each(each):
                         yield each
+
+    def query(
+        self,
+        sql: str,
+        step: int | Container[int | None] | None = None,
+        *,
+        max_rows: int,
+        seconds: float,
+        on_step: OnProgress = lambda done, total: None,
+    ) -> Answer:
+        """Answer a question in SQL over the catalog's tables; spans and messages are filled first, if it reads them.
+
+        Args:
+            sql: One SELECT.
+            step: Only these steps; None for all.
+            max_rows: The most rows of the answer.
+            seconds: The time that the answer may take, without the filling.
+            on_step: Called with the number of steps whose spans have been read, and of those to read.
+
+        Raises:
+            QueryError: It is no question, takes longer, or wants the spans of too many trajectories.
+            NoTracesError: None of the folders has traces.
+        """
+        with self.one_look():
+
+            def tables(connection: sqlite3.Connection, _: Found) -> tuple[set[str], list[tuple[int | None, bool]]]:
+                self._refresh(connection)
+                selection = Selection(step)
+                keys = [
+                    each for each in _step_keys(connection, "", ()) if selection.takes_step(each[0], validate=each[1])
+                ]
+                return tables_of(connection, sql), keys
+
+            read, keys = self._ask(tables)
+            unreadable = self._fill_spans(keys, on_step) if read & OF_SPANS else []
+            asked = None if step is None else keys
+
+            def question(connection: sqlite3.Connection, _: Found) -> Answer:
+                with narrowed(connection, asked, self._experiment, self._run):
+                    return answer_of(connection, sql, max_rows, seconds)
+
+            return replace(self._ask(question), unreadable=unreadable)
+
+    def _fill_spans(self, keys: Sequence[tuple[int | None, bool]], on_step: OnProgress) -> list[str]:
+        """Fill the spans of steps, and return the trace ids of trajectories that can't be read."""
+
+        def missing_of(connection: sqlite3.Connection, _: Found) -> list[tuple[int | None, bool]]:
+            sizes = dict.fromkeys(keys, 0)
+            for number, validate, size in connection.execute(
+                "SELECT step, validate, sum(bytes) FROM trajectories GROUP BY step, validate"
+            ):
+                if (number, bool(validate)) in sizes:
+                    sizes[number, bool(validate)] = size
+            if sum(sizes.values()) > MAX_SPAN_BYTES:
+                size = f"{sum(sizes.values()) / 2**30:.1f} GiB"
+                raise QueryError(
+                    f"it reads the spans of {counted(len(keys), 'step')}, {size}; the limit is "
+                    f"{MAX_SPAN_BYTES / 2**30:g} GiB: name fewer with --step"
+                )
+            filled = filled_steps(connection)
+            return [key for key in keys if key not in filled]
+
+        unreadable: list[str] = []
+        missing = self._ask(missing_of)
+        for done, key in enumerate(missing):
+            on_step(done, len(missing))
+            recorded = self._recorded(_IN_STEP, key, _selection_of(key[0]))
+
+            def fill(connection: sqlite3.Connection, key: tuple[int | None, bool], recorded: Any) -> list[str]:
+                connection.execute("BEGIN IMMEDIATE")
+                found = fill_step(connection, *key, recorded, max(MAX_BYTES, 2 * MAX_SPAN_BYTES))
+                connection.execute("COMMIT")
+                return found
+
+            unreadable += self._database.ask(partial(fill, key=key, recorded=_one_by_one(recorded)))
+        if missing:
+            on_step(len(missing), len(missing))
+        return unreadable
 
     def search(self, query: SearchQuery) -> Search:
         """Search the trajectories in order; the hits come while the search goes on.
@@ -331,10 +410,10 @@ class Run:
 
     def _ask(
         self,
-        question: Callable[[sqlite3.Connection, Found], Answer],
+        question: Callable[[sqlite3.Connection, Found], Answered],
         selection: Selection = EVERYTHING,
         seen: _Seen | None = None,
-    ) -> Answer:
+    ) -> Answered:
         """Ask the catalog after a look at the folders.
 
         Args:
@@ -344,7 +423,7 @@ class Run:
         """
         looks = getattr(self._looks, "seen", None) if seen is None else seen
 
-        def answer(connection: sqlite3.Connection) -> Answer:
+        def answer(connection: sqlite3.Connection) -> Answered:
             found: Found | None = None
             if looks is not None:
                 found = looks.get((connection, EVERYTHING)) or looks.get((connection, selection))
@@ -442,6 +521,13 @@ class Run:
             self._problems.add(problem)
         if is_new and self._on_problem is not None:
             self._on_problem(problem)
+
+
+def _one_by_one(recorded: list[RecordedTrajectory]) -> Iterator[RecordedTrajectory]:
+    """Yield trajectories, and keep none: each holds its spans once they were read."""
+    waiting = recorded[::-1]
+    while waiting:
+        yield waiting.pop()
 
 
 def _step_keys(connection: sqlite3.Connection, where: str, values: Sequence[Any]) -> list[tuple[int | None, bool]]:

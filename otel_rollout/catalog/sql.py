@@ -65,6 +65,10 @@ SOLVED: Final = (
 SOLVED_SHARE: Final = f"1.0 * {count_if(SOLVED)} / nullif(count(reward), 0)"
 
 
+FUNCTIONS: Final = ("counts", "mean", "median", "percentile", "stddev")
+"""The functions that docs/reference/catalog.md names, for users' questions."""
+
+
 def prepare(connection: sqlite3.Connection) -> None:
     """Give a connection the functions that figures use; users' queries have them too."""
     for name, of_values in _OF_COLUMN.items():

@@ -1,0 +1,200 @@
+"""A question in SQL over the public tables of a catalog: it only reads, and ends at a limit of time and of rows."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from otel_rollout.catalog.sql import FUNCTIONS
+from otel_rollout.errors import RolloutTraceError
+from otel_rollout.text.near_miss import closest
+
+TABLES: Final = ("trajectories", "rewards", "tools", "steps", "groups", "spans", "messages")
+OF_SPANS: Final = frozenset({"spans", "messages"})
+"""The tables that are filled for the steps that are asked for."""
+MAX_SPAN_BYTES: Final = 2**30
+"""The most bytes, as OTLP, of the trajectories whose spans one question may read."""
+
+_READS: Final = frozenset(
+    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+)
+_INSTRUCTIONS_BETWEEN_LOOKS: Final = 10_000
+_UNKNOWN: Final = re.compile(r"no such (column|table|function): (?:\w+\.)?(.+)")
+_BUILT_IN: Final = (
+    "avg",
+    "count",
+    "max",
+    "min",
+    "sum",
+    "total",
+    "round",
+    "abs",
+    "coalesce",
+    "json_each",
+    "json_extract",
+)
+
+
+class QueryError(RolloutTraceError):
+    """A question can't be answered; the message says why, and names what was meant."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a question.
+
+    Args:
+        columns: The names of its columns.
+        rows: Its rows: texts, numbers and None.
+        is_cut: True if there are more rows.
+        unreadable: The trajectories whose spans were asked for and can't be read.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    is_cut: bool
+    unreadable: Sequence[str] = ()
+
+
+def tables_of(connection: sqlite3.Connection, sql: str) -> set[str]:
+    """Return the tables that a question reads.
+
+    Raises:
+        QueryError: It is no question.
+    """
+    found: set[str] = set()
+    with _only_reads(connection, found), _plain_errors(connection):
+        connection.execute(f"EXPLAIN {sql}").close()
+    return found
+
+
+def answer_of(connection: sqlite3.Connection, sql: str, max_rows: int, seconds: float) -> Answer:
+    """Return the answer to a question.
+
+    Args:
+        connection: The catalog.
+        sql: The question: one SELECT, VALUES or WITH.
+        max_rows: The most rows of the answer.
+        seconds: The time that it may take.
+
+    Raises:
+        QueryError: It is no question, or it took longer.
+    """
+    end = time.monotonic() + seconds
+    connection.set_progress_handler(lambda: time.monotonic() > end, _INSTRUCTIONS_BETWEEN_LOOKS)
+    try:
+        with _only_reads(connection, set()), _plain_errors(connection, seconds):
+            cursor = connection.execute(sql)
+            rows = cursor.fetchmany(max_rows + 1)
+            columns = [each[0] for each in cursor.description or ()]
+            cursor.close()
+    finally:
+        connection.set_progress_handler(None, 0)
+    return Answer(columns, rows[:max_rows], len(rows) > max_rows)
+
+
+@contextmanager
+def narrowed(
+    connection: sqlite3.Connection,
+    steps: Sequence[tuple[int | None, bool]] | None,
+    experiment: str | None,
+    run: str | None,
+) -> Iterator[None]:
+    """Let the public tables have only some rows inside the block.
+
+    Args:
+        connection: The catalog.
+        steps: The steps, and whether they are validation passes; None for all.
+        experiment: The experiment; None for all.
+        run: The beginning of the run's id; None for all.
+    """
+    if steps is None and experiment is None and run is None:
+        yield
+        return
+    own = []
+    if steps is not None:
+        listed = ", ".join(f"({'NULL' if step is None else step}, {int(validate)})" for step, validate in steps)
+        among = f"VALUES {listed}" if listed else "SELECT NULL, NULL WHERE 0"
+        connection.execute(
+            f"CREATE TEMP TABLE asked_steps AS SELECT column1 AS step, column2 AS validate FROM ({among})"
+        )
+        own.append("EXISTS (SELECT 1 FROM temp.asked_steps a WHERE a.step IS t.step AND a.validate = t.validate)")
+    if experiment is not None:
+        own.append(f"t.experiment_name = {_quoted(experiment)}")
+    of_run = "1" if run is None else f"substr({{}}, 1, {len(run)}) = {_quoted(run)}"
+    where = " AND ".join(own) or "1"
+    same = " AND ".join(f"s.{name} IS t.{name}" for name in ("step", "validate", "experiment_name", "run_id"))
+    narrow = {
+        "trajectories": f"{where} AND {of_run.format('t.run_id')}",
+        "steps": f"{where} AND {of_run.format('coalesce(t.run_id, t.sole_run_id)')}",
+        "groups": f"EXISTS (SELECT 1 FROM temp.steps s WHERE {same})",
+    }
+    of_trajectories = "t.trace_id IN (SELECT trace_id FROM temp.trajectories)"
+    try:
+        for table in TABLES:
+            condition = narrow.get(table, of_trajectories)
+            connection.execute(f"CREATE TEMP VIEW {table} AS SELECT t.* FROM main.{table} t WHERE {condition}")
+        yield
+    finally:
+        for table in reversed(TABLES):
+            connection.execute(f"DROP VIEW IF EXISTS temp.{table}")
+        connection.execute("DROP TABLE IF EXISTS temp.asked_steps")
+
+
+@contextmanager
+def _only_reads(connection: sqlite3.Connection, tables: set[str]) -> Iterator[None]:
+    """Refuse what is no reading, and collect the tables that are read."""
+
+    def authorize(action: int, first: str | None, *_: str | None) -> int:
+        if action == sqlite3.SQLITE_READ and first:
+            tables.add(first)
+        return sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
+
+    connection.set_authorizer(authorize)
+    try:
+        yield
+    finally:
+        connection.set_authorizer(None)
+
+
+@contextmanager
+def _plain_errors(connection: sqlite3.Connection, seconds: float = 0.0) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        said = str(error)
+        unknown = _UNKNOWN.match(said)
+    else:
+        return
+    connection.set_authorizer(None)
+    if said == "interrupted":
+        raise QueryError(f"it took more than {seconds:g} s; narrow it with --step, or give it --timeout")
+    if "not authorized" in said or "prohibited" in said:
+        raise QueryError("it would do more than read: a question is one SELECT")
+    if "one statement at a time" in said:
+        raise QueryError("it has several statements: a question is one SELECT")
+    if unknown is None:
+        raise QueryError(said)
+    kind, name = unknown.groups()
+    known = {"table": TABLES, "function": (*FUNCTIONS, *_BUILT_IN)}.get(kind) or _columns_of(connection)
+    near = closest(name, known)
+    means = f"; did you mean {near}?" if near else f"; there are {', '.join(known)}" if kind != "column" else ""
+    raise QueryError(f"there is no {kind} {name}{means}")
+
+
+def _columns_of(connection: sqlite3.Connection) -> list[str]:
+    names: dict[str, None] = {}
+    for table in TABLES:
+        names.update(
+            dict.fromkeys(each[0] for each in connection.execute(f"SELECT * FROM {table} LIMIT 0").description)
+        )
+    return list(names)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,243 @@
+"""`otel-rollout query`: ask a trace folder a question in SQL."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from otel_rollout.catalog import TABLES, Answer, QueryError, Run
+from otel_rollout.catalog.query import OF_SPANS
+from otel_rollout.cli.messages import complain
+from otel_rollout.cli.options import READ, add_run, add_seconds, add_steps, default_folder, exit_codes, positive
+from otel_rollout.cli.reading import ProblemLog, print_json, require_reader, show_progress
+from otel_rollout.errors import ConfigurationError
+from otel_rollout.text.plain_text import counted, printable
+
+MAX_ROWS: Final = 10_000
+_NARROWEST: Final = 12
+_PROMPT: Final = "query> "
+_MORE: Final = "  ...> "
+_HELP: Final = f"""\
+A question is one SELECT; it ends with ; or an empty line. The tables are
+{", ".join(TABLES)}.
+.tables          the tables with the number of their rows, but spans and messages
+.columns TABLE   a table's columns
+.help            this
+.quit            the end, as Ctrl-D is"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the description and the options of the command."""
+    parser.description = """\
+Ask trace folders a question in SQL (SQLite's). The tables are trajectories,
+rewards, tools, steps, groups, spans and messages; docs/reference/catalog.md has
+their columns. SQLite's functions, and mean(x), median(x), percentile(x, 99),
+stddev(x) and counts(x) are there. Without a question there is, on a terminal,
+a prompt with a history; in a pipe, the question is standard input. It only
+reads.
+
+examples:
+  otel-rollout query "SELECT step, reward_mean, solved FROM steps"
+  otel-rollout query "SELECT status, count(*) FROM trajectories GROUP BY 1" --csv
+"""
+    parser.epilog = exit_codes("answered")
+    parser.add_argument(
+        "sql", metavar="SQL", nargs="?", default="", help="the question: one SELECT; - reads it from stdin"
+    )
+    parser.add_argument(
+        "folders",
+        metavar="DIR",
+        nargs="*",
+        type=Path,
+        default=[],
+        help=f"{READ}; several are asked together (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
+    )
+    add_steps(parser)
+    add_run(parser)
+    parser.add_argument(
+        "--limit",
+        type=positive,
+        default=MAX_ROWS,
+        metavar="N",
+        help="the most rows of the answer (default: %(default)s)",
+    )
+    add_seconds(
+        parser, "--timeout", "the time that an answer may take, after reading the folder (default: %(default)g)"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="a JSON object for each row")
+    form.add_argument("--csv", action="store_true", help="comma-separated values, with a header")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    if not (arguments.json or arguments.csv):
+        require_reader()
+    folders = arguments.folders
+    sql = arguments.sql
+    if sql and not folders and not sql.strip().count(" ") and Path(sql).is_dir():
+        # `query DIR`: a question has a space.
+        sql, folders = "", [Path(sql)]
+    problems = ProblemLog()
+    recorded = Run(
+        folders or [default_folder()],
+        problems.note,
+        show_progress,
+        experiment=arguments.experiment,
+        run=arguments.run,
+    )
+    if not sql and sys.stdin.isatty():
+        _Prompt(recorded, arguments).run()
+    else:
+        sql = sys.stdin.read() if sql in ("", "-") else sql
+        if not sql.strip():
+            raise ConfigurationError('there is no question: otel-rollout query "SELECT step, reward_mean FROM steps"')
+        _ask(recorded, arguments, sql)
+    problems.print()
+    return 0
+
+
+def _ask(recorded: Run, arguments: argparse.Namespace, sql: str) -> None:
+    answer = recorded.query(
+        sql.strip().rstrip(";"),
+        arguments.step,
+        max_rows=arguments.limit,
+        seconds=arguments.timeout,
+        on_step=_show_steps,
+    )
+    if arguments.json:
+        for row in answer.rows:
+            print_json(orjson.dumps(dict(zip(answer.columns, row, strict=True)), default=repr))
+    elif arguments.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(answer.columns)
+        writer.writerows(answer.rows)
+    else:
+        _print_table(answer)
+    if answer.is_cut:
+        complain(f"there are more than {arguments.limit:,} rows; --limit N prints more")
+    if answer.unreadable:
+        complain(f"the spans of {counted(len(answer.unreadable), 'trajectory')} can't be read")
+
+
+def _print_table(answer: Answer) -> None:
+    from otel_rollout.look.terminal.screen import open_screen
+    from otel_rollout.look.terminal.table import Column, Table, print_lines
+
+    columns = []
+    for at, name in enumerate(answer.columns):
+        is_text = any(isinstance(row[at], str) for row in answer.rows)
+        columns.append(Column(printable(name), is_text=is_text, narrowest=_NARROWEST if is_text else 0))
+    table = Table(columns)
+    for row in answer.rows:
+        table.add_row(*map(_cell, row))
+    print_lines(open_screen(), table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else printable(str(value))
+
+
+def _show_steps(done: int, total: int) -> None:
+    """Show the number of steps whose spans were read, on a terminal."""
+    if sys.stderr.isatty():
+        text = f"reading the spans of {counted(total, 'step')}: {done:,} done" if done < total else "\x1b[K"
+        print(text, end="\r", file=sys.stderr, flush=True)
+
+
+class _Prompt:
+    """Asks for questions until the input ends."""
+
+    def __init__(self, recorded: Run, arguments: argparse.Namespace) -> None:
+        self._recorded = recorded
+        self._arguments = arguments
+
+    def run(self) -> None:
+        """Answer questions."""
+        history = _open_history()
+        print("SQL over the tables of the catalog; .help tells more, Ctrl-D ends it.")
+        try:
+            while (question := _read_question()) is not None:
+                self._try(question)
+        finally:
+            if history is not None:
+                history()
+
+    def _try(self, question: str) -> None:
+        try:
+            self._answer(question)
+        except QueryError as error:
+            complain(str(error))
+        except KeyboardInterrupt:
+            print()
+
+    def _answer(self, question: str) -> None:
+        word, _, rest = question.partition(" ")
+        if word == ".help":
+            print(_HELP)
+        elif word == ".tables":
+            rows = [
+                f"SELECT '{table}' AS name, count(*) AS rows FROM {table}" for table in TABLES if table not in OF_SPANS
+            ]
+            _ask(self._recorded, self._arguments, " UNION ALL ".join(rows))
+        elif word == ".columns":
+            table = rest.strip() or TABLES[0]
+            if table not in TABLES:
+                raise QueryError(f"there is no table {table}; there are {', '.join(TABLES)}")
+            found = self._recorded.query(f"SELECT * FROM {table} LIMIT 0", max_rows=1, seconds=self._arguments.timeout)
+            print("\n".join(found.columns))
+        elif word.startswith("."):
+            raise QueryError(f"there is no {word}; .help lists what there is")
+        else:
+            _ask(self._recorded, self._arguments, question)
+
+
+def _read_question() -> str | None:
+    """Return the next question; None at the end."""
+    lines: list[str] = []
+    while True:
+        try:
+            line = input(_MORE if lines else _PROMPT)
+        except EOFError:
+            print()
+            return None
+        except KeyboardInterrupt:
+            print()
+            lines.clear()
+            continue
+        if not lines and line.strip() in (".quit", ".exit"):
+            return None
+        lines.append(line)
+        question = "\n".join(lines).strip()
+        if question and (question.startswith(".") or question.endswith(";") or not line.strip()):
+            return question
+        if not question:
+            lines.clear()
+
+
+def _open_history() -> Any:
+    """Read the history of questions, and return what writes it; None where lines can't be edited."""
+    try:
+        import readline
+    except ImportError:
+        return None
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    path = Path(state).expanduser() / "otel-rollout" / "query_history"
+    with suppress(OSError):
+        readline.read_history_file(path)
+
+    def write() -> None:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            readline.write_history_file(path)
+
+    return write

@@ -1,0 +1,182 @@
+"""`otel-rollout query` as a user meets it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+
+import pytest
+
+from otel_rollout.cli.main import main
+from otel_rollout.folder.folder_writer import FolderWriter
+from tests.trace_folder.recordings import make_trajectory
+
+pytest.importorskip("rich")
+
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Two steps of two rollouts each."""
+    writer = FolderWriter(tmp_path / "traces")
+    for step in (1, 2):
+        for rollout in (0, 1):
+            writer.write(make_trajectory(step, rollout))
+    writer.close()
+    monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "traces"))
+    return tmp_path / "traces"
+
+
+def ask(capsys, *arguments: str) -> list[dict[str, object]]:
+    """Return the rows of an answer."""
+    assert main(["query", *arguments, "--json"]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def refused(capsys, *arguments: str) -> str:
+    """Return what is said of a question that is not answered."""
+    assert main(["query", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    return shown.err
+
+
+class TestAnswers:
+    """What is printed."""
+
+    def test_rows_of_each_form(self, folder, capsys):
+        """A table, JSON and CSV have the same values."""
+        sql = "SELECT step, count(*) AS number FROM trajectories GROUP BY step"
+        assert ask(capsys, sql) == [{"step": 1, "number": 2}, {"step": 2, "number": 2}]
+        assert main(["query", sql, "--csv"]) == 0
+        assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [["step", "number"], ["1", "2"], ["2", "2"]]
+        assert main(["query", sql]) == 0
+        assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+            ["step", "number"],
+            ["1", "2"],
+            ["2", "2"],
+        ]
+
+    def test_spans_are_read_for_the_question(self, folder, capsys):
+        """Spans and messages are those of the steps that are asked for, also after others were read."""
+        sql = "SELECT step, count(DISTINCT trace_id) AS number FROM spans GROUP BY step"
+        assert ask(capsys, sql, "--step", "2") == [{"step": 2, "number": 2}]
+        assert ask(capsys, sql, "--step", "1") == [{"step": 1, "number": 2}]
+        assert ask(capsys, sql) == [{"step": 1, "number": 2}, {"step": 2, "number": 2}]
+
+    def test_spans_of_a_step_that_grew(self, folder, capsys):
+        """A step's spans are read again once it has more of them."""
+        sql = "SELECT count(DISTINCT trace_id) AS number FROM spans"
+        assert ask(capsys, sql) == [{"number": 4}]
+        writer = FolderWriter(folder)
+        writer.write(make_trajectory(2, 2))
+        writer.close()
+        assert ask(capsys, sql) == [{"number": 5}]
+
+    def test_each_table_has_only_the_rows_that_are_asked_for(self, folder, capsys):
+        """`--step`, `--experiment` and `--run` narrow all tables."""
+        for table in ("trajectories", "steps", "groups", "spans", "messages"):
+            rows = ask(capsys, f"SELECT DISTINCT step FROM {table}", "--step", "2..5")
+            assert rows in ([{"step": 2}], []), table
+            for option in ("--experiment", "--run"):
+                assert ask(capsys, f"SELECT * FROM {table}", option, "it's another") == []
+
+    def test_several_folders(self, folder, tmp_path, capsys):
+        """Folders are asked together."""
+        writer = FolderWriter(tmp_path / "more")
+        writer.write(make_trajectory(7, 0))
+        writer.close()
+        rows = ask(capsys, "SELECT step FROM steps", str(folder), str(tmp_path / "more"))
+        assert rows == [{"step": 1}, {"step": 2}, {"step": 7}]
+
+    def test_question_in_a_pipe(self, folder, capsys, monkeypatch):
+        """Standard input is the question."""
+        monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT count(*) AS number\nFROM trajectories;\n"))
+        assert ask(capsys) == [{"number": 4}]
+
+    def test_functions(self, folder, capsys):
+        """Aggregates that SQLite lacks are there."""
+        sql = "SELECT median(x) AS m, percentile(x, 75) AS p, stddev(x) AS s FROM (SELECT 1 AS x UNION SELECT 3)"
+        assert ask(capsys, sql) == [{"m": 2.0, "p": 2.5, "s": 1.0}]
+
+
+class TestLimits:
+    """What ends a question."""
+
+    def test_rows(self, folder, capsys):
+        """More rows than the limit are left out, and that is said."""
+        assert main(["query", "SELECT trace_id FROM trajectories", "--limit", "3", "--csv"]) == 0
+        shown = capsys.readouterr()
+        assert len(shown.out.splitlines()) == 4
+        assert "more than 3 rows" in shown.err
+
+    def test_time(self, folder, capsys):
+        """A question that takes longer than the limit ends with a message; the next one is answered."""
+        assert "more than 0.2 s" in refused(capsys, ENDLESS, "--timeout", "0.2")
+        assert ask(capsys, "SELECT count(*) AS number FROM trajectories") == [{"number": 4}]
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "DELETE FROM trajectories",
+            "DROP TABLE trajectories",
+            "PRAGMA journal_mode = DELETE",
+            "ATTACH 'other.db' AS other",
+            "CREATE TABLE own (x)",
+            "SELECT 1; SELECT 2",
+        ],
+    )
+    def test_only_one_question_that_reads(self, folder, capsys, sql):
+        """Nothing is written, and a question is one statement."""
+        assert "a question is one SELECT" in refused(capsys, sql)
+        assert ask(capsys, "SELECT count(*) AS number FROM trajectories") == [{"number": 4}]
+
+    @pytest.mark.parametrize(
+        ("sql", "said"),
+        [
+            ("SELECT rewrd FROM trajectories", "there is no column rewrd; did you mean reward?"),
+            ("SELECT t.turn FROM trajectories t", "there is no column turn; did you mean turn"),
+            ("SELECT * FROM trajectory", "there is no table trajectory; did you mean trajectories?"),
+            ("SELECT medain(reward) FROM trajectories", "there is no function medain; did you mean median?"),
+            ("SELECT FROM", "syntax error"),
+        ],
+    )
+    def test_message_names_what_was_meant(self, folder, capsys, sql, said):
+        """A misspelt name is told with the one that is near."""
+        assert said in refused(capsys, sql)
+
+    def test_nothing_asked(self, folder, capsys, monkeypatch):
+        """An empty question is an error that shows one."""
+        monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+        assert "there is no question" in refused(capsys)
+
+
+class TestPrompt:
+    """The prompt on a terminal."""
+
+    def test_questions_until_the_end(self, folder, capsys, monkeypatch, tmp_path):
+        """Each question is answered, an error is told, and the prompt goes on until its end."""
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+        lines = iter(
+            [
+                "SELECT count(*) AS number",
+                "FROM trajectories;",
+                "SELECT rewrd FROM trajectories;",
+                ".tables",
+                ".columns steps",
+                ".halp",
+                ".quit",
+            ]
+        )
+        monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
+        assert main(["query"]) == 0
+        shown = capsys.readouterr()
+        assert "number\n     4\n" in shown.out
+        assert "groups" in shown.out
+        assert "reward_mean\n" in shown.out
+        assert "did you mean reward?" in shown.err
+        assert "there is no .halp" in shown.err
