@@ -1,9 +1,8 @@
-"""Splits trajectories into runs, and puts them in order."""
+"""Puts trajectories in order."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 
 class Tagged(Protocol):
@@ -23,28 +22,6 @@ class Tagged(Protocol):
     def rollout_n(self) -> int | str | None: ...  # noqa: D102
     @property
     def start_time(self) -> int: ...  # noqa: D102
-
-
-Each = TypeVar("Each", bound=Tagged)
-
-
-def split_runs(trajectories: Sequence[Each]) -> list[tuple[str | None, Sequence[Each]]]:
-    """Return the trajectories of each run of one experiment, in the order of their starts, with the run's id.
-
-    Processes that share no `OTEL_ROLLOUT_RUN_ID` have an id each; together they are one run, with the id None, unless
-    two of them have a rollout of the same number of the same prompt.
-
-    Args:
-        trajectories: The trajectories of one experiment in one step, or in its validation.
-    """
-    runs: dict[str | None, list[Each]] = {}
-    for each in trajectories:
-        runs.setdefault(each.run_id, []).append(each)
-    if len(runs) > 1:
-        rollouts = [{rollout_of(each) for each in found} - {None} for found in runs.values()]
-        if len(set().union(*rollouts)) < sum(map(len, rollouts)):
-            return sorted(runs.items(), key=lambda run: min(each.start_time for each in run[1]))
-    return [(None, trajectories)]
 
 
 def step_order(step: int | None, *, validate: bool) -> tuple[bool, int, bool]:

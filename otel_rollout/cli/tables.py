@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from otel_rollout import semconv
-from otel_rollout.catalog import FolderStats, summaries_of
-from otel_rollout.catalog.grouping import split_runs
+from otel_rollout.catalog import FolderStats, summaries_of, summarise_runs
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.reading import ProblemLog
 from otel_rollout.errors import UnreadableTraceError
@@ -308,8 +307,10 @@ def print_groups(
 
 
 def _groups(trajectories: Sequence[RecordedTrajectory]) -> Iterator[Sequence[RecordedTrajectory]]:
-    for _, group in groupby(trajectories, _key):
-        yield from (run for _, run in split_runs(list(group)))
+    by_id = {each.trace_id: each for each in trajectories}
+    for run in summarise_runs(summaries_of(trajectories)):
+        for group in run.groups:
+            yield [by_id[trace_id] for trace_id in group.trace_ids]
 
 
 def _key(trajectory: RecordedTrajectory) -> tuple[Any, ...]:
