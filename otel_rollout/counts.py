@@ -42,6 +42,8 @@ class ExporterStats:
         lost: Spans that were dropped, by reason.
         payloads_dropped: Spans that arrive without payload, because the queue was full.
         payloads_shrunk: Spans that arrive with their payload cut, because the backend refused them whole.
+        joined: Spans without a step that the trace folder has with their trajectory, whose step was known.
+        orphaned: Spans without a step or a root that it has in `no-step/`; readers join them by their trace.
         last_error: The backend's last answer to a batch that it refused.
         follow_up_requests: Requests besides spans (links, rewards), by kind; not counted among the spans.
     """
@@ -54,6 +56,8 @@ class ExporterStats:
     lost: Mapping[str, int] = field(default_factory=dict)
     payloads_dropped: int = 0
     payloads_shrunk: int = 0
+    joined: int = 0
+    orphaned: int = 0
     last_error: str = ""
     follow_up_requests: Mapping[str, FollowUpStats] = field(default_factory=dict)
 
@@ -64,6 +68,8 @@ class ExporterStats:
             ("{:,} on disk", self.spooled),
             ("{:,} without payload", self.payloads_dropped),
             ("{:,} with payload cut by the backend's limits", self.payloads_shrunk),
+            ("{:,} joined with their trajectory", self.joined),
+            ("{:,} without a trajectory", self.orphaned),
         )
         for kind, work in self.follow_up_requests.items():
             parts += _said((f"{{:,}} {kind} waiting", work.waiting)) + _lost(f"{kind} ", work.lost)

@@ -7,12 +7,14 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.counts import ExporterStats
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
@@ -134,6 +136,10 @@ class FileSpanExporter(OutcomeSpanExporter):
         except Exception:
             internal_error("counting the durations of ops")
         return DELIVERED
+
+    def add_counts(self, stats: ExporterStats) -> ExporterStats:
+        """Add the counts of spans without a step."""
+        return replace(stats, joined=self._writer.joined, orphaned=self._writer.orphaned)
 
     def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:
         """Write which trajectories run, for `otel-rollout top`; delivery calls it every few seconds.

@@ -314,6 +314,8 @@ class ExporterQueue:
     def stats(self) -> ExporterStats:
         """Return the counts so far."""
         stats = self._account.stats({} if self._follow_ups is None else self._follow_ups.stats())
+        if isinstance(self.exporter, OutcomeSpanExporter):
+            stats = self.exporter.add_counts(stats)
         return stats if self._held is None else self._held.correct(stats)
 
     # --- on the queue's own thread

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from otel_rollout.counts import ExporterStats
 from otel_rollout.export.batch_sender import send_batch, wait_until
 from otel_rollout.export.follow_up_requests import FollowUpRequests
 from otel_rollout.export.held_spans import HeldSpans
@@ -122,6 +123,10 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
             project_name: The project of the trajectory.
         """
         return None
+
+    def add_counts(self, stats: ExporterStats) -> ExporterStats:
+        """Return the counts of its queue, with those that only the exporter has."""
+        return stats
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait for follow-up requests; True if they are done and no span is held."""

@@ -121,8 +121,8 @@ class FolderWriter:
         self._process = os.getpid()
         self._lock = threading.RLock()
         self.worker = layout.new_worker(self._role)
-        self.written = 0
-        """The number of traces that were written."""
+        self.written = self.joined = self.orphaned = 0
+        """The counts of traces that were written, of spans whose trace had the step, and of spans without any."""
         self.traces = KnownTraces(self.policy.max_written_memory)
         self._files = StepFiles(self.folder, self.worker, self._file_max_bytes, self._max_bytes)
         self._journal = Journal(layout.journal_path(self.folder, self.worker), self.folder)
@@ -300,6 +300,9 @@ class FolderWriter:
             requests += [each.request for each in group if isinstance(each, _Line)]
             if requests:
                 written = summary or _summary_of(trace_id, requests)
+                if written.step is None and not written.has_root:
+                    self.joined += written.spans if trace.step is not None else 0
+                    self.orphaned += written.spans if trace.step is None else 0
                 written.set_place(trace.step, validate=trace.validate)
                 self._files.append(requests, written)
                 trace.step, trace.validate = written.step, written.validate

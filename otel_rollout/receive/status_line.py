@@ -56,6 +56,8 @@ def describe_totals(receiver: Receiver) -> str:
         (totals.refused_requests, "whole requests refused"),
         (totals.turned_away, "requests turned away"),
         (totals.adopted, "taken over from another receiver"),
+        (folder.joined, "without a step joined with their trajectory"),
+        (folder.orphaned, "without a trajectory"),
     ):
         if count:
             parts.append(f"{count:,} {what}")

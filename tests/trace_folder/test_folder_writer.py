@@ -147,6 +147,14 @@ class TestForeignSpans:
         writer.write(spans)
         writer.write([late])
         assert contents(writer.folder) == {place(writer, "steps=000000-000099"): [ids(spans), ids([late])]}
+        assert (writer.joined, writer.orphaned) == (1, 0)
+
+    def test_one_whose_trajectory_is_unknown_is_counted(self, writer):
+        """After a restart, say; `stats` has the number."""
+        spans = trajectory()
+        writer.write([make_span(spans[0].context.trace_id, spans[0].context)])
+        writer.close()
+        assert (writer.joined, writer.orphaned) == (0, 1)
 
     @pytest.mark.parametrize("comes_at_once", [True, False])
     def test_a_large_trajectory_that_begins_with_them(self, writer, monkeypatch, comes_at_once):
