@@ -1,10 +1,10 @@
 """A trace folder read as a run: steps, groups, trajectories, searches."""
 
 from otel_rollout.catalog.figures import create, groups, refresh, steps, summarise_runs
-from otel_rollout.catalog.filling import find_files
+from otel_rollout.catalog.filling import find_files, summaries_of
 from otel_rollout.catalog.folder_stats import FolderStats, count_folder
 from otel_rollout.catalog.group_summary import GroupSummary, Spread
-from otel_rollout.catalog.live import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
+from otel_rollout.catalog.live import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait
 from otel_rollout.catalog.query import TABLES, Answer, QueryError
 from otel_rollout.catalog.rollout_run import Run
 from otel_rollout.catalog.schema import delete, insert, load
@@ -43,10 +43,10 @@ __all__ = [
     "insert",
     "load",
     "prepare",
-    "read_live",
     "refresh",
     "signals_of",
     "steps",
+    "summaries_of",
     "summarise_runs",
     "to_json",
 ]

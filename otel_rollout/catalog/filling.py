@@ -17,13 +17,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 
 from otel_rollout.catalog import schema
-from otel_rollout.errors import NoTracesError
+from otel_rollout.errors import NoTracesError, UnreadableTraceError
 from otel_rollout.facts.table import TrajectorySummary
-from otel_rollout.folder.index import Row, place_of
+from otel_rollout.folder.index import IndexEntry, Row, place_of
+from otel_rollout.folder.index_reading import listed_of
 from otel_rollout.folder.reader import RecordedTrajectory, main_row, parts_by_trace
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import NOTHING_READ, Extent, LineCache, Part, Reading, ReadProblem, StoredFile
-from otel_rollout.folder.summaries import summaries_of
 from otel_rollout.folder.trace_files import EVERYTHING, StepRange, TraceFile, find_trace_files
 from otel_rollout.guard.clock import monotonic
 
@@ -226,6 +226,22 @@ def note_problems(connection: sqlite3.Connection, found: Found, on_problem: OnPr
         if place in found:
             for what, offset in orjson.loads(problems):
                 on_problem(ReadProblem(what, found[place].file.path, offset))
+
+
+def summaries_of(trajectories: Iterable[RecordedTrajectory]) -> Iterator[TrajectorySummary]:
+    """Yield the summary of each trajectory, in order; of one that can't be read, only the facts of its index entry."""
+    return map(_summary_of, trajectories)
+
+
+def _summary_of(trajectory: RecordedTrajectory) -> TrajectorySummary:
+    try:
+        return trajectory.summary
+    except UnreadableTraceError:
+        summary = TrajectorySummary(**listed_of(main_row(trajectory.parts), trajectory.parts[0][0].worker))
+        summary.start_time, summary.end_time = trajectory.start_time, trajectory.end_time
+        summary.spans = sum(IndexEntry._make(row).spans for _, row in trajectory.parts)
+        summary.bytes, summary.stored_bytes = trajectory.size_bytes, trajectory.stored_bytes
+        return summary
 
 
 class Reader:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from otel_rollout.catalog.filling import OnProblem
+from otel_rollout.catalog.filling import OnProblem, OnProgress
 from otel_rollout.catalog.rollout_run import Run
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.folder.reader import ReadProblem
@@ -54,6 +54,7 @@ def count_folder(
     folder: str | PathLike[str],
     *,
     on_problem: OnProblem | None = None,
+    on_progress: OnProgress | None = None,
     experiment: str | None = None,
     run: str | None = None,
 ) -> FolderStats:
@@ -62,6 +63,7 @@ def count_folder(
     Args:
         folder: The folder, or a single file.
         on_problem: Called for everything that can't be read, which is counted in any case.
+        on_progress: See `Run`.
         experiment: Count only the steps of this experiment, and all files of the folder.
         run: Count the steps of the run whose id begins so.
 
@@ -75,7 +77,7 @@ def count_folder(
         if on_problem is not None:
             on_problem(problem)
 
-    steps = Run([Path(folder)], note, experiment=experiment, run=run).steps()
+    steps = Run([Path(folder)], note, on_progress, experiment=experiment, run=run).steps()
     files = find_trace_files(folder)
     return FolderStats(
         folder=str(folder),

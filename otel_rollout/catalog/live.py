@@ -5,21 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import orjson
 
 from otel_rollout.files.file_lock import is_being_written, open_to_read
-from otel_rollout.folder.index_reading import index_lines
 from otel_rollout.folder.layout import (
-    FRAMES,
     OPEN,
-    bundle_folder,
-    index_path,
     is_journal_file,
     is_running_file,
     worker_of,
@@ -140,13 +136,22 @@ class LiveRun:
         return "nothing runs here for longer than 3 s; only the exporter `file` tells of running trajectories"
 
 
+CountEnded: TypeAlias = Callable[[int | None, bool, str | None], int]
+"""Returns the number of an experiment's trajectories in a step, or in its validation, that have ended."""
+
+
 def read_live(
-    folders: Sequence[str | os.PathLike[str]], *, experiment: str | None = None, run: str | None = None
+    folders: Sequence[str | os.PathLike[str]],
+    count_ended: CountEnded,
+    *,
+    experiment: str | None = None,
+    run: str | None = None,
 ) -> LiveRun:
     """Return the running trajectories that the files in `open/` of trace folders report.
 
     Args:
         folders: The trace folders; those that don't exist are left out.
+        count_ended: Counts the ended trajectories of a step that waits for others.
         experiment: Only trajectories of this experiment.
         run: Only trajectories of the run whose id begins so.
     """
@@ -178,7 +183,7 @@ def read_live(
             if experiment in (None, each.experiment_name) and (run is None or (each.run_id or "").startswith(run))
         ]
         count = len(trajectories)
-    return LiveRun(trajectories, count, _waits(folders, trajectories), silent)
+    return LiveRun(trajectories, count, _waits(trajectories, count_ended), silent)
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -254,7 +259,7 @@ def _is_gone(host: str, process: int) -> bool:
     return False
 
 
-def _waits(folders: Sequence[str | os.PathLike[str]], trajectories: Sequence[RunningTrajectory]) -> Sequence[StepWait]:
+def _waits(trajectories: Sequence[RunningTrajectory], count_ended: CountEnded) -> Sequence[StepWait]:
     steps: dict[tuple[int | None, bool, str | None], list[RunningTrajectory]] = {}
     for each in trajectories:
         if each.is_alive:
@@ -265,27 +270,13 @@ def _waits(folders: Sequence[str | os.PathLike[str]], trajectories: Sequence[Run
         for each in running:
             ops[each.op or BETWEEN_OPS] = ops.get(each.op or BETWEEN_OPS, 0) + 1
         by_count = dict(sorted(ops.items(), key=lambda item: -item[1]))
-        places = [Path(folder) / bundle_folder(step, validate=validate) for folder in folders]
-        ended = sum(_count_ended(place, step, experiment) for place in places)
+        # The file of what runs has the beginning of a long name.
+        is_whole = experiment is not None and len(experiment) < MAX_CHARACTERS
+        ended = count_ended(step, validate, experiment if is_whole else None)
         waits.append(StepWait(step, validate, experiment, len(running), ended, by_count, running[0]))
     return sorted(
         waits, key=lambda wait: (wait.step is None, -(wait.step or 0), wait.validate, wait.experiment_name or "")
     )
-
-
-def _count_ended(folder: Path, step: int | None, experiment: str | None) -> int:
-    """Return the number of an experiment's trajectories of a step in a bundle, by the lines of its indexes."""
-    count = 0
-    # The file of what runs has the beginning of a long name.
-    is_whole = experiment is not None and len(experiment) < MAX_CHARACTERS
-    of_experiment = b'"experiment_name":%b,' % orjson.dumps(experiment) if is_whole else b""
-    of_step = b"" if step is None else b'"step":%d,' % step
-    for path in _listed(folder):
-        if path.name.endswith(FRAMES):
-            with suppress(OSError):
-                lines = index_lines(index_path(path))
-                count += sum(of_step in line and of_experiment in line for line in lines)
-    return count
 
 
 def _text_or_none(value: object) -> str | None:

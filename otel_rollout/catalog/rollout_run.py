@@ -28,12 +28,13 @@ from otel_rollout.catalog.filling import (
     version_of,
 )
 from otel_rollout.catalog.group_summary import GroupSummary
+from otel_rollout.catalog.live import LiveRun, read_live
 from otel_rollout.catalog.query import MAX_SPAN_BYTES, OF_SPANS, Answer, QueryError, answer_of, narrowed, tables_of
 from otel_rollout.catalog.search import Search, SearchQuery
 from otel_rollout.catalog.spans import MAX_BYTES, fill_step, filled_steps
 from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.errors import NoTracesError, UnreadableTraceError
+from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
 from otel_rollout.facts.json_types import from_json, to_json
 from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import TrajectorySummary
@@ -150,6 +151,24 @@ class Run:
             return {(step, bool(validate)) for place, step, validate in rows if place in written}
 
         return self._ask(question)
+
+    def live(self) -> LiveRun:
+        """Return the running trajectories, as the processes that run them report."""
+        return read_live(self.folders, self._count_ended, experiment=self._experiment, run=self._run)
+
+    def _count_ended(self, step: int | None, validate: bool, experiment: str | None) -> int:
+        where, values = (
+            f"{_IN_STEP} AND t.has_root AND ?3 IN (t.experiment_name, '')",
+            (step, validate, experiment or ""),
+        )
+
+        def question(connection: sqlite3.Connection, _: Found) -> int:
+            [(count,)] = connection.execute(f"SELECT count(*) FROM trajectories t WHERE {where}", values)
+            return int(count)
+
+        with suppress(MissingExtraError, NoTracesError, OSError):
+            return self._ask(question, _selection_of(step))
+        return 0
 
     def summaries(
         self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from otel_rollout.catalog import Run, summarise_runs, to_json
+from otel_rollout.catalog import Run, summaries_of, summarise_runs, to_json
 from otel_rollout.catalog.grouping import sortable
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.messages import complain
@@ -26,12 +26,12 @@ from otel_rollout.cli.reading import (
     print_json,
     require_reader,
     selected,
+    show_progress,
 )
 from otel_rollout.errors import ConfigurationError, UnreadableTraceError
 from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import TrajectorySummary, shown_of
 from otel_rollout.folder.reader import RecordedTrajectory
-from otel_rollout.folder.summaries import summaries_of
 from otel_rollout.guard.garbage_collection import collect_rarely
 from otel_rollout.look.perfetto import trace_events
 from otel_rollout.text.near_miss import did_you_mean
@@ -174,7 +174,7 @@ def _steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterable[Step
 
 def _known_steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[StepSummary]:
     if not any(value is not None for value in filters_of(arguments).values()):
-        yield from Run([arguments.folder], problems.note).steps()
+        yield from Run([arguments.folder], problems.note, show_progress).steps()
         return
     for _, step in groupby(selected(arguments, problems), lambda each: (each.step, each.validate)):
         for run in summarise_runs(summaries_of(step)):

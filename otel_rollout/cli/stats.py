@@ -6,7 +6,7 @@ import argparse
 
 from otel_rollout.catalog import count_folder, to_json
 from otel_rollout.cli.options import READ, add_folder, add_run, exit_codes
-from otel_rollout.cli.reading import ProblemLog, nothing_matches, print_json, require_reader
+from otel_rollout.cli.reading import ProblemLog, nothing_matches, print_json, require_reader, show_progress
 from otel_rollout.errors import NoTracesError
 
 
@@ -27,7 +27,13 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         require_reader()
     problems = ProblemLog()
-    stats = count_folder(arguments.folder, on_problem=problems.note, experiment=arguments.experiment, run=arguments.run)
+    stats = count_folder(
+        arguments.folder,
+        on_problem=problems.note,
+        on_progress=show_progress,
+        experiment=arguments.experiment,
+        run=arguments.run,
+    )
     is_filtered = arguments.experiment is not None or arguments.run is not None
     if is_filtered and not stats.steps:
         problems.print()

@@ -11,14 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from otel_rollout import semconv
-from otel_rollout.catalog import FolderStats
-from otel_rollout.catalog.figures import summarise_runs
+from otel_rollout.catalog import FolderStats, summaries_of, summarise_runs
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.reading import ProblemLog
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.reader import RecordedTrajectory
-from otel_rollout.folder.summaries import summaries_of
 from otel_rollout.look.terminal.group_table import (
     COLUMNS,
     answer_of,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from otel_rollout.catalog import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait, read_live
+from otel_rollout.catalog import BETWEEN_OPS, LiveRun, Run, RunningTrajectory, StepWait
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.options import add_run, default_folder, exit_codes
 from otel_rollout.errors import MissingExtraError, NoTracesError
@@ -60,10 +60,11 @@ def run(arguments: argparse.Namespace) -> int:
     for folder in arguments.folders:
         if not folder.is_dir():
             raise NoTracesError(f"there is no trace folder {folder}")
+    recorded = Run(arguments.folders, experiment=arguments.experiment, run=arguments.run)
     if arguments.json:
         from otel_rollout.cli.reading import print_json
 
-        live = _read(arguments)
+        live = recorded.live()
         for each in live.trajectories:
             print_json(orjson.dumps({**asdict(each), "is_late": each.is_late}))
         if not live.trajectories:
@@ -78,19 +79,15 @@ def run(arguments: argparse.Namespace) -> int:
     screen = open_screen()
     is_live = screen.is_terminal and not arguments.once
     if not is_live:
-        draw(screen, _read(arguments))
+        draw(screen, recorded.live())
         return 0
     with screen.screen():
         while True:
-            live = _read(arguments)
+            live = recorded.live()
             screen.file.write(HOME_AND_CLEAR)
             draw(screen, live, screen.height)
             sys.stdout.flush()
             time.sleep(SECONDS_BETWEEN)
-
-
-def _read(arguments: argparse.Namespace) -> LiveRun:
-    return read_live(arguments.folders, experiment=arguments.experiment, run=arguments.run)
 
 
 def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:

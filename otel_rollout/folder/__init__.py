@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from otel_rollout.folder.retention import FolderBound
     from otel_rollout.folder.running_file import RunningFile
     from otel_rollout.folder.stored_file import ReadProblem, StoredFile
-    from otel_rollout.folder.summaries import summaries_of
     from otel_rollout.folder.trace_files import find_trace_files
 else:
     from otel_rollout.lazy import lazy_names
@@ -37,7 +36,6 @@ else:
             "retention": ("FolderBound",),
             "running_file": ("RunningFile",),
             "stored_file": ("StoredFile", "ReadProblem"),
-            "summaries": ("summaries_of",),
             "trace_files": ("find_trace_files",),
         },
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from otel_rollout.catalog import read_live
+from otel_rollout.catalog import Run
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_trajectory
@@ -221,7 +221,7 @@ class TestOtherFolders:
         running = [{**trajectory, "step": number % steps} for number in range(60)]
         path.write_text(json.dumps({**content, "trajectories": running}))
         console = Console(width=80, height=24, force_terminal=True, color_system=None, file=io.StringIO())
-        draw(console, read_live([tmp_path]), console.height)
+        draw(console, Run([tmp_path]).live(), console.height)
         lines = console.file.getvalue().splitlines()
         assert max(map(len, lines)) <= 80
         assert 12 <= len(lines) < 24

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.catalog import LiveRun, Run, read_live
+from otel_rollout.catalog import LiveRun, Run
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
 from otel_rollout.folder.reader import ReadProblem
@@ -101,7 +101,7 @@ class RunState:
         self._cost = 0.0
         self._seen = self._looked_at = ""
         self._version = _Remembered(self._look, SECONDS_BETWEEN_LOOKS)
-        self._live = _Remembered(lambda: read_live(folders, experiment=experiment, run=run), SECONDS_BETWEEN_LOOKS)
+        self._live = _Remembered(self.run.live, SECONDS_BETWEEN_LOOKS)
         self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
 
     def version(self) -> str:
