@@ -422,8 +422,8 @@ class _Batch(Reader):
         """Join the lines of the traces that have several, and delete those that have none."""
         for part in _pieces(sorted(self._changed)):
             lines = self._connection.execute(
-                "SELECT trace_id, file, offset, traces, line FROM parts WHERE trace_id IN (SELECT value FROM json_each(?))"
-                " ORDER BY trace_id, file, offset",
+                "SELECT trace_id, file, offset, traces, line FROM parts"
+                " WHERE trace_id IN (SELECT value FROM json_each(?)) ORDER BY trace_id, file, offset",
                 (orjson.dumps(part).decode(),),
             ).fetchall()
             traces = {trace_id: list(group) for trace_id, group in groupby(lines, key=itemgetter(0))}
