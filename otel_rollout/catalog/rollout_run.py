@@ -108,20 +108,25 @@ class Run:
         """
         return version_of(find_files(self.folders))
 
-    def steps(self) -> list[StepSummary]:
-        """Return the summaries of all steps in order, training before validation, one for each run of each experiment.
+    def steps(self, step: int | Container[int | None] | None = None) -> list[StepSummary]:
+        """Return the summaries of steps in order, training before validation, one for each run of each experiment.
 
         If several runs of an experiment have the same rollouts, each step has its run's id.
+
+        Args:
+            step: Only these steps, for which only their files are read; None for all.
 
         Raises:
             NoTracesError: None of the folders has traces.
         """
+        selection = Selection(step)
 
         def question(connection: sqlite3.Connection, _: Found) -> list[StepSummary]:
-            self._refresh(connection)
+            self._refresh(connection, selection=selection)
             return figures.steps(connection)
 
-        return [step for step in self._ask(question) if self._takes(step)]
+        found = self._ask(question, selection)
+        return [each for each in found if selection.takes_step(each.step, validate=each.validate) and self._takes(each)]
 
     def _takes(self, step: StepSummary) -> bool:
         if self._experiment is not None and step.experiment_name != self._experiment:
@@ -458,11 +463,13 @@ class Run:
 
         return self._ask(question, selection, seen)
 
-    def _refresh(self, connection: sqlite3.Connection, *step: Any) -> None:
-        """Compute the figures of a step, or of all steps, that have changed."""
+    def _refresh(self, connection: sqlite3.Connection, *step: Any, selection: Selection = EVERYTHING) -> None:
+        """Compute the figures of a step, or of all steps that a selection takes, if they have changed."""
         where = " WHERE step IS ? AND validate = ?" if step else ""
         changed = connection.execute(f"SELECT step, validate FROM changed_steps{where}", step).fetchall()
         for each in changed:
+            if not selection.takes_step(each[0], validate=bool(each[1])):
+                continue
             connection.execute("BEGIN IMMEDIATE")
             figures.refresh_step(connection, *each)
             connection.execute("DELETE FROM signals WHERE step IS ? AND validate = ?", each)

@@ -68,8 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
         experiment=arguments.experiment,
         run=arguments.run,
     )
-    known = recorded.steps()
-    steps = selected_steps(known, arguments.step)
+    steps = recorded.steps(arguments.step)
+    known = recorded.steps() if arguments.against is not None or not steps else steps
     if not steps:
         problems.print()
         if not known and (arguments.experiment is not None or arguments.run is not None):
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         against=against,
         folder=str(arguments.folder),
         running=(
-            running_steps(recorded, known)
+            running_steps(recorded, recorded.steps())
             if any(step.rootless for step in steps) and _is_written(arguments.folder)
             else ()
         ),
