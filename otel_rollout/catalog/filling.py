@@ -422,23 +422,25 @@ class _Batch(Reader):
         """Join the lines of the traces that have several, and delete those that have none."""
         for part in _pieces(sorted(self._changed)):
             lines = self._connection.execute(
-                "SELECT trace_id, file, offset, line FROM parts WHERE trace_id IN (SELECT value FROM json_each(?))"
-                " ORDER BY trace_id, file, offset",
+                "SELECT trace_id, file, offset, traces, line FROM parts"
+                " WHERE trace_id IN (SELECT value FROM json_each(?)) ORDER BY trace_id, file, offset",
                 (orjson.dumps(part).decode(),),
             ).fetchall()
             traces = {trace_id: list(group) for trace_id, group in groupby(lines, key=itemgetter(0))}
             schema.delete(self._connection, (each for each in part if each not in traces))
             # One file after the other: each is read once.
-            ordered = sorted(traces.values(), key=lambda lines: [number for _, number, _, _ in lines])
+            ordered = sorted(traces.values(), key=lambda lines: [number for _, number, *_ in lines])
             schema.insert(self._connection, summaries_of(self._joined(ordered)))
         self._changed.clear()
 
-    def _joined(self, traces: Iterable[Sequence[tuple[str, int, int, str]]]) -> Iterator[RecordedTrajectory]:
-        for lines in traces:
+    def _joined(self, of_traces: Iterable[Sequence[tuple[str, int, int, int, str]]]) -> Iterator[RecordedTrajectory]:
+        for lines in of_traces:
             parts: list[Part] = []
-            for trace_id, number, offset, line in lines:
+            for trace_id, number, offset, traces, line in lines:
                 file = self.file(number)
                 if file is not None:
+                    if traces > 1:
+                        file.shared[offset] = traces
                     row = self._rows_of(number, file).get((trace_id, offset))
                     parts.append((file, (*orjson.loads(line), b"") if row is None else row))
             for found in parts_by_trace(parts).values():
