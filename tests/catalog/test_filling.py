@@ -75,7 +75,7 @@ class TestWhatIsRead:
         writer.write(make_trajectory(102, 0))
         run = Run([tmp_path])
         assert [step.trajectories for step in run.steps()] == [1, 1]
-        [path] = tmp_path.glob("steps=000100-000199/*.zst")
+        [path] = tmp_path.glob("steps=000100-000199/*.otlp.zst")
         size = path.stat().st_size
         writer.write(make_trajectory(102, 1))
         del reads[:]
@@ -122,8 +122,8 @@ class TestChanges:
     def test_a_file_is_replaced(self, folder):
         """By one with other trajectories, of the same or another size."""
         answers(folder)
-        [path] = folder.glob("steps=000000-000099/*.zst")
-        [index] = folder.glob("steps=000000-000099/*.jsonl")
+        [path] = folder.glob("steps=000000-000099/*.otlp.zst")
+        [index] = folder.glob("steps=000000-000099/*.index.jsonl.zst")
         index.unlink()
         path.unlink()
         write_frames(path, make_trajectory(1, 5), make_trajectory(1, 6))
@@ -132,7 +132,7 @@ class TestChanges:
     def test_a_file_shrinks(self, folder):
         """A frame that is cut is no longer there, and reported each time."""
         answers(folder)
-        [path] = folder.glob("steps=000000-000099/*.zst")
+        [path] = folder.glob("steps=000000-000099/*.otlp.zst")
         os.truncate(path, path.stat().st_size - 10)
         found = assert_right(folder)
         assert found["steps"][0].trajectories == 3
@@ -141,16 +141,20 @@ class TestChanges:
     def test_a_frame_is_cut_and_more_follow(self, folder):
         """What a later process appends after a torn frame counts."""
         answers(folder)
-        [path] = folder.glob("steps=000000-000099/*.zst")
+        [path] = folder.glob("steps=000000-000099/*.otlp.zst")
         os.truncate(path, path.stat().st_size - 10)
         answers(folder)
         write_frames(path, make_trajectory(1, 8))
         assert assert_right(folder)["steps"][0].trajectories == 4
 
-    def test_lines_of_an_index_are_damaged(self, folder):
+    def test_lines_of_an_index_are_damaged(self, tmp_path):
         """Before they were read, and after: the frames have the same facts."""
+        folder = tmp_path / "traces"
+        writer = FolderWriter(folder)
+        for number in range(4):
+            writer.write(make_trajectory(1, number))
         whole = answers(folder)
-        [index] = folder.glob("steps=000000-000099/*.jsonl")
+        [index] = folder.glob("steps=000000-000099/*.index.jsonl")
         data = index.read_bytes()
         index.write_bytes(data.replace(b'"reward":1.0', b'"reward":9.0', 1))
         assert assert_right(folder) == whole
@@ -159,10 +163,11 @@ class TestChanges:
         index.write_bytes(data[: len(data) // 2])
         record(folder, make_trajectory(1, 9))
         assert assert_right(folder)["steps"][0].trajectories == 5
+        writer.close()
 
     def test_frames_without_a_line(self, folder):
         """They are read; once the index has them nothing changes."""
-        [path] = folder.glob("steps=000000-000099/*.zst")
+        [path] = folder.glob("steps=000000-000099/*.otlp.zst")
         write_frames(path, make_trajectory(1, 8))
         assert assert_right(folder)["steps"][0].trajectories == 5
         write_frames(path, make_trajectory(1, 9))
@@ -187,7 +192,7 @@ class TestChanges:
         """While it lives the end of its file may be half a frame; afterwards that is damage, though nothing changed."""
         writer = FolderWriter(tmp_path)
         writer.write(make_trajectory(1, 0))
-        [path] = tmp_path.glob("steps=000000-000099/*.zst")
+        [path] = tmp_path.glob("steps=000000-000099/*.otlp.zst")
         with path.open("ab") as file:
             file.write(b"half a frame")
         assert answers(tmp_path)["problems"] == []
