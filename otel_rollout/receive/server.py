@@ -29,6 +29,8 @@ MAX_HEAD_BYTES: Final = 2**16
 SHOW_SECONDS: Final = 1.0
 _BACKLOG: Final = 2048
 HEAD_SECONDS: Final = 30.0
+CLOSING_SECONDS: Final = 1.0
+"""The time for the last bytes of an answer, and for a TLS client to say goodbye: one that is idle never does."""
 FOLDER_FILES: Final = 256
 
 
@@ -178,6 +180,17 @@ class BoundedConnection(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close the connection once its request is answered, whether or not the sender closes its side."""
+        super().shutdown()
+        self.loop.call_later(CLOSING_SECONDS, self._abort_if_closing)
+
+    def _abort_if_closing(self) -> None:
+        if self.transport.is_closing():
+            self.transport.abort()
+        else:
+            self.loop.call_later(CLOSING_SECONDS, self._abort_if_closing)
 
     def _watch(self) -> None:
         self._timer = self.loop.call_later(HEAD_SECONDS, self._check, self.cycle)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 import pytest
 from google.rpc.status_pb2 import Status
@@ -117,16 +119,37 @@ def test_this_machine_alone_needs_no_token(given) -> None:
     assert read_token(host(given), None, {}) == ""
 
 
-def test_tls(start, tmp_path) -> None:
-    """With `--certificate` and `--key` it speaks TLS, and nothing else."""
+@pytest.fixture
+def certified(tmp_path) -> tuple[list[str], ssl.SSLContext]:
+    """The options of a certificate, and what a client checks it with."""
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
          "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
         check=True, capture_output=True,
     )  # fmt: skip
-    context = ssl.create_default_context(cafile=certificate)
-    receiver = start("--certificate", str(certificate), "--key", str(key), context=context)
+    return ["--certificate", str(certificate), "--key", str(key)], ssl.create_default_context(cafile=certificate)
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_idle_connections_hold_up_nothing(start, certified, is_encrypted) -> None:
+    """A sender that keeps its connection open delays the end by a moment, and is no error."""
+    options, context = certified if is_encrypted else ([], None)
+    receiver = start(*options, context=context)
+    address = urlsplit(receiver.url)
+    plain = socket.create_connection((address.hostname, address.port), timeout=60)
+    with context.wrap_socket(plain, server_hostname="127.0.0.1") if context else plain as sender:
+        sender.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert sender.recv(1).startswith(b"H")
+        code, said = receiver.stop()
+    assert code == 0
+    assert "ERROR" not in said
+
+
+def test_tls(start, certified, tmp_path) -> None:
+    """With `--certificate` and `--key` it speaks TLS, and nothing else."""
+    options, context = certified
+    receiver = start(*options, context=context)
     assert receiver.url.startswith("https://")
     assert receiver.send(make_trace(1)).status == 200
     receiver.url = receiver.url.replace("https", "http")
