@@ -218,6 +218,7 @@ LOCKS = {
     "otel_rollout/deliver/spooled_store.py": ["queue._store._taking"],
     "otel_rollout/deliver/spool.py": ["queue._spool._lock"],
     "otel_rollout/folder/folder_writer.py": ["queue.exporter._writer._lock"],
+    "otel_rollout/folder/retention.py": ["queue.exporter._writer._files._bound_of(2**30)._lock"],
     "otel_rollout/export/follow_up_requests.py": ["mlflow_exporter.follow_up_requests._lock"],
     "otel_rollout_mlflow/exporter.py": ["mlflow_exporter._turn"],
     "otel_rollout_mlflow/nesting.py": ["nesting._lock"],
@@ -239,6 +240,7 @@ OF_DELIVERY = {
     "otel_rollout/deliver/spooled_store.py",
     "otel_rollout/finish/span_conversion.py",
     "otel_rollout/folder/folder_writer.py",
+    "otel_rollout/folder/retention.py",
 }
 """Only delivery's own threads wait for the locks of these, and no signal handler interrupts those threads."""
 
@@ -278,6 +280,7 @@ class TestLocksAtFork:
                 import mlflow.tracing
                 from otel_rollout_mlflow import nesting
             os.environ["OTEL_ROLLOUT_DIR"] = {str(program.folder / "traces")!r}
+            os.environ["OTEL_ROLLOUT_DIR_MAX_BYTES"] = "1GiB"
             backends = ["file", File()]
             if "mlflow_exporter" in {lock!r}:
                 from otel_rollout_mlflow import MlflowSpanExporter

@@ -119,7 +119,8 @@ class Run:
         Raises:
             NoTracesError: None of the folders has traces.
         """
-        selection = Selection(step)
+        # A look at everything serves all questions of a block.
+        selection = EVERYTHING if step is None else Selection(step)
 
         def question(connection: sqlite3.Connection, _: Found) -> list[StepSummary]:
             self._refresh(connection, selection=selection)
