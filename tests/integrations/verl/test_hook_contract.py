@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import copy
 import dataclasses
+import gc
 import functools
 import inspect
 import itertools
@@ -123,6 +124,12 @@ def check(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited")
 class TestEveryHook:
     """Each function that is hooked, each way in which it may have changed."""
+
+    @pytest.fixture(scope="class", autouse=True)
+    def left_coroutines(self):
+        """Free the coroutines that a changed form left unawaited here, where their warnings are ignored."""
+        yield
+        gc.collect()
 
     @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.target)
     def test_program_gets_the_same(
