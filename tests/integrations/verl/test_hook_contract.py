@@ -9,8 +9,8 @@ import asyncio
 import contextvars
 import copy
 import dataclasses
-import gc
 import functools
+import gc
 import inspect
 import itertools
 import logging
@@ -126,7 +126,8 @@ class TestEveryHook:
     """Each function that is hooked, each way in which it may have changed."""
 
     @pytest.fixture(scope="class", autouse=True)
-    def left_coroutines(self):
+    @classmethod
+    def left_coroutines(cls):
         """Free the coroutines that a changed form left unawaited here, where their warnings are ignored."""
         yield
         gc.collect()
