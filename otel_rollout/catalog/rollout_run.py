@@ -283,9 +283,10 @@ class Run:
         Args:
             summaries: Trajectories of this run, sorted by step.
         """
-        for (step, validate), asked in groupby(summaries, lambda each: (each.step, each.validate)):
-            found = self._recorded(_IN_STEP, (step, validate), _selection_of(step))
-            recorded = {each.trace_id: each for each in found}
+        for (step, _), of_step in groupby(summaries, lambda each: (each.step, each.validate)):
+            asked = list(of_step)
+            ids = orjson.dumps([each.trace_id for each in asked]).decode()
+            recorded = {each.trace_id: each for each in self._recorded(_OF_IDS, (ids,), _selection_of(step))}
             for each in asked:
                 try:
                     yield recorded.pop(each.trace_id).shapes
