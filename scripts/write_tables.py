@@ -128,6 +128,7 @@ def summaries_types() -> str:
         _interface(kind.__name__, get_type_hints(kind, include_extras=True))
         for kind in (Spread, Percentiles, ToolCounts, StepSummary, GroupSummary, SpanError)
     ]
+    interfaces.append(_interface(Conversation.__name__, get_type_hints(Conversation)))
     interfaces.append(_interface("TrajectorySummary", {name: hints[name] for name in facts}))
     rows = {name: hints[name] for name, fact in facts.items() if fact.shown == "row"}
     interfaces.append(_interface("RolloutFacts", rows))
@@ -185,6 +186,8 @@ def _script_type(hint: Any) -> str:
         return " | ".join(map(_script_type, arguments))
     if origin is Annotated:
         return _script_type(arguments[0])
+    if origin is Literal:
+        return " | ".join(f'"{each}"' for each in arguments)
     if origin is Mapping:
         return f"Record<string, {_script_type(arguments[1])}>"
     if origin in (tuple, Sequence):

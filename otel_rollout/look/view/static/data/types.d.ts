@@ -93,6 +93,25 @@ export interface SpanError {
   is_mended: boolean;
 }
 
+export interface Conversation {
+  id: number;
+  kind: "main" | "subagent" | "fork" | "compacted";
+  parent: number | null;
+  parent_turn: number | null;
+  shared: number;
+  replaced: number | null;
+  joined_turn: number | null;
+  name: string;
+  turns: number[];
+  input_tokens: number | null;
+  output_tokens: number | null;
+  messages: number;
+  trained: boolean | null;
+  start_time: number;
+  end_time: number;
+  conversation_id: string;
+}
+
 export interface TrajectorySummary {
   trace_id: string;
   step: number | null;
@@ -196,7 +215,8 @@ export interface Utterance {
   span_id: string | null;
   turn: number | null;
   is_error: boolean;
-  is_new_prompt: boolean;
+  /** The id of its conversation; null in a trajectory without turns. */
+  conversation: number | null;
   reasoning: string | null;
   tokens: { input: number | null; output: number | null } | null;
   token_ids: number[] | null;
@@ -222,6 +242,8 @@ export interface Span {
     cut?: Record<string, number>;
   }[];
   turn: number | null;
+  /** The conversation of a turn, or of a span inside a sub-agent's. */
+  conversation: number | null;
   prefix_break: { at: number | null; expected: unknown; got: unknown } | null;
 }
 
@@ -257,7 +279,12 @@ export interface GroupAnswer {
   version: string;
   summary: GroupSummary;
   /** `left_out`: the messages that are left out of the conversation's middle. */
-  rollouts: { summary: TrajectorySummary; conversation: Utterance[]; left_out?: number }[];
+  rollouts: {
+    summary: TrajectorySummary;
+    conversation: Utterance[];
+    conversations: Conversation[];
+    left_out?: number;
+  }[];
   /** The rollouts that are left out of a very large group. */
   left_out?: number;
   other_steps: GroupSummary[];
@@ -269,6 +296,7 @@ export interface TrajectoryAnswer {
   version: string;
   summary: TrajectorySummary;
   conversation: Utterance[];
+  conversations: Conversation[];
   /** The messages that are left out of the conversation's middle. */
   left_out?: number;
   /** The spans that are left out of the middle of a very long list. */
