@@ -235,6 +235,34 @@ class TrajectorySummary:
         unit="tokens",
         shown="row",
     )
+    conversations: Count = _fact(
+        "the number of its conversations: one, and one more for each sub-agent, fork and compaction",
+        0,
+        lambda it: it.conversations.total(),
+        unit="conversations",
+        shown="row",
+    )
+    subagents: Count = _fact(
+        "the conversations of sub-agents",
+        0,
+        lambda it: it.conversations["subagent"],
+        unit="conversations",
+        shown="row",
+    )
+    forks: Count = _fact(
+        "the conversations that begin inside another one, as of a second answer to one prompt",
+        0,
+        lambda it: it.conversations["fork"],
+        unit="conversations",
+        shown="row",
+    )
+    compactions: Count = _fact(
+        "the conversations that stand in for another one, which was too long",
+        0,
+        lambda it: it.conversations["compacted"],
+        unit="conversations",
+        shown="row",
+    )
     llm_seconds: Seconds = _fact(
         "the time in generations; spans that overlap count once, and what begins after the root's end doesn't count",
         0.0,

@@ -102,6 +102,4 @@ def _research(made: _Made, found: str) -> None:
 
 
 def _json(chat: Chat) -> str:
-    return orjson.dumps(
-        [{"role": role, "parts": [{"type": "text", "content": text}]} for role, text in chat]
-    ).decode()
+    return orjson.dumps([{"role": role, "parts": [{"type": "text", "content": text}]} for role, text in chat]).decode()

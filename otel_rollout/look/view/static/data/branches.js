@@ -34,13 +34,13 @@ export function withBranches(utterances, conversations) {
   const byId = new Map(conversations.map((each) => [each.id, each]));
   /** @type {Said[]} */
   const main = [];
-  /** @type {Map<number | null, Said[]>} */
+  /** @type {Map<number, Said[]>} */
   const chats = new Map();
-  /** @param {number | null} id @returns {Said[]} */
+  /** @param {number} id @returns {Said[]} */
   const chatOf = (id) => {
     const known = chats.get(id);
     if (known) return known;
-    const conversation = id === null ? undefined : byId.get(id);
+    const conversation = byId.get(id);
     chats.set(id, main);
     if (!conversation || conversation.parent === null) return main;
     const above = chatOf(conversation.parent);

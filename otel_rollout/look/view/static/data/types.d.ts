@@ -98,9 +98,9 @@ export interface Conversation {
   kind: "main" | "subagent" | "fork" | "compacted";
   parent: number | null;
   parent_turn: number | null;
+  joined_turn: number | null;
   shared: number;
   replaced: number | null;
-  joined_turn: number | null;
   name: string;
   turns: number[];
   input_tokens: number | null;
@@ -143,6 +143,10 @@ export interface TrajectorySummary {
   turns: number | null;
   input_tokens: number | null;
   output_tokens: number | null;
+  conversations: number;
+  subagents: number;
+  forks: number;
+  compactions: number;
   llm_seconds: number;
   tool_seconds: number;
   reward_seconds: number;
@@ -183,6 +187,10 @@ export interface RolloutFacts {
   turns: number | null;
   input_tokens: number | null;
   output_tokens: number | null;
+  conversations: number;
+  subagents: number;
+  forks: number;
+  compactions: number;
   error_type: string | null;
   prefix_breaks: number;
   prompt: string;
@@ -215,8 +223,8 @@ export interface Utterance {
   span_id: string | null;
   turn: number | null;
   is_error: boolean;
-  /** The id of its conversation; null in a trajectory without turns. */
-  conversation: number | null;
+  /** The id of its conversation; 1 in a trajectory without turns. */
+  conversation: number;
   reasoning: string | null;
   tokens: { input: number | null; output: number | null } | null;
   token_ids: number[] | null;
