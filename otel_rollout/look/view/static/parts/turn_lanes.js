@@ -3,6 +3,7 @@ import { compact, counted, visible } from "../data/formats.js";
 import { useEffect, useMemo, useRef, useState } from "../vendor/preact_hooks.js";
 import { NotTrained } from "./conversation_head.js";
 import { html } from "./html.js";
+import { NARROW, useMedia } from "./use_media.js";
 
 /** @import { Lanes } from "../data/conversation_lanes.js" */
 /** @import { Conversation } from "../data/types.d.ts" */
@@ -10,6 +11,7 @@ import { html } from "./html.js";
 /** Pixels of a lane, the most from a turn to the next, and those of the whole picture where there are many turns. */
 const LANE = 22;
 const MOST_ACROSS = 36;
+const MOST_ACROSS_NARROW = 22;
 const MOST_WIDTH = 1200;
 /** Pixels of the small picture. */
 const SMALL = { lane: 9, across: 12, width: 210, height: 90 };
@@ -26,7 +28,8 @@ const SMALL = { lane: 9, across: 12, width: 210, height: 90 };
  */
 export function TurnLanes({ conversations, names, turn, failed, onTurn }) {
   const count = turnCount(conversations);
-  const across = Math.min(MOST_ACROSS, MOST_WIDTH / count);
+  const isNarrow = useMedia(NARROW);
+  const across = Math.min(isNarrow ? MOST_ACROSS_NARROW : MOST_ACROSS, MOST_WIDTH / count);
   const drawn = useMemo(() => layOutLanes(conversations, { across, down: LANE }), [conversations, across]);
   const byTurn = useMemo(
     () => new Map(drawn.lanes.flatMap((lane, at) => lane.conversation.turns.map((each) => [each, at]))),
