@@ -29,7 +29,7 @@ def deviation_of(amounts: Sequence[float]) -> float:
 
 
 def error_of_mean(amounts: Sequence[float]) -> float:
-    """Return the standard error of the mean of amounts; 0 for fewer than two, which don't tell it."""
+    """Return the standard error of the mean of amounts; 0 for fewer than two."""
     return deviation_of(amounts) / math.sqrt(len(amounts) - 1) if len(amounts) > 1 else 0.0
 
 

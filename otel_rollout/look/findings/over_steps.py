@@ -102,7 +102,7 @@ def change_of(
 
 
 def error_of_share(number: int, total: int) -> float:
-    """Return the standard error of a share; of none, or of all, that of one more and one less."""
+    """Return the standard error of a share, which is above 0 also for a share of none or of all."""
     share = (number + 1) / (total + 2)
     return math.sqrt(share * (1 - share) / max(1, total))
 

@@ -130,7 +130,7 @@ def _forgotten_in(run: Sequence[JudgedStep]) -> Iterator[tuple[JudgedStep, Measu
             if place >= _SOLVED:
                 solved.add(key)
         forgotten = frozenset(key for key in earlier if fails[key] >= FAILS)
-        # Of each prompt it is sure.
+        # Each of these prompts is forgotten beyond doubt.
         yield step, Measure.share(len(forgotten), len(earlier))._replace(prompts=forgotten, sample=0)
 
 
