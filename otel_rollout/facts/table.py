@@ -255,7 +255,7 @@ class TrajectorySummary:
         unit="conversations",
     )
     compactions: Count = _fact(
-        "the conversations that stand in for another one, which was too long",
+        "the conversations that replace another one, which was too long",
         0,
         lambda it: it.conversations["compacted"],
         unit="conversations",
