@@ -252,7 +252,7 @@ class _Finder:
         return self._turns[other].scope == self._turns[at].scope or self._is_spoken(self._asked[at])
 
     def _is_one(self, other: int, at: int, node: int) -> bool:
-        """Return True if a turn may continue the history of an earlier turn, with which it shares the messages to a node."""
+        """Return True if a turn may continue the history of an earlier one, with the same messages until a node."""
         return not self._is_apart(other, at) and (self._has_one_system(other, at) or self._is_spoken(node))
 
     def _is_apart(self, other: int, at: int) -> bool:
@@ -427,7 +427,7 @@ class _Finder:
         )
 
     def _place_unknown(self, at: int) -> None:
-        """Place a turn without messages: after a turn of its request, else after the last turn inside the same spans."""
+        """Place a turn without messages: after a turn of its request, else after the last one in the same spans."""
         request = self._histories[at].request
         for other in range(at - 1, -1, -1):
             if request and self._histories[other].request == request:
