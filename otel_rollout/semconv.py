@@ -119,7 +119,7 @@ AGENT_NAME: Final = _key(
     "root, sub-agents", "gen_ai.agent.name", "str", "the root's name; of a sub-agent its own", "Logfire, Datadog"
 )
 COMPACTED: Final = _llm(
-    "gen_ai.conversation.compacted", "bool", "true if the messages stand in for a history that was too long", "you"
+    "gen_ai.conversation.compacted", "bool", "true if the messages replace a history that was too long", "you"
 )
 TRAINED: Final = _key(
     "root, sub-agents", "rollout.trained", "bool", "true if the conversations inside are training data", "filters"

@@ -144,7 +144,7 @@ SPANS: Final = (
 )
 """These follow the common columns in `spans`."""
 MESSAGES: Final = (
-    _Column("position", int, "", "its place in what was said, from 0", lambda it: it.position),
+    _Column("position", int, "", "its place among the trajectory's messages, from 0", lambda it: it.position),
     _Column("conversation", int, "", "its conversation, as in `conversations`", lambda it: it.told.conversation),
     _Column("turn", int, "", "the last generation until then, from 1; 0 before the first answer", lambda it: it.turn),
     _Column(

@@ -2,7 +2,7 @@
 
 A turn continues the conversation whose history its prompt extends, also if the history was edited in place, or has lost
 its oldest messages. Another prompt begins a conversation: a fork, if it shares the beginning of a history with what the
-model said; a compacted one, if it stands in for a history that is not returned to; else a sub-agent's.
+model generated; a compacted one, if it replaces a history that is not returned to; else a sub-agent's.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Found:
         kind: Its kind.
         origin: A turn of the conversation that it comes from; None of the main one.
         shared: The messages at its beginning that both have.
-        replaced: Of a compacted one, the messages that it leaves out.
+        replaced: The messages that a compacted one leaves out; None for others.
         turns: Its turns.
         parent: The position of the conversation that it comes from; None of the main one.
         messages: The messages of its history, with the last answer.
@@ -144,7 +144,7 @@ class _Finder:
         for at, leader in enumerate(self._leaders):
             self._samples.setdefault(leader, []).append(at)
         self._chosen = {leader: self._choose(samples) for leader, samples in self._samples.items()}
-        """Of several answers to one prompt, the one that the conversation goes on with."""
+        """The answer to each prompt that its conversation goes on with, by the first turn with the prompt."""
         self._chain_ends = self._find_chain_ends()
         self._last_uses = self._find_last_uses()
         least = min(len(turn.scope) for turn in turns)
@@ -252,7 +252,7 @@ class _Finder:
         return self._turns[other].scope == self._turns[at].scope or self._is_spoken(self._asked[at])
 
     def _is_one(self, other: int, at: int, node: int) -> bool:
-        """Return True if a turn's history may be that of an earlier turn, of which it has the messages to a node."""
+        """Return True if a turn may continue the history of an earlier one, with the same messages until a node."""
         return not self._is_apart(other, at) and (self._has_one_system(other, at) or self._is_spoken(node))
 
     def _is_apart(self, other: int, at: int) -> bool:
@@ -340,8 +340,7 @@ class _Finder:
         elif self._is_edited(at):
             pass
         elif link is not None:
-            before = self._turns[link.turn]
-            is_deeper = len(self._turns[at].scope) > len(before.scope)
+            is_deeper = len(self._turns[at].scope) > len(self._turns[link.turn].scope)
             is_other = not self._has_one_system(link.turn, at)
             self._begin(at, "subagent" if is_deeper or is_other else "fork", link.turn, link.shared)
         else:
@@ -401,7 +400,7 @@ class _Finder:
             new = [self._tree.codes[node] for node in self._tree.path(self._asked[later])[after:]]
             is_inside = len(self._turns[later].scope) > len(self._turns[before].scope)
             system = self._histories[before].system
-            # Of two that answer one call, the one with the other's last words called it.
+            # If two answer one call, the caller has the other's last words.
             is_caller = any(code >> 3 in said and code & 7 != ASSISTANT for code in new)
             is_result = bool(new) and new[0] & 7 == TOOL
             return not is_inside, self._histories[later].system == system, is_caller, is_result, -later
@@ -428,7 +427,7 @@ class _Finder:
         )
 
     def _place_unknown(self, at: int) -> None:
-        """Place a turn without messages: after the one of its request, else after the one before it in its spans."""
+        """Place a turn without messages: after a turn of its request, else after the last one in the same spans."""
         request = self._histories[at].request
         for other in range(at - 1, -1, -1):
             if request and self._histories[other].request == request:
@@ -530,7 +529,7 @@ class _Finder:
         return any(code > 7 and self._last_uses.get(code, -1) > at for code in codes)
 
     def _is_replacement(self, at: int, before: int, shared: int) -> bool:
-        """Return True if a prompt stands in for a history, rather than giving an agent its task."""
+        """Return True if a prompt replaces a history, and is no agent's task."""
         conversation = self._found[self._of_turn[before]]
         if conversation.kind == "subagent" and before != at - 1:
             # Its caller went on meanwhile, or another agent.

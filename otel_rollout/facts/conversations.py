@@ -31,9 +31,9 @@ class Conversation:
         kind: `main`, `subagent`, `fork` or `compacted`.
         parent: The conversation that called the sub-agent, that the fork parts from, or that is compacted.
         parent_turn: The parent's last turn before it.
-        joined_turn: Of a sub-agent, the parent's first turn after its end.
+        joined_turn: The parent's first turn after a sub-agent's end; None for others.
         shared: The messages at its beginning that it shares with the parent.
-        replaced: Of a compacted one, the messages of the parent that it leaves out.
+        replaced: The messages of the parent that a compacted one leaves out; None for others.
         name: The sub-agent's name; empty if it is unknown.
         turns: The numbers of its turns in the trajectory, from 1.
         input_tokens: The sum of its turns' input tokens.
@@ -113,7 +113,7 @@ class _Reading:
         Args:
             number: Its number.
             numbers: The conversation of each turn, by position.
-            fate: What training did with the trajectory; None is unknown.
+            fate: The trajectory's fate in training; None is unknown.
         """
         found = self.found[number - 1]
         first, last = found.turns[0], found.turns[-1]
@@ -204,7 +204,7 @@ def _sum_of(spans: Sequence[ReadableSpan], key: str) -> int | None:
 
 
 def _fate_of(spans: Sequence[ReadableSpan]) -> str | None:
-    """Return what training did with a trajectory, as the latest span has it; None if it is unknown."""
+    """Return a trajectory's fate in training, by the latest span with one; None if it is unknown."""
     known = [span for span in spans if semconv.FATE in (span.attributes or {})]
     latest = max(known, key=lambda span: (span.parent is not None, span.end_time or 0), default=None)
     return None if latest is None else text_of((latest.attributes or {}).get(semconv.FATE))

@@ -45,7 +45,7 @@ _SUMMARY: Final = (
     "notes",
     "memory",
 )
-"""Words of a message that stands in for those before it."""
+"""Words of a message that replaces the messages before it."""
 _SEARCHED: Final = 400
 _IDS: Final = '_ids":'
 _TEXT: Final = '_text":'
@@ -64,7 +64,7 @@ class History(NamedTuple):
         asked: The node of its prompt's last message.
         answers: The codes of its answers; several if it was asked for several.
         added: The codes of its prompt's messages if they are only those that earlier turns don't have; else None.
-        texts: Of a prompt of one message: the hashes of its growing beginnings, 32 characters more each.
+        texts: The hashes of the beginnings of a prompt of one message, 32 characters more each.
         length: The characters of that message.
         calls: The hashes of texts among the arguments of the calls that it made.
         is_compacted: True if it is marked as the first of a compacted conversation.

@@ -257,7 +257,7 @@ class TrajectorySummary:
         shown="row",
     )
     compactions: Count = _fact(
-        "the conversations that stand in for another one, which was too long",
+        "the conversations that replace another one, which was too long",
         0,
         lambda it: it.conversations["compacted"],
         unit="conversations",

@@ -1,4 +1,4 @@
-"""What was said in a trajectory: each message once, in the order of time, with its conversation."""
+"""The utterances of a trajectory: each message once, in the order of time, with its conversation."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def utterances_of(spans: Sequence[ReadableSpan], conversations: Conversations | 
 
 
 class _Teller:
-    """Tells the turns of a trajectory, each conversation's after its own history."""
+    """Collects the utterances of a trajectory's turns, each after the history of its conversation."""
 
     def __init__(self, ordered: Sequence[ReadableSpan], found: Conversations) -> None:
         self.told: list[Utterance] = []
@@ -66,7 +66,7 @@ class _Teller:
         self._known: dict[int, list[Message]] = {}
         """The history of each conversation."""
         self._tools: dict[int, deque[ReadableSpan]] = {}
-        """The tool calls of each conversation that were not told yet."""
+        """The tool calls of each conversation that are not among the utterances yet."""
         for tool in tools_of(ordered, found):
             self._tools.setdefault(found.of_span.get(place_of(tool).span_id, 1), deque()).append(tool)
 
@@ -79,7 +79,7 @@ class _Teller:
         if before is None:
             new = prompt[self._found.all[number - 1].shared :]
         else:
-            new = prompt if is_continued else _new_of(before, prompt)
+            new = prompt if is_continued else list(_new_of(before, prompt))
         ran = _take_before(self._tools.get(number, deque()), turn.start_time or 0)
         said: list[Utterance] = []
         if ran and not any(message.role == "tool" for message in new):
@@ -136,7 +136,7 @@ def _around(span: ReadableSpan, known: Mapping[int, ReadableSpan], kind: str) ->
     """Yield the spans of a kind around a span, from the innermost."""
     passed: set[int] = set()
     parent = place_of(span).parent_id
-    while parent in known and parent not in passed:
+    while parent is not None and parent in known and parent not in passed:
         passed.add(parent)
         if kind_of(known[parent].attributes or {}) == kind:
             yield known[parent]
@@ -166,7 +166,7 @@ def _new_of(known: Sequence[Message], prompt: Sequence[Message]) -> Sequence[Mes
 
 
 def _said(message: Message) -> tuple[str, str, list[str]]:
-    """Return what messages are compared by.
+    """Return the parts of a message that comparisons use.
 
     A tool's name is no part of a message's text, nor is reasoning, which templates leave out of later prompts.
     """

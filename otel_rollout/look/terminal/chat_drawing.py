@@ -58,7 +58,7 @@ def draw_chat(trajectory: RecordedTrajectory, *, width: int | None) -> Iterator[
 
 
 def _indent(number: int, found: Conversations) -> str:
-    """Return the margin of a conversation: that of its parent, of a sub-agent one more."""
+    """Return the margin of a conversation: its parent's; a sub-agent has one more."""
     depth, at = 0, found.all[number - 1] if found.all else None
     while at is not None and at.parent is not None:
         depth += at.kind == "subagent"
