@@ -90,7 +90,7 @@ def find_conversations(turns: Sequence[Turn], histories: Histories) -> list[Foun
         return []
     if _is_one_chain(turns, histories):
         # Most are.
-        return [Found("main", None, turns=list(range(len(turns))), messages=_messages(turns[-1].history, histories))]
+        return [Found("main", None, turns=list(range(len(turns))), messages=messages_in(turns[-1].history, histories))]
     return _Finder(turns, histories).find()
 
 
@@ -115,7 +115,8 @@ def _is_one_chain(turns: Sequence[Turn], tree: Histories) -> bool:
     return True
 
 
-def _messages(history: History | None, tree: Histories) -> int:
+def messages_in(history: History | None, tree: Histories) -> int:
+    """Return the number of messages of a generation with its answer; 0 if they are unknown."""
     if history is None:
         return 0
     return len(tree.path(history.asked)) + len(history.answers[:1]) + (history.system != 0)

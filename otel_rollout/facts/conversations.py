@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.facts.conversation_finder import Found, Kind, Scope, Turn, find_conversations
+from otel_rollout.facts.conversation_finder import Found, Kind, Scope, Turn, find_conversations, messages_in
 from otel_rollout.facts.histories import Histories
 from otel_rollout.facts.span_facts import is_late_annotation, kind_of
 from otel_rollout.facts.span_values import count_of, text_of, times_of
@@ -30,7 +30,7 @@ class Conversation:
         id: Its number in the trajectory, from 1, in the order of the first turns.
         kind: `main`, `subagent`, `fork` or `compacted`.
         parent: The conversation that called the sub-agent, that the fork parts from, or that is compacted.
-        parent_turn: The parent's last turn before it.
+        parent_turn: The parent's last turn before it; of a fork, the last one whose answer it shares.
         joined_turn: The parent's first turn after a sub-agent's end; None for others.
         shared: The messages at its beginning that it shares with the parent.
         replaced: The messages of the parent that a compacted one leaves out; None for others.
@@ -98,7 +98,7 @@ class _Reading:
         self._ordered = ordered
         self._known = {place_of(span).span_id: span for span in ordered}
         self.turns = outermost(ordered, "LLM")
-        histories = Histories()
+        self._histories = histories = Histories()
         self._given: list[Turn] = []
         for span in self.turns:
             histories.add(span)
@@ -119,6 +119,8 @@ class _Reading:
         first, last = found.turns[0], found.turns[-1]
         parent = () if found.parent is None else self.found[found.parent].turns
         before, after = [turn for turn in parent if turn < first], [turn for turn in parent if turn > last]
+        if found.kind == "fork":
+            before = before[: bisect_right(before, found.shared, key=self._messages_in)]
         spans = [self.turns[turn] for turn in found.turns]
         history = self._given[first].history
         return Conversation(
@@ -139,6 +141,9 @@ class _Reading:
             max(self._given[turn].end for turn in found.turns),
             history.conversation if history is not None else "",
         )
+
+    def _messages_in(self, turn: int) -> int:
+        return messages_in(self._given[turn].history, self._histories)
 
     def places(self, numbers: Mapping[int, int]) -> dict[int, int]:
         """Return the conversation of each span, by span id, except for those around all conversations."""

@@ -15,7 +15,7 @@ from tests.trace_folder.recordings import make_span, trace_id_of
 __all__ = ["NO_TREE", "READS_OTHERWISE", "WITH_COMPACTION", "WITH_SUBAGENTS", "write_trees"]
 
 NO_TREE, WITH_SUBAGENTS, WITH_COMPACTION, READS_OTHERWISE = range(4)
-"""Rollouts: one conversation; with sub-agents; with these, a fork and a compaction; with a sub-agent that answers otherwise."""
+"""Rollouts: of one conversation; with sub-agents; also with a fork and a compaction; with a sub-agent that errs."""
 
 Chat = list[tuple[str, str]]
 _SYSTEM: Final = ("system", "You lead researchers.")
