@@ -95,7 +95,7 @@ class ExporterQueue:
         self._policy = policy or RetryPolicy()
         self._send_once = one_attempt_of(exporter)
         self._spool = spool
-        self._open_notes = RunningReport(exporter, open_trajectories, reader.redactor)
+        self._open_notes = RunningReport(exporter, open_trajectories, reader.finisher.redactor)
         self._reset()
 
     def _reset(self) -> None:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from otel_rollout.finish.chat_writer import ChatWriter
     from otel_rollout.finish.conversations import Conversation, Conversations, cut_messages
     from otel_rollout.finish.known_forms import checksum_of, looks_random
     from otel_rollout.finish.payload_finisher import PayloadFinisher
@@ -18,6 +19,7 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
+            "chat_writer": ("ChatWriter",),
             "conversations": ("Conversation", "Conversations", "cut_messages"),
             "payload_finisher": ("PayloadFinisher",),
             "payload_limits": ("cut_json", "cut_json_characters", "cut_media", "narrow_integers"),
