@@ -43,7 +43,7 @@ class RunningReport:
     ) -> None:
         self._note: Callable[[Sequence[OpenTrajectory]], object] | None = getattr(exporter, "note_open", None)
         self._open = open_trajectories
-        # What is replaced for a note was not replaced in a span, and is not counted.
+        # Secrets in a note are not counted: they were not replaced in a span.
         self._redactor = redactor
         self._finisher = PayloadFinisher(_INPUT_BYTES, redactor)
         self._next = 0.0

@@ -77,10 +77,10 @@ class Payload(NamedTuple):
         output: The same of the output.
         is_clean: True if both need no redaction and no cut.
         messages: The attributes of the messages, as JSON.
-        texts: The keys of those of the two that are text.
+        texts: The attribute keys of the sides that are text, not JSON.
         turn: See `Finished`.
-        cut: What was cut so far.
-        redacted: What was replaced so far.
+        cut: Bytes that were cut so far.
+        redacted: Secrets that were replaced so far.
     """
 
     input: bytes | None
