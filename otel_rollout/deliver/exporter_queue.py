@@ -26,11 +26,11 @@ from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.finish.span_copies import copy_without_payload
-from otel_rollout.finish.span_size import queued_size
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.background_thread import BackgroundThread, call_within
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.record.context import UNTRACED
+from otel_rollout.record.finished_span import queued_size
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.text.plain_text import counted
 

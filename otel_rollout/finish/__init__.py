@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from otel_rollout.finish.redaction import Redactor, make_redactor
     from otel_rollout.finish.span_conversion import SpanReader
     from otel_rollout.finish.span_copies import copy_span, copy_without_payload, shrunk_copy
-    from otel_rollout.finish.span_size import encoded_size, readable_size
     from otel_rollout.finish.token_text import add_token_text, numbers_last
 else:
     from otel_rollout.lazy import lazy_names
@@ -26,7 +25,6 @@ else:
             "redaction": ("Redactor", "make_redactor"),
             "span_conversion": ("SpanReader",),
             "span_copies": ("copy_span", "copy_without_payload", "shrunk_copy"),
-            "span_size": ("encoded_size", "readable_size"),
             "token_text": ("add_token_text", "numbers_last"),
             "known_forms": ("checksum_of", "looks_random"),
         },

@@ -18,11 +18,10 @@ from otel_rollout.finish.conversations import Conversation
 from otel_rollout.finish.finished_attributes import AttributeFinisher, plain_size
 from otel_rollout.finish.payload_finisher import PayloadFinisher, plain_text
 from otel_rollout.finish.redaction import Redactor
-from otel_rollout.finish.span_size import attributes_size, rest_size
 from otel_rollout.finish.token_text import add_token_text, numbers_last
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.messages import ChatSide
-from otel_rollout.record.finished_span import FinishedSpan
+from otel_rollout.record.finished_span import FinishedSpan, attributes_size, rest_size
 from otel_rollout.record.recording_span import RecordedEvent, RecordedLink, RolloutSpan
 from otel_rollout.text.plain_json import value_to_json
 

@@ -15,9 +15,9 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, StatusCode, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.finish import PayloadFinisher, Redactor, SpanReader, encoded_size, readable_size
+from otel_rollout.finish import PayloadFinisher, Redactor, SpanReader
 from otel_rollout.otlp import encode_spans
-from otel_rollout.record import RolloutSpan, TrajectoryState, take_snapshot, to_json
+from otel_rollout.record import RolloutSpan, TrajectoryState, encoded_size, readable_size, take_snapshot, to_json
 from tests.sdk import COPIES
 
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
