@@ -36,8 +36,6 @@ from otel_rollout.folder.lines import SEAL_BYTES, is_whole
 from otel_rollout.otlp import decode_spans
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 
-__all__ = ["entries_of", "index_lines", "listed_of", "read_index", "read_rows", "read_rows_from", "summary_of_row"]
-
 _READ_BYTES: Final = 2**20
 _ZST: Final = CLOSED_INDEX.removeprefix(INDEX)
 _OFFSET: Final = place_of("offset")

@@ -17,18 +17,6 @@ from otel_rollout.guard.guard import is_of_call
 from otel_rollout.record.ids import SystemIdGenerator
 from otel_rollout.record.trajectory_state import TrajectoryState
 
-__all__ = [
-    "UNTRACED",
-    "Frame",
-    "attach",
-    "current_frame",
-    "enter",
-    "enter_silence",
-    "leave",
-    "leave_variable",
-    "restore",
-]
-
 
 class Frame:
     """The position of the running code in a trajectory.

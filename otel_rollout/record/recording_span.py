@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from otel_rollout.record.finished_span import FinishedSpan
     from otel_rollout.record.trajectory_state import TrajectoryState
 
-__all__ = ["RecordedEvent", "RecordedLink", "RolloutSpan"]
-
 BASE_BYTES: Final = 1300
 """An estimate of the memory of a span without payload."""
 EVENT_BYTES: Final = 200
