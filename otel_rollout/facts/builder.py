@@ -13,17 +13,6 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
-from otel_rollout.facts.figures import (
-    ERROR,
-    KINDS,
-    LLM,
-    PACKED,
-    TOOL,
-    Totals,
-    figures_of,
-    is_mended,
-    unpack,
-)
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
 from otel_rollout.facts.reward_parts import (
     MAX_PARTS,
@@ -35,6 +24,17 @@ from otel_rollout.facts.reward_parts import (
     reward_parts_of,
 )
 from otel_rollout.facts.span_facts import kind_of
+from otel_rollout.facts.span_rows import (
+    ERROR,
+    KINDS,
+    LLM,
+    PACKED,
+    TOOL,
+    Totals,
+    figures_of,
+    is_mended,
+    unpack,
+)
 from otel_rollout.facts.span_values import (
     count_of,
     error_type_of,
