@@ -43,7 +43,7 @@ class RunningReport:
     ) -> None:
         self._note: Callable[[Sequence[OpenTrajectory]], object] | None = getattr(exporter, "note_open", None)
         self._open = open_trajectories
-        # Secrets in a note are not counted: they were not replaced in a span.
+        # Nobody counts the secrets of a note: no span had them.
         self._redactor = redactor
         self._finisher = PayloadFinisher(_INPUT_BYTES, redactor)
         self._next = 0.0

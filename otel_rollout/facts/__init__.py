@@ -6,11 +6,11 @@ if TYPE_CHECKING:
     from otel_rollout.facts.builder import Collected, SpanError, SummaryBuilder
     from otel_rollout.facts.conversations import Conversation, Conversations, conversations_of
     from otel_rollout.facts.json_types import from_json, to_json
+    from otel_rollout.facts.packed_spans import ToolCounts
     from otel_rollout.facts.reward_parts import RewardPart, reward_parts_of
     from otel_rollout.facts.shapes import SpanShape, shapes_of
     from otel_rollout.facts.span_facts import reward_of, span_id_of, trace_id_of
     from otel_rollout.facts.span_messages import said_by
-    from otel_rollout.facts.span_rows import ToolCounts
     from otel_rollout.facts.summaries import summarise_trajectory
     from otel_rollout.facts.table import (
         COLUMNS,
@@ -36,7 +36,7 @@ else:
             "shapes": ("SpanShape", "shapes_of"),
             "span_facts": ("reward_of", "span_id_of", "trace_id_of"),
             "span_messages": ("said_by",),
-            "span_rows": ("ToolCounts",),
+            "packed_spans": ("ToolCounts",),
             "summaries": ("summarise_trajectory",),
             "table": (
                 "COLUMNS",

@@ -17,17 +17,7 @@ from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
 from otel_rollout.facts.conversation_finder import Turn, find_conversations
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
 from otel_rollout.facts.histories import Histories
-from otel_rollout.facts.reward_parts import (
-    MAX_PARTS,
-    MEASURES,
-    OF_TRAINING,
-    REWARD,
-    TEXTS,
-    measures_of,
-    reward_parts_of,
-)
-from otel_rollout.facts.span_facts import kind_of
-from otel_rollout.facts.span_rows import (
+from otel_rollout.facts.packed_spans import (
     ERROR,
     KINDS,
     LLM,
@@ -40,6 +30,16 @@ from otel_rollout.facts.span_rows import (
     scopes_of,
     unpack,
 )
+from otel_rollout.facts.reward_parts import (
+    MAX_PARTS,
+    MEASURES,
+    OF_TRAINING,
+    REWARD,
+    TEXTS,
+    measures_of,
+    reward_parts_of,
+)
+from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_values import (
     count_of,
     error_type_of,

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.facts.packed_spans import KINDS, TOOL
 from otel_rollout.facts.span_facts import kind_of
-from otel_rollout.facts.span_rows import KINDS, TOOL
 from otel_rollout.facts.span_values import short_name, times_of
 
 MAX_SHAPES: Final = 512

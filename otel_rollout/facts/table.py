@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from otel_rollout import semconv
 from otel_rollout.facts.builder import Collected, SpanError
-from otel_rollout.facts.span_rows import ToolCounts
+from otel_rollout.facts.packed_spans import ToolCounts
 from otel_rollout.facts.span_values import count_of, integer_of, text_of
 from otel_rollout.text.sanitize import INT64_MAX
 

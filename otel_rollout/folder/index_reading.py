@@ -17,7 +17,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import orjson
 
 from otel_rollout.facts.builder import SummaryBuilder
-from otel_rollout.facts.span_rows import ERROR
+from otel_rollout.facts.packed_spans import ERROR
 from otel_rollout.facts.span_values import text_of
 from otel_rollout.facts.summaries import summary_of_json
 from otel_rollout.facts.table import LISTED, TrajectorySummary, tag_of
