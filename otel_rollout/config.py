@@ -147,8 +147,7 @@ def _init_locked(
         _state.request, _state.last_pipeline, _state.is_whole = request, None, True
         runtime.pipeline, runtime.is_init_called = pipeline, True
         _describe(RolloutTraceConfig.get_instance(), request, pipeline)
-        exporters = pipeline.exporters.values() if pipeline is not None else ()
-        warn_of_variables(exporters)
+        warn_of_variables({} if pipeline is None else pipeline.exporters)
         if pipeline is not None:
             start_log()
             _install_exit_hooks()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
+from importlib.metadata import entry_points
 from typing import Any, Final
 
 from opentelemetry import trace
@@ -14,11 +15,12 @@ from opentelemetry.sdk.environment_variables import (
     OTEL_SDK_DISABLED,
 )
 
+from otel_rollout.backends import GROUP
 from otel_rollout.export.exporter import settings_of
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.record.provider import is_weaves
-from otel_rollout.settings import VARIABLES
-from otel_rollout.text.near_miss import misspelt_variables
+from otel_rollout.settings import CHECKED_VARIABLES, OURS, VARIABLES
+from otel_rollout.text.near_miss import unread_variables
 
 _logger = BackgroundLogger()
 
@@ -59,12 +61,24 @@ def log_off(*, is_chosen: bool) -> None:
         )
 
 
-def warn_of_variables(exporters: Iterable[Any]) -> None:
-    """Warn of each variable of the environment that is nearly one that is read here.
+def warn_of_variables(exporters: Mapping[str, Any]) -> None:
+    """Warn of each variable of the environment that nothing reads, though its name is one of ours or nearly one.
 
     Args:
-        exporters: The exporters, whose variables are read too.
+        exporters: The exporters by their names; their variables are read too.
     """
-    known = {*VARIABLES, *(name for exporter in exporters for row in settings_of(exporter) for name in row.variables)}
-    for name, near in misspelt_variables(os.environ, known).items():
-        _logger.warning("%s: nothing reads this variable; did you mean %s?", name, near)
+    for row in CHECKED_VARIABLES:
+        row.value()
+    rows = [row for exporter in exporters.values() for row in settings_of(exporter)]
+    known = {*VARIABLES, *(name for row in rows for name in row.variables)}
+    for name, near in unread_variables(os.environ, known, OURS).items():
+        if not _is_of_another(name, exporters):
+            _logger.warning(
+                "%s: nothing reads this variable%s", name, "" if near is None else f"; did you mean {near}?"
+            )
+
+
+def _is_of_another(variable: str, exporters: Mapping[str, Any]) -> bool:
+    """Return True if a variable begins with the name of an exporter that is installed, and not in use."""
+    names = {point.name for point in entry_points(group=GROUP)} - exporters.keys()
+    return variable.startswith(tuple(f"{OURS}{name.upper()}_" for name in names))

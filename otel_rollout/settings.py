@@ -15,6 +15,8 @@ from otel_rollout.text.pattern_check import compile_pattern
 
 __all__ = [
     "BUILT_IN",
+    "CHECKED_VARIABLES",
+    "OTHER_VARIABLES",
     "OTLP_PROTOCOL",
     "OURS",
     "SETTINGS",
@@ -398,8 +400,30 @@ OTLP_PROTOCOL: Final = Setting(
 )
 """The protocol of the backend `otlp`, which decides on its exporter."""
 
+CHECKED_VARIABLES: Final = (
+    Setting("OTEL_SDK_DISABLED", one_of("true", "false"), "false", STANDARD_VARIABLES["OTEL_SDK_DISABLED"]),
+    Setting("OTEL_BSP_EXPORT_TIMEOUT", _read_milliseconds, None, STANDARD_VARIABLES["OTEL_BSP_EXPORT_TIMEOUT"]),
+)
+"""Variables of OpenTelemetry that others read, or nobody: only a wrong value is reported."""
+
+OTHER_VARIABLES: Final[Mapping[str, str]] = {
+    "OTEL_ROLLOUT_DIR": "the trace folder",
+    "OTEL_ROLLOUT_DIR_MAX_BYTES": "above this, the folder's oldest files are removed",
+    "OTEL_ROLLOUT_VERL": "`off` leaves verl as it is",
+    "OTEL_ROLLOUT_RECEIVE_TOKEN": "the token that senders show to `otel-rollout receive`",
+    "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": "for tests: internal errors are raised",
+    "OTEL_ROLLOUT_CACHE": "for tests: the folder of installed servers",
+    "OTEL_ROLLOUT_REQUIRE_SERVERS": "for tests: a server that can't be installed fails them",
+    "OTEL_ROLLOUT_SHARED": "for tests: the folder of packed programs",
+}
+"""Variables of commands, hooks and tests."""
+
 VARIABLES: Final = frozenset(
-    {*STANDARD_VARIABLES, *(variable for row in (*SETTINGS, OTLP_PROTOCOL) for variable in row.variables)}
+    {
+        *STANDARD_VARIABLES,
+        *OTHER_VARIABLES,
+        *(variable for row in (*SETTINGS, OTLP_PROTOCOL) for variable in row.variables),
+    }
 )
 """Every variable that is read here; exporters have more."""
 

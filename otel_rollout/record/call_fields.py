@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from otel_rollout.guard.log_once import call_user_function, warn_once
 
-__all__ = ["fields_of_call", "has_functions", "without_functions"]
+__all__ = ["fields_of_call", "has_functions", "with_parameters", "without_functions"]
 
 _DEFAULTS: Final = {
     "sample_index": None,
@@ -18,6 +21,40 @@ _DEFAULTS: Final = {
     "trace": True,
 }
 """The arguments of `rollout_trace_attr` in their order, and the value of one that is left out."""
+_IDENTITY: Final = ("sample_index", "step", "rollout_n")
+
+
+def with_parameters(given: tuple[Any, ...], function: Callable[..., Any]) -> tuple[Any, ...]:
+    """Return the arguments of `rollout_trace_attr`, an identity that isn't given by the parameter of its name.
+
+    Args:
+        given: The arguments.
+        function: The decorated function.
+    """
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        # Some builtins have none.
+        return given
+    places = {name: place for place, name in enumerate(parameters)}
+    return tuple(
+        _reader(parameters[name], places[name]) if value is None and name in _IDENTITY and name in places else value
+        for name, value in zip(_DEFAULTS, given, strict=True)
+    )
+
+
+def _reader(parameter: inspect.Parameter, place: int) -> Callable[..., Any]:
+    """Return a function that finds the parameter's value among the arguments of a call; None if it isn't there."""
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+        place = sys.maxsize
+    elif parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+        return lambda *args, **kwargs: None
+    default = None if parameter.default is parameter.empty else parameter.default
+
+    def read(*args: Any, **kwargs: Any) -> Any:
+        return args[place] if place < len(args) else kwargs.get(parameter.name, default)
+
+    return read
 
 
 def has_functions(given: tuple[Any, ...]) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 MAX_EDITS: Final = 2
 """Insertions, deletions, replacements and swaps of neighbours between a variable and the intended one."""
 MIN_LENGTH: Final = 8
-_PREFIXES: Final = ("OTE", "OTL", "OETL", "TOEL", "MLF", "MFL", "WAN", "WNA", "WF_", "WEA", "PHO")
+_PREFIXES: Final = ("OTE", "OTL", "OETL", "TOEL", "MLF", "MFL", "WAN", "WNA", "WF_", "WEA", "PHO", "TRA")
 _OTELS_MODULES: Final = ("opentelemetry.environment_variables", "opentelemetry.sdk.environment_variables")
 
 
@@ -41,21 +41,24 @@ def misspelt_argument(name: str, known: Iterable[str]) -> str | None:
     return next((one for one in known if one[0] == letters[0] and _edits(letters, one) <= 1), None)
 
 
-def misspelt_variables(environ: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Return the variables that nothing reads and that are nearly one of `known`, each with the intended one.
+def unread_variables(environ: Mapping[str, str], known: Iterable[str], ours: str) -> dict[str, str | None]:
+    """Return the variables that nothing reads, each with the intended one, if one is near.
 
     Args:
         environ: The environment.
         known: The variables that are read here, besides OpenTelemetry's own.
+        ours: The prefix of variables that nobody else reads; of others, only those that are nearly a known one count.
     """
     names = sorted({*known, *_variables_of_opentelemetry()})
-    found = {}
+    found: dict[str, str | None] = {}
     for name in sorted(environ):
         if name in names or len(name) < MIN_LENGTH or not name.startswith(_PREFIXES):
             continue
         near = min(names, key=lambda one: _edits(name, one), default="")
         if near and _edits(name, near) <= MAX_EDITS:
             found[name] = near
+        elif name.startswith(ours):
+            found[name] = closest(name, known)
     return found
 
 
