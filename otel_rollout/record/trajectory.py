@@ -227,12 +227,8 @@ class Trajectory(HasHandle):
         if pipeline is None or place is None:
             return None
         state = self._state or TrajectoryState(place.tags)
-        frame = Frame(state, parent or self._root or place.ended_root)
-        return record_span(
-            pipeline,
-            frame,
-            Recorded(name, kind, start_time, end_time, input, output, error, attributes),
-        )
+        given = Recorded(name, kind, start_time, end_time, input, output, error, attributes)
+        return record_span(pipeline, state, parent or self._root or place.ended_root, given)
 
     def end(
         self, error: BaseException | str | None = None, *, status: str | None = None, end_time: int | None = None
