@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Final
 
@@ -16,20 +16,27 @@ from opentelemetry.sdk.environment_variables import (
 )
 
 from otel_rollout.backends import GROUP
-from otel_rollout.export.exporter import settings_of
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.record.provider import is_weaves
-from otel_rollout.settings import CHECKED_VARIABLES, OURS, VARIABLES
-from otel_rollout.text.near_miss import unread_variables
+from otel_rollout.settings import CHECKED_VARIABLES, OURS, is_disabled
+from otel_rollout.text.misspelt_variables import unread_variables
 
 _logger = BackgroundLogger()
 
 _ENDPOINTS: Final = (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_ENDPOINT)
 
 
-def is_disabled() -> bool:
-    """Return True if `OTEL_SDK_DISABLED` switches tracing off."""
-    return os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true"
+OTHER_VARIABLES: Final[Mapping[str, str]] = {
+    "OTEL_ROLLOUT_DIR": "the trace folder",
+    "OTEL_ROLLOUT_DIR_MAX_BYTES": "above this, the folder's oldest files are removed",
+    "OTEL_ROLLOUT_VERL": "`off` leaves verl as it is",
+    "OTEL_ROLLOUT_RECEIVE_TOKEN": "the token that senders show to `otel-rollout receive`",
+    "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": "for tests: internal errors are raised",
+    "OTEL_ROLLOUT_CACHE": "for tests: the folder of installed servers",
+    "OTEL_ROLLOUT_REQUIRE_SERVERS": "for tests: a server that can't be installed fails them",
+    "OTEL_ROLLOUT_SHARED": "for tests: the folder of packed programs",
+}
+"""Variables of commands, hooks and tests."""
 
 
 def log_off(*, is_chosen: bool) -> None:
@@ -61,21 +68,18 @@ def log_off(*, is_chosen: bool) -> None:
         )
 
 
-def warn_of_variables(exporters: Mapping[str, Any]) -> None:
+def warn_of_variables(exporters: Mapping[str, Any], known: Iterable[str]) -> None:
     """Warn of each variable of the environment that nothing reads, though its name is one of ours or nearly one.
 
     Args:
-        exporters: The exporters by their names; their variables are read too.
+        exporters: The exporters by their names.
+        known: The variables that they and the settings read.
     """
     for row in CHECKED_VARIABLES:
         row.value()
-    rows = [row for exporter in exporters.values() for row in settings_of(exporter)]
-    known = {*VARIABLES, *(name for row in rows for name in row.variables)}
-    for name, near in unread_variables(os.environ, known, OURS).items():
+    for name, near in unread_variables(os.environ, {*known, *OTHER_VARIABLES}, OURS).items():
         if not _is_of_another(name, exporters):
-            _logger.warning(
-                "%s: nothing reads this variable%s", name, "" if near is None else f"; did you mean {near}?"
-            )
+            _logger.warning("%s: nothing reads this variable%s", name, f"; did you mean {near}?" if near else "")
 
 
 def _is_of_another(variable: str, exporters: Mapping[str, Any]) -> bool:

@@ -16,7 +16,6 @@ from otel_rollout.text.pattern_check import compile_pattern
 __all__ = [
     "BUILT_IN",
     "CHECKED_VARIABLES",
-    "OTHER_VARIABLES",
     "OTLP_PROTOCOL",
     "OURS",
     "SETTINGS",
@@ -26,6 +25,7 @@ __all__ = [
     "InitSettings",
     "Setting",
     "Settings",
+    "is_disabled",
     "one_of",
     "read_bool",
     "read_bytes",
@@ -406,26 +406,19 @@ CHECKED_VARIABLES: Final = (
 )
 """Variables of OpenTelemetry that others read, or nobody: only a wrong value is reported."""
 
-OTHER_VARIABLES: Final[Mapping[str, str]] = {
-    "OTEL_ROLLOUT_DIR": "the trace folder",
-    "OTEL_ROLLOUT_DIR_MAX_BYTES": "above this, the folder's oldest files are removed",
-    "OTEL_ROLLOUT_VERL": "`off` leaves verl as it is",
-    "OTEL_ROLLOUT_RECEIVE_TOKEN": "the token that senders show to `otel-rollout receive`",
-    "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": "for tests: internal errors are raised",
-    "OTEL_ROLLOUT_CACHE": "for tests: the folder of installed servers",
-    "OTEL_ROLLOUT_REQUIRE_SERVERS": "for tests: a server that can't be installed fails them",
-    "OTEL_ROLLOUT_SHARED": "for tests: the folder of packed programs",
-}
-"""Variables of commands, hooks and tests."""
-
 VARIABLES: Final = frozenset(
     {
         *STANDARD_VARIABLES,
-        *OTHER_VARIABLES,
+        "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS",
         *(variable for row in (*SETTINGS, OTLP_PROTOCOL) for variable in row.variables),
     }
 )
 """Every variable that is read here; exporters have more."""
+
+
+def is_disabled() -> bool:
+    """Return True if `OTEL_SDK_DISABLED` switches tracing off."""
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def resolve_settings(

@@ -125,17 +125,21 @@ NOT_OF_TRACES = re.compile(
 """What the SDK alone reads: other signals, its own parts."""
 
 ANY_TEXT = {
-    "OTEL_ROLLOUT_DIR": "any text is a folder's name",
-    "OTEL_ROLLOUT_RECEIVE_TOKEN": "any text is a token",
-    "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": "set or not",
-    "OTEL_ROLLOUT_CACHE": "any text is a folder's name",
-    "OTEL_ROLLOUT_REQUIRE_SERVERS": "set or not",
-    "OTEL_ROLLOUT_SHARED": "any text is a folder's name",
-    "OTEL_ROLLOUT_DIR_MAX_BYTES": "of an exporter",
-    "OTEL_ROLLOUT_VERL": "tried in tests/integrations/verl",
+    "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": "set or not, for tests",
     "OTEL_ROLLOUT_RUN_ID": "any text is an id",
     "OTEL_ROLLOUT_SPOOL": "any text is a folder's name",
 }
+
+OF_OTHERS = {
+    "OTEL_ROLLOUT_DIR",
+    "OTEL_ROLLOUT_DIR_MAX_BYTES",
+    "OTEL_ROLLOUT_VERL",
+    "OTEL_ROLLOUT_RECEIVE_TOKEN",
+    "OTEL_ROLLOUT_CACHE",
+    "OTEL_ROLLOUT_REQUIRE_SERVERS",
+    "OTEL_ROLLOUT_SHARED",
+}
+"""Variables of commands, hooks and tests."""
 
 MISSPELT: dict[str, Callable[[str], str]] = {
     "a letter is missing": lambda name: name[:-3] + name[-2:],
@@ -180,7 +184,7 @@ class TestEveryVariable:
 
     def test_each_of_ours_is_known(self):
         """A name with our prefix in the source is one that `init` knows, or an exporter in use."""
-        known = {*VARIABLES, *(name for _, row in OF_EXPORTERS for name in row.variables)}
+        known = {*VARIABLES, *OF_OTHERS, *(name for _, row in OF_EXPORTERS for name in row.variables)}
         sources = [
             path for package in (otel_rollout, otel_rollout_file) for path in Path(package.__path__[0]).rglob("*.py")
         ]
@@ -236,6 +240,15 @@ class TestEveryVariable:
         else:
             init("project", "experiment", backend=exporter)
             assert [text for text in caplog.messages if variable in text] == caplog.messages[:1]
+
+    def test_variables_of_commands_and_tests_are_left_alone(self, monkeypatch, caplog):
+        """They may be set in a traced process too."""
+        for name in OF_OTHERS:
+            monkeypatch.setenv(name, "1")
+
+        init("project", "experiment", backend="otlp")
+
+        assert caplog.messages == []
 
     def test_a_name_of_another_exporter_is_left_alone(self, monkeypatch, caplog):
         """Processes share an environment, and each uses other backends; what no exporter is called is reported."""

@@ -11,10 +11,10 @@ from typing import Any, Final
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.http import without_userinfo
 from otel_rollout.finish.redaction import Redactor
+from otel_rollout.init_notes import OTHER_VARIABLES
 from otel_rollout.record.provider import read_sampler
 from otel_rollout.settings import (
     CHECKED_VARIABLES,
-    OTHER_VARIABLES,
     OTLP_PROTOCOL,
     OURS,
     SETTINGS,
@@ -23,7 +23,7 @@ from otel_rollout.settings import (
     Setting,
     read_bytes,
 )
-from otel_rollout.text.near_miss import unread_variables
+from otel_rollout.text.misspelt_variables import unread_variables
 
 DEFAULT: Final = "default"
 UNSET: Final = "unset"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -25,36 +24,27 @@ _IDENTITY: Final = ("sample_index", "step", "rollout_n")
 
 
 def with_parameters(given: tuple[Any, ...], function: Callable[..., Any]) -> tuple[Any, ...]:
-    """Return the arguments of `rollout_trace_attr`, an identity that isn't given by the parameter of its name.
+    """Return the arguments of `rollout_trace_attr`; one of the identity that isn't given is the parameter of its name.
 
     Args:
         given: The arguments.
         function: The decorated function.
     """
     try:
-        parameters = inspect.signature(function).parameters
+        parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         # Some builtins have none.
         return given
-    places = {name: place for place, name in enumerate(parameters)}
-    return tuple(
-        _reader(parameters[name], places[name]) if value is None and name in _IDENTITY and name in places else value
-        for name, value in zip(_DEFAULTS, given, strict=True)
-    )
+    readers = {
+        each.name: partial(_argument, each.name, None if each.default is each.empty else each.default, place)
+        for place, each in enumerate(parameters)
+        if each.name in _IDENTITY and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    }
+    return tuple(readers.get(name) if value is None else value for name, value in zip(_DEFAULTS, given, strict=True))
 
 
-def _reader(parameter: inspect.Parameter, place: int) -> Callable[..., Any]:
-    """Return a function that finds the parameter's value among the arguments of a call; None if it isn't there."""
-    if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-        place = sys.maxsize
-    elif parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-        return lambda *args, **kwargs: None
-    default = None if parameter.default is parameter.empty else parameter.default
-
-    def read(*args: Any, **kwargs: Any) -> Any:
-        return args[place] if place < len(args) else kwargs.get(parameter.name, default)
-
-    return read
+def _argument(name: str, default: Any, place: int, /, *args: Any, **kwargs: Any) -> Any:
+    return kwargs[name] if name in kwargs else args[place] if place < len(args) else default
 
 
 def has_functions(given: tuple[Any, ...]) -> bool:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
-from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from opentelemetry.trace import Link, Span, StatusCode, get_current_span
 
 from otel_rollout import semconv
@@ -31,6 +30,7 @@ from otel_rollout.record.recorded import Recorded, record_span
 from otel_rollout.record.scalars import PLAIN, read_sample_index, read_scalar, read_tag, read_whole_tag
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
+from otel_rollout.settings import is_disabled
 
 if TYPE_CHECKING:
     from otel_rollout.record.runtime import RunningPipeline
@@ -482,8 +482,7 @@ def _note_missing_init() -> None:
     """Log one line if a variable asks for traces of this process, in which nobody has called `init`."""
     runtime.is_init_called = True
     asked = os.environ.get(OTEL_TRACES_EXPORTER, "").strip()
-    is_disabled = os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true"
-    if asked not in ("", "none") and not is_disabled:
+    if asked not in ("", "none") and not is_disabled():
         warn_once(
             "init was not called",
             "a trajectory runs untraced: %s=%s asks for traces, but otel_rollout.init() was not called in this process",

@@ -23,9 +23,9 @@ from otel_rollout.hooks.verl import (
     tools,
     uni_agent,
 )
-from otel_rollout.settings import OTHER_VARIABLES, Setting, read_bool
+from otel_rollout.settings import Setting, read_bool
 
-SWITCH: Final = Setting("OTEL_ROLLOUT_VERL", read_bool, True, OTHER_VARIABLES["OTEL_ROLLOUT_VERL"])
+SWITCH: Final = Setting("OTEL_ROLLOUT_VERL", read_bool, True, "`off` leaves verl as it is")
 
 HOOKS: Final[tuple[Hook | Patch, ...]] = (
     *config.HOOKS,
