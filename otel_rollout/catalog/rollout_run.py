@@ -31,7 +31,7 @@ from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.live import LiveRun, read_live
 from otel_rollout.catalog.query import MAX_SPAN_BYTES, OF_SPANS, Answer, QueryError, answer_of, narrowed, tables_of
 from otel_rollout.catalog.search import Search, SearchQuery
-from otel_rollout.catalog.spans import MAX_BYTES, fill_step, filled_steps
+from otel_rollout.catalog.spans import MAX_BYTES, fill_step, filled_steps, keep_shapes, kept_shapes
 from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
@@ -209,29 +209,34 @@ class Run:
         """Return a step's groups in the order of prompts; the arguments are the same as for `summaries`."""
         return self._groups(_OF_STEP, (step, validate), step, validate, experiment, run_id)
 
-    def group(
+    def groups_of_prompt(
         self,
         step: int | None,
         validate: bool,
         sample_index: int | str | None,
         experiment: str | None = None,
         run_id: str | None = None,
-    ) -> tuple[GroupSummary, list[TrajectorySummary]]:
-        """Return a group and its trajectories in the order of rollouts; the arguments are the same as for `summaries`.
-
-        Raises:
-            KeyError: There is no such group.
-        """
+    ) -> list[GroupSummary]:
+        """Return a step's groups of one prompt, one for each run; the arguments are the same as for `summaries`."""
         condition, values = _of_prompt(sample_index)
         where = f"{_OF_STEP} AND {condition}"
-        groups = self._groups(where, (step, validate, *values), step, validate, experiment, run_id)
-        if not groups:
-            raise KeyError(f"step {step} has no prompt {sample_index}")
-        ids = groups[0].trace_ids
-        found = self._ask(
-            lambda connection, _: schema.load(connection, _OF_IDS, (orjson.dumps(ids).decode(),)), _selection_of(step)
-        )
-        return groups[0], sorted(found, key=lambda each: ids.index(each.trace_id))
+        return self._groups(where, (step, validate, *values), step, validate, experiment, run_id)
+
+    def prompts(self, step: StepSummary) -> list[int | str | None]:
+        """Return the prompts of a step's groups in order."""
+
+        def question(connection: sqlite3.Connection, _: Found) -> list[int | str | None]:
+            self._refresh(connection, step.step, step.validate)
+            return figures.prompts_of(connection, step.identity)
+
+        return self._ask(question, _selection_of(step.step))
+
+    def rollouts(self, group: GroupSummary) -> list[TrajectorySummary]:
+        """Return the trajectories of a group in the order of rollouts."""
+        places = {trace_id: place for place, trace_id in enumerate(group.trace_ids)}
+        ids = orjson.dumps([*places]).decode()
+        found = self._ask(lambda connection, _: schema.load(connection, _OF_IDS, (ids,)), _selection_of(group.step))
+        return sorted(found, key=lambda each: places[each.trace_id])
 
     def same_prompt(
         self, sample_index: int | str, validate: bool = False, experiment: str | None = None
@@ -285,13 +290,23 @@ class Run:
         """
         for (step, _), of_step in groupby(summaries, lambda each: (each.step, each.validate)):
             asked = list(of_step)
-            ids = orjson.dumps([each.trace_id for each in asked]).decode()
-            recorded = {each.trace_id: each for each in self._recorded(_OF_IDS, (ids,), _selection_of(step))}
-            for each in asked:
-                try:
-                    yield recorded.pop(each.trace_id).shapes
-                except (LookupError, UnreadableTraceError):  # noqa: PERF203 - each is a trajectory
-                    yield ()
+            known = self._shapes(asked, _selection_of(step))
+            yield from (known.get(each.trace_id, ()) for each in asked)
+
+    def _shapes(self, asked: Sequence[TrajectorySummary], selection: Selection) -> dict[str, Sequence[SpanShape]]:
+        """Return the shapes of trajectories by trace id; those that are read are kept."""
+        known = self._ask(lambda connection, _: kept_shapes(connection, asked), selection)
+        missing = [each for each in asked if each.trace_id not in known]
+        if not missing:
+            return known
+        ids = orjson.dumps([each.trace_id for each in missing]).decode()
+        recorded = {each.trace_id: each for each in self._recorded(_OF_IDS, (ids,), selection)}
+        read: list[tuple[TrajectorySummary, Sequence[SpanShape]]] = []
+        for each in missing:
+            with suppress(LookupError, UnreadableTraceError):
+                read.append((each, recorded.pop(each.trace_id).shapes))
+        self._database.ask(partial(keep_shapes, read=read))
+        return known | {each.trace_id: shapes for each, shapes in read}
 
     def read(self, trace: str = "", **filters: Unpack[Filters]) -> Iterator[RecordedTrajectory]:
         """Read the trajectories that filters let through, step by step, with their summaries.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import Any, Final, NamedTuple
 
+import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
@@ -13,8 +15,10 @@ from otel_rollout import semconv
 from otel_rollout.catalog.schema import ROWS_AT_ONCE, storable
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.facts.conversation import Utterance, conversation_of, outermost
+from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.span_facts import kind_of, span_id_of
 from otel_rollout.facts.span_values import count_of, error_type_of, last_text, text_of, times_of
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.facts.trace_tree import error_of
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.messages import json_of
@@ -23,6 +27,8 @@ from otel_rollout.text.sanitize import clean
 MAX_BYTES: Final = 2**28
 """The bound on the texts of all steps' rows: beyond it the steps that were filled first are emptied."""
 _ROW_BYTES: Final = 200
+MAX_SHAPES: Final = 65_536
+"""The trajectories whose places on timelines are kept: some 60 MB."""
 _STATUSES: Final = {StatusCode.UNSET: "unset", StatusCode.OK: "ok", StatusCode.ERROR: "error"}
 _PAYLOAD: Final = frozenset(
     {semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}
@@ -213,7 +219,14 @@ CREATE INDEX {table}_by_trace ON {table} (trace_id);"""
     )
     + """
 CREATE TABLE filled_steps (number INTEGER PRIMARY KEY, step INTEGER, validate INTEGER, bytes INTEGER);
+CREATE TABLE shapes (number INTEGER PRIMARY KEY, trace_id TEXT UNIQUE, shapes TEXT);
 """
+    + "".join(
+        f"""
+CREATE TRIGGER shapes_{event} AFTER {event} ON trajectories
+  BEGIN DELETE FROM shapes WHERE trace_id = old.trace_id; END;"""
+        for event in ("UPDATE", "DELETE")
+    )
 )
 
 
@@ -259,6 +272,37 @@ def fill_step(
     connection.execute("INSERT INTO filled_steps (step, validate, bytes) VALUES (?, ?, ?)", (step, validate, size))
     _keep_within(connection, max_bytes)
     return unreadable
+
+
+def kept_shapes(
+    connection: sqlite3.Connection, trajectories: Sequence[TrajectorySummary]
+) -> dict[str, Sequence[SpanShape]]:
+    """Return the shapes that are kept of these trajectories, by trace id."""
+    ids = orjson.dumps([each.trace_id for each in trajectories]).decode()
+    rows = connection.execute(
+        "SELECT s.trace_id, s.shapes FROM shapes s JOIN json_each(?) i ON s.trace_id = i.value", (ids,)
+    )
+    return {trace_id: [*starmap(SpanShape, orjson.loads(shapes))] for trace_id, shapes in rows}
+
+
+def keep_shapes(connection: sqlite3.Connection, read: Iterable[tuple[TrajectorySummary, Sequence[SpanShape]]]) -> None:
+    """Keep the shapes of trajectories until these change.
+
+    Args:
+        connection: The catalog.
+        read: Trajectories, with the shapes that were read since.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany(
+        "INSERT OR REPLACE INTO shapes (trace_id, shapes)"
+        " SELECT trace_id, ? FROM trajectories WHERE trace_id = ? AND spans = ? AND end_time = ?",
+        (
+            (orjson.dumps(shapes, default=tuple).decode(), each.trace_id, each.spans, each.end_time)
+            for each, shapes in read
+        ),
+    )
+    connection.execute("DELETE FROM shapes WHERE number <= (SELECT max(number) FROM shapes) - ?", (MAX_SHAPES,))
+    connection.execute("COMMIT")
 
 
 def empty_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:

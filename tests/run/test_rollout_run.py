@@ -79,7 +79,7 @@ class TestSteps:
         writer.write(spans[:2])
         run = Run([folder])
         assert (run.steps()[0].trajectories, run.steps()[0].rootless) == (5, 1)
-        assert run.group(1, False, 7)[0].statuses == (None,)
+        assert run.groups_of_prompt(1, False, 7)[0].statuses == (None,)
         writer.write(spans[2:])
         assert (run.steps()[0].trajectories, run.steps()[0].rootless) == (5, 0)
         writer.close()
@@ -119,7 +119,7 @@ class TestFolders:
         for _ in range(2):
             run = Run([first, second])
             assert outline(run.steps()) == [(1, False, 3)]
-            assert run.group(1, False, 0)[0].rollout_ns == (0, 1, 2)
+            assert run.groups_of_prompt(1, False, 0)[0].rollout_ns == (0, 1, 2)
             assert [group.rollout_ns for group in run.same_prompt(0)] == [(0, 1, 2)]
 
     def test_of_two_experiments(self, tmp_path):
@@ -155,10 +155,11 @@ class TestTrajectories:
 
     def test_a_group(self, folder):
         """By a number or its text."""
-        group, rollouts = Run([folder]).group(1, False, "1")
-        assert group.trace_ids == tuple(each.trace_id for each in rollouts)
-        with pytest.raises(KeyError, match="99"):
-            Run([folder]).group(1, False, 99)
+        run = Run([folder])
+        [group] = run.groups_of_prompt(1, False, "1")
+        assert run.groups_of_prompt(1, False, 1) == [group]
+        assert group.trace_ids == tuple(each.trace_id for each in run.rollouts(group))
+        assert run.groups_of_prompt(1, False, 99) == []
 
     def test_one_by_its_id(self, folder):
         """In a run that has read nothing yet, with and without a catalog; its spans are read."""

@@ -105,16 +105,17 @@ class Endpoints:
         """Answer `api/step/{step}/group?sample=…`."""
         version = self._state.version()
         asked = self._asked(path, query)
-        groups = self._groups(asked)
-        names = [name_in_address(group.sample_index) for group in groups]
+        prompts = self._run.prompts(asked.summary)
+        names = list(map(name_in_address, prompts))
         sample_name = query.get("sample", "")
         try:
             at = names.index(sample_name)
+            [summary] = self._groups_of_prompt(asked, prompts[at])
         except ValueError:
             raise AskedWrongError(
                 404, f"there is no prompt {sample_name!r} in step {path['step']}; it may come later"
             ) from None
-        summary, own = groups[at], self._summaries_of(asked, groups[at])
+        own = self._run.rollouts(summary)
         cutter = Cutter()
         rollouts = []
         for each in own[:MAX_COLUMNS]:
@@ -128,8 +129,8 @@ class Endpoints:
             "rollouts": rollouts,
             "left_out": len(own) - len(rollouts),
             "other_steps": [group for group in others if group.step != asked.step and self._is_of_run(group, asked)],
-            "previous": groups[at - 1].sample_index if at else None,
-            "next": groups[at + 1].sample_index if at + 1 < len(groups) else None,
+            "previous": prompts[at - 1] if at else None,
+            "next": prompts[at + 1] if at + 1 < len(prompts) else None,
         }
 
     def timeline(self, path: Parameters, query: Parameters) -> dict[str, Any]:
@@ -143,7 +144,8 @@ class Endpoints:
         version = self._state.version()
         spans = self._spans(path["trace_id"])
         summary = self._run.summary(path["trace_id"])
-        groups = self._run.groups(summary.step, summary.validate, summary.experiment_name)
+        of_prompt = summary.step, summary.validate, summary.sample_index, summary.experiment_name
+        groups = self._run.groups_of_prompt(*of_prompt)
         group = next((each for each in groups if summary.trace_id in each.trace_ids), None)
         ids = group.trace_ids if group is not None else (summary.trace_id,)
         at = ids.index(summary.trace_id)
@@ -240,6 +242,11 @@ class Endpoints:
         groups = self._run.groups(asked.step, asked.validate, asked.experiment, asked.run_id)
         return [each for each in groups if (each.experiment_name, each.run_id) == (asked.experiment, asked.run_id)]
 
+    def _groups_of_prompt(self, asked: Asked, sample_index: int | str | None) -> list[GroupSummary]:
+        of_prompt = asked.step, asked.validate, sample_index, asked.experiment, asked.run_id
+        groups = self._run.groups_of_prompt(*of_prompt)
+        return [each for each in groups if (each.experiment_name, each.run_id) == (asked.experiment, asked.run_id)]
+
     def _summaries(self, asked: Asked) -> list[TrajectorySummary]:
         summaries = self._run.summaries(asked.step, asked.validate, asked.experiment, asked.run_id)
         if len(summaries) == asked.summary.trajectories:
@@ -247,10 +254,6 @@ class Endpoints:
         # Spans of other programs have no run's id, and are no run's; or some came since.
         own = {trace_id for group in self._groups(asked) for trace_id in group.trace_ids}
         return [each for each in summaries if each.trace_id in own]
-
-    def _summaries_of(self, asked: Asked, group: GroupSummary) -> list[TrajectorySummary]:
-        ids = set(group.trace_ids)
-        return [each for each in self._summaries(asked) if each.trace_id in ids]
 
     def _is_of_run(self, group: GroupSummary, asked: Asked) -> bool:
         """Return True unless a group is known to be of another run than what is asked for."""
