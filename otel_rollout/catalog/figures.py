@@ -22,6 +22,7 @@ from otel_rollout.catalog.group_summary import GroupSummary, Spread
 from otel_rollout.catalog.sql import Figure, Source, count_if, prepare, sum_of
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.json_types import readers_of
+from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import FACTS, Percentiles, Sum, TrajectorySummary
 from otel_rollout.version import __version__
 
@@ -304,6 +305,17 @@ def prompts_of(connection: sqlite3.Connection, identity: Sequence[Any]) -> list[
 def trajectories_of(connection: sqlite3.Connection, step: StepSummary) -> list[TrajectorySummary]:
     """Return the trajectories of a step that `steps` gave, in the order of prompts and rollouts."""
     return schema.load(connection, f"t.rowid IN ({_OF_RUN})", step.identity, _ORDER)
+
+
+def facts_of(connection: sqlite3.Connection, step: StepSummary, names: Sequence[str]) -> list[list[Any]]:
+    """Return these facts of the same trajectories, in the same order."""
+    return schema.facts_of(connection, names, f"t.rowid IN ({_OF_RUN})", step.identity, _ORDER)
+
+
+def shapes_of(connection: sqlite3.Connection, step: StepSummary) -> dict[str, Sequence[Shape]]:
+    """Return the shapes that are kept of the same trajectories, by trace id."""
+    select = f"SELECT trace_id, shapes FROM shapes JOIN trajectories t USING (trace_id) WHERE t.rowid IN ({_OF_RUN})"
+    return {trace_id: orjson.loads(shapes) for trace_id, shapes in connection.execute(select, step.identity)}
 
 
 class SummarisedRun(NamedTuple):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from threading import Lock, local
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -31,12 +30,12 @@ from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.live import LiveRun, read_live
 from otel_rollout.catalog.query import MAX_SPAN_BYTES, OF_SPANS, Answer, QueryError, answer_of, narrowed, tables_of
 from otel_rollout.catalog.search import Search, SearchQuery
-from otel_rollout.catalog.spans import MAX_BYTES, fill_step, filled_steps, keep_shapes, kept_shapes
+from otel_rollout.catalog.spans import MAX_BYTES, fill_step, filled_steps, keep_shapes
 from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
 from otel_rollout.facts.json_types import from_json, to_json
-from otel_rollout.facts.shapes import SpanShape
+from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, main_row
 from otel_rollout.folder.selection import Filters, Selection
@@ -282,31 +281,35 @@ class Run:
             raise KeyError(f"there is no trajectory {trace_id}")
         return found[0]
 
-    def shapes(self, summaries: Iterable[TrajectorySummary]) -> Iterator[Sequence[SpanShape]]:
-        """Yield the places of each trajectory's spans on a timeline; nothing if its frame can't be read.
+    def facts(self, step: StepSummary, names: Sequence[str]) -> list[list[Any]]:
+        """Return facts of a step's trajectories by their names, in the order of prompts and rollouts."""
+
+        def question(connection: sqlite3.Connection, _: Found) -> list[list[Any]]:
+            self._refresh(connection, step.step, step.validate)
+            return figures.facts_of(connection, step, names)
+
+        return self._ask(question, _selection_of(step.step))
+
+    def shapes(self, step: StepSummary) -> dict[str, Sequence[Shape]]:
+        """Return the places of spans on a timeline by trace id; they are read from frames once, and kept.
 
         Args:
-            summaries: Trajectories of this run, sorted by step.
+            step: The step; a trajectory of it that can't be read is left out.
         """
-        for (step, _), of_step in groupby(summaries, lambda each: (each.step, each.validate)):
-            asked = list(of_step)
-            known = self._shapes(asked, _selection_of(step))
-            yield from (known.get(each.trace_id, ()) for each in asked)
-
-    def _shapes(self, asked: Sequence[TrajectorySummary], selection: Selection) -> dict[str, Sequence[SpanShape]]:
-        """Return the shapes of trajectories by trace id; those that are read are kept."""
-        known = self._ask(lambda connection, _: kept_shapes(connection, asked), selection)
-        missing = [each for each in asked if each.trace_id not in known]
-        if not missing:
-            return known
-        ids = orjson.dumps([each.trace_id for each in missing]).decode()
-        recorded = {each.trace_id: each for each in self._recorded(_OF_IDS, (ids,), selection)}
-        read: list[tuple[TrajectorySummary, Sequence[SpanShape]]] = []
-        for each in missing:
-            with suppress(LookupError, UnreadableTraceError):
-                read.append((each, recorded.pop(each.trace_id).shapes))
-        self._database.ask(partial(keep_shapes, read=read))
-        return known | {each.trace_id: shapes for each, shapes in read}
+        facts = self.facts(step, ("trace_id", "spans", "end_time"))
+        selection = _selection_of(step.step)
+        found = self._ask(lambda connection, _: figures.shapes_of(connection, step), selection)
+        missing = [known for known in facts if known[0] not in found]
+        if missing:
+            ids = orjson.dumps([trace_id for trace_id, *_ in missing]).decode()
+            recorded = {each.trace_id: each for each in self._recorded(_OF_IDS, (ids,), selection)}
+            read = []
+            for known in missing:
+                with suppress(LookupError, UnreadableTraceError):
+                    read.append((*known, recorded.pop(known[0]).shapes))
+            self._database.ask(partial(keep_shapes, read=read))
+            found |= {trace_id: shapes for trace_id, *_, shapes in read}
+        return found
 
     def read(self, trace: str = "", **filters: Unpack[Filters]) -> Iterator[RecordedTrajectory]:
         """Read the trajectories that filters let through, step by step, with their summaries.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import starmap
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -15,10 +14,9 @@ from otel_rollout import semconv
 from otel_rollout.catalog.schema import ROWS_AT_ONCE, storable
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.facts.conversation import Utterance, conversation_of, outermost
-from otel_rollout.facts.shapes import SpanShape
+from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.span_facts import kind_of, span_id_of
 from otel_rollout.facts.span_values import count_of, error_type_of, last_text, text_of, times_of
-from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.facts.trace_tree import error_of
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.messages import json_of
@@ -274,32 +272,18 @@ def fill_step(
     return unreadable
 
 
-def kept_shapes(
-    connection: sqlite3.Connection, trajectories: Sequence[TrajectorySummary]
-) -> dict[str, Sequence[SpanShape]]:
-    """Return the shapes that are kept of these trajectories, by trace id."""
-    ids = orjson.dumps([each.trace_id for each in trajectories]).decode()
-    rows = connection.execute(
-        "SELECT s.trace_id, s.shapes FROM shapes s JOIN json_each(?) i ON s.trace_id = i.value", (ids,)
-    )
-    return {trace_id: [*starmap(SpanShape, orjson.loads(shapes))] for trace_id, shapes in rows}
-
-
-def keep_shapes(connection: sqlite3.Connection, read: Iterable[tuple[TrajectorySummary, Sequence[SpanShape]]]) -> None:
+def keep_shapes(connection: sqlite3.Connection, read: Iterable[tuple[str, int, int, Sequence[Shape]]]) -> None:
     """Keep the shapes of trajectories until these change.
 
     Args:
         connection: The catalog.
-        read: Trajectories, with the shapes that were read since.
+        read: Trace ids, spans and ends of trajectories, and the shapes that were read since.
     """
     connection.execute("BEGIN IMMEDIATE")
     connection.executemany(
         "INSERT OR REPLACE INTO shapes (trace_id, shapes)"
-        " SELECT trace_id, ? FROM trajectories WHERE trace_id = ? AND spans = ? AND end_time = ?",
-        (
-            (orjson.dumps(shapes, default=tuple).decode(), each.trace_id, each.spans, each.end_time)
-            for each, shapes in read
-        ),
+        " SELECT trace_id, ?4 FROM trajectories WHERE trace_id = ?1 AND spans = ?2 AND end_time = ?3",
+        ((*known, orjson.dumps(shapes, default=tuple).decode()) for *known, shapes in read),
     )
     connection.execute("DELETE FROM shapes WHERE number <= (SELECT max(number) FROM shapes) - ?", (MAX_SHAPES,))
     connection.execute("COMMIT")

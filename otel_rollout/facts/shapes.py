@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -34,6 +34,10 @@ class SpanShape(NamedTuple):
     duration: int
     status: int
     parent: int
+
+
+Shape: TypeAlias = Sequence[Any]
+"""The fields of a `SpanShape` in order: making those would take half the time of reading a step's from a catalog."""
 
 
 def shapes_of(spans: Iterable[ReadableSpan]) -> list[SpanShape]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import fields
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -14,8 +14,8 @@ from otel_rollout.catalog import LiveRun
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
-from otel_rollout.facts.shapes import SpanShape
-from otel_rollout.facts.table import FACTS, TrajectorySummary, shown_of
+from otel_rollout.facts.shapes import Shape
+from otel_rollout.facts.table import FACTS, shown_of
 from otel_rollout.look.findings import Finding, diagnose_run, running_steps
 from otel_rollout.look.findings.reward_level import scale_of
 from otel_rollout.look.view.answers import Asked, AskedWrongError, asked_step, is_validation
@@ -45,7 +45,8 @@ _SELECTION: Final = ("step", "validate", "experiment", "run")
 
 _ROW_FACTS: Final = tuple(each.name for each in FACTS if each.shown == "row")
 COLUMNS: Final = (*_ROW_FACTS, "seconds", "tool_calls", "tool_errors", "service", "name")
-_row_facts_of: Final = attrgetter(*_ROW_FACTS)
+_FACTS: Final = (*_ROW_FACTS, "seconds", "tools", "service_name", "name")
+_SAMPLE_INDEX: Final = _ROW_FACTS.index("sample_index")
 
 
 class Endpoints:
@@ -98,7 +99,7 @@ class Endpoints:
             "version": version,
             "summary": asked.summary,
             "groups": self._groups(asked),
-            "rollouts": {"columns": COLUMNS, "rows": list(map(_row, self._summaries(asked)))},
+            "rollouts": {"columns": COLUMNS, "rows": list(map(_row, self._run.facts(asked.summary, _FACTS)))},
         }
 
     def group(self, path: Parameters, query: Parameters) -> dict[str, Any]:
@@ -136,8 +137,8 @@ class Endpoints:
     def timeline(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/step/{step}/timeline`."""
         version = self._state.version()
-        summaries = self._summaries(self._asked(path, query))
-        return {"version": version, **timeline(list(zip(summaries, self._run.shapes(summaries), strict=True)))}
+        step = self._asked(path, query).summary
+        return {"version": version, **timeline(self._run.facts(step, LANE_FACTS), self._run.shapes(step))}
 
     def trajectory(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/trajectory/{trace_id}`."""
@@ -247,14 +248,6 @@ class Endpoints:
         groups = self._run.groups_of_prompt(*of_prompt)
         return [each for each in groups if (each.experiment_name, each.run_id) == (asked.experiment, asked.run_id)]
 
-    def _summaries(self, asked: Asked) -> list[TrajectorySummary]:
-        summaries = self._run.summaries(asked.step, asked.validate, asked.experiment, asked.run_id)
-        if len(summaries) == asked.summary.trajectories:
-            return summaries
-        # Spans of other programs have no run's id, and are no run's; or some came since.
-        own = {trace_id for group in self._groups(asked) for trace_id in group.trace_ids}
-        return [each for each in summaries if each.trace_id in own]
-
     def _is_of_run(self, group: GroupSummary, asked: Asked) -> bool:
         """Return True unless a group is known to be of another run than what is asked for."""
         key = group.step, group.validate, group.experiment_name
@@ -284,12 +277,15 @@ def name_in_address(value: int | str | None) -> str:
     return "none" if value is None else str(value)
 
 
-def _row(each: TrajectorySummary) -> Sequence[Any]:
-    calls = sum(count.calls for count in each.tools.values())
-    errors = sum(count.errors for count in each.tools.values())
+def _row(given: Sequence[Any]) -> Sequence[Any]:
+    *facts, tools, service, name = given
+    calls = errors = 0
+    for counts in tools.values():
+        calls += counts.calls
+        errors += counts.errors
     # A trajectory without a prompt is named by them; for thousands of rollouts they would only be sent.
-    origin = (each.service_name, each.name) if each.sample_index is None else (None, None)
-    return *_row_facts_of(each), each.seconds, calls, errors, *origin
+    origin = (service, name) if facts[_SAMPLE_INDEX] is None else (None, None)
+    return *facts, calls, errors, *origin
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -332,34 +328,34 @@ FIELDS: Final = 5
 """The numbers of a segment: kind, start, duration, name, status."""
 
 
-def timeline(trajectories: Sequence[tuple[TrajectorySummary, Sequence[SpanShape]]]) -> dict[str, Any]:
+LANE_FACTS: Final = ("trace_id", "sample_index", "rollout_n", "status", "reward", "has_root", "start_time", "end_time")
+
+
+def timeline(trajectories: Sequence[Sequence[Any]], shapes: Mapping[str, Sequence[Shape]]) -> dict[str, Any]:
     """Return the lanes of a step, sorted by end; times are microseconds from the step's start.
 
     Args:
-        trajectories: The step's trajectories, each with its spans.
+        trajectories: The `LANE_FACTS` of the step's trajectories.
+        shapes: The places of their spans by trace id, where these are known.
     """
-    start = min((each.start_time for each, _ in trajectories), default=0)
-    end = max((each.end_time for each, _ in trajectories), default=0)
+    first = min((start for *_, start, _ in trajectories), default=0)
+    last = max((end for *_, end in trajectories), default=0)
     names: dict[str, int] = {}
-    lanes = [
-        {
-            "trace_id": each.trace_id,
-            "sample_index": each.sample_index,
-            "rollout_n": each.rollout_n,
-            "status": each.status,
-            "reward": each.reward,
-            "has_root": each.has_root,
-            "start": (each.start_time - start) // 1000,
-            "end": (each.end_time - start) // 1000,
-            "segments": _segments(shape, each, (each.start_time - start) // 1000, names),
-        }
-        for each, shape in sorted(trajectories, key=lambda pair: pair[0].end_time)
-    ]
-    return {"start_time": str(start), "end_time": str(end), "names": list(names), "lanes": lanes}
+    lanes = []
+    for *facts, start, end in sorted(trajectories, key=itemgetter(-1)):
+        places, began, lasted = shapes.get(facts[0], ()), (start - first) // 1000, (end - start) // 1000
+        lanes.append(
+            {
+                **dict(zip(LANE_FACTS, facts, strict=False)),
+                "start": began,
+                "end": (end - first) // 1000,
+                "segments": _segments(places, began, lasted, names),
+            }
+        )
+    return {"start_time": str(first), "end_time": str(last), "names": list(names), "lanes": lanes}
 
 
-def _segments(places: Sequence[SpanShape], summary: TrajectorySummary, start: int, names: dict[str, int]) -> list[int]:
-    lasted = (summary.end_time - summary.start_time) // 1000
+def _segments(places: Sequence[Shape], start: int, lasted: int, names: dict[str, int]) -> list[int]:
     parents = {parent for _, _, _, _, _, parent in places}
     segments: list[int] = []
     for at, (name, kind, offset, duration, status, parent) in enumerate(places):
