@@ -40,7 +40,15 @@ __all__ = ["Trajectory", "of_handle", "of_place", "rollout_trace_attr"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_OWN: Final = (semconv.STATUS, semconv.REWARD, semconv.REWARD_PARTS, semconv.ADVANTAGE, semconv.FATE, *TOTALS)
+_OWN: Final = (
+    semconv.STATUS,
+    semconv.REWARD,
+    semconv.REWARD_PARTS,
+    semconv.ADVANTAGE,
+    semconv.FATE,
+    semconv.TRAINED,
+    *TOTALS,
+)
 """Attributes that stay on a root beyond its limit of attributes, as tags do."""
 
 MAX_METADATA_CHARACTERS: Final = 1000

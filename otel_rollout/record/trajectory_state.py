@@ -39,6 +39,7 @@ class TrajectoryState:
         "dropped_spans",
         "has_clean_tags",
         "input_tokens",
+        "is_compacted",
         "open_ops",
         "output_tokens",
         "redacted",
@@ -56,6 +57,8 @@ class TrajectoryState:
         self.tag_bytes = 4 * sum([len(value) for value in tags.values() if isinstance(value, str)])
         self.has_clean_tags = False
         """True once the tags are redacted."""
+        self.is_compacted = False
+        """True if its next turn begins a compacted conversation."""
         self.annotations: dict[str, Any] = {}
         self.root: Any = None
         self.open_ops: dict[int, Any] = {}
