@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from otel_rollout import semconv
 from otel_rollout.catalog import Run
 from otel_rollout.errors import NoTracesError
+from otel_rollout.facts import shapes_of
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_trajectory, trace_id_of, write_frames
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
 
 
 def record(folder: Path, *trajectories) -> Path:
@@ -160,6 +162,23 @@ class TestTrajectories:
         assert run.groups_of_prompt(1, False, 1) == [group]
         assert group.trace_ids == tuple(each.trace_id for each in run.rollouts(group))
         assert run.groups_of_prompt(1, False, 99) == []
+
+    def test_shapes_are_read_once(self, folder, monkeypatch):
+        """The places of spans are kept in the catalog, for all readers, until a trajectory changes."""
+        read = []
+        monkeypatch.setattr("otel_rollout.folder.reader.shapes_of", lambda spans: read.append(1) or shapes_of(spans))
+        run = Run([folder])
+        [step, _, _] = run.steps()
+        found = run.shapes(step)
+        assert [len(shapes) for shapes in found.values()] == [run.summary(trace_id).spans for trace_id in found]
+        again = Run([folder]).shapes(step)
+        assert len(read) == len(again) == 4
+        assert {each: list(map(tuple, again[each])) for each in again} == found
+        trace_id = trace_id_of(1, 0, 0)
+        record(folder, [make_span("late", 99, trace_id, attributes={semconv.STEP: 1})])
+        [step, _, _] = run.steps()
+        assert [name for name, *_ in run.shapes(step)[f"{trace_id:032x}"]].count("late") == 1
+        assert len(read) == 5
 
     def test_one_by_its_id(self, folder):
         """In a run that has read nothing yet, with and without a catalog; its spans are read."""
