@@ -150,7 +150,7 @@ def _record(kind: Any) -> Reader:
 
     def read(value: Any) -> Any:
         if type(value) in (list, tuple) and is_tuple:
-            # At once, in a third of the time: each trajectory has some.
+            # Together, in a third of the time: most trajectories have some.
             if is_of_integers and [*map(type, value)] == types and INT64_MIN <= min(value) <= max(value) <= INT64_MAX:
                 return kind(*value)
             if len(value) != len(in_order):
