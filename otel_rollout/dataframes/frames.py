@@ -19,8 +19,6 @@ from otel_rollout.text.plain_text import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["conversations", "errors", "messages", "rewards", "spans", "trajectories"]
-
 Folder: TypeAlias = str | PathLike[str]
 Steps: TypeAlias = int | Container[int | None] | None
 
