@@ -103,7 +103,7 @@ def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[R
 def rows_of_steps(path: str | PathLike[str], takes: Callable[[int | None], bool]) -> tuple[list[Row], int]:
     """Return the sound rows of some steps, and the end of the frames that the index has without a gap.
 
-    A bundle has the lines of a hundred steps: those of others are not parsed, nor kept.
+    A bundle has a hundred steps. The lines of the other steps are neither parsed nor kept.
 
     Args:
         path: The open index.

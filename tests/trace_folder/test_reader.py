@@ -181,10 +181,11 @@ class TestFilters:
     def test_the_indexes_of_other_bundles_are_not_read(self, recorded, monkeypatch):
         """A step is found by the names of the folders; what has no step may belong to it."""
         opened = []
-        genuine = stored_file.read_rows_from
-        monkeypatch.setattr(
-            stored_file, "read_rows_from", lambda path, start: opened.append(str(path)) or genuine(path, start)
-        )
+        for name in ("read_rows_from", "rows_of_steps"):
+            genuine = getattr(stored_file, name)
+            monkeypatch.setattr(
+                stored_file, name, lambda path, start, genuine=genuine: opened.append(str(path)) or genuine(path, start)
+            )
         assert len(list(read_trajectories(recorded, step=1))) == 3
         assert [Path(path).parent.name for path in opened] == ["no-step", "steps=000000-000099"]
 
