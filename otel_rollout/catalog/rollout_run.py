@@ -37,9 +37,9 @@ from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTrac
 from otel_rollout.facts.json_types import from_json, to_json
 from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import TrajectorySummary
-from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, main_row
+from otel_rollout.folder.reader import RecordedTrajectory, main_row
 from otel_rollout.folder.selection import Filters, Selection
-from otel_rollout.folder.stored_file import Part
+from otel_rollout.folder.stored_file import Part, ReadProblem
 from otel_rollout.folder.trace_files import EVERYTHING
 from otel_rollout.text.plain_text import counted
 

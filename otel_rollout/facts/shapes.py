@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from otel_rollout import semconv
-from otel_rollout.facts.figures import KINDS, TOOL
+from otel_rollout.facts.packed_spans import KINDS, TOOL
 from otel_rollout.facts.span_facts import KIND_KEYS, kind_of
 from otel_rollout.facts.span_values import short_name
 

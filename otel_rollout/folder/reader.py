@@ -28,16 +28,6 @@ from otel_rollout.otlp import encode_spans, json_of_request, outline_of
 from otel_rollout.text.plain_text import printable
 from otel_rollout.text.sanitize import clean
 
-__all__ = [
-    "ReadProblem",
-    "RecordedTrajectory",
-    "bundles_of",
-    "join_parts",
-    "main_row",
-    "parts_by_trace",
-    "read_trajectories",
-]
-
 _TRACE_ID: Final = place_of("trace_id")
 _HAS_ROOT: Final = place_of("has_root")
 _STEP: Final = place_of("step")
