@@ -23,7 +23,7 @@ import otel_rollout
 from otel_rollout.backends import factory_of
 from otel_rollout.catalog import GroupSummary, Spread, StepSummary
 from otel_rollout.catalog.figures import GROUPS, STEPS
-from otel_rollout.catalog.spans import COMMON, MESSAGES, SPANS
+from otel_rollout.catalog.spans import COMMON, CONVERSATIONS, MESSAGES, SPANS
 from otel_rollout.export.exporter import settings_of
 from otel_rollout.facts import FACTS, SUMS, Percentiles, SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import CHECKS
@@ -115,6 +115,7 @@ def catalog_table(name: str) -> str:
         "groups": [(each.name, each.type, each.unit, each.meaning) for each in GROUPS.columns],
         "spans": [(each.name, each.type, each.unit, each.meaning) for each in (*COMMON, *SPANS)],
         "messages": [(each.name, each.type, each.unit, each.meaning) for each in (*COMMON, *MESSAGES)],
+        "conversations": [(each.name, each.type, each.unit, each.meaning) for each in (*COMMON, *CONVERSATIONS)],
     }
     rows = ((f"`{column}`", _sql_type(hint), unit, meaning) for column, hint, unit, meaning in columns[name])
     return _table(("column", "type", "unit", "meaning"), rows)
@@ -151,7 +152,7 @@ TABLES = {
     "facts": facts_table,
     **{
         f"table_{name}": partial(catalog_table, name)
-        for name in ("trajectories", "steps", "groups", "spans", "messages")
+        for name in ("trajectories", "steps", "groups", "spans", "messages", "conversations")
     },
     "layers": layers_table,
     "summaries": summaries_types,

@@ -14,8 +14,8 @@ from otel_rollout.catalog.sql import FUNCTIONS
 from otel_rollout.errors import RolloutTraceError
 from otel_rollout.text.near_miss import closest
 
-TABLES: Final = ("trajectories", "rewards", "tools", "steps", "groups", "spans", "messages")
-OF_SPANS: Final = frozenset({"spans", "messages"})
+TABLES: Final = ("trajectories", "rewards", "tools", "steps", "groups", "spans", "messages", "conversations")
+OF_SPANS: Final = frozenset({"spans", "messages", "conversations"})
 """The tables that are filled for the steps that are asked for."""
 MAX_SPAN_BYTES: Final = 2**30
 """The most bytes, as OTLP, of the trajectories whose spans one question may read."""

@@ -1,4 +1,4 @@
-"""The tables of spans and messages, which are filled for one step on demand, from the recorded spans."""
+"""The tables of spans, messages and conversations, which are filled for one step on demand, from the recorded spans."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.catalog.schema import ROWS_AT_ONCE, storable
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.facts.conversation import Utterance, conversation_of, outermost
+from otel_rollout.facts.conversations import Conversation, Conversations, conversations_of
 from otel_rollout.facts.span_facts import kind_of, span_id_of
 from otel_rollout.facts.span_values import count_of, error_type_of, last_text, text_of, times_of
-from otel_rollout.facts.trace_tree import error_of
+from otel_rollout.facts.trace_tree import error_of, place_of
+from otel_rollout.facts.utterances import Utterance, utterances_of
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.messages import json_of
 from otel_rollout.text.sanitize import clean
@@ -49,11 +50,12 @@ class _Column(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A span with its turn."""
+    """A span with its turn and its conversation."""
 
     span: ReadableSpan
     attributes: _Attributes
     turn: int | None
+    conversation: int | None
 
 
 class _Message(NamedTuple):
@@ -82,6 +84,13 @@ SPANS: Final = (
         lambda it: kind_of(it.attributes),
     ),
     _Column("turn", int, "", "of a generation that is in no other one, its number from 1", lambda it: it.turn),
+    _Column(
+        "conversation",
+        int,
+        "",
+        "its conversation, as in `conversations`; null for a root, and outside all",
+        lambda it: it.conversation,
+    ),
     _Column("start_time", int, "ns", "its start, since 1970", lambda it: times_of(it.span)[0]),
     _Column("end_time", int, "ns", "its end, since 1970", lambda it: times_of(it.span)[1]),
     _Column("seconds", float, "s", "its duration", lambda it: (times_of(it.span)[1] - times_of(it.span)[0]) / 1e9),
@@ -135,7 +144,8 @@ SPANS: Final = (
 )
 """These follow the common columns in `spans`."""
 MESSAGES: Final = (
-    _Column("position", int, "", "its place in the conversation, from 0", lambda it: it.position),
+    _Column("position", int, "", "its place among the trajectory's messages, from 0", lambda it: it.position),
+    _Column("conversation", int, "", "its conversation, as in `conversations`", lambda it: it.told.conversation),
     _Column("turn", int, "", "the last generation until then, from 1; 0 before the first answer", lambda it: it.turn),
     _Column(
         "role",
@@ -170,12 +180,54 @@ MESSAGES: Final = (
     ),
 )
 """These follow the common columns in `messages`."""
+CONVERSATIONS: Final = (
+    _Column("conversation", int, "", "its number in the trajectory, from 1, by the first turns", lambda it: it.id),
+    _Column("kind", str, "", "`main`, `subagent`, `fork` or `compacted`", lambda it: it.kind),
+    _Column(
+        "name", str, "", "the sub-agent, else the agent around it; null if it is unknown", lambda it: it.name or None
+    ),
+    _Column(
+        "parent",
+        int,
+        "",
+        "the conversation that called the sub-agent, that the fork parts from, or that is compacted; null for `main`",
+        lambda it: it.parent,
+    ),
+    _Column("parent_turn", int, "", "the parent's last turn before it; null if it has none", lambda it: it.parent_turn),
+    _Column("joined_turn", int, "", "of a sub-agent, the parent's first turn after it", lambda it: it.joined_turn),
+    _Column("shared", int, "messages", "the messages at its beginning that are the parent's", lambda it: it.shared),
+    _Column(
+        "replaced",
+        int,
+        "messages",
+        "of a compacted one, the parent's messages that it leaves out",
+        lambda it: it.replaced,
+    ),
+    _Column("turns", int, "turns", "its generations that are in no other one", lambda it: len(it.turns)),
+    _Column("first_turn", int, "", "the number of its first turn in the trajectory", lambda it: it.turns[0]),
+    _Column("last_turn", int, "", "the number of its last turn", lambda it: it.turns[-1]),
+    _Column("input_tokens", int, "tokens", "the sum over its turns", lambda it: it.input_tokens),
+    _Column("output_tokens", int, "tokens", "the sum over its turns", lambda it: it.output_tokens),
+    _Column("messages", int, "messages", "the length of its history, with the last answer", lambda it: it.messages),
+    _Column("trained", bool, "", "true if it is training data; null if that is unknown", lambda it: it.trained),
+    _Column("start_time", int, "ns", "the start of its first turn, since 1970", lambda it: it.start_time),
+    _Column("end_time", int, "ns", "the end of its last turn, since 1970", lambda it: it.end_time),
+    _Column("seconds", float, "s", "the time between both", lambda it: (it.end_time - it.start_time) / 1e9),
+    _Column(
+        "conversation_id",
+        str,
+        "",
+        "`gen_ai.conversation.id` of its turns; null if they have none",
+        lambda it: it.conversation_id or None,
+    ),
+)
+"""These follow the common columns in `conversations`."""
 COMMON: Final = (
     _Column("trace_id", str, "", "its trajectory", lambda it: None),
     _Column("step", int, "", "the trajectory's step", lambda it: None),
     _Column("validate", bool, "", "true in a validation pass", lambda it: None),
 )
-"""The first columns of both tables."""
+"""The first columns of the tables."""
 
 
 def _failed(span: ReadableSpan) -> bool:
@@ -195,7 +247,7 @@ def _attributes(attributes: _Attributes) -> str:
     return json_of(clean({key: value for key, value in kept.items() if key not in _PAYLOAD}))
 
 
-_TABLES: Final = {"spans": SPANS, "messages": MESSAGES}
+_TABLES: Final = {"spans": SPANS, "messages": MESSAGES, "conversations": CONVERSATIONS}
 _OF_STEP: Final = "step IS ? AND validate = ?"
 
 
@@ -218,7 +270,7 @@ CREATE TABLE filled_steps (number INTEGER PRIMARY KEY, step INTEGER, validate IN
 
 
 def filled_steps(connection: sqlite3.Connection) -> set[tuple[int | None, bool]]:
-    """Return the steps that have rows of spans and messages, and whether they are validation passes."""
+    """Return the steps that have rows in these tables, and whether they are validation passes."""
     found = connection.execute("SELECT step, validate FROM filled_steps")
     return {(step, bool(validate)) for step, validate in found}
 
@@ -230,7 +282,7 @@ def fill_step(
     trajectories: Iterable[RecordedTrajectory],
     max_bytes: int = MAX_BYTES,
 ) -> list[str]:
-    """Fill the spans and messages of a step, and return the trace ids of those that can't be read. The caller commits.
+    """Fill the tables for a step, and return the trace ids of those that can't be read. The caller commits.
 
     Args:
         connection: The catalog.
@@ -242,11 +294,16 @@ def fill_step(
     empty_step(connection, step, validate)
     unreadable: list[str] = []
     size = 0
-    rows: dict[str, list[Sequence[Any]]] = {"spans": [], "messages": []}
+    rows: dict[str, list[Sequence[Any]]] = {table: [] for table in _TABLES}
     for trajectory in trajectories:
         try:
             spans = trajectory.spans
-            found = {"spans": list(_span_rows(spans)), "messages": list(_message_rows(spans))}
+            conversations = conversations_of(spans)
+            found = {
+                "spans": list(_span_rows(spans, conversations)),
+                "messages": list(_message_rows(spans, conversations)),
+                "conversations": list(map(_conversation_row, conversations.all)),
+            }
         except UnreadableTraceError:
             unreadable.append(trajectory.trace_id)
             continue
@@ -262,7 +319,7 @@ def fill_step(
 
 
 def empty_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
-    """Remove the spans and messages of a step: it has changed. The caller commits."""
+    """Remove the rows of a step: it has changed. The caller commits."""
     for table in (*_TABLES, "filled_steps"):
         connection.execute(f"DELETE FROM {table} WHERE {_OF_STEP}", (step, validate))
 
@@ -284,17 +341,21 @@ def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[
     return sum(_ROW_BYTES + sum(len(value) for value in row if isinstance(value, str)) for row in stored)
 
 
-def _span_rows(spans: Sequence[ReadableSpan]) -> Iterator[Sequence[Any]]:
+def _span_rows(spans: Sequence[ReadableSpan], found: Conversations) -> Iterator[Sequence[Any]]:
     ordered = sorted(spans, key=lambda span: (span.start_time or 0, span.parent is not None))
-    turns = {id(span): turn for turn, span in enumerate(outermost(ordered, "LLM"), 1)}
+    turns = {id(span): turn for turn, span in enumerate(found.turns, 1)}
     for span in ordered:
-        it = _Span(span, span.attributes or {}, turns.get(id(span)))
+        it = _Span(span, span.attributes or {}, turns.get(id(span)), found.of_span.get(place_of(span).span_id))
         yield [column.of(it) for column in SPANS]
 
 
-def _message_rows(spans: Sequence[ReadableSpan]) -> Iterator[Sequence[Any]]:
+def _message_rows(spans: Sequence[ReadableSpan], found: Conversations) -> Iterator[Sequence[Any]]:
     turn = 0
-    for position, told in enumerate(conversation_of(spans)):
+    for position, told in enumerate(utterances_of(spans, found)):
         turn += told.message.role == "assistant" and told.span is not None
         it = _Message(position, turn, told)
         yield [column.of(it) for column in MESSAGES]
+
+
+def _conversation_row(it: Conversation) -> Sequence[Any]:
+    return [column.of(it) for column in CONVERSATIONS]

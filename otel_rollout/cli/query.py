@@ -27,7 +27,7 @@ _MORE: Final = "  ...> "
 _HELP: Final = f"""\
 A question is one SELECT; it ends with ; or an empty line. The tables are
 {", ".join(TABLES)}.
-.tables          the tables with the number of their rows, but spans and messages
+.tables          the tables with the number of their rows, but those of spans
 .columns TABLE   a table's columns
 .help            this
 .quit            the end, as Ctrl-D is"""
@@ -37,11 +37,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the description and the options of the command."""
     parser.description = """\
 Ask trace folders a question in SQL (SQLite's). The tables are trajectories,
-rewards, tools, steps, groups, spans and messages; docs/reference/catalog.md has
-their columns. SQLite's functions, and mean(x), median(x), percentile(x, 99),
-stddev(x) and counts(x) are there. Without a question there is, on a terminal,
-a prompt with a history; in a pipe, the question is standard input. It only
-reads.
+rewards, tools, steps, groups, spans, messages and conversations;
+docs/reference/catalog.md has their columns. SQLite's functions, and mean(x),
+median(x), percentile(x, 99), stddev(x) and counts(x) are there. Without a
+question there is, on a terminal, a prompt with a history; in a pipe, the
+question is standard input. It only reads.
 
 examples:
   otel-rollout query "SELECT step, reward_mean, solved FROM steps"
