@@ -270,9 +270,7 @@ class TestOutcome:
         next(generator)
         generator.close()
         assert recorded(rollout_spans) == [
-            root_record(
-                {"sample_index": 1}, "s1 · test-project/test-experiment", metadata={"status": "cancelled"}
-            )
+            root_record({"sample_index": 1}, "s1 · test-project/test-experiment", metadata={"status": "cancelled"})
         ]
 
     def test_annotated_status_counts(self, rollout_spans: InMemorySpanExporter) -> None:

@@ -91,7 +91,7 @@ def numbered(mark: str, value: object) -> str:
 
 
 def rollout_label(span: ReadableSpan, *, with_reward: bool = False) -> str:
-    """Return the label of a trajectory's root, `s12 · r3 = 0.5 · step 7`, for lists that cut ends; empty without tags."""
+    """Return the label of a trajectory's root, `s12 · r3 = 0.5 · step 7`, for lists that cut; empty without tags."""
     attributes = span.attributes or {}
     known = [numbered(mark, attributes[key]) for mark, key in _PLACE if key in attributes]
     if known and with_reward and (reward := reward_of(span)) is not None:
