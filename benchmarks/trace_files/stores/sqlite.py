@@ -1,4 +1,4 @@
-"""SQLite: a row per trajectory, with its spans as one zstd blob of OTLP JSON; held in memory until the root has come."""
+"""SQLite: a row per trajectory, its spans a zstd blob of OTLP JSON; held in memory until its root has come."""
 
 from __future__ import annotations
 
