@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
-from otel_rollout.cli.options import READ, add_filters, add_folder, exit_codes, trace_id
+from otel_rollout.cli.options import READ, add_filters, add_folder, add_trace, exit_codes
 from otel_rollout.cli.reading import (
     ProblemLog,
     complain_of_redaction,
@@ -49,7 +49,7 @@ and output; or with --chat as a conversation. Name it by --step, --sample and
 """
     parser.epilog = exit_codes("shown")
     add_folder(parser, READ)
-    parser.add_argument("--trace", metavar="ID", type=trace_id, help="its trace id; the beginning will do")
+    add_trace(parser)
     add_filters(parser)
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--chat", action="store_true", help="the conversation: who said what, tool calls, the reward")
