@@ -96,19 +96,6 @@ def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[R
     return closed + rows, end
 
 
-def index_lines(path: str | PathLike[str]) -> Iterator[bytes]:
-    """Yield the lines of an index, closed and open; after a crash some come twice.
-
-    Args:
-        path: The open one.
-    """
-    with suppress(FileNotFoundError):
-        for lines in _read_lines(path, 0):
-            yield from lines
-    for lines in _closed_lines(path):
-        yield from lines
-
-
 def _closed_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
     """Yield the lines of the closed index without their last brace, block by block; `path` is the open one's."""
     closed = f"{os.fspath(path)}{_ZST}"
