@@ -148,7 +148,9 @@ class _Finder:
         self._chain_ends = self._find_chain_ends()
         self._last_uses = self._find_last_uses()
         least = min(len(turn.scope) for turn in turns)
-        self._main = next(at for at, turn in enumerate(turns) if len(turn.scope) == least)
+        outermost = next(at for at, turn in enumerate(turns) if len(turn.scope) == least)
+        self._main = self._chosen[self._leaders[outermost]]
+        """A turn of the main conversation."""
         self._found: list[Found] = []
         self._of_turn: list[int] = []
         self._through: dict[int, int] = {}
@@ -269,6 +271,13 @@ class _Finder:
         is_around = scope == self._turns[at].scope[: len(scope)]
         return is_around, self._histories[other].system == self._histories[at].system, other
 
+    def _node_at(self, at: int, length: int) -> int:
+        """Return the node of a turn's prompt after a number of messages."""
+        node = self._asked[at]
+        while self._length(node) > length:
+            node = self._tree.parents[node]
+        return node
+
     def _tip(self, at: int) -> int:
         """Return the last node of a turn's history: its answer, or its prompt's last message."""
         return (self._answers[at] or [self._asked[at]])[0]
@@ -339,7 +348,7 @@ class _Finder:
             self._add(at, self._of_turn[link.turn])
         elif self._is_edited(at):
             pass
-        elif link is not None:
+        elif link is not None and self._is_spoken(self._node_at(at, link.shared)):
             is_deeper = len(self._turns[at].scope) > len(self._turns[link.turn].scope)
             is_other = not self._has_one_system(link.turn, at)
             self._begin(at, "subagent" if is_deeper or is_other else "fork", link.turn, link.shared)
@@ -451,6 +460,9 @@ class _Finder:
                 return True
             old = self._codes(before)
             shared = _common(old, codes)
+            if self._has_other_answer(before, codes, shared):
+                self._add(at, self._of_turn[before])
+                return True
             counts, rest = Counter(old), codes[shared:]
             recent = {code for code in old[max(shared, len(old) - _RECENT) :] if counts[code] == 1}
             first = next((place for place, code in enumerate(rest) if code in recent), None)
@@ -465,6 +477,13 @@ class _Finder:
                 self._add(at, self._of_turn[before])
             return True
         return False
+
+    def _has_other_answer(self, before: int, codes: Sequence[int], shared: int) -> bool:
+        """Return True if a prompt is an earlier one with another answer after it, as where a cut answer was continued."""
+        asked = [self._tree.codes[node] for node in self._tree.path(self._asked[before])]
+        while asked and asked[-1] & 7 == ASSISTANT:
+            asked.pop()
+        return 0 < len(asked) <= shared < len(codes) and codes[len(asked)] & 7 == ASSISTANT
 
     def _is_longer_text(self, at: int, before: int) -> bool:
         """Return True if a prompt of one message is an earlier one with more at its end."""
@@ -483,6 +502,9 @@ class _Finder:
     def _begin_other(self, at: int) -> None:
         """Begin a conversation with a prompt that extends no history."""
         scope = self._turns[at].scope
+        if self._leaders[at] == self._leaders[self._main]:
+            self._begin(at, "main", None)
+            return
         if not self._found:
             self._begin(at, "subagent", None)
             return
@@ -508,6 +530,8 @@ class _Finder:
                 self._begin(at, "subagent", self._caller(at))
         elif self._is_replacement(at, same, shared):
             self._begin_compacted(at, same)
+        elif shared:
+            self._begin(at, "fork", same, shared)
         else:
             self._begin(at, "subagent", self._caller(at))
 
@@ -535,7 +559,7 @@ class _Finder:
             # Its caller went on meanwhile, or another agent.
             return False
         path = self._tree.path(self._asked[at])[shared:]
-        if any(node in self._tree.summaries for node in path[:3]):
+        if any(node in self._tree.summaries for node in path[:3]) or self._is_longer_text(at, conversation.turns[0]):
             return True
         is_long = self._length(self._tip(before)) >= _LONG
         if conversation.kind == "subagent" and not self._turns[at].scope:

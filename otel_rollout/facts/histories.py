@@ -26,7 +26,7 @@ _MIN_TASK: Final = 8
 """Shorter arguments of a call are no task."""
 _HEAD: Final = 48
 """System prompts that begin with the same characters are versions of one."""
-PIECE: Final = 32
+PIECE: Final = 16
 _MAX_PIECES: Final = 128
 _ROLES: Final = {"assistant": ASSISTANT, "tool": TOOL, "user": USER, "system": SYSTEM, "developer": SYSTEM}
 _SUMMARY: Final = (
@@ -43,6 +43,8 @@ _SUMMARY: Final = (
     "earlier messages",
     "older messages",
     "notes",
+    "progress",
+    "reflection",
     "memory",
 )
 """Words of a message that replaces the messages before it."""
@@ -64,7 +66,7 @@ class History(NamedTuple):
         asked: The node of its prompt's last message.
         answers: The codes of its answers; several if it was asked for several.
         added: The codes of its prompt's messages if they are only those that earlier turns don't have; else None.
-        texts: The hashes of the beginnings of a prompt of one message, 32 characters more each.
+        texts: The hashes of the beginnings of a prompt of one message, 16 characters more each.
         length: The characters of that message.
         calls: The hashes of texts among the arguments of the calls that it made.
         is_compacted: True if it is marked as the first of a compacted conversation.
