@@ -483,7 +483,7 @@ class _Finder:
         asked = [self._tree.codes[node] for node in self._tree.path(self._asked[before])]
         while asked and asked[-1] & 7 == ASSISTANT:
             asked.pop()
-        return 0 < len(asked) <= shared < len(codes) and codes[len(asked)] & 7 == ASSISTANT
+        return 0 < len(asked) == shared < len(codes) and codes[len(asked)] & 7 == ASSISTANT
 
     def _is_longer_text(self, at: int, before: int) -> bool:
         """Return True if a prompt of one message is an earlier one with more at its end."""
