@@ -84,19 +84,21 @@ def find_conversations(turns: Sequence[Turn], histories: Histories) -> list[Foun
 
     Args:
         turns: Its turns, by start.
-        histories: Their messages, to which nodes may be added.
+        histories: Their messages.
     """
     if not turns:
         return []
     if _is_one_chain(turns, histories):
         # Most are.
         return [Found("main", None, turns=list(range(len(turns))), messages=_messages(turns[-1].history, histories))]
-    return _Finder(turns, histories).find()
+    return _Finder(turns, histories.copy()).find()
 
 
 def _is_one_chain(turns: Sequence[Turn], tree: Histories) -> bool:
     """Return True if each turn's prompt is the history of the turn before it, and more."""
     first, before = turns[0], ROOT
+    if tree.compactions:
+        return False
     for turn in turns:
         history = turn.history
         if history is None or turn.scope != first.scope or not history.asked or history.is_compacted:
@@ -111,7 +113,8 @@ def _is_one_chain(turns: Sequence[Turn], tree: Histories) -> bool:
             return False
         before = history.asked
         if len(history.answers) == 1:
-            before = tree.child(before, history.answers[0])
+            # Without a node no later prompt has the answer.
+            before = tree.known_child(before, history.answers[0]) or before
     return True
 
 
@@ -169,6 +172,8 @@ class _Finder:
                 each.kind, each.origin, each.shared, each.replaced = "main", None, 0, None
             else:
                 each.parent = main if each.origin is None else self._of_turn[each.origin]
+                # One with the main one's prompt, which goes on with another answer.
+                each.kind = "fork" if each.kind == "main" else each.kind
         for position, each in enumerate(self._found):
             if each.parent is not None and self._is_in_circle(position):
                 each.parent = main
@@ -335,9 +340,10 @@ class _Finder:
         history, link = self._histories[at], self._links[at]
         leader = self._leaders[at]
         chosen = self._chosen[leader]
-        if not self._asked[at] and not history.answers and not history.is_compacted:
+        is_compacted = history.is_compacted or self._has_new_compaction(at)
+        if not self._asked[at] and not history.answers and not is_compacted:
             self._place_unknown(at)
-        elif history.is_compacted and self._found and (before := self._before(at)) is not None:
+        elif is_compacted and self._found and (before := self._before(at)) is not None:
             self._begin_compacted(at, before)
         elif at != chosen and self._is_answered(at) and (leader < at or link is not None):
             # The conversation goes on with another answer to the same prompt.
@@ -376,6 +382,13 @@ class _Finder:
                 if known is not None and self._of_turn[known] == self._of_turn[at]:
                     break
                 node = self._tree.parents[node]
+
+    def _has_new_compaction(self, at: int) -> bool:
+        """Return True if a prompt has a part of type `compaction` that no earlier one has."""
+        known = self._tree.compactions
+        return bool(known) and any(
+            node in known and node not in self._through for node in self._tree.path(self._asked[at])
+        )
 
     def _add(self, at: int, conversation: int) -> None:
         self._found[conversation].turns.append(at)
