@@ -14,7 +14,7 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
-from otel_rollout.facts.conversation_finder import Turn, find_conversations
+from otel_rollout.facts.conversation_finder import find_conversations
 from otel_rollout.facts.figures import (
     ERROR,
     KINDS,
@@ -53,6 +53,7 @@ from otel_rollout.facts.span_values import (
     times_of,
     unparsed_calls_of,
 )
+from otel_rollout.facts.turn_links import Turn
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import INT64_MAX
 

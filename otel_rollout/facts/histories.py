@@ -174,7 +174,9 @@ class Histories:
     def _read(self, span: ReadableSpan, attributes: Mapping[str, Any]) -> tuple[_Known, list[Message]]:
         """Return the longest prompt before that a generation's prompt begins with, and the messages after it."""
         text = attributes.get(semconv.INPUT_MESSAGES)
-        is_whole = SYSTEM_INSTRUCTIONS not in attributes and PROMPT_START not in str(attributes.get(semconv.INPUT_VALUE))
+        is_whole = SYSTEM_INSTRUCTIONS not in attributes and PROMPT_START not in str(
+            attributes.get(semconv.INPUT_VALUE)
+        )
         if type(text) is str and self._known and is_whole:
             encoded = memoryview(text.encode("utf-8", "replace"))
             found = _NOTHING_KNOWN

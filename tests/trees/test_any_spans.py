@@ -46,9 +46,7 @@ def trees(draw: Any) -> list[ReadableSpan]:
     spans = [make_span("root", 1, 1, parent=None, attributes={semconv.SPAN_KIND: "AGENT"}, seconds=(0, 99))]
     for number, kind in enumerate(kinds, 2):
         parent = draw(st.integers(1, number - 1))
-        spans.append(
-            make_span(kind, number, 1, parent=parent, attributes={semconv.SPAN_KIND: kind}, seconds=(0.5, 90))
-        )
+        spans.append(make_span(kind, number, 1, parent=parent, attributes={semconv.SPAN_KIND: kind}, seconds=(0.5, 90)))
     histories: list[list[Any]] = [[]]
     for number in range(draw(st.integers(0, 9))):
         known = draw(st.sampled_from(histories))
@@ -101,7 +99,8 @@ class TestBounds:
 
     def test_conversations(self):
         """The last one that is told apart has the turns of all further ones; the facts count them all."""
-        spans = [llm(number, [message("user", f"task {number}")], [message("assistant", "done")]) for number in range(200)]
+        answers = [message("assistant", "done")]
+        spans = [llm(number, [message("user", f"task {number}")], answers) for number in range(200)]
         found = conversations_of(spans).all
         assert len(found) == MAX_CONVERSATIONS
         assert (found[-1].name, len(found[-1].turns)) == ("…", 200 - MAX_CONVERSATIONS + 1)

@@ -88,7 +88,7 @@ class TestAnnotations:
     """`annotate(compacted=…)` and `annotate(trained=…)`."""
 
     def test_compacted_marks_the_next_generation(self, rollout_spans: InMemorySpanExporter) -> None:
-        """Inside a sub-agent its own, elsewhere the trajectory's; it begins a conversation in place of the one before."""
+        """Inside a sub-agent its own, elsewhere the trajectory's; it begins a conversation that replaces another."""
 
         async def rollout() -> None:
             with rollout_trace_attr(1, 1, 0):

@@ -93,9 +93,7 @@ def tree_of(spans: list[ReadableSpan]) -> list[list[Any]]:
 
 def edges_of(tree: list[list[Any]]) -> set[tuple[Any, ...]]:
     """Return each conversation's calls with its kind and the calls of its parent."""
-    return {
-        (tuple(calls), kind, None if parent is None else tuple(tree[parent][2])) for kind, parent, calls in tree
-    }
+    return {(tuple(calls), kind, None if parent is None else tuple(tree[parent][2])) for kind, parent, calls in tree}
 
 
 def score(case: dict[str, Any], found: list[list[Any]]) -> tuple[int, int]:
