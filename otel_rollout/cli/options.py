@@ -171,6 +171,11 @@ def add_run(parser: Any) -> None:
     parser.add_argument("--run", metavar="ID", help="a run, by its run_id; the beginning will do")
 
 
+def add_trace(parser: argparse._ActionsContainer) -> None:
+    """Add the option of a trajectory's id."""
+    parser.add_argument("--trace", metavar="ID", type=trace_id, help="its trace id; the beginning will do")
+
+
 def add_filters(parser: argparse.ArgumentParser) -> None:
     """Add the filters of trajectories."""
     group = parser.add_argument_group("which trajectories", "All filters that are given must agree.")

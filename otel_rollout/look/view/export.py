@@ -110,11 +110,12 @@ class Exported:
     Args:
         steps: The number of steps.
         trajectories: The number of trajectories.
+        redacted: The secrets that redaction replaced in them, when they were recorded.
         bytes: The size of the data.
     """
 
     def __init__(self) -> None:
-        self.steps = self.trajectories = self.bytes = 0
+        self.steps = self.trajectories = self.redacted = self.bytes = 0
 
 
 def export_run(
@@ -244,6 +245,7 @@ def _write_data(
                 exported.trajectories += 1
                 on_progress(exported.trajectories, total)
         exported.steps += 1
+        exported.redacted += step.redacted
     return exported
 
 

@@ -195,7 +195,7 @@ class TestHolding:
         exporter.send([spans[-1], late, *spans[:-1]])
 
         (stored,) = store.conversations
-        assert (stored.key, stored.log_id) == ("agent_loop", f"{0xABC:032x}")
+        assert (stored.key, stored.log_id) == ("agent_loop:0.5", f"s12-r1-trace-{0xABC:032x}")
         assert store.written() == [("success", [1, 2, 3, 4, 9])]
 
 
