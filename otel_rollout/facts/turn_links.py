@@ -9,7 +9,7 @@ from otel_rollout.facts.histories import ASSISTANT, ROOT, TOOL, Histories, Histo
 
 Scope: TypeAlias = tuple[int, ...]
 _LATEST: Final = 32
-"""Of the turns with one history, the latest are looked at."""
+"""The most turns with one history that a turn is compared with."""
 _NO_HISTORY: Final = History(0, 0, ROOT, (), None, (), 0, (), False, "", "")
 
 
@@ -41,7 +41,7 @@ class Link(NamedTuple):
 
 
 class TurnLinks:
-    """Which turn of a trajectory extends which.
+    """Links from the turns of a trajectory to the turns that they extend.
 
     Args:
         turns: Its turns, by start.
@@ -72,7 +72,7 @@ class TurnLinks:
         self.chain_ends = self._find_chain_ends()
         self.last_uses = self._find_last_uses()
         self._best: dict[int, int] = {}
-        """Of the turns that extend a turn, the one that goes on with its conversation."""
+        """By turn, the turn that goes on with its conversation."""
 
     def is_apart(self, other: int, at: int) -> bool:
         """Return True if two turns have different ids of conversations."""

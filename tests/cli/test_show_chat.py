@@ -151,7 +151,7 @@ def test_conversations(tmp_path, capsys):
         "  other",
         "assistant",
         "  c",
-        "── 4 compacted: replaces 2 messages of 3",
+        "── 4 compacted: replaces 4 messages of 3",
         "user",
         "  short",
         "assistant",
