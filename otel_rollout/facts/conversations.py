@@ -11,11 +11,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.facts.conversation_finder import Found, Kind, Scope, Turn, find_conversations, messages_in
+from otel_rollout.facts.conversation_finder import Found, Kind, find_conversations
 from otel_rollout.facts.histories import Histories
 from otel_rollout.facts.span_facts import is_late_annotation, kind_of
 from otel_rollout.facts.span_values import count_of, text_of, times_of
 from otel_rollout.facts.trace_tree import outermost, place_of
+from otel_rollout.facts.turn_links import Scope, Turn
 from otel_rollout.text.sanitize import INT64_MAX
 
 SCOPES: Final = ("AGENT", "TOOL", "EVALUATOR")
@@ -98,7 +99,7 @@ class _Reading:
         self._ordered = ordered
         self._known = {place_of(span).span_id: span for span in ordered}
         self.turns = outermost(ordered, "LLM")
-        self._histories = histories = Histories()
+        histories = Histories()
         self._given: list[Turn] = []
         for span in self.turns:
             histories.add(span)
@@ -118,16 +119,14 @@ class _Reading:
         found = self.found[number - 1]
         first, last = found.turns[0], found.turns[-1]
         parent = () if found.parent is None else self.found[found.parent].turns
-        before, after = [turn for turn in parent if turn < first], [turn for turn in parent if turn > last]
-        if found.kind == "fork":
-            before = before[: bisect_right(before, found.shared, key=self._messages_in)]
+        after = [turn for turn in parent if turn > last]
         spans = [self.turns[turn] for turn in found.turns]
         history = self._given[first].history
         return Conversation(
             number,
             found.kind,
             None if found.parent is None else found.parent + 1,
-            before[-1] + 1 if before else None,
+            None if found.parent_turn is None else found.parent_turn + 1,
             after[0] + 1 if after and found.kind == "subagent" else None,
             found.shared,
             found.replaced,
@@ -141,9 +140,6 @@ class _Reading:
             max(self._given[turn].end for turn in found.turns),
             history.conversation if history is not None else "",
         )
-
-    def _messages_in(self, turn: int) -> int:
-        return messages_in(self._given[turn].history, self._histories)
 
     def places(self, numbers: Mapping[int, int]) -> dict[int, int]:
         """Return the conversation of each span, by span id, except for those around all conversations."""
