@@ -176,7 +176,7 @@ def _known_steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterato
     if not any(value is not None for value in filters_of(arguments).values()):
         yield from Run([arguments.folder], problems.note, show_progress).steps()
         return
-    # What is solved doesn't depend on the filters.
+    # The scale is the same with and without filters.
     known = Run([arguments.folder]).steps()
     scales = {(each.experiment_name, each.validate): each.scale for each in known}
     for _, step in groupby(selected(arguments, problems), lambda each: (each.step, each.validate)):
