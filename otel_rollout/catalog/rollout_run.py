@@ -37,12 +37,8 @@ from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTrac
 from otel_rollout.facts.json_types import from_json, to_json
 from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import TrajectorySummary
-<<<<<<< HEAD
 from otel_rollout.folder.layout import worker_of
-from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, main_row
-=======
 from otel_rollout.folder.reader import RecordedTrajectory, main_row
->>>>>>> main
 from otel_rollout.folder.selection import Filters, Selection
 from otel_rollout.folder.stored_file import Part, ReadProblem
 from otel_rollout.folder.trace_files import EVERYTHING
@@ -164,7 +160,6 @@ class Run:
 
         return self._ask(question)
 
-<<<<<<< HEAD
     def of_living(self, steps: Iterable[StepSummary]) -> list[StepSummary]:
         """Return the steps that have a trajectory of a process that is writing the folder."""
 
@@ -180,7 +175,7 @@ class Run:
             ]
 
         return self._ask(question)
-=======
+
     def is_being_written(self) -> bool:
         """Return True if a process holds a file of the folders open to write to it.
 
@@ -188,7 +183,6 @@ class Run:
             NoTracesError: None of the folders has traces.
         """
         return any(each.file.is_being_written() for each in find_files(self.folders).values())
->>>>>>> main
 
     def live(self) -> LiveRun:
         """Return the running trajectories, as the processes that run them report."""
