@@ -43,7 +43,7 @@ class ExporterStats:
         joined: Spans without a step that the trace folder has with their trajectory, whose step was known.
         orphaned: Spans without a step or a root that it has in `no-step/`; readers join them by their trace.
         last_error: The backend's last answer to a batch that it refused.
-        preparing: What must be done before the backend takes the first span, such as making tables.
+        preparing: Work that comes before the first span, such as creating tables.
         follow_up_requests: Requests besides spans (links, rewards), by kind; not counted among the spans.
     """
 
