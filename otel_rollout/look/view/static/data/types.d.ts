@@ -35,6 +35,9 @@ export interface StepSummary {
   turns: Percentiles | null;
   tokens: Percentiles | null;
   seconds: Percentiles | null;
+  subagents: number;
+  forks: number;
+  compactions: number;
   prefix_breaks: number;
   staleness: Percentiles | null;
   fates: Record<string, number>;
