@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from otel_rollout.settings import InitSettings
 
-__all__ = ["RolloutTraceConfig", "flush", "init", "shutdown", "stats"]
-
 _logger = BackgroundLogger()
 _lock = SignalSafeLock()
 

@@ -13,27 +13,6 @@ from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.text.near_miss import did_you_mean
 from otel_rollout.text.pattern_check import compile_pattern
 
-__all__ = [
-    "BUILT_IN",
-    "CHECKED_VARIABLES",
-    "OTLP_PROTOCOL",
-    "OURS",
-    "SETTINGS",
-    "STANDARD_VARIABLES",
-    "VARIABLES",
-    "Found",
-    "InitSettings",
-    "Setting",
-    "Settings",
-    "is_disabled",
-    "one_of",
-    "read_bool",
-    "read_bytes",
-    "read_seconds",
-    "read_text",
-    "resolve_settings",
-]
-
 BUILT_IN: Final = "built-in"
 """Stands for the built-in keys or patterns in a setting."""
 

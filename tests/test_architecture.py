@@ -14,7 +14,7 @@ from tests.installed import CORE, EXPORTERS
 
 # Lower numbers are recorded here by the change that lowers them.
 MODULES = 136
-LINES = 23_200
+LINES = 23_080
 
 TREE = Path(__file__).resolve().parent.parent
 PAGE = TREE / "docs" / "explanation" / "architecture.md"

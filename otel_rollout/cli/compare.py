@@ -40,7 +40,7 @@ the number of figures that are looked at, and above the margin.
 """
     parser.epilog = exit_codes(
         "B is not shown to be worse than A",
-        failed="it is: a figure with a better side is worse, prompts are lost, or an error that diagnose finds is new",
+        failed="it is: a figure is worse, prompts are lost, or diagnose finds a new error",
     )
     parser.add_argument(
         "before",

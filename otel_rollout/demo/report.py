@@ -13,8 +13,9 @@ from rich.text import Text
 
 from otel_rollout import ExporterStats
 from otel_rollout.demo.rollout import Trajectory
+from otel_rollout.facts.packed_spans import ToolCounts
 from otel_rollout.facts.summaries import summarise_trajectory
-from otel_rollout.facts.table import ToolCounts, TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.terminal.group_table import answer_of, group_table
 from otel_rollout.look.terminal.hints import command_lines, sentence_lines
 from otel_rollout.look.terminal.table import Cell, Column, Table, print_lines
@@ -141,7 +142,7 @@ def print_waiting(console: Console, counts: Mapping[str, ExporterStats], seconds
         if waiting := exporter.queued + exporter.spooled:
             trouble = f" ({_why(exporter)})" if exporter.last_error else ""
             line = f"waiting up to {seconds:.0f} s for {name} to take {counted(waiting, 'span')}{trouble}; "
-            _print_sentence(console, f"{line}Ctrl-C ends the wait", style="yellow")
+            print_sentence(console, f"{line}Ctrl-C ends the wait", style="yellow")
 
 
 def delivery_table(counts: Mapping[str, ExporterStats]) -> Table:
@@ -195,11 +196,12 @@ def _why(exporter: ExporterStats) -> str:
 
 
 def _complain(console: Console, what: str, why: str) -> None:
-    _print_sentence(console, f"NOT DELIVERED  {what}", style="bold red", margin="  ")
+    print_sentence(console, f"NOT DELIVERED  {what}", style="bold red", margin="  ")
     if why:
-        _print_sentence(console, f"Last trouble: {why}", margin="  ")
+        print_sentence(console, f"Last trouble: {why}", margin="  ")
 
 
-def _print_sentence(console: Console, sentence: str, *, style: str = "", margin: str = "") -> None:
+def print_sentence(console: Console, sentence: str, *, style: str = "", margin: str = "") -> None:
+    """Print a sentence; on a terminal broken between words."""
     for line in sentence_lines(sentence, console.width if console.is_terminal else None, margin):
         console.print(Text(line, style=style), soft_wrap=True)

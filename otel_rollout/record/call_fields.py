@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from otel_rollout.guard.log_once import call_user_function, warn_once
 
-__all__ = ["fields_of_call", "has_functions", "with_parameters", "without_functions"]
-
 _DEFAULTS: Final = {
     "sample_index": None,
     "step": None,

@@ -13,8 +13,6 @@ from otel_rollout.record.object_reading import class_name, find_static, is_one_o
 from otel_rollout.record.snapshot import json_text, plain_value
 from otel_rollout.text.sanitize import fits_int64, integer_text, replace_surrogates
 
-__all__ = ["PLAIN", "read_attribute", "read_number", "read_sample_index", "read_scalar", "read_tag", "read_whole_tag"]
-
 MAX_TAG_CHARACTERS: Final = 1024
 MAX_DIGITS: Final = 20
 MAX_LIST_ITEMS: Final = 100_000

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from otel_rollout.record.runtime import RunningPipeline
 from otel_rollout.semconv import SpanKind
 
-__all__ = ["Trajectory", "of_handle", "of_place", "rollout_trace_attr"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _OWN: Final = (

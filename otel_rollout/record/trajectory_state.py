@@ -6,10 +6,9 @@ import os
 from typing import Any
 
 from otel_rollout import semconv
+from otel_rollout.facts.span_facts import numbered
 from otel_rollout.guard import clock
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
-
-__all__ = ["TrajectoryState"]
 
 # One lock for all trajectories, so that a forked child can renew it. Reentrant, as the garbage collector may end an
 # abandoned span while this thread holds it.
@@ -94,5 +93,5 @@ class TrajectoryState:
             return None
         step = self.tags.get(semconv.STEP)
         # Lists of sessions cut the end off: what differs comes first.
-        parts = [*([] if step is None else [f"step {step}"]), f"sample {sample}"]
+        parts = [numbered("s", sample), *([] if step is None else [f"step {step}"])]
         return " · ".join([*parts, *(["validate"] if self.tags.get(semconv.VALIDATE) else []), run])

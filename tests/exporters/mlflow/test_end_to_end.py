@@ -40,7 +40,7 @@ class TestInit:
             "add": ("TOOL", {"left": 2, "right": 2}, 4),
         }
         assert trace.info.tags["experiment_name"] == "exp-1"
-        assert trace.info.trace_metadata["mlflow.trace.session"] == f"step 2 · sample 3 · {project}/exp-1"
+        assert trace.info.trace_metadata["mlflow.trace.session"] == f"s3 · step 2 · {project}/exp-1"
         assert [item.value for item in trace.info.assessments] == [1.0]
 
     def test_folder_is_refused_at_once(self, monkeypatch) -> None:
