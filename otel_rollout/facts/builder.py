@@ -14,7 +14,7 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
-from otel_rollout.facts.conversation_finder import Turn, find_conversations
+from otel_rollout.facts.conversation_finder import find_conversations
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
 from otel_rollout.facts.histories import Histories
 from otel_rollout.facts.packed_spans import (
@@ -53,6 +53,7 @@ from otel_rollout.facts.span_values import (
     times_of,
     unparsed_calls_of,
 )
+from otel_rollout.facts.turn_links import Turn
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import INT64_MAX
 

@@ -11,11 +11,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.facts.conversation_finder import Found, Kind, Scope, Turn, find_conversations
+from otel_rollout.facts.conversation_finder import Found, Kind, find_conversations
 from otel_rollout.facts.histories import Histories
 from otel_rollout.facts.span_facts import is_late_annotation, kind_of
 from otel_rollout.facts.span_values import count_of, text_of, times_of
 from otel_rollout.facts.trace_tree import outermost, place_of
+from otel_rollout.facts.turn_links import Scope, Turn
 from otel_rollout.text.sanitize import INT64_MAX
 
 SCOPES: Final = ("AGENT", "TOOL", "EVALUATOR")

@@ -75,8 +75,8 @@ def read_trajectories(
             warning is logged.
 
     Returns:
-        An iterator that holds the index entries of one bundle of steps at a time. A step's training comes before its
-        validation.
+        An iterator that holds the index entries of one bundle at a time, of the steps that match. A step's training
+        comes before its validation.
 
     Raises:
         NoTracesError: The folder doesn't exist or holds no traces.
@@ -121,7 +121,8 @@ def _trajectories(
         files = find_trace_files(folder, selection)
     for bundle, keys in bundles_of(files, loose_ids):
         placed = [file for file in bundle if file.steps != NO_STEPS]
-        own = [part for file in placed for part in parts_of(file) if _may_be_in(part[1], selection)]
+        read = (part for file in placed for part in StoredFile(file, cache, on_problem).parts(selection.takes_line))
+        own = [part for part in read if _may_be_in(part[1], selection)]
         if len(placed) < len(bundle):
             own += [part for part in strays if part[1][_HAS_ROOT]]
         joined = {trace_id: loose.pop(trace_id) for key in keys for trace_id in loose_ids[key] if trace_id in loose}
