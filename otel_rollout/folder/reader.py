@@ -427,7 +427,7 @@ class RecordedTrajectory:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The main conversation in the form of OpenAI's chat completions, without those of sub-agents.
+        """The main conversation in the form of OpenAI's chat completions; sub-agents have others.
 
         Raises:
             UnreadableTraceError: The file is damaged or gone.
