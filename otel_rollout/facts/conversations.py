@@ -196,7 +196,9 @@ class _Reading:
         for span in around:
             if type(trained := (span.attributes or {}).get(semconv.TRAINED)) is bool:
                 return trained
-        return True if fate == "trained" and len(self.found) == 1 else None
+        roots = [span.attributes or {} for span in self._ordered if span.parent is None]
+        rows = next((count_of(root.get(semconv.NUM_OUTPUTS)) for root in roots), None) or 1
+        return True if fate == "trained" and len(self.found) == rows else None
 
 
 def _sum_of(spans: Sequence[ReadableSpan], key: str) -> int | None:

@@ -138,6 +138,19 @@ class TestAnnotations:
         asyncio.run(rollout())
         assert [each.trained for each in found_in(rollout_spans)] == expected
 
+    def test_a_training_row_for_each(self, rollout_spans: InMemorySpanExporter) -> None:
+        """If as many rows were trained as there are conversations, each is training data."""
+
+        async def rollout() -> None:
+            with rollout_trace_attr(1, 1, 0):
+                await say([], "question")
+                annotate(compacted=True)
+                await say([], "shorter question")
+                annotate(fate="trained", **{semconv.NUM_OUTPUTS: 2})
+
+        asyncio.run(rollout())
+        assert [each.trained for each in found_in(rollout_spans)] == [True, True]
+
     def test_one_conversation_that_was_trained(self, rollout_spans: InMemorySpanExporter) -> None:
         """It is the training data, without a mark."""
 
