@@ -37,6 +37,7 @@ from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTrac
 from otel_rollout.facts.json_types import from_json, to_json
 from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import TrajectorySummary
+from otel_rollout.folder.layout import worker_of
 from otel_rollout.folder.reader import RecordedTrajectory, main_row
 from otel_rollout.folder.selection import Filters, Selection
 from otel_rollout.folder.stored_file import Part, ReadProblem
@@ -156,6 +157,22 @@ class Run:
             places = {place for place, _, _ in rows if place in found and found[place].file.is_journal}
             written = {place for place in places if found[place].file.is_being_written()}
             return {(step, bool(validate)) for place, step, validate in rows if place in written}
+
+        return self._ask(question)
+
+    def of_living(self, steps: Iterable[StepSummary]) -> list[StepSummary]:
+        """Return the steps that have a trajectory of a process that is writing the folder."""
+
+        def question(connection: sqlite3.Connection, found: Found) -> list[StepSummary]:
+            workers = {worker_of(each.file.place) for each in found.values() if each.file.is_being_written()}
+            names = orjson.dumps(sorted(workers)).decode()
+            sql = f"SELECT 1 FROM trajectories t WHERE {_IN_STEP} AND t.experiment_name IS ?"
+            sql += " AND t.worker IN (SELECT value FROM json_each(?)) LIMIT 1"
+            return [
+                each
+                for each in steps
+                if workers and connection.execute(sql, (*each.identity[:3], names)).fetchone() is not None
+            ]
 
         return self._ask(question)
 
@@ -543,6 +560,10 @@ class Run:
             connection.execute("BEGIN IMMEDIATE")
             figures.refresh_step(connection, *each)
             connection.execute("DELETE FROM signals WHERE step IS ? AND validate = ?", each)
+            connection.execute("COMMIT")
+        if changed:
+            connection.execute("BEGIN IMMEDIATE")
+            figures.judge(connection)
             connection.execute("COMMIT")
 
     def _steps(
