@@ -140,7 +140,7 @@ def print_waiting(console: Console, counts: Mapping[str, ExporterStats], seconds
     """
     for name, exporter in counts.items():
         if waiting := exporter.queued + exporter.spooled:
-            trouble = f" ({_why(exporter)})" if exporter.last_error else ""
+            trouble = f" ({_why(exporter)})" if _why(exporter) else ""
             line = f"waiting up to {seconds:.0f} s for {name} to take {counted(waiting, 'span')}{trouble}; "
             print_sentence(console, f"{line}Ctrl-C ends the wait", style="yellow")
 
@@ -192,7 +192,7 @@ def _heading(console: Console, title: str, rest: str = "") -> None:
 
 
 def _why(exporter: ExporterStats) -> str:
-    return exporter.last_error.removeprefix("retry: ")
+    return exporter.last_error.removeprefix("retry: ") or exporter.preparing
 
 
 def _complain(console: Console, what: str, why: str) -> None:

@@ -24,6 +24,7 @@ from otel_rollout.folder.index_reading import summary_of_row
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import NO_STEPS, StepKey, TraceFile, find_trace_files
+from otel_rollout.messages import as_openai
 from otel_rollout.otlp import encode_spans, json_of_request, outline_of
 from otel_rollout.text.plain_text import printable
 from otel_rollout.text.sanitize import clean
@@ -423,6 +424,23 @@ class RecordedTrajectory:
             except (OSError, ValueError) as error:
                 raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be read: {error}") from error
         return self._spans or []
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The main conversation in the form of OpenAI's chat completions; sub-agents have others.
+
+        Raises:
+            UnreadableTraceError: The file is damaged or gone.
+        """
+        from otel_rollout.facts.conversations import conversations_of
+        from otel_rollout.facts.utterances import utterances_of
+
+        spans = self.spans
+        found = conversations_of(spans)
+        main = next((each.id for each in found.all if each.kind == "main"), 1)
+        told = (each for each in utterances_of(spans, found) if each.conversation == main)
+        # An error of a generation is no message of the model.
+        return as_openai(each.message for each in told if not (each.is_error and each.message.role == "assistant"))
 
     def otlp_json(self) -> bytes:
         """Return it as one line of OTLP JSON, which people read and OTLP receivers take.

@@ -126,6 +126,14 @@ class TestTree:
         assert lines[0] == "step 3  sample 0  rollout 0  no root: it is running, or its process died"
         assert [line.split()[0] for line in lines[5:]] == ["generate", "look_up"]
 
+    def test_redaction_is_told(self, tmp_path, capsys):
+        """Beside JSON, standard error tells how many values redaction had replaced, in which attributes."""
+        writer = FolderWriter(tmp_path)
+        writer.write(make_trajectory(payload='"[redacted]"'))
+        writer.close()
+        assert main(["show", str(tmp_path), "--json"]) == 0
+        assert capsys.readouterr().err == "redaction had replaced 6 values in it: input.value 3, output.value 3\n"
+
     def test_nothing_acts_on_the_terminal(self, tmp_path, capsys):
         """Control characters in names, payloads, errors and events are replaced, clipped or whole; markup stays."""
         evil = "\x1b[2J\x9b1m\u202e[bold]\r"
