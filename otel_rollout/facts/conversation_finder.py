@@ -103,8 +103,7 @@ class _Finder:
         self._links = TurnLinks(turns, tree)
         self._turns = turns
         self._tree = tree
-        least = min(len(turn.scope) for turn in turns)
-        outermost = next(at for at, turn in enumerate(turns) if len(turn.scope) == least)
+        outermost = next(at for at, turn in enumerate(turns) if len(turn.scope) == self._links.depth)
         self._main = self._links.chosen[self._links.leaders[outermost]]
         """A turn of the main conversation."""
         self._found: list[Found] = []
@@ -126,7 +125,7 @@ class _Finder:
             self._last[self._turns[at].scope] = at
         order = sorted(range(len(self._found)), key=lambda position: self._found[position].turns[0])
         numbers = {position: number for number, position in enumerate(order)}
-        main = self._of_turn[self._main]
+        main = self._main_conversation()
         for position, each in enumerate(self._found):
             if position == main:
                 each.kind, each.origin, each.shared, each.replaced = "main", None, 0, None
@@ -145,6 +144,26 @@ class _Finder:
                 self._links.histories[each.turns[-1]].system != 0
             )
         return [self._found[position] for position in order]
+
+    def _main_conversation(self) -> int:
+        """Return the conversation that the others serve: the first one with the least agents around it.
+
+        One turn before it, of a guard or a router for example, is no conversation that others serve.
+        """
+        main = self._of_turn[self._main]
+        first = self._found[main]
+        if len(first.turns) > 1 or self._links.next[first.turns[0]] or self._links.histories[first.turns[0]].calls:
+            return main
+        depth = len(self._turns[first.turns[0]].scope)
+        for position, each in enumerate(self._found):
+            is_as_far_out = len(self._turns[each.turns[0]].scope) == depth
+            if each.kind == "subagent" and len(each.turns) > 1 and is_as_far_out and each.turns[0] > first.turns[0]:
+                for other in self._found:
+                    if other.origin is not None and self._of_turn[other.origin] == main:
+                        other.origin = each.turns[0]
+                first.kind, first.origin = "subagent", each.turns[0]
+                return position
+        return main
 
     def _is_in_circle(self, position: int) -> bool:
         at: int | None = position
@@ -328,6 +347,9 @@ class _Finder:
                 return
         else:
             shared = 0
+        if not pool and (first := self._earlier_attempt(at)) is not None:
+            self._begin(at, "fork", first)
+            return
         same = next((each for each in self._latest(pool) if self._links.has_one_system(each, at)), None)
         if same is None or self._is_called(at) or self._links.is_apart(same, at):
             self._begin(at, "subagent", self._caller(at))
@@ -342,6 +364,14 @@ class _Finder:
             self._begin(at, "fork", same, shared)
         else:
             self._begin(at, "subagent", self._caller(at))
+
+    def _earlier_attempt(self, at: int) -> int | None:
+        """Return the first turn of a conversation as far out, with a task that a turn's prompt begins with."""
+        depth = len(self._turns[at].scope)
+        firsts = [each.turns[0] for each in self._found if each.kind != "subagent"]
+        return next(
+            (each for each in firsts if len(self._turns[each].scope) == depth and self._is_longer_text(at, each)), None
+        )
 
     def _roaming(self, at: int) -> set[int]:
         """Return the conversations that go on in one span after the other, each as deep as the turn's."""
@@ -400,6 +430,8 @@ class _Finder:
             uses = [self._links.last_uses.get(self._tree.codes[node], -1) for node in self._links.answers[before]]
             if (later and min(later) > end) or (not later and max(uses, default=-1) > end):
                 return before
+        if deepest:
+            return latest[0]
         return next((each for each in latest if self._found[self._of_turn[each]].kind != "subagent"), None)
 
     def _is_around(self, outer: Scope, inner: Scope) -> bool:

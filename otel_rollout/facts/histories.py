@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.facts.span_messages import SYSTEM_INSTRUCTIONS, input_messages, messages_of, output_messages
-from otel_rollout.messages import Message, parse_json
+from otel_rollout.messages import Message, json_of, parse_json
 
 PROMPT_START: Final = '"prompt_ids_start":'
 """In a turn's input: the number of the prompt's token ids that earlier turns have recorded."""
@@ -68,7 +68,7 @@ class History(NamedTuple):
         added: The codes of its prompt's messages if they are only those that earlier turns don't have; else None.
         texts: The hashes of the beginnings of a prompt of one message, 16 characters more each.
         length: The characters of that message.
-        calls: The hashes of texts among the arguments of the calls that it made.
+        calls: The hashes of texts among the arguments of the calls that it made; 0 for each call.
         is_compacted: True if it is marked as the first of a compacted conversation.
         conversation: `gen_ai.conversation.id`; empty without one.
         request: verl's id of the conversation; empty without one.
@@ -252,7 +252,8 @@ def code_of(message: Message) -> int:
     said = _hash(message.text.strip())
     if message.parts and len(message.parts) + (message.parts[0].get("type") != "text") > 1:
         for call in message.calls:
-            said = crc32(call.name.encode("utf-8", "replace"), said)
+            arguments = call.arguments if type(call.arguments) is str else json_of(call.arguments)
+            said = crc32(f"{call.name} {arguments}".encode("utf-8", "replace"), said)
     return said << 3 | _ROLES.get(message.role, 0)
 
 
@@ -302,6 +303,7 @@ def _tasks(answers: Sequence[Message]) -> Iterator[int]:
     for answer in answers:
         for call in answer.calls:
             arguments = call.arguments
+            yield 0
             if isinstance(arguments, str):
                 arguments = parse_json(arguments)
             for value in arguments.values() if isinstance(arguments, Mapping) else ():

@@ -59,6 +59,8 @@ class TurnLinks:
         """The first turn with the same prompt after the same history."""
         self._lengths = {ROOT: 0}
         self._spoken = {ROOT: False}
+        self.depth = self._find_depth()
+        """The number of agents around the main conversation."""
         self._link_all()
         self.next: list[list[int]] = [[] for _ in turns]
         for later, link in enumerate(self.of):
@@ -73,6 +75,14 @@ class TurnLinks:
         self.last_uses = self._find_last_uses()
         self._best: dict[int, int] = {}
         """By turn, the turn that goes on with its conversation."""
+
+    def _find_depth(self) -> int:
+        least = min(len(turn.scope) for turn in self.turns)
+        first, last = self.turns[0].scope, self.turns[-1].scope
+        attempts = {turn.scope for turn, asked in zip(self.turns, self.asked, strict=True) if asked == self.asked[0]}
+        is_judged = len(last) == least and all(len(turn.scope) > least for turn in self.turns[:-1])
+        # Agents with one task, and one turn after them all: attempts and their judge.
+        return len(first) if is_judged and len(attempts) > 1 else least
 
     def is_apart(self, other: int, at: int) -> bool:
         """Return True if two turns have different ids of conversations."""
@@ -99,6 +109,12 @@ class TurnLinks:
         after = self.length(self.tip(before))
         codes = self.tree.codes
         said = {codes[node] >> 3 for each in rivals for node in self.answers[self.chain_ends[each]]}
+
+        plain = [each for each in rivals if self.length(self.asked[each]) == after + 1]
+        results = [each for each in plain if codes[self.asked[each]] & 7 == TOOL]
+        if len(results) > 1:
+            # Several results of one call: the last one is the caller's, who gave its own history to agents before.
+            return results[-1]
 
         def rank(later: int) -> tuple[bool, bool, bool, bool, int]:
             new = [codes[node] for node in self.tree.path(self.asked[later])[after:]]
@@ -207,7 +223,9 @@ class TurnLinks:
         """Return True if two turns with one prompt are answers to it, and not agents with the same task."""
         if not self.has_one_system(other, at) or self.is_apart(other, at):
             return False
-        return self.turns[other].scope == self.turns[at].scope or self.is_spoken(self.asked[at])
+        one, two = self.turns[other].scope, self.turns[at].scope
+        # Agents with one task are no attempts at it, unless nothing is around them.
+        return one == two or len(one) == len(two) == self.depth or self.is_spoken(self.asked[at])
 
     def _is_one(self, other: int, at: int, node: int) -> bool:
         """Return True if a turn may continue the history of an earlier one, with the same messages until a node."""

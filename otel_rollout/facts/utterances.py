@@ -177,7 +177,7 @@ def _new_of(known: Sequence[Message], prompt: Sequence[Message]) -> Sequence[Mes
         # A prompt of one text, to which the answers are added.
         rest = new.text[len(old.text) :].lstrip()
         answer = known[-1].text if known[-1].role == "assistant" else ""
-        rest = rest.removeprefix(answer).strip()
+        rest = rest.removeprefix(answer.strip()).strip()
         return [*([text_message(new.role, rest)] if rest else []), *prompt[at + 1 :]]
     return prompt[at:]
 

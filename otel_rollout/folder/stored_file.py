@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -141,7 +141,6 @@ class StoredFile:
         file: The file.
         cache: The spans of requests with several traces.
         on_problem: Called for everything in it that can't be read.
-        shared: The number of traces in the line at an offset, of lines that were read before and have several.
     """
 
     def __init__(
@@ -149,13 +148,12 @@ class StoredFile:
         file: TraceFile,
         cache: LineCache,
         on_problem: Callable[[ReadProblem], None],
-        shared: Mapping[int, int] | None = None,
     ) -> None:
         self._file = file
         self._place = file.place
         self._cache = cache
         self._on_problem = on_problem
-        self.shared = dict(shared or {})
+        self.shared: dict[int, int] = {}
         """The number of traces in the line at an offset, if it is more than one."""
 
     @property
