@@ -33,6 +33,7 @@ _TRACE_ID: Final = place_of("trace_id")
 _HAS_ROOT: Final = place_of("has_root")
 _STEP: Final = place_of("step")
 _VALIDATE: Final = place_of("validate")
+_EXPERIMENT: Final = place_of("experiment_name")
 _START_TIME: Final = place_of("start_time")
 _END_TIME: Final = place_of("end_time")
 _REWARD: Final = place_of("reward")
@@ -106,11 +107,9 @@ def _trajectories(
 
     takes = selection.takes if selection.is_narrow else None
     # Journals, and files outside our folders: only their lines have the step.
-    # So are spans without a step: they came when their writer had forgotten the trace.
-    strays = [part for file in files if file.steps == NO_STEPS for part in parts_of(file)]
+    # Spans without a step: their writer had forgotten the trace, or another program wrote the root.
     loose = parts_by_trace(
-        [part for file in files if file.steps is None for part in parts_of(file)]
-        + [part for part in strays if not part[1][_HAS_ROOT]]
+        part for steps in (None, NO_STEPS) for file in files if file.steps == steps for part in parts_of(file)
     )
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
@@ -123,8 +122,6 @@ def _trajectories(
         placed = [file for file in bundle if file.steps != NO_STEPS]
         read = (part for file in placed for part in StoredFile(file, cache, on_problem).parts(selection.takes_line))
         own = [part for part in read if _may_be_in(part[1], selection)]
-        if len(placed) < len(bundle):
-            own += [part for part in strays if part[1][_HAS_ROOT]]
         joined = {trace_id: loose.pop(trace_id) for key in keys for trace_id in loose_ids[key] if trace_id in loose}
         if loose:
             joined |= {row[_TRACE_ID]: loose.pop(row[_TRACE_ID]) for _, row in own if row[_TRACE_ID] in loose}
@@ -217,10 +214,14 @@ def main_row(parts: Sequence[Part]) -> Row:
     """
     if len(parts) == 1:
         return parts[0][1]
-    main = min(
+    rows = sorted(
         (row for _, row in parts),
         key=lambda row: (not row[_HAS_ROOT], row[_STEP] is None, row[_START_TIME], row[_NAME]),
     )
+    main = rows[0]
+    if main[_STEP] is None and (tagged := next((row for row in rows if row[_STEP] is not None), None)) is not None:
+        # A root of another program.
+        main = (*main[:_STEP], *tagged[_STEP : _EXPERIMENT + 1], *main[_EXPERIMENT + 1 :])
     late = [part for part in parts if not part[1][_HAS_ROOT] and part[1][_REWARD] is not None]
     if not late:
         return main
