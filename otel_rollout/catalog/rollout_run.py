@@ -492,7 +492,7 @@ class Run:
                 continue
             if query.validate not in (None, validate):
                 continue
-            for each in self._recorded(_IN_STEP, (step, validate), EVERYTHING, seen):
+            for each in _one_by_one(self._recorded(_IN_STEP, (step, validate), EVERYTHING, seen)):
                 if (
                     query.experiment in (None, each.experiment_name)
                     and query.run_id in (None, each.run_id)
@@ -623,9 +623,10 @@ class Run:
 
 def _one_by_one(recorded: list[RecordedTrajectory]) -> Iterator[RecordedTrajectory]:
     """Yield trajectories, and keep none: each holds its spans once they were read."""
-    waiting = recorded[::-1]
-    while waiting:
-        yield waiting.pop()
+    # In place: a copy would leave the caller's list as it is.
+    recorded.reverse()
+    while recorded:
+        yield recorded.pop()
 
 
 def _step_keys(connection: sqlite3.Connection, where: str, values: Sequence[Any]) -> list[tuple[int | None, bool]]:
