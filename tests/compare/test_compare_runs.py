@@ -10,6 +10,7 @@ import pytest
 
 from otel_rollout.facts import TrajectorySummary
 from otel_rollout.look.compare import Comparison, Side, compare_runs
+from otel_rollout.look.compare.words import too_few_texts
 from tests.compare.made import MadeRun, Shape, made_run
 
 SEEDS = 40
@@ -195,9 +196,11 @@ class TestTooFew:
         tiny = Shape(steps=2, prompts=4, pool=4)
         (part,) = compared(1, before=tiny, after=tiny).parts
         assert part.figures == ()
-        assert part.too_few[0].startswith("fewer than 8 prompts: reward, solved, ")
-        assert part.too_few[1].startswith("fewer than 8 prompts or 4 steps: ")
-        assert "wall time of a step" in part.too_few[1]
+        of_prompts, of_both = too_few_texts(part)
+        assert of_prompts.startswith("fewer than 8 prompts: reward, solved, ")
+        assert of_both.startswith("fewer than 8 prompts or 4 steps: ")
+        assert "p99 of turns, " in of_both
+        assert "wall time of a step" in of_both
 
     def test_durations_need_four_steps(self):
         """The trajectories of a step share its machine: three steps say nothing of how steps differ."""
