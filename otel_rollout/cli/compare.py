@@ -183,8 +183,9 @@ def _named(sides: Sequence[Side]) -> str:
 
 
 def _check_names(names: Sequence[str], comparison: Comparison) -> None:
-    known = {each.name for part in comparison.parts for each in (*part.figures, *part.too_few)}
-    known |= {check.name for check in CHECKS}
+    known = {check.name for check in CHECKS}
+    for part in comparison.parts:
+        known |= {each.name for each in part.figures} | {each.name for each in part.too_few}
     for name in names:
         if name not in known:
             raise ConfigurationError(
