@@ -7,14 +7,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 
 from tests.docs.code_blocks import code_blocks
 from tests.servers.process import ServerProcess, free_port, listens
-from tests.servers.s3_server import S3Server
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -39,15 +38,7 @@ def command(*arguments: str, folder: Path, **variables: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def s3(environment, uncaptured) -> Iterator[S3Server]:
-    """Object storage with the bucket of the page."""
-    server = S3Server(environment("s3"), uncaptured=uncaptured)
-    with server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def run_folder(s3, tmp_path_factory) -> Path:
+def run_folder(s3_server, tmp_path_factory) -> Path:
     """A folder with `rollout-traces`, which `receive` has written; its export is in s3://traces/run-1 and in `run-1`."""
     folder = tmp_path_factory.mktemp("engines")
     port = free_port()
@@ -64,14 +55,16 @@ def run_folder(s3, tmp_path_factory) -> Path:
     finally:
         # SIGTERM, at which it writes the trajectories whose root has come.
         receiver.stop()
+    # The bucket.
+    requests.put(f"{s3_server.address}/traces", timeout=60).raise_for_status()
     export = BLOCKS[0].split()
-    command(*export[1:], folder=folder, **s3.variables)
+    command(*export[1:], folder=folder, **s3_server.variables)
     command(*export[1:-1], "run-1", folder=folder)
     return folder
 
 
 @pytest.fixture
-def answer(environment, s3, run_folder):
+def answer(environment, s3_server, run_folder):
     """Run the page's block that uses a module in the engines' environment, and return what it prints."""
 
     def run(module: str) -> str:
@@ -80,7 +73,7 @@ def answer(environment, s3, run_folder):
         done = subprocess.run(
             [python, "-c", program],
             cwd=run_folder,
-            env={**os.environ, **s3.variables, "RAY_USAGE_STATS_ENABLED": "0"},
+            env={**os.environ, **s3_server.variables, "RAY_USAGE_STATS_ENABLED": "0"},
             capture_output=True,
             text=True,
             timeout=SECONDS,
