@@ -86,7 +86,9 @@ def find_links() -> list[str]:
 def main() -> None:
     """Make the environments that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", nargs="*", help=f"which ones, of: {', '.join(names())} (default: all but {', '.join(SLOW)})")
+    parser.add_argument(
+        "name", nargs="*", help=f"which ones, of: {', '.join(names())} (default: all but {', '.join(SLOW)})"
+    )
     chosen = parser.parse_args().name or [name for name in names() if name not in SLOW]
     for name in chosen:
         if name not in names():

@@ -39,7 +39,7 @@ def command(*arguments: str, folder: Path, **variables: str) -> str:
 
 @pytest.fixture(scope="module")
 def run_folder(s3_server, tmp_path_factory) -> Path:
-    """A folder with `rollout-traces`, which `receive` has written; its export is in s3://traces/run-1 and in `run-1`."""
+    """A folder with `rollout-traces`, which `receive` wrote, and its export in s3://traces/run-1 and `run-1`."""
     folder = tmp_path_factory.mktemp("engines")
     port = free_port()
     receiver = ServerProcess(
