@@ -39,6 +39,7 @@ if _TYPE_CHECKING:
     from otel_rollout.record.op import rollout_trace_op
     from otel_rollout.record.sampling import select_samples
     from otel_rollout.record.start_trajectory import start_trajectory
+    from otel_rollout.record.subagent import subagent
     from otel_rollout.record.trajectory import Trajectory, rollout_trace_attr
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "shutdown",
     "start_trajectory",
     "stats",
+    "subagent",
 ]
 
 _TRACING = (
@@ -77,6 +79,7 @@ _TRACING = (
     "record.op",
     "record.trajectory",
     "record.start_trajectory",
+    "record.subagent",
     "record.find_trajectory",
     "config",
 )

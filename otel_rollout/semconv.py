@@ -115,7 +115,15 @@ OUTSIDE_TRAJECTORY: Final = _key("an op outside any trajectory", "rollout.outsid
 # --- shared conventions
 SESSION_ID: Final = _root("session.id", "str", "the group: all rollouts of one prompt", "Phoenix, MLflow, Langfuse")
 CONVERSATION_ID: Final = _root("gen_ai.conversation.id", "str", "the trajectory: its trace id", "Weave threads")
-AGENT_NAME: Final = _root("gen_ai.agent.name", "str", "the root's name", "Logfire, Datadog")
+AGENT_NAME: Final = _key(
+    "root, sub-agents", "gen_ai.agent.name", "str", "the root's name; of a sub-agent its own", "Logfire, Datadog"
+)
+COMPACTED: Final = _llm(
+    "gen_ai.conversation.compacted", "bool", "true if the messages replace a history that was too long", "you"
+)
+TRAINED: Final = _key(
+    "root, sub-agents", "rollout.trained", "bool", "true if the conversations inside are training data", "filters"
+)
 METADATA: Final = _root("metadata", "str (JSON)", "the tags and annotations once more", "Phoenix filters")
 SPAN_KIND: Final = _any(
     "openinference.span.kind", "str", "AGENT, CHAIN, EVALUATOR, LLM or TOOL", "Phoenix, MLflow, Weave, Langfuse"

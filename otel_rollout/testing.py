@@ -115,6 +115,7 @@ def deterministic_ids_and_times() -> Iterator[None]:
     with (
         mock.patch.object(SystemIdGenerator, "generate_trace_id", trace_id),
         mock.patch.object(SystemIdGenerator, "generate_span_id", span_id),
-        mock.patch("otel_rollout.record.recording_span.time_ns", times.__next__),
+        mock.patch("otel_rollout.guard.clock.monotonic_ns", times.__next__),
+        mock.patch("otel_rollout.guard.clock.clock_offset", int),
     ):
         yield

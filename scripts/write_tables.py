@@ -22,8 +22,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import otel_rollout
 from otel_rollout.backends import factory_of
 from otel_rollout.catalog import GroupSummary, Spread, StepSummary
-from otel_rollout.catalog.figures import GROUPS, STEPS
-from otel_rollout.catalog.spans import COMMON, MESSAGES, SPANS
+from otel_rollout.catalog.columns import COLUMNS, TableColumn
 from otel_rollout.export.exporter import settings_of
 from otel_rollout.facts import FACTS, SUMS, Percentiles, SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import CHECKS
@@ -107,16 +106,7 @@ def facts_table() -> str:
 
 def catalog_table(name: str) -> str:
     """Return the table of the columns of a table of the catalog."""
-    hints = get_type_hints(TrajectorySummary, include_extras=True)
-    seconds = ("seconds", float, "s", "the seconds from its start to its end")
-    columns: dict[str, Iterable[tuple[str, Any, str, str]]] = {
-        "trajectories": [*((each.name, hints[each.name], each.unit, each.meaning) for each in FACTS), seconds],
-        "steps": [(each.name, each.type, each.unit, each.meaning) for each in STEPS.columns],
-        "groups": [(each.name, each.type, each.unit, each.meaning) for each in GROUPS.columns],
-        "spans": [(each.name, each.type, each.unit, each.meaning) for each in (*COMMON, *SPANS)],
-        "messages": [(each.name, each.type, each.unit, each.meaning) for each in (*COMMON, *MESSAGES)],
-    }
-    rows = ((f"`{column}`", _sql_type(hint), unit, meaning) for column, hint, unit, meaning in columns[name])
+    rows = ((f"`{each.name}`", _sql_type(each), each.unit, each.meaning) for each in COLUMNS[name])
     return _table(("column", "type", "unit", "meaning"), rows)
 
 
@@ -149,10 +139,7 @@ TABLES = {
     "attributes": attributes_table,
     "checks": checks_table,
     "facts": facts_table,
-    **{
-        f"table_{name}": partial(catalog_table, name)
-        for name in ("trajectories", "steps", "groups", "spans", "messages")
-    },
+    **{f"table_{name}": partial(catalog_table, name) for name in COLUMNS},
     "layers": layers_table,
     "summaries": summaries_types,
 }
@@ -163,12 +150,9 @@ def rewritten(text: str) -> str:
     return _MARKED.sub(lambda match: f"{match[1]}{TABLES[match[2]]()}{match[3]}", text)
 
 
-def _sql_type(hint: Any) -> str:
-    """Return a type hint in the words of SQLite."""
-    kinds = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
-    plain = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds]
-    words = [_SQL.get(kind, "JSON text") for kind in plain if kind is not NoneType]
-    return " or ".join(dict.fromkeys(words))
+def _sql_type(column: TableColumn) -> str:
+    """Return a column's type in the words of SQLite."""
+    return " or ".join(dict.fromkeys(_SQL.get(kind, "JSON text") for kind in column.kinds))
 
 
 def _json_type(hint: Any) -> str:

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown
 from otel_rollout.guard import internal_errors
-from otel_rollout.record import OpenOp, OpenTrajectory, TrajectoryState, open_trajectories, recording_span, runtime
+from otel_rollout.record import OpenOp, OpenTrajectory, TrajectoryState, open_trajectories, runtime
 from otel_rollout.testing import InMemorySpanExporter
 
 
@@ -182,8 +182,7 @@ class TestRunning:
 
         def set_back() -> None:
             earlier = time.time_ns() - 3600 * 10**9
-            for module in (recording_span, open_trajectories):
-                monkeypatch.setattr(module, "time_ns", lambda: earlier)
+            monkeypatch.setattr(open_trajectories, "time_ns", lambda: earlier)
             generate(lambda: search(found))
             found.append(runtime.pipeline and runtime.pipeline.open_trajectories.running_for(3))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -206,6 +207,40 @@ class TestStatus:
         span.set_status(Status(StatusCode.ERROR, "first"))
         span.set_status(StatusCode.UNSET)
         assert (span.status_code, span.status_description) == (StatusCode.ERROR, "first")
+
+
+class TestClock:
+    """The system's clock is set while a trajectory runs."""
+
+    @pytest.mark.parametrize("hours", [-1, 1])
+    def test_is_set(self, rollout_spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+        """Spans and events keep their order and their durations; times that the program gives stay as they are."""
+
+        @rollout_trace_op
+        def op() -> None:
+            set_to = time.time_ns() + hours * 3600 * 10**9
+            monkeypatch.setattr(time, "time_ns", lambda: set_to)
+            trace.get_current_span().add_event("set")
+            inner()
+
+        @rollout_trace_op
+        def inner() -> None:
+            trace.get_current_span().add_event("given", timestamp=7)
+
+        with rollout_trace_attr(step=1) as trajectory:
+            op()
+            trajectory.record("done")
+            trajectory.record("given", start_time=5, end_time=6)
+        assert otel_rollout.flush(10.0)
+        spans = {span.name: span for span in rollout_spans.spans}
+        root, outer, done, given = (spans[name] for name in ("rollout_trace", op.__qualname__, "done", "given"))
+        nested = spans[inner.__qualname__]
+        (of_outer,), (of_nested,) = outer.events, nested.events
+        moments = [root.start_time, outer.start_time, of_outer.timestamp, nested.start_time, nested.end_time]
+        moments += [outer.end_time, done.start_time, done.end_time, root.end_time]
+        assert moments == sorted(moments)
+        assert moments[-1] - moments[0] < 60 * 10**9
+        assert (given.start_time, given.end_time, of_nested.timestamp) == (5, 6, 7)
 
 
 class TestTraceback:

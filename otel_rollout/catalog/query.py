@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from otel_rollout.catalog.sql import FUNCTIONS
 from otel_rollout.errors import RolloutTraceError
 from otel_rollout.text.near_miss import closest
 
-TABLES: Final = ("trajectories", "rewards", "tools", "steps", "groups", "spans", "messages")
-OF_SPANS: Final = frozenset({"spans", "messages"})
+Taken = TypeVar("Taken")
+
+TABLES: Final = ("trajectories", "rewards", "tools", "steps", "groups", "spans", "messages", "conversations")
+OF_SPANS: Final = frozenset({"spans", "messages", "conversations"})
 """The tables that are filled for the steps that are asked for."""
 MAX_SPAN_BYTES: Final = 2**30
 """The most bytes, as OTLP, of the trajectories whose spans one question may read."""
@@ -61,25 +63,27 @@ class Answer:
     unreadable: Sequence[str] = ()
 
 
-def tables_of(connection: sqlite3.Connection, sql: str) -> set[str]:
-    """Return the tables that a question reads.
+def columns_read(connection: sqlite3.Connection, sql: str) -> Mapping[str, set[str]]:
+    """Return the tables that a question reads, each with the columns that it reads.
 
     Raises:
         QueryError: It is no question.
     """
-    found: set[str] = set()
+    found: dict[str, set[str]] = {}
     with _only_reads(connection, found), _plain_errors(connection):
         connection.execute(f"EXPLAIN {sql}").close()
     return found
 
 
-def answer_of(connection: sqlite3.Connection, sql: str, max_rows: int, seconds: float) -> Answer:
-    """Return the answer to a question.
+def take_rows(
+    connection: sqlite3.Connection, sql: str, take: Callable[[sqlite3.Cursor], Taken], seconds: float
+) -> Taken:
+    """Ask a question, and return what is made of its rows.
 
     Args:
         connection: The catalog.
         sql: The question: one SELECT, VALUES or WITH.
-        max_rows: The most rows of the answer.
+        take: Called with the cursor.
         seconds: The time that it may take.
 
     Raises:
@@ -88,14 +92,14 @@ def answer_of(connection: sqlite3.Connection, sql: str, max_rows: int, seconds: 
     end = time.monotonic() + seconds
     connection.set_progress_handler(lambda: time.monotonic() > end, _INSTRUCTIONS_BETWEEN_LOOKS)
     try:
-        with _only_reads(connection, set()), _plain_errors(connection, seconds):
+        with _only_reads(connection, {}), _plain_errors(connection, seconds):
             cursor = connection.execute(sql)
-            rows = cursor.fetchmany(max_rows + 1)
-            columns = [each[0] for each in cursor.description or ()]
-            cursor.close()
+            try:
+                return take(cursor)
+            finally:
+                cursor.close()
     finally:
         connection.set_progress_handler(None, 0)
-    return Answer(columns, rows[:max_rows], len(rows) > max_rows)
 
 
 @contextmanager
@@ -118,11 +122,8 @@ def narrowed(
         return
     own = []
     if steps is not None:
-        listed = ", ".join(f"({'NULL' if step is None else step}, {int(validate)})" for step, validate in steps)
-        among = f"VALUES {listed}" if listed else "SELECT NULL, NULL WHERE 0"
-        connection.execute(
-            f"CREATE TEMP TABLE asked_steps AS SELECT column1 AS step, column2 AS validate FROM ({among})"
-        )
+        connection.execute("CREATE TEMP TABLE asked_steps (step, validate)")
+        connection.executemany("INSERT INTO temp.asked_steps VALUES (?, ?)", steps)
         own.append("EXISTS (SELECT 1 FROM temp.asked_steps a WHERE a.step IS t.step AND a.validate = t.validate)")
     if experiment is not None:
         own.append(f"t.experiment_name = {_quoted(experiment)}")
@@ -147,12 +148,12 @@ def narrowed(
 
 
 @contextmanager
-def _only_reads(connection: sqlite3.Connection, tables: set[str]) -> Iterator[None]:
-    """Refuse what is no reading, and collect the tables that are read."""
+def _only_reads(connection: sqlite3.Connection, columns: dict[str, set[str]]) -> Iterator[None]:
+    """Refuse what is no reading, and collect the columns that are read, by table."""
 
-    def authorize(action: int, first: str | None, *_: str | None) -> int:
+    def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
         if action == sqlite3.SQLITE_READ and first:
-            tables.add(first)
+            columns.setdefault(first, set()).add(second or "")
         return sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
 
     connection.set_authorizer(authorize)
@@ -173,7 +174,7 @@ def _plain_errors(connection: sqlite3.Connection, seconds: float = 0.0) -> Itera
         return
     connection.set_authorizer(None)
     if said == "interrupted":
-        raise QueryError(f"it took more than {seconds:g} s; narrow it with --step, or give it --timeout")
+        raise QueryError(f"it took more than {seconds:g} s; narrow it to some steps, or give it more time")
     if "not authorized" in said or "prohibited" in said:
         raise QueryError("it would do more than read: a question is one SELECT")
     if "one statement at a time" in said:

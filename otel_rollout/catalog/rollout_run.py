@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,7 @@ from otel_rollout.catalog.filling import (
 )
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.live import LiveRun, read_live
-from otel_rollout.catalog.query import MAX_SPAN_BYTES, OF_SPANS, Answer, QueryError, answer_of, narrowed, tables_of
+from otel_rollout.catalog.query import MAX_SPAN_BYTES, OF_SPANS, Answer, QueryError, columns_read, narrowed, take_rows
 from otel_rollout.catalog.search import Search, SearchQuery
 from otel_rollout.catalog.spans import MAX_BYTES, fill_step, filled_steps
 from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
@@ -52,6 +52,8 @@ Answered = TypeVar("Answered")
 _Seen: TypeAlias = "dict[tuple[sqlite3.Connection, Selection], Found]"
 """The files that were found in a look, for each connection: a new catalog is empty."""
 
+_OF_FIGURES = {"steps", "groups", "step_runs", "group_figures", *OF_SPANS}
+"""The tables that are made anew for a step that has changed."""
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
 
 _OF_STEP = 'run."step" IS ? AND run."validate" = ?'
@@ -157,6 +159,14 @@ class Run:
             return {(step, bool(validate)) for place, step, validate in rows if place in written}
 
         return self._ask(question)
+
+    def is_being_written(self) -> bool:
+        """Return True if a process holds a file of the folders open to write to it.
+
+        Raises:
+            NoTracesError: None of the folders has traces.
+        """
+        return any(each.file.is_being_written() for each in find_files(self.folders).values())
 
     def live(self) -> LiveRun:
         """Return the running trajectories, as the processes that run them report."""
@@ -336,25 +346,65 @@ class Run:
             QueryError: It is no question, takes longer, or wants the spans of too many trajectories.
             NoTracesError: None of the folders has traces.
         """
+
+        def take(cursor: sqlite3.Cursor) -> Answer:
+            rows = cursor.fetchmany(max_rows + 1)
+            return Answer([each[0] for each in cursor.description or ()], rows[:max_rows], len(rows) > max_rows)
+
+        answer, unreadable = self.take(sql, take, step, seconds=seconds, on_step=on_step)
+        return replace(answer, unreadable=unreadable)
+
+    def take(
+        self,
+        sql: str,
+        take: Callable[[sqlite3.Cursor], Answered],
+        step: int | Container[int | None] | None = None,
+        *,
+        seconds: float,
+        on_step: OnProgress = lambda done, total: None,
+    ) -> tuple[Answered, Sequence[str]]:
+        """Ask a question as `query` does; return what is made of its rows, and the trajectories that can't be read.
+
+        Args:
+            sql: One SELECT.
+            take: Makes something of the rows, without a trace of an earlier call: a damaged catalog is asked anew.
+            step: Only these steps; None for all.
+            seconds: The time that the answer may take, without the filling.
+            on_step: Called with the number of steps whose spans have been read, and of those to read.
+
+        Raises:
+            QueryError: It is no question, takes longer, or wants the spans of too many trajectories.
+            NoTracesError: None of the folders has traces.
+        """
         with self.one_look():
 
             def tables(connection: sqlite3.Connection, _: Found) -> tuple[set[str], list[tuple[int | None, bool]]]:
-                self._refresh(connection)
+                read = set(columns_read(connection, sql))
+                if read & _OF_FIGURES:
+                    self._refresh(connection)
                 selection = Selection(step)
                 keys = [
                     each for each in _step_keys(connection, "", ()) if selection.takes_step(each[0], validate=each[1])
                 ]
-                return tables_of(connection, sql), keys
+                return read, keys
 
             read, keys = self._ask(tables)
             unreadable = self._fill_spans(keys, on_step) if read & OF_SPANS else []
             asked = None if step is None else keys
 
-            def question(connection: sqlite3.Connection, _: Found) -> Answer:
+            def question(connection: sqlite3.Connection, _: Found) -> Answered:
                 with narrowed(connection, asked, self._experiment, self._run):
-                    return answer_of(connection, sql, max_rows, seconds)
+                    return take_rows(connection, sql, take, seconds)
 
-            return replace(self._ask(question), unreadable=unreadable)
+            return self._ask(question), unreadable
+
+    def columns_read(self, sql: str) -> Mapping[str, set[str]]:
+        """Return the tables that a question reads, each with the columns that it reads.
+
+        Raises:
+            QueryError: It is no question.
+        """
+        return self._ask(lambda connection, _: columns_read(connection, sql))
 
     def _fill_spans(self, keys: Sequence[tuple[int | None, bool]], on_step: OnProgress) -> list[str]:
         """Fill the spans of steps, and return the trace ids of trajectories that can't be read."""
@@ -370,7 +420,7 @@ class Run:
                 size = f"{sum(sizes.values()) / 2**30:.1f} GiB"
                 raise QueryError(
                     f"it reads the spans of {counted(len(keys), 'step')}, {size}; the limit is "
-                    f"{MAX_SPAN_BYTES / 2**30:g} GiB: name fewer with --step"
+                    f"{MAX_SPAN_BYTES / 2**30:g} GiB: name fewer steps"
                 )
             filled = filled_steps(connection)
             return [key for key in keys if key not in filled]

@@ -46,9 +46,10 @@ _TABLES: Final = f"""
 CREATE TABLE trajectories ({", ".join(map(_column, COLUMNS))}, "{SECONDS}" REAL, UNIQUE ("trace_id"));
 CREATE INDEX trajectories_by_step ON trajectories ("step", "validate", "experiment_name");
 CREATE VIEW rewards AS
-  SELECT t."trace_id", part."key" AS "name", part."value" FROM trajectories t, json_each(t."reward_parts") part;
+  SELECT t."trace_id", t."step", t."validate", part."key" AS "name", part."value"
+  FROM trajectories t, json_each(t."reward_parts") part;
 CREATE VIEW tools AS
-  SELECT t."trace_id", tool."key" AS "name", json_extract(tool."value", '$[0]') AS "calls",
+  SELECT t."trace_id", t."step", t."validate", tool."key" AS "name", json_extract(tool."value", '$[0]') AS "calls",
     json_extract(tool."value", '$[1]') AS "errors"
   FROM trajectories t, json_each(t."tools") tool;
 CREATE TABLE changed_steps ("step" INTEGER, "validate" INTEGER, UNIQUE ("step", "validate"));

@@ -1,4 +1,4 @@
-"""The tables of spans and messages, which are filled for one step on demand, from the recorded spans."""
+"""The tables of spans, messages and conversations, which are filled for one step on demand, from the recorded spans."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.catalog.schema import ROWS_AT_ONCE, storable
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.facts.conversation import Utterance, conversation_of, outermost
+from otel_rollout.facts.conversations import Conversations, conversations_of
 from otel_rollout.facts.span_facts import kind_of, span_id_of
 from otel_rollout.facts.span_values import count_of, error_type_of, last_text, text_of, times_of
-from otel_rollout.facts.trace_tree import error_of
+from otel_rollout.facts.trace_tree import error_of, place_of
+from otel_rollout.facts.utterances import Utterance, utterances_of
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.messages import json_of
 from otel_rollout.text.sanitize import clean
@@ -30,7 +31,7 @@ _PAYLOAD: Final = frozenset(
 _Attributes = Mapping[str, Any]
 
 
-class _Column(NamedTuple):
+class Column(NamedTuple):
     """A column.
 
     Args:
@@ -49,11 +50,12 @@ class _Column(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A span with its turn."""
+    """A span with its turn and its conversation."""
 
     span: ReadableSpan
     attributes: _Attributes
     turn: int | None
+    conversation: int | None
 
 
 class _Message(NamedTuple):
@@ -65,103 +67,111 @@ class _Message(NamedTuple):
 
 
 SPANS: Final = (
-    _Column("span_id", str, "", "16 hexadecimal digits", lambda it: span_id_of(it.span)),
-    _Column(
+    Column("span_id", str, "", "16 hexadecimal digits", lambda it: span_id_of(it.span)),
+    Column(
         "parent_id",
         str,
         "",
         "the span that it is inside; null for a root",
         lambda it: f"{it.span.parent.span_id:016x}" if it.span.parent else None,
     ),
-    _Column("name", str, "", "its name", lambda it: it.span.name),
-    _Column(
+    Column("name", str, "", "its name", lambda it: it.span.name),
+    Column(
         "kind",
         str,
         "",
         "`AGENT`, `CHAIN`, `EVALUATOR`, `LLM`, `TOOL` or another OpenInference kind; null if it has none",
         lambda it: kind_of(it.attributes),
     ),
-    _Column("turn", int, "", "of a generation that is in no other one, its number from 1", lambda it: it.turn),
-    _Column("start_time", int, "ns", "its start, since 1970", lambda it: times_of(it.span)[0]),
-    _Column("end_time", int, "ns", "its end, since 1970", lambda it: times_of(it.span)[1]),
-    _Column("seconds", float, "s", "its duration", lambda it: (times_of(it.span)[1] - times_of(it.span)[0]) / 1e9),
-    _Column("status", str, "", "`unset`, `ok` or `error`", lambda it: _STATUSES[it.span.status.status_code]),
-    _Column(
+    Column("turn", int, "", "of a generation that is in no other one, its number from 1", lambda it: it.turn),
+    Column(
+        "conversation",
+        int,
+        "",
+        "its conversation, as in `conversations`; null for a root, and outside all",
+        lambda it: it.conversation,
+    ),
+    Column("start_time", int, "ns", "its start, since 1970", lambda it: times_of(it.span)[0]),
+    Column("end_time", int, "ns", "its end, since 1970", lambda it: times_of(it.span)[1]),
+    Column("seconds", float, "s", "its duration", lambda it: (times_of(it.span)[1] - times_of(it.span)[0]) / 1e9),
+    Column("status", str, "", "`unset`, `ok` or `error`", lambda it: _STATUSES[it.span.status.status_code]),
+    Column(
         "error_type",
         str,
         "",
         "the exception's class; null if it did not fail, or it is unknown",
         lambda it: (_failed(it.span) and error_type_of(it.span)) or None,
     ),
-    _Column(
+    Column(
         "error",
         str,
         "",
         "the exception's class and message",
         lambda it: error_of(it.span) if _failed(it.span) else None,
     ),
-    _Column("tool", str, "", "of a tool call, the tool", lambda it: text_of(it.attributes.get(semconv.TOOL_NAME))),
-    _Column("model", str, "", "of a generation, the model", lambda it: _model_of(it.attributes)),
-    _Column(
+    Column("tool", str, "", "of a tool call, the tool", lambda it: text_of(it.attributes.get(semconv.TOOL_NAME))),
+    Column("model", str, "", "of a generation, the model", lambda it: _model_of(it.attributes)),
+    Column(
         "input_tokens",
         int,
         "tokens",
         "of a generation, the tokens of its prompt",
         lambda it: count_of(it.attributes.get(semconv.USAGE_INPUT_TOKENS)),
     ),
-    _Column(
+    Column(
         "output_tokens",
         int,
         "tokens",
         "of a generation, the tokens of its answer",
         lambda it: count_of(it.attributes.get(semconv.USAGE_OUTPUT_TOKENS)),
     ),
-    _Column(
+    Column(
         "finish_reason",
         str,
         "",
         "of a generation, the reason for which it stopped",
         lambda it: last_text(it.attributes.get(semconv.FINISH_REASONS)),
     ),
-    _Column(
+    Column(
         "input",
         str,
         "",
         "what it was given, as JSON or as text",
         lambda it: _payload(it, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
     ),
-    _Column("output", str, "", "what it gave", lambda it: _payload(it, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)),
-    _Column("attributes", str, "", "its other attributes, as a JSON object", lambda it: _attributes(it.attributes)),
+    Column("output", str, "", "what it gave", lambda it: _payload(it, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)),
+    Column("attributes", str, "", "its other attributes, as a JSON object", lambda it: _attributes(it.attributes)),
 )
 """These follow the common columns in `spans`."""
 MESSAGES: Final = (
-    _Column("position", int, "", "its place in the conversation, from 0", lambda it: it.position),
-    _Column("turn", int, "", "the last generation until then, from 1; 0 before the first answer", lambda it: it.turn),
-    _Column(
+    Column("position", int, "", "its place among the trajectory's messages, from 0", lambda it: it.position),
+    Column("conversation", int, "", "its conversation, as in `conversations`", lambda it: it.told.conversation),
+    Column("turn", int, "", "the last generation until then, from 1; 0 before the first answer", lambda it: it.turn),
+    Column(
         "role",
         str,
         "",
         "`system`, `user`, `assistant`, `tool` or another program's word",
         lambda it: it.told.message.role,
     ),
-    _Column("content", str, "", "its text, or a tool's result", lambda it: it.told.message.text),
-    _Column(
+    Column("content", str, "", "its text, or a tool's result", lambda it: it.told.message.text),
+    Column(
         "reasoning",
         str,
         "",
         "the model's reasoning before the text; null without any",
         lambda it: it.told.message.reasoning or None,
     ),
-    _Column(
+    Column(
         "tool_calls",
         str,
         "",
         "its tool calls, as a JSON array of objects with `name`, `arguments` and `call_id`; null without any",
         lambda it: json_of([call._asdict() for call in it.told.message.calls]) if it.told.message.calls else None,
     ),
-    _Column("tool", str, "", "of a result, the tool; null if it is unknown", lambda it: it.told.message.name or None),
-    _Column("is_error", bool, "", "true if it is the error of a tool or of a generation", lambda it: it.told.is_error),
-    _Column(
+    Column("tool", str, "", "of a result, the tool; null if it is unknown", lambda it: it.told.message.name or None),
+    Column("is_error", bool, "", "true if it is the error of a tool or of a generation", lambda it: it.told.is_error),
+    Column(
         "span_id",
         str,
         "",
@@ -170,12 +180,54 @@ MESSAGES: Final = (
     ),
 )
 """These follow the common columns in `messages`."""
-COMMON: Final = (
-    _Column("trace_id", str, "", "its trajectory", lambda it: None),
-    _Column("step", int, "", "the trajectory's step", lambda it: None),
-    _Column("validate", bool, "", "true in a validation pass", lambda it: None),
+CONVERSATIONS: Final = (
+    Column("conversation", int, "", "its number in the trajectory, from 1, by the first turns", lambda it: it.id),
+    Column("kind", str, "", "`main`, `subagent`, `fork` or `compacted`", lambda it: it.kind),
+    Column(
+        "name", str, "", "the sub-agent, else the agent around it; null if it is unknown", lambda it: it.name or None
+    ),
+    Column(
+        "parent",
+        int,
+        "",
+        "the conversation that called the sub-agent, that the fork parts from, or that is compacted; null for `main`",
+        lambda it: it.parent,
+    ),
+    Column("parent_turn", int, "", "the parent's last turn before it; null if it has none", lambda it: it.parent_turn),
+    Column("joined_turn", int, "", "of a sub-agent, the parent's first turn after it", lambda it: it.joined_turn),
+    Column("shared", int, "messages", "the messages at its beginning that are the parent's", lambda it: it.shared),
+    Column(
+        "replaced",
+        int,
+        "messages",
+        "of a compacted one, the parent's messages that it leaves out",
+        lambda it: it.replaced,
+    ),
+    Column("turns", int, "turns", "its generations that are in no other one", lambda it: len(it.turns)),
+    Column("first_turn", int, "", "the number of its first turn in the trajectory", lambda it: it.turns[0]),
+    Column("last_turn", int, "", "the number of its last turn", lambda it: it.turns[-1]),
+    Column("input_tokens", int, "tokens", "the sum over its turns", lambda it: it.input_tokens),
+    Column("output_tokens", int, "tokens", "the sum over its turns", lambda it: it.output_tokens),
+    Column("messages", int, "messages", "the length of its history, with the last answer", lambda it: it.messages),
+    Column("trained", bool, "", "true if it is training data; null if that is unknown", lambda it: it.trained),
+    Column("start_time", int, "ns", "the start of its first turn, since 1970", lambda it: it.start_time),
+    Column("end_time", int, "ns", "the end of its last turn, since 1970", lambda it: it.end_time),
+    Column("seconds", float, "s", "the time between both", lambda it: (it.end_time - it.start_time) / 1e9),
+    Column(
+        "conversation_id",
+        str,
+        "",
+        "`gen_ai.conversation.id` of its turns; null if they have none",
+        lambda it: it.conversation_id or None,
+    ),
 )
-"""The first columns of both tables."""
+"""These follow the common columns in `conversations`."""
+COMMON: Final = (
+    Column("trace_id", str, "", "its trajectory", lambda it: None),
+    Column("step", int, "", "the trajectory's step", lambda it: None),
+    Column("validate", bool, "", "true in a validation pass", lambda it: None),
+)
+"""The first columns of the tables."""
 
 
 def _failed(span: ReadableSpan) -> bool:
@@ -195,11 +247,13 @@ def _attributes(attributes: _Attributes) -> str:
     return json_of(clean({key: value for key, value in kept.items() if key not in _PAYLOAD}))
 
 
-_TABLES: Final = {"spans": SPANS, "messages": MESSAGES}
+_TABLES: Final = {"spans": SPANS, "messages": MESSAGES, "conversations": CONVERSATIONS}
+_OF_CONVERSATIONS: Final = frozenset({"turn", "conversation"})
+"""The columns of spans for which the conversations have to be found."""
 _OF_STEP: Final = "step IS ? AND validate = ?"
 
 
-def _names(columns: Sequence[_Column]) -> str:
+def _names(columns: Sequence[Column]) -> str:
     return ", ".join(f'"{each.name}"' for each in (*COMMON, *columns))
 
 
@@ -218,7 +272,7 @@ CREATE TABLE filled_steps (number INTEGER PRIMARY KEY, step INTEGER, validate IN
 
 
 def filled_steps(connection: sqlite3.Connection) -> set[tuple[int | None, bool]]:
-    """Return the steps that have rows of spans and messages, and whether they are validation passes."""
+    """Return the steps that have rows in these tables, and whether they are validation passes."""
     found = connection.execute("SELECT step, validate FROM filled_steps")
     return {(step, bool(validate)) for step, validate in found}
 
@@ -230,7 +284,7 @@ def fill_step(
     trajectories: Iterable[RecordedTrajectory],
     max_bytes: int = MAX_BYTES,
 ) -> list[str]:
-    """Fill the spans and messages of a step, and return the trace ids of those that can't be read. The caller commits.
+    """Fill the tables for a step, and return the trace ids of those that can't be read. The caller commits.
 
     Args:
         connection: The catalog.
@@ -242,11 +296,10 @@ def fill_step(
     empty_step(connection, step, validate)
     unreadable: list[str] = []
     size = 0
-    rows: dict[str, list[Sequence[Any]]] = {"spans": [], "messages": []}
+    rows: dict[str, list[Sequence[Any]]] = {table: [] for table in _TABLES}
     for trajectory in trajectories:
         try:
-            spans = trajectory.spans
-            found = {"spans": list(_span_rows(spans)), "messages": list(_message_rows(spans))}
+            found = rows_of(trajectory.spans)
         except UnreadableTraceError:
             unreadable.append(trajectory.trace_id)
             continue
@@ -262,7 +315,7 @@ def fill_step(
 
 
 def empty_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
-    """Remove the spans and messages of a step: it has changed. The caller commits."""
+    """Remove the rows of a step: it has changed. The caller commits."""
     for table in (*_TABLES, "filled_steps"):
         connection.execute(f"DELETE FROM {table} WHERE {_OF_STEP}", (step, validate))
 
@@ -284,17 +337,49 @@ def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[
     return sum(_ROW_BYTES + sum(len(value) for value in row if isinstance(value, str)) for row in stored)
 
 
-def _span_rows(spans: Sequence[ReadableSpan]) -> Iterator[Sequence[Any]]:
-    ordered = sorted(spans, key=lambda span: (span.start_time or 0, span.parent is not None))
-    turns = {id(span): turn for turn, span in enumerate(outermost(ordered, "LLM"), 1)}
-    for span in ordered:
-        it = _Span(span, span.attributes or {}, turns.get(id(span)))
-        yield [column.of(it) for column in SPANS]
+def column_of(table: str, name: str) -> Column:
+    """Return a column that is not a common one by its name."""
+    return next(each for each in _TABLES[table] if each.name == name)
 
 
-def _message_rows(spans: Sequence[ReadableSpan]) -> Iterator[Sequence[Any]]:
+def rows_of(
+    spans: Sequence[ReadableSpan], columns: Mapping[str, Sequence[Column]] = _TABLES
+) -> dict[str, list[Sequence[Any]]]:
+    """Return the rows of a trajectory in each table, without the common columns.
+
+    Args:
+        spans: The trajectory's spans.
+        columns: The columns of the rows by table.
+
+    Raises:
+        UnreadableTraceError: A span is damaged.
+    """
+    found = None
+    if columns.keys() != {"spans"} or not _OF_CONVERSATIONS.isdisjoint(each.name for each in columns["spans"]):
+        found = conversations_of(spans)
+    return {
+        table: [[each.of(it) for each in chosen] for it in _items(table, spans, found)]
+        for table, chosen in columns.items()
+    }
+
+
+def _items(table: str, spans: Sequence[ReadableSpan], found: Conversations | None) -> Iterable[Any]:
+    if table == "spans":
+        return _spans_of(spans, found)
+    if found is None:
+        return ()
+    return _messages_of(spans, found) if table == "messages" else found.all
+
+
+def _spans_of(spans: Sequence[ReadableSpan], found: Conversations | None) -> Iterator[_Span]:
+    turns = {} if found is None else {id(span): turn for turn, span in enumerate(found.turns, 1)}
+    of_span = {} if found is None else found.of_span
+    for span in sorted(spans, key=lambda span: (span.start_time or 0, span.parent is not None)):
+        yield _Span(span, span.attributes or {}, turns.get(id(span)), of_span.get(place_of(span).span_id))
+
+
+def _messages_of(spans: Sequence[ReadableSpan], found: Conversations) -> Iterator[_Message]:
     turn = 0
-    for position, told in enumerate(conversation_of(spans)):
+    for position, told in enumerate(utterances_of(spans, found)):
         turn += told.message.role == "assistant" and told.span is not None
-        it = _Message(position, turn, told)
-        yield [column.of(it) for column in MESSAGES]
+        yield _Message(position, turn, told)

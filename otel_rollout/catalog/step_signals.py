@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final
@@ -24,7 +24,7 @@ from otel_rollout.catalog.step_figures import (
     wall_seconds,
 )
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.amounts import is_same_reward, mean_of
+from otel_rollout.facts.amounts import error_of_mean, is_same_reward, mean_of
 from otel_rollout.facts.table import TrajectorySummary
 
 REPEATED: Final = 3
@@ -63,6 +63,7 @@ class StepSignals:
         twins: The trajectories with the same turns as a sibling.
         disputed: The twins whose siblings have another reward.
         form: The form that most answers share.
+        part_errors: The standard error of the mean of each reward part; the rollouts of a prompt count as one.
     """
 
     failures: Mapping[str, int] = field(default_factory=dict)
@@ -88,6 +89,7 @@ class StepSignals:
     twins: int = 0
     disputed: int = 0
     form: Form = field(default_factory=Form)
+    part_errors: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check what a file that another program wrote may have."""
@@ -151,7 +153,17 @@ def signals_of(summaries: Sequence[TrajectorySummary]) -> StepSignals:
         twins=len(twins),
         disputed=len(disputed),
         form=form_of(summaries),
+        part_errors=_part_errors(summaries),
     )
+
+
+def _part_errors(summaries: Iterable[TrajectorySummary]) -> dict[str, float]:
+    values: dict[str, dict[object, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for each in summaries:
+        prompt = each.trace_id if each.sample_index is None else each.sample_index
+        for name, value in each.reward_parts.items():
+            values[name][prompt].append(value)
+    return {name: error_of_mean([mean_of(found) for found in of.values()]) for name, of in values.items()}
 
 
 def is_unrewarded(summary: TrajectorySummary) -> bool:

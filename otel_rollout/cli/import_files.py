@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.options import default_folder, exit_codes
+from otel_rollout.cli.progress import byte_progress
 from otel_rollout.files.file_lock import size_of
-from otel_rollout.guard.clock import monotonic
 from otel_rollout.receive.importing import ImportReport, find_files, import_files
 from otel_rollout.text.plain_text import counted
 
-SECONDS_BETWEEN_LINES: Final = 5.0
 MAX_PROBLEMS: Final = 20
 MAX_NAMES: Final = 3
 
@@ -48,7 +44,7 @@ adds what is new.
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     files = find_files(arguments.files, arguments.into)
-    with _progress(sum(size_of(path) for path, _ in files)) as on_progress:
+    with byte_progress("import", sum(size_of(path) for path, _ in files)) as on_progress:
         report = import_files(files, arguments.into, on_progress)
     for line in _notes(report):
         complain(line)
@@ -72,39 +68,3 @@ def _notes(report: ImportReport) -> Iterator[str]:
     yield from report.problems[:MAX_PROBLEMS]
     if len(report.problems) > MAX_PROBLEMS:
         yield f"and {len(report.problems) - MAX_PROBLEMS:,} more problems"
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], object]]:
-    """Show progress on standard error: a bar on a terminal, a line every few seconds elsewhere."""
-    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
-        yield _LineProgress(total)
-        return
-    from rich import progress
-    from rich.console import Console
-
-    columns = (
-        progress.TextColumn("import"),
-        progress.BarColumn(bar_width=28),
-        progress.DownloadColumn(),
-        progress.TimeRemainingColumn(compact=True),
-    )
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task("import", total=total)
-        yield lambda size: bars.update(task, advance=size)
-
-
-class _LineProgress:
-    """Prints a line every few seconds."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._done = 0
-        self._last = monotonic()
-
-    def __call__(self, size: int) -> None:
-        self._done += size
-        now = monotonic()
-        if now - self._last >= SECONDS_BETWEEN_LINES:
-            self._last = now
-            complain(f"import: {self._done >> 20:,} of {self._total >> 20:,} MiB")

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "diagnose": "find what is wrong with a run, with the trajectories that prove it",
     "compare": "compare two runs, figure by figure and prompt by prompt",
     "query": "ask a trace folder a question in SQL",
+    "export": "write a trace folder as Parquet tables, and add the steps that have finished since",
     "view": "open a run in a browser: steps, groups, trajectories, timelines, search",
     "top": "show the trajectories that run now, and what a step waits for",
     "replay": "send recorded trajectories to a backend",

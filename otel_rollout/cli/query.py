@@ -16,7 +16,15 @@ from otel_rollout.catalog import TABLES, Answer, QueryError, Run
 from otel_rollout.catalog.query import OF_SPANS
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.options import READ, add_run, add_seconds, add_steps, default_folder, exit_codes, positive
-from otel_rollout.cli.reading import ProblemLog, print_json, require_reader, show_progress
+from otel_rollout.cli.reading import (
+    ProblemLog,
+    complain_of_redaction,
+    print_json,
+    redacted_in,
+    require_reader,
+    show_progress,
+)
+from otel_rollout.dataframes.frames import require_arrow
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.text.plain_text import counted, printable
 
@@ -27,7 +35,7 @@ _MORE: Final = "  ...> "
 _HELP: Final = f"""\
 A question is one SELECT; it ends with ; or an empty line. The tables are
 {", ".join(TABLES)}.
-.tables          the tables with the number of their rows, but spans and messages
+.tables          the tables with the number of their rows, but those of spans
 .columns TABLE   a table's columns
 .help            this
 .quit            the end, as Ctrl-D is"""
@@ -37,11 +45,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the description and the options of the command."""
     parser.description = """\
 Ask trace folders a question in SQL (SQLite's). The tables are trajectories,
-rewards, tools, steps, groups, spans and messages; docs/reference/catalog.md has
-their columns. SQLite's functions, and mean(x), median(x), percentile(x, 99),
-stddev(x) and counts(x) are there. Without a question there is, on a terminal,
-a prompt with a history; in a pipe, the question is standard input. It only
-reads.
+rewards, tools, steps, groups, spans, messages and conversations;
+docs/reference/catalog.md has their columns. SQLite's functions, and mean(x),
+median(x), percentile(x, 99), stddev(x) and counts(x) are there. Without a
+question there is, on a terminal, a prompt with a history; in a pipe, the
+question is standard input. It only reads.
 
 examples:
   otel-rollout query "SELECT step, reward_mean, solved FROM steps"
@@ -74,11 +82,12 @@ examples:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="a JSON object for each row")
     form.add_argument("--csv", action="store_true", help="comma-separated values, with a header")
+    form.add_argument("--parquet", metavar="FILE", type=Path, help="write the rows to a Parquet file")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    if not (arguments.json or arguments.csv):
+    if not (arguments.json or arguments.csv or arguments.parquet):
         require_reader()
     folders = arguments.folders
     sql = arguments.sql
@@ -119,12 +128,28 @@ def _ask(recorded: Run, arguments: argparse.Namespace, sql: str) -> None:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.columns)
         writer.writerows(answer.rows)
+    elif arguments.parquet:
+        _write_parquet(answer, arguments.parquet)
     else:
         _print_table(answer)
     if answer.is_cut:
         complain(f"there are more than {arguments.limit:,} rows; --limit N prints more")
+    if arguments.json or arguments.csv or arguments.parquet:
+        values = (each for row in answer.rows for each in zip(answer.columns, row, strict=True))
+        complain_of_redaction(redacted_in(values))
     if answer.unreadable:
         complain(f"the spans of {counted(len(answer.unreadable), 'trajectory')} can't be read")
+
+
+def _write_parquet(answer: Answer, path: Path) -> None:
+    require_arrow()
+    import pyarrow.parquet as pq
+
+    from otel_rollout.dataframes.arrow import table_of_answer
+    from otel_rollout.dataframes.destination import replaced
+
+    with replaced(path, path.with_name(f".{path.name}.new")) as file:
+        pq.write_table(table_of_answer(answer.columns, answer.rows), file, compression="zstd")
 
 
 def _print_table(answer: Answer) -> None:

@@ -7,14 +7,15 @@ import importlib.util
 import re
 import sys
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from otel_rollout.catalog import Run, StepSummary
 from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError
+from otel_rollout.finish.known_forms import REDACTED
 from otel_rollout.folder.layout import VALIDATE, steps_of
 from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, read_trajectories
 from otel_rollout.folder.selection import Filters
@@ -151,6 +152,33 @@ def require_reader() -> None:
 def in_order_of_prompts(trajectories: Iterable[RecordedTrajectory]) -> list[RecordedTrajectory]:
     """Sort trajectories by step, experiment, prompt and rollout."""
     return sorted(trajectories, key=prompt_order)
+
+
+def redacted_in(values: Iterable[tuple[str, Any]]) -> Counter[str]:
+    """Return the number of replacements by redaction in values, by name.
+
+    Args:
+        values: The values with their names; only texts count.
+    """
+    found: Counter[str] = Counter()
+    for name, value in values:
+        if isinstance(value, str) and REDACTED in value:
+            found[name] += value.count(REDACTED)
+    return found
+
+
+def redaction_note(by_name: Mapping[str, int]) -> str:
+    """Return a line with the number of values that redaction had replaced in each column."""
+    if not by_name:
+        return "redaction had replaced nothing in it"
+    named = ", ".join(f"{name} {count:,}" for name, count in sorted(by_name.items()))
+    return f"redaction had replaced {counted(sum(by_name.values()), 'value')} in it: {named}"
+
+
+def complain_of_redaction(by_name: Mapping[str, int]) -> None:
+    """Print `redaction_note` on standard error if there is anything to tell."""
+    if by_name:
+        complain(redaction_note(by_name))
 
 
 def print_json(line: bytes) -> None:

@@ -12,7 +12,15 @@ from typing import Any, Final
 from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.options import READ, add_filters, add_folder, exit_codes, trace_id
-from otel_rollout.cli.reading import ProblemLog, nothing_matches, print_json, require_reader, selected
+from otel_rollout.cli.reading import (
+    ProblemLog,
+    complain_of_redaction,
+    nothing_matches,
+    print_json,
+    redacted_in,
+    require_reader,
+    selected,
+)
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.text.plain_text import status_name
 
@@ -61,6 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
     trajectory = candidates.first[0]
     if arguments.json:
         print_json(trajectory.otlp_json())
+        payloads = [span.attributes or {} for span in trajectory.spans]
+        payloads += [event.attributes or {} for span in trajectory.spans for event in span.events]
+        complain_of_redaction(redacted_in(item for payload in payloads for item in payload.items()))
     else:
         _print_drawing(trajectory, is_whole=arguments.full, is_chat=arguments.chat)
     return 0

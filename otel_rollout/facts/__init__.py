@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.facts.builder import Collected, SummaryBuilder
-    from otel_rollout.facts.conversation import conversation_of
+    from otel_rollout.facts.conversations import Conversation, Conversations, conversations_of
     from otel_rollout.facts.json_types import from_json, to_json
     from otel_rollout.facts.reward_parts import RewardPart, reward_parts_of
     from otel_rollout.facts.shapes import SpanShape, shapes_of
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         columns_of,
     )
     from otel_rollout.facts.trace_tree import Place, error_of, time_bar, walk_tree
+    from otel_rollout.facts.utterances import Utterance, utterances_of
 else:
     from otel_rollout.lazy import lazy_names
 
@@ -30,7 +31,7 @@ else:
         __name__,
         {
             "builder": ("Collected", "SummaryBuilder"),
-            "conversation": ("conversation_of",),
+            "conversations": ("Conversation", "Conversations", "conversations_of"),
             "json_types": ("from_json", "to_json"),
             "reward_parts": ("RewardPart", "reward_parts_of"),
             "shapes": ("SpanShape", "shapes_of"),
@@ -49,6 +50,7 @@ else:
                 "columns_of",
             ),
             "trace_tree": ("Place", "error_of", "time_bar", "walk_tree"),
+            "utterances": ("Utterance", "utterances_of"),
         },
     )
 

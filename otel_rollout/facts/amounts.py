@@ -28,6 +28,11 @@ def deviation_of(amounts: Sequence[float]) -> float:
         return _doubled(math.hypot(*((amount / 2 - mean / 2) / root for amount in amounts)))
 
 
+def error_of_mean(amounts: Sequence[float]) -> float:
+    """Return the standard error of the mean of amounts; 0 for fewer than two."""
+    return deviation_of(amounts) / math.sqrt(len(amounts) - 1) if len(amounts) > 1 else 0.0
+
+
 def is_same_reward(one: float, other: float) -> bool:
     """Return True if two rewards differ by rounding at most, as sums of the same parts in another order do."""
     return one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)

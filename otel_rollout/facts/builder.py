@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -13,18 +14,22 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
+from otel_rollout.facts.conversation_finder import Turn, find_conversations
 from otel_rollout.facts.figures import (
     ERROR,
     KINDS,
     LLM,
     PACKED,
     TOOL,
+    SpanRow,
     Totals,
     figures_of,
     is_mended,
+    scopes_of,
     unpack,
 )
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
+from otel_rollout.facts.histories import Histories
 from otel_rollout.facts.reward_parts import (
     MAX_PARTS,
     MEASURES,
@@ -104,6 +109,8 @@ class SummaryBuilder:
         self.service_name: str | None = None
         self.rows = bytearray()
         self.names: dict[str, int] = {}
+        self.histories = Histories()
+        """The messages of its generations."""
         self.errors: list[tuple[int, int, str, str, str]] = []
         self.error_type: str | None = None
         self.root_prompt = self.root_answer = ""
@@ -121,7 +128,7 @@ class SummaryBuilder:
         """Return a copy, to which spans can be added without changing this one."""
         other = copy.copy(self)
         for name, value in vars(self).items():
-            if isinstance(value, (bytearray, dict, list)):
+            if isinstance(value, (bytearray, dict, list, Histories)):
                 setattr(other, name, value.copy())
         return other
 
@@ -207,11 +214,12 @@ class SummaryBuilder:
         self.rows.clear()
         self.names.clear()
         self.errors.clear()
+        self.histories = Histories()
 
     @property
     def size(self) -> int:
         """The bytes that it takes in memory, roughly."""
-        return _BASE_BYTES + len(self.rows) + _NAME_BYTES * len(self.names)
+        return _BASE_BYTES + len(self.rows) + _NAME_BYTES * len(self.names) + self.histories.size
 
     def _add_places(self, spans: Iterator[ReadableSpan]) -> None:
         for span in spans:
@@ -255,6 +263,7 @@ class SummaryBuilder:
             if kind == LLM:
                 messages, value = get(_OUTPUT_MESSAGES), get(_OUTPUT_VALUE)
                 content = output_hash(messages, value)
+                self.histories.add(span)
                 tokens = get(_ASKED)
                 if type(tokens) is int and 0 <= tokens <= INT64_MAX:
                     asked = tokens
@@ -412,7 +421,7 @@ class Collected:
         trace: The builder, to which nothing is added meanwhile.
     """
 
-    __slots__ = ("_rows", "answer", "figures", "finish_reason", "prompt", "root", "totals", "trace")
+    __slots__ = ("_rows", "answer", "conversations", "figures", "finish_reason", "prompt", "root", "totals", "trace")
 
     def __init__(self, trace: SummaryBuilder) -> None:
         self.trace = trace
@@ -422,6 +431,8 @@ class Collected:
         self.figures = figures_of(self._rows, list(trace.names), trace.main[3] if trace.has_root else 0)
         own = Totals(*[count_of(self.root.get(key)) for key in _TOTALS])
         self.totals = self.figures.totals if own == (None, None, None) else own
+        self.conversations = _conversations_of(self._rows, trace.histories)
+        """The number of conversations by kind, and of all."""
         self.prompt = line_of(trace.root_prompt or trace.prompt.text)
         self.answer = line_of(trace.root_answer or trace.answer.text)
         reason = text_of(self.root.get(semconv.FINISH_REASON))
@@ -437,3 +448,16 @@ class Collected:
             SpanError(name, kind, type_, is_mended(rows[span_id & UINT64_MAX], self._rows))
             for _, span_id, name, kind, type_ in sorted(self.trace.errors)[:MAX_ERRORS]
         )
+
+
+def _conversations_of(rows: Sequence[SpanRow], histories: Histories) -> Counter[str]:
+    """Return the number of conversations by kind."""
+    given = []
+    for row, scope in scopes_of(rows):
+        span_id = row[2]
+        given.append(Turn(span_id, row[0], row[1], row[10] == ERROR, scope, histories.of_span.get(span_id)))
+    counts: Counter[str] = Counter()
+    for found in find_conversations(given, histories):
+        counts[found.kind] += 1
+        counts.update(found.others)
+    return counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -11,7 +11,8 @@ from otel_rollout.text.sanitize import INT64_MAX
 
 KINDS: Final = ("", "AGENT", "CHAIN", "EMBEDDING", "EVALUATOR", "LLM", "TOOL")
 """A row has the position of its kind here."""
-EVALUATOR, LLM, TOOL = 4, 5, 6
+AGENT, EVALUATOR, LLM, TOOL = 1, 4, 5, 6
+_SCOPES: Final = (AGENT, EVALUATOR, TOOL)
 ERROR: Final = 2
 MAX_TOOLS: Final = 64
 OTHER_TOOLS: Final = "…"
@@ -210,6 +211,29 @@ def bound_tools(tools: Iterable[tuple[str, ToolCounts]]) -> dict[str, ToolCounts
 def unpack(packed: bytes | bytearray) -> list[SpanRow]:
     """Return packed rows, sorted."""
     return sorted(cast("Iterable[SpanRow]", PACKED.iter_unpack(packed)))
+
+
+def scopes_of(rows: Sequence[SpanRow]) -> Iterator[tuple[SpanRow, tuple[int, ...]]]:
+    """Yield the generations that are in no other one, with the agents, tools and evaluators around each.
+
+    Args:
+        rows: The rows, sorted.
+    """
+    parents = {row[2]: row for row in rows}
+    for row in rows:
+        if row[9] != LLM:
+            continue
+        scope: dict[int, None] = {}
+        around = parents.get(row[3])
+        for _ in range(MAX_DEPTH):
+            if around is None or around[9] == LLM:
+                break
+            # A root is around everything.
+            if around[9] in _SCOPES and around[3]:
+                scope[around[2]] = None
+            around = parents.get(around[3])
+        if around is None or around[9] != LLM:
+            yield row, tuple(reversed(scope))
 
 
 def _is_inside(span_id: int, kind: int, parents: dict[int, tuple[int, int]]) -> bool:

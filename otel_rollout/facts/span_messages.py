@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -31,13 +31,19 @@ NUMBERS: Final = re.compile(rf'"[^"\\]{{0,64}}":\s*{_LIST},?\s*|{_LIST}')
 """A long list of numbers, with its name if it has one."""
 
 
+def messages_of(text: Any) -> list[Message]:
+    """Return the messages in the JSON of `gen_ai.input.messages` or `gen_ai.output.messages`; empty if it has none."""
+    found = chat_messages({semconv.INPUT_MESSAGES: text})
+    return [] if found is None else [each for message in found.input for each in unfolded(message)]
+
+
 def input_messages(span: ReadableSpan) -> list[Message]:
     """Return the messages that a span was given; empty if it has none."""
     attributes = span.attributes or {}
     system = parse_json(attributes.get(SYSTEM_INSTRUCTIONS))
     before = [text_message("system", value_text(system))] if system else []
-    if (standard := chat_messages(attributes)) and standard.input:
-        return before + _read(standard.input)
+    if standard := messages_of(attributes.get(semconv.INPUT_MESSAGES)):
+        return before + standard
     prompt = _field(attributes.get(semconv.OUTPUT_VALUE), PROMPT_TEXT)
     if prompt is None:
         prompt = _field(attributes.get(semconv.INPUT_VALUE), PROMPT_TEXT)
@@ -54,8 +60,8 @@ def input_messages(span: ReadableSpan) -> list[Message]:
 def output_messages(span: ReadableSpan) -> list[Message]:
     """Return the messages that a span gave; empty if it has none."""
     attributes = span.attributes or {}
-    if (standard := chat_messages(attributes)) and standard.output:
-        return _read(standard.output)
+    if standard := messages_of(attributes.get(semconv.OUTPUT_MESSAGES)):
+        return standard
     value = attributes.get(semconv.OUTPUT_VALUE)
     parsed = parse_json(value)
     if isinstance(parsed, Mapping) and isinstance(parsed.get(RESPONSE_TEXT), str):
@@ -129,10 +135,6 @@ def _text(payload: Any, said: Any) -> str:
         return said
     is_text = isinstance(payload, str) and payload != "null" and parse_json(payload) is None
     return str(payload) if is_text else ""
-
-
-def _read(messages: Sequence[Message]) -> list[Message]:
-    return [each for message in messages for each in unfolded(message)]
 
 
 def _field(payload: Any, name: str) -> Any:

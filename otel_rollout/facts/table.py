@@ -235,6 +235,31 @@ class TrajectorySummary:
         unit="tokens",
         shown="row",
     )
+    conversations: Count = _fact(
+        "the number of its conversations: one, and one more for each sub-agent, fork and compaction",
+        0,
+        lambda it: it.conversations.total(),
+        unit="conversations",
+        shown="row",
+    )
+    subagents: Count = _fact(
+        "the conversations of sub-agents",
+        0,
+        lambda it: it.conversations["subagent"],
+        unit="conversations",
+    )
+    forks: Count = _fact(
+        "the conversations that begin inside another one, as of a second answer to one prompt",
+        0,
+        lambda it: it.conversations["fork"],
+        unit="conversations",
+    )
+    compactions: Count = _fact(
+        "the conversations that replace another one, which was too long",
+        0,
+        lambda it: it.conversations["compacted"],
+        unit="conversations",
+    )
     llm_seconds: Seconds = _fact(
         "the time in generations; spans that overlap count once, and what begins after the root's end doesn't count",
         0.0,

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.facts.span_facts import kind_of
 
 Node = TypeVar("Node")
 
@@ -63,6 +64,33 @@ def walk_tree(nodes: Sequence[Node], place: Callable[[Node], Place]) -> Iterator
             is_last = position == 0
             fork, line = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
             waiting.append((child_at, child, stem + fork, stem + line))
+
+
+def outermost(ordered: Sequence[ReadableSpan], kind: str) -> list[ReadableSpan]:
+    """Return the spans of a kind that are not inside another of that kind, in their order.
+
+    Args:
+        ordered: All spans of a trajectory.
+        kind: The OpenInference kind.
+    """
+    places = {place_of(span).span_id: span for span in ordered}
+    # The answer for each span that was passed: a chain is walked once, not once for each of its spans.
+    inside: dict[int, bool] = {}
+
+    def is_inside(span: ReadableSpan) -> bool:
+        passed: dict[int, None] = {}
+        parent, found = place_of(span).parent_id, False
+        while parent in places and parent not in passed and not found:
+            if parent in inside:
+                found = inside[parent]
+                break
+            found = kind_of(places[parent].attributes or {}) == kind
+            passed[parent] = None
+            parent = place_of(places[parent]).parent_id
+        inside.update(dict.fromkeys(passed, found))
+        return found
+
+    return [span for span in ordered if kind_of(span.attributes or {}) == kind and not is_inside(span)]
 
 
 def time_bar(span: ReadableSpan, start: int, end: int, width: int) -> str:

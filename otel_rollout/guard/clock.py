@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Final
 
-__all__ = ["monotonic"]
+# Partials: freezegun replaces the clocks that are attributes of modules, and a function would cost more.
+monotonic: Final = partial(time.monotonic)
+"""Return the seconds of a clock that never goes back."""
+monotonic_ns: Final = partial(time.monotonic_ns)
+"""Return its nanoseconds."""
 
-_REAL: Final = (time.monotonic,)
-"""In a tuple: freezegun replaces the clocks that are attributes of modules."""
 
-
-def monotonic() -> float:
-    """Return the seconds of a clock that never goes back."""
-    return _REAL[0]()
+def clock_offset() -> int:
+    """Return the nanoseconds from the monotonic clock's time to the time since 1970."""
+    return time.time_ns() - monotonic_ns()

@@ -16,7 +16,7 @@ from otel_rollout.counts import lost_annotations, repeated_annotations
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.array_types import is_compiling
-from otel_rollout.record.context import SILENCE, Frame, current_frame
+from otel_rollout.record.context import SILENCE, Agent, Frame, current_frame
 from otel_rollout.record.handle import HasHandle, ended, place_of
 from otel_rollout.record.object_reading import class_name, is_subclass
 from otel_rollout.record.scalars import read_attribute, read_number, read_scalar
@@ -65,7 +65,18 @@ MAX_KNOWN_FACTS: Final = 32_768
 _known_facts: Final[list[dict[int, int]]] = [{}, {}]
 """By trajectory and name, a hash of the value that came last after the end: the newer facts, and as many older ones,
 in some 8 MB together."""
-_ARGUMENTS: Final = ("reward", "rewards", "advantage", "fate", "status", "input", "output", "trajectory")
+_ARGUMENTS: Final = (
+    "reward",
+    "rewards",
+    "advantage",
+    "fate",
+    "status",
+    "input",
+    "output",
+    "compacted",
+    "trained",
+    "trajectory",
+)
 """The arguments of `annotate`, which a misspelt one may stand for."""
 
 
@@ -79,6 +90,8 @@ def annotate(
     status: str | None = None,
     input: Any = None,  # noqa: A002 - the field's word for it
     output: Any = None,
+    compacted: bool = False,
+    trained: bool | None = None,
     **attributes: Any,
 ) -> None:
     """Set attributes of a trajectory's root, at any time; one that can't be set is logged once and counted.
@@ -97,18 +110,21 @@ def annotate(
             Only before the end.
         input: The trajectory's input, such as the prompt; any value. Only before the end.
         output: Its output, such as the answer; any value. Only before the end.
+        compacted: True if the next generation's messages stand in for a history that was too long: it begins another
+            conversation. In `subagent`, the next generation there. Only before the end.
+        trained: True if the conversation is training data, and its forks and compactions. In `subagent`, the
+            sub-agent's; elsewhere, the main one.
         **attributes: More attributes: texts, numbers, booleans, or lists of one of these.
     """
     pipeline = runtime.pipeline
     if trajectory is CURRENT:
         if pipeline is None or is_compiling():
             return
-        facts = Facts(reward, rewards, advantage, fate, status, input, output, attributes)
+        facts = Facts(reward, rewards, advantage, fate, status, input, output, compacted, trained, attributes)
         _annotate_current(pipeline, facts)
     elif not is_compiling():
-        _annotate_other(
-            pipeline, trajectory, Facts(reward, rewards, advantage, fate, status, input, output, attributes)
-        )
+        facts = Facts(reward, rewards, advantage, fate, status, input, output, compacted, trained, attributes)
+        _annotate_other(pipeline, trajectory, facts)
 
 
 class Facts(NamedTuple):
@@ -121,6 +137,8 @@ class Facts(NamedTuple):
     status: Any
     input: Any
     output: Any
+    compacted: Any
+    trained: Any
     attributes: dict[str, Any]
 
 
@@ -133,6 +151,8 @@ def _annotate_current(pipeline: RunningPipeline, facts: Facts) -> None:
         return
     root = frame.trajectory.root
     if root is not None and root.is_recording():
+        if frame.agent is not None:
+            facts = _annotate_agent(frame.agent, facts)
         _annotate_running(pipeline, frame.trajectory, facts)
     else:
         # It has ended, or runs in the process of `inject()`.
@@ -170,8 +190,20 @@ def _annotate_other(pipeline: RunningPipeline | None, given: Any, facts: Facts) 
         _annotate_late(pipeline, place.root, place.tags, facts)
 
 
+def _annotate_agent(agent: Agent, facts: Facts) -> Facts:
+    """Keep what is known of a sub-agent with it, and return the rest."""
+    if facts.compacted is True:
+        agent.is_compacted = True
+    trained = _read_numbers(facts._replace(reward=None, advantage=None, fate=None)).get(semconv.TRAINED)
+    if trained is not None:
+        agent.span.set_attribute(semconv.TRAINED, trained)
+    return facts._replace(compacted=False, trained=None)
+
+
 def _annotate_running(pipeline: RunningPipeline, trajectory: TrajectoryState, facts: Facts) -> None:
     root = trajectory.root
+    if facts.compacted is True:
+        trajectory.is_compacted = True
     trajectory.annotations.update(_read_numbers(facts))
     if facts.rewards is not None:
         parts = _read_rewards(trajectory.annotations.get(semconv.REWARD_PARTS, {}), facts.rewards)
@@ -192,7 +224,13 @@ def _annotate_running(pipeline: RunningPipeline, trajectory: TrajectoryState, fa
 
 def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str, Any], facts: Facts) -> None:
     """Record what is known after the end as a span below the root."""
-    for name, value in (("status", facts.status), ("input", facts.input), ("output", facts.output)):
+    given_early = (
+        ("status", facts.status),
+        ("input", facts.input),
+        ("output", facts.output),
+        ("compacted", facts.compacted or None),
+    )
+    for name, value in given_early:
         if value is not None:
             _leave_out(name, "it comes after the trajectory's end, or from another process")
     own = _read_numbers(facts)
@@ -253,7 +291,7 @@ def forget_facts() -> None:
 
 
 def _read_numbers(facts: Facts) -> dict[str, Any]:
-    """Return the reward, the advantage and the fate, by attribute key."""
+    """Return the reward, the advantage, the fate and the use in training, by attribute key."""
     found: dict[str, Any] = {}
     for key, noun, given in (
         (semconv.REWARD, "a reward", facts.reward),
@@ -274,6 +312,10 @@ def _read_numbers(facts: Facts) -> dict[str, Any]:
             found[semconv.FATE] = fate
         else:
             _leave_out("fate", f"a fate is one of {', '.join(semconv.FATES)}, not {_shown(fate)}")
+    if type(facts.trained) is bool:
+        found[semconv.TRAINED] = facts.trained
+    elif facts.trained is not None:
+        _leave_out("trained", f"it is True or False, not {_type_name(facts.trained)}")
     return found
 
 

@@ -170,10 +170,17 @@ class Call:
         if span is None:
             self.token = enter_silence(context)
             return
-        self.frame = Frame(trajectory, span, is_llm or (frame is not None and frame.is_llm))
+        self.frame = Frame(
+            trajectory, span, is_llm or (frame is not None and frame.is_llm), None if frame is None else frame.agent
+        )
         tracer.started(span, trajectory)
         if trajectory is not None:
             trajectory.open_ops[id(span)] = span
+            if is_llm and self.is_turn:
+                agent = self.frame.agent or trajectory
+                if agent.is_compacted:
+                    agent.is_compacted = False
+                    span.set_attribute(semconv.COMPACTED, True)
         if shown is not None:
             tracer.set_input(span, shown)
         if pipeline.token2text and operation.has_receiver and args:

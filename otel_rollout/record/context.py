@@ -19,6 +19,7 @@ from otel_rollout.record.trajectory_state import TrajectoryState
 
 __all__ = [
     "UNTRACED",
+    "Agent",
     "Frame",
     "attach",
     "current_frame",
@@ -30,6 +31,17 @@ __all__ = [
 ]
 
 
+class Agent:
+    """A sub-agent that runs."""
+
+    __slots__ = ("is_compacted", "span")
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self.is_compacted = False
+        """True if its next turn begins a compacted conversation."""
+
+
 class Frame:
     """The position of the running code in a trajectory.
 
@@ -37,14 +49,18 @@ class Frame:
         trajectory: The trajectory, if there is one.
         span: The innermost span of ours; None in silence.
         is_llm: True inside an LLM op: another one that it calls is part of the same turn.
+        agent: The sub-agent that it is inside, if there is one.
     """
 
-    __slots__ = ("is_llm", "span", "trajectory")
+    __slots__ = ("agent", "is_llm", "span", "trajectory")
 
-    def __init__(self, trajectory: TrajectoryState | None, span: Span | None, is_llm: bool = False) -> None:
+    def __init__(
+        self, trajectory: TrajectoryState | None, span: Span | None, is_llm: bool = False, agent: Agent | None = None
+    ) -> None:
         self.trajectory = trajectory
         self.span = span
         self.is_llm = is_llm
+        self.agent = agent
 
 
 SILENCE: Final = Frame(None, None)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from time import time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, StatusCode, set_span_in_context
 
 from otel_rollout import semconv
+from otel_rollout.guard import clock
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record.attribute_values import read_time
 from otel_rollout.record.call import attributes_of
@@ -22,6 +22,7 @@ from otel_rollout.text.sanitize import replace_surrogates
 
 if TYPE_CHECKING:
     from otel_rollout.record.runtime import RunningPipeline
+    from otel_rollout.record.trajectory_state import TrajectoryState
 
 __all__ = ["Recorded", "record_span"]
 
@@ -39,44 +40,44 @@ class Recorded(NamedTuple):
     attributes: dict[str, Any]
 
 
-def record_span(pipeline: RunningPipeline, frame: Frame, given: Recorded) -> Span | None:
+def record_span(pipeline: RunningPipeline, trajectory: TrajectoryState, parent: Span, given: Recorded) -> Span | None:
     """Record a span; return None if it isn't sampled.
 
     Args:
         pipeline: The running pipeline.
-        frame: The trajectory and the span that it is part of.
+        trajectory: Its trajectory.
+        parent: The span that it is part of.
         given: The span.
     """
-    tracer, parent = pipeline.tracer, frame.span
+    tracer = pipeline.tracer
     kind = given.kind if type(given.kind) is str else ""
     if kind not in semconv.SPAN_KINDS:
         warn_once("kind of a recorded span", "record(kind=…): a kind is one of %s; CHAIN is taken", semconv.SPAN_KINDS)
         kind = "CHAIN"
     name = str(read_tag(given.name))
-    end_time = read_time(given.end_time) or time_ns()
+    end_time = read_time(given.end_time) or clock.monotonic_ns() + trajectory.clock_offset
     start_time = read_time(given.start_time) or end_time
-    context = Context() if parent is None else set_span_in_context(parent, Context())
-    span = tracer.start_op(name, context, frame, attributes_of(kind, name), start_time)
+    context = set_span_in_context(parent, Context())
+    span = tracer.start_op(name, context, Frame(trajectory, parent), attributes_of(kind, name), start_time)
     if span is None:
         return None
     try:
-        tracer.started(span, frame.trajectory)
-        _describe(pipeline, span, frame, given)
+        tracer.started(span, trajectory)
+        _describe(pipeline, span, trajectory, given)
     finally:
         tracer.end(span, end_time)
     return span
 
 
-def _describe(pipeline: RunningPipeline, span: Span, frame: Frame, given: Recorded) -> None:
+def _describe(pipeline: RunningPipeline, span: Span, trajectory: TrajectoryState, given: Recorded) -> None:
     if given.input is not None:
         pipeline.tracer.set_input(span, take_snapshot(given.input, pipeline.snapshot_budget))
     if given.kind == "LLM":
         request = describe_request(given.input if type(given.input) is dict else {})
         described = describe_response(request, given.output)
-        if frame.trajectory is not None:
-            described[semconv.TURN] = frame.trajectory.add_turn(
-                described.get(semconv.USAGE_INPUT_TOKENS, 0), described.get(semconv.USAGE_OUTPUT_TOKENS, 0)
-            )
+        described[semconv.TURN] = trajectory.add_turn(
+            described.get(semconv.USAGE_INPUT_TOKENS, 0), described.get(semconv.USAGE_OUTPUT_TOKENS, 0)
+        )
         span.set_attributes(described)
     if given.output is not None:
         pipeline.tracer.set_output(span, take_snapshot(given.output, pipeline.snapshot_budget))

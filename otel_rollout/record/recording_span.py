@@ -1,14 +1,13 @@
 """The recording span: cheap on the caller's thread, and a valid current span for any instrumentation.
 
 The SDK's span copies and checks each attribute, takes five locks and builds an immutable record. This one keeps
-references; the rest of the work happens on the delivery thread, in `processing.span_conversion`.
+references; the rest of the work happens on the delivery thread, in `finish.span_conversion`.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from time import time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -17,6 +16,7 @@ from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode
 from opentelemetry.util.types import AnyValue, Attributes
 
 from otel_rollout import semconv
+from otel_rollout.guard import clock
 from otel_rollout.record.attribute_values import (
     MAX_KEY_CHARACTERS,
     MAX_PAIRS,
@@ -141,7 +141,8 @@ class RolloutSpan(Span):
         if links:
             for link in links:
                 self.add_link(link.context, link.attributes)
-        self.start_time = time_ns()
+        self.clock_offset = offset = clock.clock_offset() if trajectory is None else trajectory.clock_offset
+        self.start_time = clock.monotonic_ns() + offset
 
     @classmethod
     def of_provider(cls, span: ReadableSpan, context: SpanContext, trajectory: TrajectoryState | None) -> RolloutSpan:
@@ -204,6 +205,10 @@ class RolloutSpan(Span):
         copied.input, copied.output, copied.tokenizer = input, output, None
         copied.finished, copied.readable = finished, readable
         return copied
+
+    def now(self) -> int:
+        """Return the nanoseconds since 1970, by the clock of its trajectory, which never goes back."""
+        return clock.monotonic_ns() + self.clock_offset
 
     def get_span_context(self) -> SpanContext:
         """Return the span's ids."""
@@ -328,8 +333,8 @@ class RolloutSpan(Span):
     def end(self, end_time: int | None = None) -> None:
         """End the span and hand it to `on_end`; only the first call counts; another finishes an interrupted one."""
         if self.end_time is None:
-            # The system's clock may go back.
-            now = max(time_ns(), self.start_time)
+            # The program may have given a start in the future.
+            now = max(self.now(), self.start_time)
             self.end_time = now if end_time is None else read_time(end_time) or now
         if not self.is_handed_over:
             self.on_end(self)
@@ -365,7 +370,7 @@ class RolloutSpan(Span):
             kept.setdefault(semconv.EXCEPTION_ESCAPED, str(is_escaped))
             self.extra_bytes += exception.size
         self.extra_bytes += EVENT_BYTES + _all_held_bytes(kept)
-        self.events.append(RecordedEvent(read_name(name), read_time(timestamp) or time_ns(), kept, dropped, exception))
+        self.events.append(RecordedEvent(read_name(name), read_time(timestamp) or self.now(), kept, dropped, exception))
 
 
 def _all_held_bytes(attributes: dict[str, Any]) -> int:

@@ -40,7 +40,15 @@ __all__ = ["Trajectory", "of_handle", "of_place", "rollout_trace_attr"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_OWN: Final = (semconv.STATUS, semconv.REWARD, semconv.REWARD_PARTS, semconv.ADVANTAGE, semconv.FATE, *TOTALS)
+_OWN: Final = (
+    semconv.STATUS,
+    semconv.REWARD,
+    semconv.REWARD_PARTS,
+    semconv.ADVANTAGE,
+    semconv.FATE,
+    semconv.TRAINED,
+    *TOTALS,
+)
 """Attributes that stay on a root beyond its limit of attributes, as tags do."""
 
 MAX_METADATA_CHARACTERS: Final = 1000
@@ -226,12 +234,8 @@ class Trajectory(HasHandle):
         if pipeline is None or place is None:
             return None
         state = self._state or TrajectoryState(place.tags)
-        frame = Frame(state, parent or self._root or place.ended_root)
-        return record_span(
-            pipeline,
-            frame,
-            Recorded(name, kind, start_time, end_time, input, output, error, attributes),
-        )
+        given = Recorded(name, kind, start_time, end_time, input, output, error, attributes)
+        return record_span(pipeline, state, parent or self._root or place.ended_root, given)
 
     def end(
         self, error: BaseException | str | None = None, *, status: str | None = None, end_time: int | None = None

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from otel_rollout import semconv
+from otel_rollout.guard import clock
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 
 __all__ = ["TrajectoryState"]
@@ -34,9 +35,11 @@ class TrajectoryState:
     __slots__ = (
         "__weakref__",
         "annotations",
+        "clock_offset",
         "dropped_spans",
         "has_clean_tags",
         "input_tokens",
+        "is_compacted",
         "open_ops",
         "output_tokens",
         "redacted",
@@ -49,9 +52,13 @@ class TrajectoryState:
 
     def __init__(self, tags: dict[str, Any]) -> None:
         self.tags = tags
+        self.clock_offset = clock.clock_offset()
+        """From the monotonic clock to the time since 1970: the system's clock may be set while it runs."""
         self.tag_bytes = 4 * sum([len(value) for value in tags.values() if isinstance(value, str)])
         self.has_clean_tags = False
         """True once the tags are redacted."""
+        self.is_compacted = False
+        """True if its next turn begins a compacted conversation."""
         self.annotations: dict[str, Any] = {}
         self.root: Any = None
         self.open_ops: dict[int, Any] = {}

@@ -60,6 +60,35 @@ class TestAnswers:
             ["2", "2"],
         ]
 
+    def test_parquet(self, folder, capsys, tmp_path):
+        """A file has the rows, with the types of their values; it replaces one that is there as a whole."""
+        pq = pytest.importorskip("pyarrow.parquet")
+        path = tmp_path / "answer.parquet"
+        for sql in (
+            "SELECT 1 AS old",
+            "SELECT step, reward, NULL AS no, name, step / 2.0 AS h FROM trajectories LIMIT 1",
+        ):
+            assert main(["query", sql, "--parquet", str(path)]) == 0
+        found = pq.read_table(path)
+        assert [str(kind) for kind in found.schema.types] == ["int64", "double", "string", "string", "double"]
+        assert found.to_pylist() == [{"step": 1, "reward": 1.0, "no": None, "name": "rollout", "h": 0.5}]
+        assert main(["query", "SELECT 1 AS x WHERE 0", "--parquet", str(path)]) == 0
+        assert pq.read_table(path).schema.names == ["x"]
+        assert [each.name for each in tmp_path.iterdir() if "answer" in each.name] == ["answer.parquet"]
+
+    def test_redaction_is_told(self, tmp_path, capsys):
+        """Beside an answer for programs, standard error tells how many values redaction had replaced, by column."""
+        writer = FolderWriter(tmp_path / "secret")
+        writer.write(make_trajectory(payload='"[redacted] and [redacted]"'))
+        writer.close()
+        sql = "SELECT name, input, output AS given FROM spans WHERE kind = 'LLM'"
+        for form in ("--json", "--csv"):
+            assert main(["query", sql, str(tmp_path / "secret"), form]) == 0
+            told = "redaction had replaced 4 values in it: given 2, input 2\n"
+            assert capsys.readouterr().err == told
+        assert main(["query", "SELECT name FROM spans", str(tmp_path / "secret"), "--json"]) == 0
+        assert capsys.readouterr().err == ""
+
     def test_spans_are_read_for_the_question(self, folder, capsys):
         """Spans and messages are those of the steps that are asked for, also after others were read."""
         sql = "SELECT step, count(DISTINCT trace_id) AS number FROM spans GROUP BY step"
@@ -83,6 +112,10 @@ class TestAnswers:
             assert rows in ([{"step": 2}], []), table
             for option in ("--experiment", "--run"):
                 assert ask(capsys, f"SELECT * FROM {table}", option, "it's another") == []
+
+    def test_step_that_is_not_there(self, folder, capsys):
+        """It has no rows, and is no error."""
+        assert ask(capsys, "SELECT * FROM trajectories", "--step", "99") == []
 
     def test_several_folders(self, folder, tmp_path, capsys):
         """Folders are asked together."""

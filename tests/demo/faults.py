@@ -66,8 +66,8 @@ class Fault(Enum):
 
 # The chance of a trajectory, or of all of a problem's rollouts, to be hit; the others are hit in ways of their own.
 _OF_TRAJECTORY: Final = {
-    Fault.TRUNCATION: 0.35,
-    Fault.TIMEOUTS: 0.4,
+    Fault.TRUNCATION: 0.5,
+    Fault.TIMEOUTS: 0.6,
     Fault.PREFIX_BREAKS: 0.25,
     Fault.STALE_WEIGHTS: 0.3,
     Fault.LOST_SPANS: 0.1,

@@ -77,8 +77,11 @@ def _time_of_the_loop() -> Iterator[None]:
     """Spans start and end in the time of the event loop; each reading is a nanosecond later."""
     readings = count(1_700_000_000_000_000_000)
 
-    def time_ns() -> int:
+    def now() -> int:
         return next(readings) + int(asyncio.get_running_loop().time() * 1e9)
 
-    with mock.patch("otel_rollout.record.recording_span.time_ns", time_ns):
+    with (
+        mock.patch("otel_rollout.guard.clock.monotonic_ns", now),
+        mock.patch("otel_rollout.guard.clock.clock_offset", int),
+    ):
         yield

@@ -10,7 +10,8 @@ from tests.demo.faults import Fault, Faults
 
 TOGETHER = (
     (Fault.DEAD_GROUPS, Fault.PREFIX_BREAKS, Fault.STRAGGLERS, Fault.STALE_WEIGHTS, Fault.LOST_SPANS),
-    (Fault.TRUNCATION, Fault.TIMEOUTS),
+    (Fault.TRUNCATION,),
+    (Fault.TIMEOUTS,),
     (Fault.DUPLICATES,),
     (Fault.TOOL_ARGUMENTS,),
 )
@@ -25,7 +26,7 @@ def run_demo():
 
     @cache
     def run(*faults, steps=1):
-        return run_demo(faults, 1, steps=steps, samples=8)
+        return run_demo(faults, 1, steps=steps)
 
     return run
 
@@ -75,7 +76,7 @@ class TestDiagnosis:
 
     def test_tells_timeouts_from_lost_connections(self, run_demo):
         """Both come from the same tool; their exceptions tell them apart."""
-        run = run_demo(*TOGETHER[1])
+        run = run_demo(Fault.TIMEOUTS)
         assert {"environment", "timeout"} <= {
             finding.subject for finding in run.diagnosis.findings if finding.check == "failures"
         }

@@ -66,8 +66,8 @@ class FaultyReceiver:
         """How often each span was taken, by its id."""
         self.names: Counter[str] = Counter()
         """The names of the spans that were taken."""
-        self.backwards: list[str] = []
-        """The names of spans that end before they start."""
+        self.times: dict[bytes, tuple[bytes, int, int]] = {}
+        """The parent, the start and the end of each span, by its id."""
         self.requests = 0
         self.errors: list[BaseException] = []
         """Faults of this receiver's own, raised at its end."""
@@ -153,7 +153,8 @@ class FaultyReceiver:
         with self._lock:
             self.stored.update(span.span_id.hex() for span in spans)
             self.names.update(span.name for span in spans)
-            self.backwards += [span.name for span in spans if span.end_time_unix_nano < span.start_time_unix_nano]
+            for span in spans:
+                self.times[span.span_id] = span.parent_span_id, span.start_time_unix_nano, span.end_time_unix_nano
         return 200, {}, b""
 
     def keep(self, connection: socket.socket) -> None:

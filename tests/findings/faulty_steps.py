@@ -8,7 +8,7 @@ from otel_rollout.facts import ToolCounts
 from tests.findings.made_up_steps import SECOND, START, failed_tool, make_steps
 
 FAULTS = {
-    "groups_without_signal": (lambda _s, group, _r: {"reward": group % 3 / 2} if group > 1 else {}, 1, 6),
+    "groups_without_signal": (lambda _s, group, _r: {"reward": group % 3 / 2}, 1, 8),
     "incomplete_groups": (
         lambda step, _g, rollout: {"sample_index": None} if step > 1 < rollout else {"spans": 5} if step > 1 else {},
         3,
@@ -33,13 +33,13 @@ FAULTS = {
     ),
     "slow_steps": (lambda step, *_: {"end_time": START + (100 * step + 20) * SECOND} if step > 2 else {}, 4, 64),
     "tool_results": (lambda step, *_: {"odd_results": {"search": 2}} if step > 1 else {}, 3, 128),
-    "truncated": (lambda _s, _g, rollout: {"status": "truncated"} if not rollout else {}, 1, 8),
-    "tool_errors": (lambda *_: {"tools": {"search": ToolCounts(3, 1)}}, 1, 32),
+    "truncated": (lambda _s, _g, rollout: {"status": "truncated"} if rollout < 2 else {}, 1, 16),
+    "tool_errors": (lambda *_: {"tools": {"search": ToolCounts(3, 2)}}, 1, 64),
     "repeated_calls": (lambda _s, _g, rollout: {"repeated_calls": 3 if rollout else 2}, 1, 24),
     "unknown_tools": (lambda _s, _g, rollout: {"unknown_tool_calls": int(rollout == 1)}, 1, 8),
     "unparsed_calls": (lambda _s, _g, rollout: {"unparsed_tool_calls": int(rollout == 1)}, 1, 8),
-    "failures": (lambda _s, group, _r: failed_tool("ToolError", ends_it=True) if not group else {}, 1, 4),
-    "punished_failures": (lambda _s, group, _r: failed_tool("ConnectionError") if not group else {}, 1, 4),
+    "failures": (lambda _s, group, _r: failed_tool("ToolError", ends_it=True) if group < 2 else {}, 1, 8),
+    "punished_failures": (lambda _s, group, _r: failed_tool("ConnectionError") if group < 2 else {}, 1, 8),
     "unknown_failures": (
         lambda _s, group, _r: {"status": "error", "error_type": "KeyError", "reward": None} if group < 3 else {},
         1,
@@ -54,7 +54,7 @@ FAULTS = {
         32,
     ),
     "reward_part_dominates": (lambda step, *_: {"reward_parts": {"style": 10.0**step, "correct": 50.0}}, 4, 32),
-    "prefix_breaks": (lambda _s, group, _r: {"prefix_breaks": int(group == 3)}, 1, 4),
+    "prefix_breaks": (lambda _s, group, _r: {"prefix_breaks": int(group in (3, 4))}, 1, 8),
     "stragglers": (lambda _s, group, r: {"end_time": START + 1000 * SECOND} if (group, r) == (5, 2) else {}, 1, 1),
     "stale_weights": (lambda _s, _g, rollout: {"staleness": 7 if rollout == 3 else 1}, 1, 8),
     "lost_spans": (lambda _s, group, r: {"dropped_spans": 2 if (group, r) == (0, 0) else 0}, 1, 2),

@@ -94,22 +94,22 @@ class TestTruncation:
 
         def with_rewards(of_truncated: float, of_others: float) -> str:
             fields = {"status": "truncated", "reward": of_truncated}
-            steps = make_steps(lambda _s, group, r: fields if r == 1 else {"reward": of_others if group else 0.5})
+            steps = make_steps(lambda _s, group, r: fields if r < 2 else {"reward": of_others if group else 0.5})
             (finding,) = (each for each in diagnosed(steps).findings if each.check == "truncated")
             return finding.meaning
 
-        assert with_rewards(0.5, 0.5) == "8 of 32 trajectories were cut off"
+        assert with_rewards(0.5, 0.5) == "16 of 32 trajectories were cut off"
         assert with_rewards(1.0, 0.0).endswith(
-            "0 of 8 have the worst reward; their mean reward is 1 and that of the others 0.0625"
+            "0 of 16 have the worst reward; their mean reward is 1 and that of the others 0.0625"
         )
 
     def test_tells_what_it_costs(self):
         """The sentence compares the rewards of truncated trajectories with those of the others."""
-        steps = make_steps(lambda _s, _g, rollout: {"status": "truncated", "reward": 0.0} if rollout == 1 else {})
+        steps = make_steps(lambda _s, _g, rollout: {"status": "truncated", "reward": 0.0} if rollout < 2 else {})
         (finding,) = (each for each in diagnosed(steps).findings if each.check == "truncated")
         assert finding.meaning == (
-            "8 of 32 trajectories were cut off: 8 of 8 have the worst reward; their mean reward is 0 and that of the "
-            "others 0.333, which costs the step 0.083 of its mean reward"
+            "16 of 32 trajectories were cut off: 16 of 16 have the worst reward; their mean reward is 0 and that of "
+            "the others 0.5, which costs the step 0.25 of its mean reward"
         )
 
 

@@ -114,11 +114,11 @@ class TestThresholds:
 
     def test_can_be_set(self):
         """A value at the threshold is none above it."""
-        steps = make_steps(truncated(1))
+        steps = make_steps(truncated(2))
         assert [each.check for each in diagnosed(steps).findings] == ["truncated"]
-        assert diagnosed(steps, thresholds={"truncated": 0.25}).findings == ()
+        assert diagnosed(steps, thresholds={"truncated": 0.5}).findings == ()
         (finding,) = diagnosed(steps, thresholds={"truncated": 0.2}).findings
-        assert (finding.threshold, finding.measured) == (0.2, "25%, threshold 20%")
+        assert (finding.threshold, finding.measured) == (0.2, "50%, threshold 20%")
 
     def test_all_are_told(self):
         """The diagnosis has the thresholds that it was made with."""
@@ -135,6 +135,27 @@ class TestTooFew:
         assert diagnosis.findings == ()
         (found,) = (each for each in diagnosis.too_few if each.check == "truncated")
         assert (found.title, found.measured, found.total, found.least) == ("truncated", "100%", 12, 16)
+
+    def test_a_share_that_may_be_chance_is_told(self):
+        """A quarter of 32 is above 15 percent, and not surely; the line has the number that would be sure."""
+        diagnosis = diagnosed(make_steps(truncated(1)))
+        assert diagnosis.findings == ()
+        (found,) = diagnosis.too_few
+        assert (found.title, found.measured, found.total, found.least) == ("truncated", "25%", 32, 35)
+
+    def test_small_steps_of_one_run_are_enough_together(self):
+        """What no step can tell the run tells, and all of its steps above the threshold have it."""
+        (finding,) = diagnosed([each[:12] for each in make_steps(truncated(1), 6)]).findings
+        assert (finding.check, finding.steps) == ("truncated", (1, 2, 3, 4, 5, 6))
+        assert (finding.number, finding.total) == (18, 72)
+
+    def test_a_rise_that_may_be_chance_is_told(self):
+        """Tokens of prompts that differ as much as the steps do tell nothing of a growth."""
+        lengths = (10, 10, 10, 10, 10, 10, 10, 900)
+        steps = make_steps(lambda step, group, _r: {"output_tokens": lengths[group] * (1 + (step > 3))}, 4)
+        diagnosis = diagnosed(steps)
+        assert diagnosis.findings == ()
+        assert [each.check for each in diagnosis.too_few] == ["length_without_reward"]
 
     def test_healthy_or_large_steps_have_none(self):
         """Neither a small step without a fault nor a finding is told again."""

@@ -14,7 +14,7 @@ import pytest
 
 from otel_rollout import read_trajectories
 from otel_rollout.catalog import count_folder
-from otel_rollout.cli import import_files
+from otel_rollout.cli import progress
 from otel_rollout.folder import read_index
 from tests.receive.importing import REQUESTS, add
 from tests.servers.otelcol_server import Sink
@@ -182,7 +182,7 @@ class TestProgress:
     def test_lines(self, tmp_path, capsys, monkeypatch):
         """Elsewhere there is a line now and then, without escape sequences."""
         write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
-        monkeypatch.setattr(import_files, "SECONDS_BETWEEN_LINES", 0.0)
+        monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
 
         _, err = add(capsys, tmp_path / "otlp.json", into=tmp_path / "traces")
 

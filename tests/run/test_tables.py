@@ -73,7 +73,7 @@ class TestTables:
         insert(catalog, [FULL, TrajectorySummary("0" * 31 + "2")])
         rewards = catalog.execute("SELECT trace_id, name, value FROM rewards ORDER BY name").fetchall()
         assert rewards == [(FULL.trace_id, "format", 0.1), (FULL.trace_id, "length", -1.0)]
-        assert catalog.execute("SELECT * FROM tools").fetchall() == [(FULL.trace_id, "search", 3, 1)]
+        assert catalog.execute("SELECT * FROM tools").fetchall() == [(FULL.trace_id, 7, 1, "search", 3, 1)]
 
     def test_values_that_no_database_has(self, catalog: sqlite3.Connection) -> None:
         """An integer beyond 64 bits becomes a text, and a surrogate of a file's name a question mark."""

@@ -87,6 +87,7 @@ collector = _shared("collector", "An OpenTelemetry Collector in front of Phoenix
 phoenix = _shared("phoenix", "A Phoenix.")
 mlflow_server = _shared("mlflow_server", "The MLflow server of the newest tested version.")
 trackio_server = _shared("trackio_server", "trackio's dashboard over a folder.")
+s3_server = _shared("s3_server", "An S3 without buckets.")
 weave_server = _shared(
     "weave_server",
     "A Weave trace server; with TEST_WEAVE_CLICKHOUSE=1 on the production store, which shows duplicates.",

@@ -25,6 +25,7 @@ from tests.servers.mlflow_server import Mlflow
 from tests.servers.otelcol_server import relay_to
 from tests.servers.phoenix_server import Phoenix
 from tests.servers.process import RUN_FOLDER, registered
+from tests.servers.s3_server import S3Server
 from tests.servers.trackio_server import TrackioServer
 from tests.servers.weave_server import WeaveServer
 
@@ -111,6 +112,10 @@ def _trackio(uncaptured: Uncaptured) -> TrackioServer:
     return TrackioServer(environments.ensure("trackio"), folder, uncaptured=uncaptured)
 
 
+def _s3(uncaptured: Uncaptured) -> S3Server:
+    return S3Server(environments.ensure("s3"), uncaptured=uncaptured)
+
+
 def _weave(uncaptured: Uncaptured) -> WeaveServer:
     return WeaveServer(environments.ensure("weave"), store=WEAVE_STORE, uncaptured=uncaptured)
 
@@ -156,6 +161,7 @@ SERVERS: dict[str, Callable[[Uncaptured], Any]] = {
     "pgbouncer": _pgbouncer,
     "phoenix": _phoenix,
     "postgresql": _postgresql,
+    "s3_server": _s3,
     "trackio_server": _trackio,
     "weave_server": _weave,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from otel_rollout.folder.folder_writer import FolderWriter
 from tests.servers.browser import Browser
 from tests.trace_folder.recordings import make_trajectory
 from tests.view.looking import Looking, look
-from tests.view.made_run import write_made_run
+from tests.view.made_run import made_trajectory, write_made_run
 from tests.view.viewer import Viewer, wait_for
 
 pytestmark = pytest.mark.integration
@@ -75,16 +76,24 @@ class TestRows:
 class TestFindings:
     """What diagnose finds, on top."""
 
-    def test_a_finding_leads_to_its_steps_and_its_evidence(self, looking):
+    def test_a_finding_leads_to_its_steps_and_its_evidence(self, looking, tmp_path):
         """A finding says how many; open, it has the steps and trajectories that it was found in; others have none."""
-        page = looking.go("#/?experiment=first")
-        finding = page.locator(".finding", has_text="failures: tool")
-        finding.locator("summary").get_by_text("3 of 24").click()
-        finding.get_by_role("link", name="1", exact=True).wait_for()
-        finding.get_by_role("link", name="step 1 · sample 4 · rollout 1").click()
-        looking.wait_for_address("#/step/1/sample/4/rollout/1?experiment=first")
-        looking.go("#/?experiment=second").wait_for_selector(ROWS)
-        assert page.locator(".finding", has_text="failures: tool").count() == 0
+        writer = FolderWriter(tmp_path)
+        for step, sample, rollout in product((1, 2), range(6), range(4)):
+            error = "division by zero" if step == 1 and sample > 3 else None
+            reward = float(rollout % 2 and error is None)
+            writer.write(made_trajectory(step, sample, rollout, reward=reward, tool_error=error))
+            writer.write(made_trajectory(step + 2, sample, rollout, reward=float(rollout % 2), experiment="second"))
+        writer.close()
+        with Viewer(tmp_path) as viewer, looking.beside(viewer) as beside:
+            page = beside.go("#/?experiment=first")
+            finding = page.locator(".finding", has_text="failures: tool")
+            finding.locator("summary").get_by_text("8 of 24").click()
+            finding.get_by_role("link", name="1", exact=True).wait_for()
+            finding.get_by_role("link", name="step 1 · sample 4 · rollout 0").click()
+            beside.wait_for_address("#/step/1/sample/4/rollout/0?experiment=first")
+            beside.go("#/?experiment=second").wait_for_selector(ROWS)
+            assert page.locator(".finding", has_text="failures: tool").count() == 0
 
     def test_a_finding_of_validation_or_over_steps_says_so(self, looking, tmp_path):
         """A validation's finding isn't taken for one of training, nor a comparison of two steps for a count of them."""

@@ -11,7 +11,7 @@ const says = (role, text, more = {}) => ({
   span_id: null,
   turn: null,
   is_error: false,
-  is_new_prompt: false,
+  conversation: 1,
   reasoning: null,
   tokens: null,
   token_ids: null,

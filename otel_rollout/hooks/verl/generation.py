@@ -117,7 +117,8 @@ class _Attempt(Observer):
 
     def __init__(self, turn: _Generation) -> None:
         self._turn = turn
-        self._started = time_ns()
+        read_time = getattr(get_current_span(), "now", time_ns)
+        self._started = read_time()
 
     def end(self, result: Any) -> None:
         """Record the abort or the resumption."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from otel_rollout.facts.amounts import deviation_of, mean_of
+from otel_rollout.facts.amounts import error_of_mean, mean_of
 
 LEVEL: Final = 0.95
 """The level of intervals, and of the test."""
@@ -75,14 +75,14 @@ def paired(pairs: Sequence[tuple[float, float]], least: int) -> Estimate | None:
         return None
     changes = [after - before for before, after in pairs]
     size = max(abs(value) for pair in pairs for value in pair)
-    return _estimate(mean_of(changes), _error(changes), len(pairs) - 1, size)
+    return _estimate(mean_of(changes), error_of_mean(changes), len(pairs) - 1, size)
 
 
 def unpaired(before: Sequence[float], after: Sequence[float], least: int) -> Estimate | None:
     """Return the change of the mean between two samples; None if one has fewer than `least`."""
     if min(len(before), len(after)) < least:
         return None
-    one, other = _error(before), _error(after)
+    one, other = error_of_mean(before), error_of_mean(after)
     both = one**4 / (len(before) - 1) + other**4 / (len(after) - 1)
     # Welch and Satterthwaite; a whole number of degrees below it is safe.
     freedom = (one**2 + other**2) ** 2 / both if both else math.inf
@@ -128,10 +128,6 @@ def quantile_of_t(freedom: int) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if tail_of_t(middle, freedom) > 1 - LEVEL else (low, middle)
     return high
-
-
-def _error(values: Sequence[float]) -> float:
-    return deviation_of(values) / math.sqrt(len(values) - 1)
 
 
 def _estimate(change: float, error: float, freedom: float, size: float) -> Estimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,8 @@ from otel_rollout.look.findings.finding import Severity
 from otel_rollout.text.plain_text import shorten
 
 MAX_NAME: Final = 80
+SURE: Final = 1.645
+"""The standard errors from a value down to the bound that it is above with 95 percent."""
 
 
 class Measure(NamedTuple):
@@ -31,6 +34,8 @@ class Measure(NamedTuple):
         compared: The steps that it compares; none for a check of each step.
         onset: The first step that has it, of a check over steps.
         prompts: The keys of the prompts that its evidence is of; empty for any.
+        sample: The size of the sample that the value is a share of; 0 if it is counted or timed, and so has no error.
+        error: The standard error of a value that is no share.
     """
 
     number: int
@@ -42,6 +47,8 @@ class Measure(NamedTuple):
     compared: tuple[JudgedStep, ...] = ()
     onset: int | None = None
     prompts: frozenset[str] = frozenset()
+    sample: int = 0
+    error: float = 0.0
 
     @property
     def name(self) -> str:
@@ -56,7 +63,26 @@ class Measure(NamedTuple):
     @classmethod
     def share(cls, number: int, total: int, subject: str = "", detail: str = "") -> Measure:
         """Return the measurement of a share, which is its value."""
-        return cls(number, total, number / total if total else 0.0, subject, detail)
+        return cls(number, total, number / total if total else 0.0, subject, detail, sample=total)
+
+    @classmethod
+    def pooled(cls, measures: Sequence[Measure]) -> Measure:
+        """Return one measurement of the samples of several steps."""
+        sample = sum(each.sample for each in measures)
+        value = sum(each.value * each.sample for each in measures) / max(1, sample)
+        number, total = sum(each.number for each in measures), sum(each.total for each in measures)
+        return cls(number, total, value, sample=sample)
+
+    def is_sure(self, limit: float) -> bool:
+        """Return True if the value is above a threshold with 95 percent: Wilson's score interval, for a share."""
+        return self.value - limit > SURE * self._error_at(limit)
+
+    def needed(self, limit: float) -> int:
+        """Return the total from which on a value above a threshold would be sure."""
+        return math.ceil(self.total * (SURE * self._error_at(limit) / (self.value - limit)) ** 2)
+
+    def _error_at(self, limit: float) -> float:
+        return math.sqrt(max(0.0, limit * (1 - limit)) / self.sample) if self.sample else self.error
 
 
 class Threshold(NamedTuple):

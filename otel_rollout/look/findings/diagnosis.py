@@ -25,6 +25,7 @@ MAX_SUBJECTS: Final = 5
 """The most findings of one check in one run: a model invents any number of tools."""
 
 Load = Callable[[JudgedStep], Sequence[TrajectorySummary]]
+_Measures = Sequence[tuple[JudgedStep, Measure]]
 Step = TypeVar("Step", bound=StepIdentity)
 
 
@@ -37,7 +38,7 @@ class Diagnosis:
         trajectories: The number of their trajectories.
         findings: The checks that are above their threshold, the gravest first.
         gone: The findings of the step or folder that this is compared with, if they are not among these.
-        too_few: The checks that would be findings in larger steps.
+        too_few: The checks that are above their threshold, in steps too small to be sure.
         failures: The trajectories that failed, by class of failure.
         thresholds: All thresholds.
     """
@@ -62,7 +63,7 @@ class _Found(NamedTuple):
 
     check: Check
     run: Sequence[JudgedStep]
-    measures: Sequence[tuple[JudgedStep, Measure]]
+    measures: _Measures
     onset: int | None
 
     @property
@@ -111,7 +112,7 @@ def diagnose(
         trajectories=sum(step.trajectories for step in steps),
         findings=tuple(sorted(findings, key=lambda each: each.severity.value)),
         gone=tuple(each for each in earlier if _key(each) not in keys),
-        too_few=_too_few(steps, limits, keys),
+        too_few=_too_few(steps, limits, is_running, keys),
         failures={
             name: count
             for name in FAILURE_CLASSES
@@ -127,21 +128,41 @@ def last_steps(steps: Sequence[Step]) -> list[Step]:
 
 
 def _find(steps: Sequence[JudgedStep], limits: Mapping[str, float], running: Container[Any] = ()) -> Iterator[_Found]:
+    for check, run, values in _by_subject(steps, running):
+        above = {
+            subject: proven
+            for subject, measures in values.items()
+            if (proven := _proven(check, measures, limits[check.name]))
+        }
+        subjects = sorted(above, key=lambda name: (-sum(each.number for _, each in above[name]), name))
+        for subject in subjects[:MAX_SUBJECTS]:
+            yield _Found(check, run, above[subject], _onset(values[subject], above[subject]))
+
+
+def _by_subject(
+    steps: Sequence[JudgedStep], running: Container[Any] = ()
+) -> Iterator[tuple[Check, Sequence[JudgedStep], Mapping[str, _Measures]]]:
+    """Yield the measurements of each check in each run, by subject."""
     for run in _runs(steps):
         for check in CHECKS:
-            limit = limits[check.name]
-            above: dict[str, list[tuple[JudgedStep, Measure]]] = {}
             values: dict[str, list[tuple[JudgedStep, Measure]]] = {}
             for step, measure in _measure(check, run, running):
                 values.setdefault(measure.subject, []).append((step, measure))
-                if measure.value > limit and measure.total >= check.least:
-                    above.setdefault(measure.subject, []).append((step, measure))
-            subjects = sorted(above, key=lambda name: (-sum(each.number for _, each in above[name]), name))
-            for subject in subjects[:MAX_SUBJECTS]:
-                yield _Found(check, run, above[subject], _onset(values[subject], above[subject]))
+            yield check, run, values
 
 
-def _onset(values: Sequence[tuple[JudgedStep, Measure]], above: Sequence[tuple[JudgedStep, Measure]]) -> int | None:
+def _proven(check: Check, measures: _Measures, limit: float) -> _Measures:
+    """Return the measurements above a threshold; none if neither a step nor the run is large enough to be sure."""
+    above = [each for each in measures if each[1].value > limit]
+    large = [each for each in above if each[1].total >= check.least]
+    if any(measure.is_sure(limit) for _, measure in large):
+        return large
+    pooled = Measure.pooled([measure for _, measure in measures])
+    is_sure = pooled.value > limit and pooled.total >= check.least and pooled.is_sure(limit)
+    return (large or above) if is_sure else []
+
+
+def _onset(values: _Measures, above: _Measures) -> int | None:
     """Return the first step of a finding; steps before it that have half as much or more belong to it."""
     first = above[0]
     if first[1].compared:
@@ -154,23 +175,27 @@ def _onset(values: Sequence[tuple[JudgedStep, Measure]], above: Sequence[tuple[J
 
 
 def _too_few(
-    steps: Sequence[JudgedStep], limits: Mapping[str, float], found: Container[tuple[str, str, bool]]
+    steps: Sequence[JudgedStep],
+    limits: Mapping[str, float],
+    running: Container[Any],
+    found: Container[tuple[str, str, bool]],
 ) -> tuple[TooFew, ...]:
     largest: dict[tuple[str, str, bool], tuple[Check, Measure]] = {}
-    for run in _runs(steps):
-        for check in CHECKS:
-            for _, measure in _measure(check, run):
-                key = (check.name, measure.subject, run[0].validate)
-                is_small = measure.value > limits[check.name] and measure.total < check.least
-                if is_small and key not in found and (key not in largest or measure.total > largest[key][1].total):
-                    largest[key] = check, measure
+    for check, run, values in _by_subject(steps, running):
+        for subject, measures in values.items():
+            key = (check.name, subject, run[0].validate)
+            above = [measure for _, measure in measures if measure.value > limits[check.name]]
+            most = max(above, key=lambda each: each.total, default=None)
+            if most and key not in found and (key not in largest or most.total > largest[key][1].total):
+                largest[key] = check, most
     counts: Counter[str] = Counter()
     kept = []
     for (name, _, validate), (check, measure) in sorted(largest.items(), key=lambda each: -each[1][1].number):
         counts[name] += 1
         if counts[name] <= MAX_SUBJECTS:
             value, text = measure.value, check.threshold.text(measure.value)
-            kept.append(TooFew(name, _title(check, measure), validate, value, text, measure.total, check.least))
+            least = max(check.least, measure.needed(limits[name]))
+            kept.append(TooFew(name, _title(check, measure), validate, value, text, measure.total, least))
     return tuple(kept)
 
 
@@ -207,11 +232,11 @@ def _measure(
 def _highest(steps: Sequence[JudgedStep]) -> dict[tuple[str, str, bool], float]:
     """Return the highest value of each check and subject, whether it is above the threshold or not."""
     highest: dict[tuple[str, str, bool], float] = {}
-    for run in _runs(steps):
-        for check in CHECKS:
-            for _, measure in _measure(check, run):
-                key = (check.name, measure.subject, run[0].validate)
-                highest[key] = max(measure.value, highest.get(key, measure.value))
+    for check, run, values in _by_subject(steps):
+        for subject, measures in values.items():
+            key = (check.name, subject, run[0].validate)
+            known = [highest[key]] if key in highest else []
+            highest[key] = max([*known, *(measure.value for _, measure in measures)])
     return highest
 
 

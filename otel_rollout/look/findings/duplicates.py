@@ -9,7 +9,7 @@ from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, percent
 from otel_rollout.look.findings.finding import Severity
-from otel_rollout.look.findings.over_steps import change_of
+from otel_rollout.look.findings.over_steps import change_of, error_of_share
 
 LEAST_TOKENS: Final = 16
 
@@ -25,12 +25,24 @@ def _in_step(step: JudgedStep) -> Iterable[Measure]:
 
 
 def _over_steps(steps: Sequence[JudgedStep]) -> Iterator[Measure]:
-    change = change_of(steps, lambda step: _share(step) if step.comparable_groups else None)
+    change = change_of(
+        steps,
+        lambda step: _share(step) if step.comparable_groups else None,
+        lambda step: error_of_share(step.duplicates, step.trajectories),
+    )
     if change is not None:
         detail = f"from {percent(change.first)} to {percent(change.last)}"
         number = sum(step.duplicates for step in change.last_steps)
         value = change.last - change.first
-        yield Measure(number, change.trajectories, value, detail=detail, compared=change.steps, onset=change.onset)
+        yield Measure(
+            number,
+            change.trajectories,
+            value,
+            detail=detail,
+            compared=change.steps,
+            onset=change.onset,
+            error=change.error,
+        )
 
 
 def _evidence(step: StepContents, _subject: str) -> Iterator[TrajectorySummary]:

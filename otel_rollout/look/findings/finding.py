@@ -93,7 +93,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TooFew:
-    """A check whose value is above its threshold, in steps that are too small for a finding.
+    """A check whose value is above its threshold, in steps too small to be sure of it.
 
     Args:
         check: Its name.
@@ -102,7 +102,7 @@ class TooFew:
         value: The value of the largest of these steps.
         measured: The value in words.
         total: The trajectories, groups or calls of that step.
-        least: The number that the check needs.
+        least: The total that it takes to be sure of this value.
     """
 
     check: str

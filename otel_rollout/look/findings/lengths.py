@@ -9,7 +9,7 @@ from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold, ranked
 from otel_rollout.look.findings.finding import Severity
-from otel_rollout.look.findings.over_steps import Change, change_of
+from otel_rollout.look.findings.over_steps import Change, change_of, error_of_tokens
 from otel_rollout.look.findings.reward_level import reward_change, scale_of
 
 _RISE = 0.06
@@ -35,7 +35,7 @@ def _are_other_prompts(tokens: Change) -> bool:
 
 
 def _over_steps(steps: Sequence[JudgedStep]) -> Iterator[Measure]:
-    tokens = change_of(steps, lambda step: step.tokens.mean if step.tokens else None)
+    tokens = change_of(steps, lambda step: step.tokens.mean if step.tokens else None, error_of_tokens)
     rewards = change_of(steps, lambda step: step.reward_mean)
     if tokens is None or rewards is None or tokens.first <= 0:
         return
@@ -49,8 +49,8 @@ def _over_steps(steps: Sequence[JudgedStep]) -> Iterator[Measure]:
         f"from {tokens.first:,.0f} to {tokens.last:,.0f} tokens, the mean reward from {rewards.first:.3g} to "
         f"{rewards.last:.3g}"
     )
-    count = tokens.trajectories
-    yield Measure(count, count, tokens.last / tokens.first, detail=detail, compared=tokens.steps, onset=tokens.onset)
+    count, value, error = tokens.trajectories, tokens.last / tokens.first, tokens.ratio_error
+    yield Measure(count, count, value, detail=detail, compared=tokens.steps, onset=tokens.onset, error=error)
 
 
 def _evidence(step: StepContents, _subject: str) -> list[TrajectorySummary]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
 from otel_rollout.catalog.step_signals import JudgedStep
+from otel_rollout.facts.amounts import error_of_mean
 
 LEAST_STEPS: Final = 4
 """The fewest steps that are compared."""
@@ -25,12 +27,26 @@ class Change(NamedTuple):
         last: The mean in the last third.
         steps: The steps that are compared.
         values: The amount in each.
+        first_error: The standard error of the first mean.
+        last_error: The same of the last.
     """
 
     first: float
     last: float
     steps: tuple[JudgedStep, ...]
     values: tuple[float, ...]
+    first_error: float
+    last_error: float
+
+    @property
+    def error(self) -> float:
+        """The standard error of the change."""
+        return math.hypot(self.first_error, self.last_error)
+
+    @property
+    def ratio_error(self) -> float:
+        """The standard error of the last mean by the first, which is above 0."""
+        return math.hypot(self.last_error, self.last / self.first * self.first_error) / self.first
 
     @property
     def last_steps(self) -> tuple[JudgedStep, ...]:
@@ -63,18 +79,35 @@ def comparable_steps(steps: Sequence[JudgedStep]) -> list[JudgedStep]:
     return [step for step in numbered if step.trajectories >= _LEAST_SHARE * usual]
 
 
-def change_of(steps: Sequence[JudgedStep], amount: Callable[[JudgedStep], float | None]) -> Change | None:
+def change_of(
+    steps: Sequence[JudgedStep],
+    amount: Callable[[JudgedStep], float | None],
+    error: Callable[[JudgedStep], float] = lambda _step: 0.0,
+) -> Change | None:
     """Return the change of an amount over steps; None with fewer than four steps that have it.
 
     Args:
         steps: The steps, in order.
         amount: Returns a step's amount; None if it is unknown.
+        error: Returns the standard error of a step's amount.
     """
     known = [(step, value) for step in steps if (value := amount(step)) is not None]
     if len(known) < LEAST_STEPS:
         return None
     third = len(known) // _PARTS
-    values = [value for _, value in known]
-    return Change(
-        sum(values[:third]) / third, sum(values[-third:]) / third, tuple(step for step, _ in known), tuple(values)
-    )
+    compared, values = tuple(step for step, _ in known), tuple(value for _, value in known)
+    first, last = sum(values[:third]) / third, sum(values[-third:]) / third
+    errors = (math.hypot(*map(error, part)) / third for part in (compared[:third], compared[-third:]))
+    return Change(first, last, compared, values, *errors)
+
+
+def error_of_share(number: int, total: int) -> float:
+    """Return the standard error of a share, which is above 0 also for a share of none or of all."""
+    share = (number + 1) / (total + 2)
+    return math.sqrt(share * (1 - share) / max(1, total))
+
+
+def error_of_tokens(step: JudgedStep) -> float:
+    """Return the standard error of the mean output tokens of a step; the rollouts of a prompt count as one."""
+    known = [tokens for _, _, tokens in step.signals.prompts.values() if tokens is not None]
+    return error_of_mean(known)

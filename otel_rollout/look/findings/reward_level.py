@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.amounts import deviation_of, mean_of
+from otel_rollout.facts.amounts import error_of_mean, mean_of
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold
 from otel_rollout.look.findings.finding import Severity
@@ -60,7 +60,7 @@ def reward_change(before: Sequence[JudgedStep], after: Sequence[JudgedStep]) -> 
     earlier, later = (_means(part) for part in (before, after))
     changes = [later[key] - earlier[key] for key in earlier.keys() & later.keys()]
     if len(changes) >= _LEAST_PROMPTS:
-        return mean_of(changes), deviation_of(changes) / math.sqrt(len(changes)), True
+        return mean_of(changes), error_of_mean(changes), True
     (old, old_error), (new, new_error) = (_level(part) for part in (before, after))
     return new - old, math.hypot(old_error, new_error), False
 
@@ -103,7 +103,7 @@ def _falls_in(run: Sequence[JudgedStep]) -> Iterator[tuple[JudgedStep, Measure]]
     of = "on prompts that were there before" if is_same else "on prompts that were not there before"
     detail = f"from {old:.3g} to {new:.3g} from step {after[0].step} on, {of}"
     for step in after:
-        yield step, Measure(step.rewarded, step.rewarded, -change / scale.size, detail=detail)
+        yield step, Measure(step.rewarded, step.rewarded, -change / scale.size, detail=detail, error=error / scale.size)
 
 
 def _weight(means: Sequence[float], cut: int) -> float:
@@ -130,7 +130,8 @@ def _forgotten_in(run: Sequence[JudgedStep]) -> Iterator[tuple[JudgedStep, Measu
             if place >= _SOLVED:
                 solved.add(key)
         forgotten = frozenset(key for key in earlier if fails[key] >= FAILS)
-        yield step, Measure.share(len(forgotten), len(earlier))._replace(prompts=forgotten)
+        # Each of these prompts is forgotten beyond doubt.
+        yield step, Measure.share(len(forgotten), len(earlier))._replace(prompts=forgotten, sample=0)
 
 
 CHECKS = (

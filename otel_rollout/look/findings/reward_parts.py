@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -25,12 +26,16 @@ _RISE_OF_SHARE: Final = 0.25
 
 def _changes(steps: Sequence[JudgedStep]) -> dict[str, Change]:
     names = sorted({name for step in steps for name in step.reward_parts})
-    found = ((name, change_of(steps, partial(_part, name))) for name in names)
+    found = ((name, change_of(steps, partial(_part, name), partial(_error, name))) for name in names)
     return {name: change for name, change in found if change is not None}
 
 
 def _part(name: str, step: JudgedStep) -> float | None:
     return step.reward_parts.get(name)
+
+
+def _error(name: str, step: JudgedStep) -> float:
+    return step.signals.part_errors.get(name, 0.0)
 
 
 def _size(change: Change) -> float:
@@ -60,7 +65,15 @@ def _traded(steps: Sequence[JudgedStep]) -> Iterator[Measure]:
             )
             value = min(rise, fall.first - fall.last) / largest
             yield Measure(
-                change.trajectories, change.trajectories, value, name, detail, loser, change.steps, change.onset
+                change.trajectories,
+                change.trajectories,
+                value,
+                name,
+                detail,
+                loser,
+                change.steps,
+                change.onset,
+                error=max(change.error, fall.error) / largest,
             )
 
 
@@ -106,8 +119,17 @@ def _dominant(steps: Sequence[JudgedStep]) -> Iterator[Measure]:
         before, after = abs(change.first) / first, abs(change.last) / (abs(change.last) + others)
         if after - before >= _RISE_OF_SHARE:
             detail = f"from {percent(before)} to {percent(after)}"
+            rest_error = math.hypot(*(other.last_error for key, other in changes.items() if key != name))
+            own = abs(change.last)
             yield Measure(
-                change.trajectories, change.trajectories, after, name, detail, compared=change.steps, onset=change.onset
+                change.trajectories,
+                change.trajectories,
+                after,
+                name,
+                detail,
+                compared=change.steps,
+                onset=change.onset,
+                error=math.hypot(others * change.last_error, own * rest_error) / (own + others) ** 2,
             )
 
 

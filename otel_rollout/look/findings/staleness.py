@@ -17,7 +17,7 @@ def _in_step(step: JudgedStep) -> Iterator[Measure]:
     older = 0
     for steps, number in counts:
         older += number
-        if older >= _TENTH * total:
+        if Measure.share(older, total).is_sure(_TENTH):
             yield Measure(older, total, steps, detail=f"{older:,} are {steps:,} steps old or older")
             return
 
@@ -28,7 +28,7 @@ CHECKS = (
         severity=Severity.WARNING,
         threshold=Threshold(
             4,
-            "steps of staleness that a tenth of a step's trajectories have or exceed",
+            "steps of staleness that surely a tenth of a step's trajectories have or exceed",
             "the bound that AReaL's guide sets for asynchronous training; above it the ratio of new to old policy is "
             "clipped for many tokens",
             is_share=False,

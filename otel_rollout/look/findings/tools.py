@@ -33,7 +33,7 @@ def _results_in(run: Sequence[JudgedStep]) -> Iterator[tuple[JudgedStep, Measure
         for name, (calls, errors) in step.tools.items():
             odd, whole = min(step.signals.odd_results.get(name, 0), calls - errors), calls - errors
             earlier_odd, earlier = before.get(name, (0, 0))
-            value, share = 0.0, 0.0
+            value, share, error = 0.0, 0.0, 0.0
             if whole and earlier >= _LEAST_CALLS:
                 share = (earlier_odd + 1) / (earlier + 2)
                 error = math.sqrt(0.25 / whole + share * (1 - share) / earlier)
@@ -43,7 +43,7 @@ def _results_in(run: Sequence[JudgedStep]) -> Iterator[tuple[JudgedStep, Measure
             if not value:
                 before[name] = earlier_odd + odd, earlier + whole
             detail = f"{percent(share)} before"
-            yield step, Measure(odd, whole, value, name, detail)
+            yield step, Measure(odd, whole, value, name, detail, error=error)
 
 
 def _of_trajectories(

@@ -11,9 +11,10 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from otel_rollout import semconv
-from otel_rollout.facts.conversation import Utterance, conversation_of
+from otel_rollout.facts.conversations import Conversation, Conversations, conversations_of
 from otel_rollout.facts.reward_parts import REWARD, reward_parts_of
 from otel_rollout.facts.trace_tree import STATUS_STYLES, error_of
+from otel_rollout.facts.utterances import Utterance, utterances_of
 from otel_rollout.look.terminal.screen import wrapped
 from otel_rollout.messages import Message
 from otel_rollout.text.plain_text import duration, printable
@@ -35,18 +36,61 @@ def draw_chat(trajectory: RecordedTrajectory, *, width: int | None) -> Iterator[
         width: The screen's columns, to which words are wrapped; None for programs.
     """
     spans = trajectory.spans
-    utterances = conversation_of(spans)
+    conversations = conversations_of(spans)
+    utterances = utterances_of(spans, conversations)
+    current, begun = 1, {1}
     for utterance in utterances:
-        if utterance.is_new_prompt:
-            yield Text("a new prompt, not the conversation so far:", style="dim italic")
+        number = utterance.conversation
+        margin = _indent(number, conversations)
+        if number != current:
+            yield _change(number, conversations, is_begun=number in begun)
             yield Text()
-        yield _heading(utterance)
-        yield from draw_message(utterance.message, width=width, style="red" if utterance.is_error else "")
+            current = number
+            begun.add(number)
+        yield _heading(utterance, margin)
+        style = "red" if utterance.is_error else ""
+        yield from draw_message(utterance.message, width=width, style=style, margin=margin + MARGIN)
         yield Text()
     if not utterances:
         yield Text("nothing was said: no span has messages, a prompt or an answer", style="dim")
         yield Text()
     yield from _outcome(trajectory, spans, width)
+
+
+def _indent(number: int, found: Conversations) -> str:
+    """Return the margin of a conversation: its parent's; a sub-agent has one more."""
+    depth, at = 0, found.all[number - 1] if found.all else None
+    while at is not None and at.parent is not None:
+        depth += at.kind == "subagent"
+        at = found.all[at.parent - 1]
+    return MARGIN * depth
+
+
+def _change(number: int, found: Conversations, *, is_begun: bool) -> Text:
+    """Return the line between the messages of two conversations."""
+    it = found.all[number - 1]
+    words = f"back to {_named(it)}" if is_begun else _begin(it, found)
+    facts = "" if is_begun or it.trained is None else ", trained" if it.trained else ", not trained"
+    return Text.assemble((_indent(number, found), ""), (f"── {words}{facts}", "bold dim"))
+
+
+def _begin(it: Conversation, found: Conversations) -> str:
+    parent = _named(found.all[(it.parent or 1) - 1])
+    turn = "" if it.parent_turn is None else f" after turn {it.parent_turn}"
+    if it.kind == "compacted":
+        messages = "a message" if it.replaced == 1 else f"{it.replaced or 0} messages"
+        return f"{it.id} compacted: replaces {messages} of {parent}"
+    if it.kind == "fork":
+        shared = "a message" if it.shared == 1 else f"{it.shared} messages"
+        return f"{it.id} fork of {parent}{turn}: shares {shared}"
+    name = f" {printable(it.name)}" if it.name else ""
+    return f"{it.id} sub-agent{name}, of {parent}{turn}"
+
+
+def _named(it: Conversation) -> str:
+    """Return the number of a conversation with its name."""
+    name = it.name if it.kind == "subagent" else "main" if it.kind == "main" else ""
+    return f"{it.id} {printable(name)}".rstrip()
 
 
 def draw_message(message: Message, *, width: int | None, style: str = "", margin: str = MARGIN) -> Iterator[Text]:
@@ -76,12 +120,14 @@ def _calls(message: Message, width: int | None, margin: str) -> Iterator[Text]:
             yield Text.assemble((margin, "dim"), (MARGIN if position else CALL, "yellow"), (line, "yellow"))
 
 
-def _heading(utterance: Utterance) -> Text:
+def _heading(utterance: Utterance, margin: str) -> Text:
     message, span = utterance.message, utterance.span
     role = printable(message.role)
     name = f" {printable(message.name)}" if message.name else ""
     style = "red" if utterance.is_error else ROLE_STYLES.get(message.role, "")
-    return Text.assemble((f"{role}{name}", f"bold {style}".strip()), (f"  {_facts(span)}" if span else "", "dim"))
+    return Text.assemble(
+        margin, (f"{role}{name}", f"bold {style}".strip()), (f"  {_facts(span)}" if span else "", "dim")
+    )
 
 
 def _facts(span: ReadableSpan) -> str:

@@ -14,6 +14,7 @@ from otel_rollout.catalog import LiveRun
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
+from otel_rollout.facts.conversations import conversations_of
 from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import FACTS, TrajectorySummary, shown_of
 from otel_rollout.look.findings import Finding, diagnose_run, running_steps
@@ -23,6 +24,7 @@ from otel_rollout.look.view.comparing import biography, compared
 from otel_rollout.look.view.run_state import Progress, RunState
 from otel_rollout.look.view.shown_spans import (
     Cutter,
+    conversation_record,
     prefix_breaks,
     span_id_of,
     span_record,
@@ -118,8 +120,17 @@ class Endpoints:
         cutter = Cutter()
         rollouts = []
         for each in own[:MAX_COLUMNS]:
-            told, left_out = utterances(self._spans(each.trace_id), cutter, has_token_ids=False)
-            rollouts.append({"summary": shown_of(each), "conversation": told, "left_out": left_out})
+            spans = self._spans(each.trace_id)
+            conversations = conversations_of(spans)
+            told, left_out = utterances(spans, cutter, conversations, has_token_ids=False)
+            rollouts.append(
+                {
+                    "summary": shown_of(each),
+                    "conversations": list(map(conversation_record, conversations.all)),
+                    "conversation": told,
+                    "left_out": left_out,
+                }
+            )
         sample = summary.sample_index
         others = [] if sample is None else self._run.same_prompt(sample, asked.validate, asked.experiment)
         return {
@@ -147,11 +158,13 @@ class Endpoints:
         group = next((each for each in groups if summary.trace_id in each.trace_ids), None)
         ids = group.trace_ids if group is not None else (summary.trace_id,)
         at = ids.index(summary.trace_id)
-        told, left_out = utterances(spans, Cutter())
-        records, spans_left_out = span_records(spans, Cutter())
+        conversations = conversations_of(spans)
+        told, left_out = utterances(spans, Cutter(), conversations)
+        records, spans_left_out = span_records(spans, Cutter(), conversations.of_span)
         return {
             "version": version,
             "summary": shown_of(summary),
+            "conversations": list(map(conversation_record, conversations.all)),
             "conversation": told,
             "left_out": left_out,
             "spans": records,
@@ -173,7 +186,8 @@ class Endpoints:
         found = [span for span in spans if span_id_of(span) == path["span_id"]]
         if not found:
             raise AskedWrongError(404, f"the trajectory {path['trace_id']} has no span {path['span_id']!r}")
-        return span_record(found[-1], Cutter(each=None), turn_numbers(spans), prefix_breaks(spans))
+        conversations = conversations_of(spans).of_span
+        return span_record(found[-1], Cutter(each=None), turn_numbers(spans), prefix_breaks(spans), conversations)
 
     def findings(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/findings`: the findings of a step, or of the steps of an experiment."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import count
 from typing import Any, Final
 
@@ -11,8 +12,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.facts.conversation import Utterance, conversation_of, outermost
-from otel_rollout.facts.trace_tree import error_of, place_of
+from otel_rollout.facts.conversations import Conversation, Conversations
+from otel_rollout.facts.trace_tree import error_of, outermost, place_of
+from otel_rollout.facts.utterances import Utterance, utterances_of
 from otel_rollout.messages import ToolCall, parse_json
 
 MAX_TEXT: Final = 20_000
@@ -67,23 +69,36 @@ def span_id_of(span: ReadableSpan) -> str:
     return f"{place_of(span).span_id:016x}"
 
 
-def span_records(spans: Sequence[ReadableSpan], cutter: Cutter) -> tuple[list[dict[str, Any]], int]:
+def conversation_record(it: Conversation) -> dict[str, Any]:
+    """Return a conversation."""
+    # Nanoseconds since 1970 have more digits than JavaScript's numbers.
+    return {**asdict(it), "start_time": str(it.start_time), "end_time": str(it.end_time)}
+
+
+def span_records(
+    spans: Sequence[ReadableSpan], cutter: Cutter, conversations: Mapping[int, int]
+) -> tuple[list[dict[str, Any]], int]:
     """Return a trajectory's spans by start, and the number of those that are left out of its middle.
 
     Args:
         spans: All of them.
         cutter: Cuts their attributes.
+        conversations: The conversations by span id.
     """
     turns, breaks = turn_numbers(spans), prefix_breaks(spans)
     ordered = sorted(spans, key=lambda span: (span.start_time or 0, span.parent is not None))
     left_out = max(0, len(ordered) - MAX_SPANS)
     if left_out:
         ordered = ordered[: MAX_SPANS // 2] + ordered[-MAX_SPANS // 2 :]
-    return [span_record(span, cutter, turns, breaks) for span in ordered], left_out
+    return [span_record(span, cutter, turns, breaks, conversations) for span in ordered], left_out
 
 
 def span_record(
-    span: ReadableSpan, cutter: Cutter, turns: Mapping[int, int], breaks: Mapping[int, Mapping[str, int | None]]
+    span: ReadableSpan,
+    cutter: Cutter,
+    turns: Mapping[int, int],
+    breaks: Mapping[int, Mapping[str, int | None]],
+    conversations: Mapping[int, int],
 ) -> dict[str, Any]:
     """Return a span.
 
@@ -92,6 +107,7 @@ def span_record(
         cutter: Cuts its attributes and events.
         turns: The numbers of the trajectory's turns by span id.
         breaks: Its prefix breaks by span id.
+        conversations: Its conversations by span id.
     """
     place = place_of(span)
     failed = span.status.status_code is StatusCode.ERROR
@@ -114,6 +130,7 @@ def span_record(
         "cut": cut,
         "events": events,
         "turn": turns.get(place.span_id),
+        "conversation": conversations.get(place.span_id),
         "prefix_break": breaks.get(place.span_id),
     }
 
@@ -134,16 +151,21 @@ MAX_TOKEN_IDS: Final = 20_000
 
 
 def utterances(
-    spans: Sequence[ReadableSpan], cutter: Cutter, *, has_token_ids: bool = True
+    spans: Sequence[ReadableSpan],
+    cutter: Cutter,
+    conversations: Conversations | None = None,
+    *,
+    has_token_ids: bool = True,
 ) -> tuple[list[dict[str, Any]], int]:
     """Return a trajectory's messages, and the number that is left out of their middle.
 
     Args:
         spans: Its spans.
         cutter: Cuts their texts.
+        conversations: Its conversations, if they are known.
         has_token_ids: Add the ids of generated tokens.
     """
-    told = conversation_of(spans)
+    told = utterances_of(spans, conversations)
     left_out = max(0, len(told) - MAX_UTTERANCES)
     if left_out:
         told = told[: MAX_UTTERANCES // 2] + told[-MAX_UTTERANCES // 2 :]
@@ -180,7 +202,7 @@ def _record(
         "span_id": None if span_id is None else f"{span_id:016x}",
         "turn": turn,
         "is_error": each.is_error,
-        "is_new_prompt": each.is_new_prompt,
+        "conversation": each.conversation,
         "reasoning": reasoning or None,
         "tokens": tokens,
         "token_ids": None if ids is None else ids[:MAX_TOKEN_IDS],

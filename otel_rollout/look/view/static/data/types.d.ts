@@ -124,6 +124,10 @@ export interface TrajectorySummary {
   turns: number | null;
   input_tokens: number | null;
   output_tokens: number | null;
+  conversations: number;
+  subagents: number;
+  forks: number;
+  compactions: number;
   llm_seconds: number;
   tool_seconds: number;
   reward_seconds: number;
@@ -164,6 +168,7 @@ export interface RolloutFacts {
   turns: number | null;
   input_tokens: number | null;
   output_tokens: number | null;
+  conversations: number;
   error_type: string | null;
   prefix_breaks: number;
   prompt: string;
@@ -187,6 +192,28 @@ export interface ToolCall {
   call_id: string | null;
 }
 
+export interface Conversation {
+  id: number;
+  kind: "main" | "subagent" | "fork" | "compacted";
+  /** The conversation that it comes from. */
+  parent: number | null;
+  /** The parent's last turn before it, and the first one after it. */
+  parent_turn: number | null;
+  joined_turn: number | null;
+  /** The messages at its beginning that are the parent's, and those of the parent that a compaction leaves out. */
+  shared: number;
+  replaced: number | null;
+  name: string;
+  turns: number[];
+  input_tokens: number | null;
+  output_tokens: number | null;
+  messages: number;
+  trained: boolean | null;
+  start_time: string;
+  end_time: string;
+  conversation_id: string;
+}
+
 export interface Utterance {
   role: string;
   text: string;
@@ -196,7 +223,8 @@ export interface Utterance {
   span_id: string | null;
   turn: number | null;
   is_error: boolean;
-  is_new_prompt: boolean;
+  /** The number of its conversation. */
+  conversation: number;
   reasoning: string | null;
   tokens: { input: number | null; output: number | null } | null;
   token_ids: number[] | null;
@@ -222,6 +250,7 @@ export interface Span {
     cut?: Record<string, number>;
   }[];
   turn: number | null;
+  conversation: number | null;
   prefix_break: { at: number | null; expected: unknown; got: unknown } | null;
 }
 
@@ -268,6 +297,7 @@ export interface GroupAnswer {
 export interface TrajectoryAnswer {
   version: string;
   summary: TrajectorySummary;
+  conversations: Conversation[];
   conversation: Utterance[];
   /** The messages that are left out of the conversation's middle. */
   left_out?: number;

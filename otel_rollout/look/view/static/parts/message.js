@@ -37,7 +37,6 @@ export function Message({ item, heading, differences, spanOf, selected, onSelect
     data-span=${span?.span_id}
     aria-label=${visible(role)}
   >
-    ${utterance.is_new_prompt ? html`<p class="new-prompt">The conversation before this was replaced.</p>` : null}
     ${
       isResult || heading !== undefined
         ? heading && html`<p class="same-as">${heading}</p>`

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from otel_rollout import semconv
-from otel_rollout.facts import conversation_of, said_by
+from otel_rollout.facts import said_by, utterances_of
 from otel_rollout.look.terminal import advantages, answer_of, prompt_of
 from otel_rollout.messages import Message, ToolCall, messages_in, read_template, text_message, unfolded
 from tests.trace_folder.recordings import make_span, make_trajectory
@@ -99,7 +99,7 @@ def told(spans) -> list[tuple[str, str]]:
     """Return the role of each message, and its text or its calls."""
     return [
         (each.message.role, each.message.text or " ".join(map(str, each.message.calls)))
-        for each in conversation_of(spans)
+        for each in utterances_of(spans)
     ]
 
 
@@ -120,7 +120,7 @@ class TestConversation:
     @pytest.mark.parametrize("turns", [openai_turns, genai_turns, verl_turns])
     def test_a_result_has_the_name_of_its_tool(self, turns):
         """By the id of the call, or in a template's text by its place."""
-        assert [each.message.name for each in conversation_of(turns()) if each.message.role == "tool"] == ["add"]
+        assert [each.message.name for each in utterances_of(turns()) if each.message.role == "tool"] == ["add"]
 
     def test_turns_that_are_recorded_by_their_new_messages(self):
         """A prompt without what earlier turns recorded continues the conversation; a failed tool is said once."""
@@ -132,7 +132,7 @@ class TestConversation:
             turn(4, {**later, "messages": [{"role": "tool", "content": "failed: no entry"}]}, "Two."),
             turn(6, {**later, "messages": [{"role": "user", "content": "Sum up."}]}, "Three."),
         ]
-        utterances = conversation_of(spans)
+        utterances = utterances_of(spans)
         assert [each.message.text for each in utterances][2:] == [
             "One.",
             "failed: no entry",
@@ -141,7 +141,7 @@ class TestConversation:
             "Three.",
         ]
         assert [each.is_error for each in utterances] == [False, False, False, True, False, False, False]
-        assert not any(each.is_new_prompt for each in utterances)
+        assert {each.conversation for each in utterances} == {1}
 
     @pytest.mark.parametrize(
         "said",
@@ -156,10 +156,10 @@ class TestConversation:
         """It is apart from the text, and the conversation goes on."""
         later = [*OPENAI[:2], {"role": "assistant", "content": "One."}, {"role": "user", "content": "Sum up."}]
         spans = [turn(2, {"messages": OPENAI[:2]}, said), turn(4, {"messages": later}, "Two.")]
-        utterances = conversation_of(spans)
+        utterances = utterances_of(spans)
         assert [each.message.text for each in utterances] == ["Be brief.", "What is 1 + 2?", "One.", "Sum up.", "Two."]
         assert [each.message.reasoning for each in utterances] == ["", "", "Hm.", "", ""]
-        assert not any(each.is_new_prompt for each in utterances)
+        assert {each.conversation for each in utterances} == {1}
 
     def test_another_prompt_is_said(self):
         """A prompt that does not continue the conversation is shown from where it differs."""
@@ -167,9 +167,9 @@ class TestConversation:
             turn(2, {"messages": OPENAI[:2]}, "One."),
             turn(4, {"messages": [{"role": "user", "content": "Sum up."}]}, "Two."),
         ]
-        utterances = conversation_of(spans)
+        utterances = utterances_of(spans)
         assert [each.message.text for each in utterances] == ["Be brief.", "What is 1 + 2?", "One.", "Sum up.", "Two."]
-        assert [each.is_new_prompt for each in utterances] == [False, False, False, True, False]
+        assert [each.conversation for each in utterances] == [1, 1, 1, 2, 2]
 
     def test_tools_stand_where_no_prompt_has_their_results(self):
         """Generations of token ids without text: the question is the root's, results are those of the tools' spans."""
@@ -190,18 +190,18 @@ class TestConversation:
             ("assistant", f"[1 {ids}"),
             ("tool", "no entry"),
         ]
-        assert conversation_of(spans)[-1].is_error
+        assert utterances_of(spans)[-1].is_error
 
     @pytest.mark.parametrize("known", [{semconv.TOOL_CALL_ID: "c1"}, {semconv.TOOL_NAME: "add"}, {}])
     def test_a_result_in_the_next_prompt_has_its_span(self, known: dict[str, Any]):
         """By the id of the call, else by the tool's name, else in order; the tool's failure is the result's."""
         tool = make_span("add", 3, 1, attributes={semconv.SPAN_KIND: "TOOL", **known}, seconds=(3, 3.5), error="no")
-        (result,) = [each for each in conversation_of([*openai_turns(), tool]) if each.message.role == "tool"]
+        (result,) = [each for each in utterances_of([*openai_turns(), tool]) if each.message.role == "tool"]
         assert (result.message.text, result.span, result.is_error) == ("3", tool, True)
 
     def test_a_call_keeps_its_arguments(self):
         """As an object beside their text."""
-        (call,) = conversation_of(openai_turns())[2].message.calls
+        (call,) = utterances_of(openai_turns())[2].message.calls
         assert call == ToolCall("add", {"a": 1, "b": 2}, "c1")
         assert str(call) == "add(a=1, b=2)"
 
@@ -213,7 +213,7 @@ class TestConversation:
             make_span("add", 3, 1, attributes=tool, seconds=(3, 3.5)),
             turn(4, {"messages": [*OPENAI[:2], {"role": "assistant", "content": "add 1 and 2"}]}, "It is 3."),
         ]
-        (result,) = [each.message for each in conversation_of(spans) if each.message.role == "tool"]
+        (result,) = [each.message for each in utterances_of(spans) if each.message.role == "tool"]
         assert (result.name, result.text, list(map(str, result.calls))) == ("add", "3", ["add(a=1, b=2)"])
 
     def test_a_trajectory_without_generations(self):

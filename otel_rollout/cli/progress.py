@@ -1,0 +1,56 @@
+"""Progress of long commands, in bytes, on standard error."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from otel_rollout.cli.messages import complain
+from otel_rollout.guard.clock import monotonic
+
+SECONDS_BETWEEN_LINES: Final = 5.0
+
+
+@contextmanager
+def byte_progress(name: str, total: int) -> Iterator[Callable[[int], object]]:
+    """Show progress on standard error: a bar on a terminal, a line every few seconds elsewhere.
+
+    Args:
+        name: The name of the work, in a word.
+        total: The number of bytes; the block calls what it is given with those that are done.
+    """
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        yield _LineProgress(name, total)
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn(name),
+        progress.BarColumn(bar_width=28),
+        progress.DownloadColumn(),
+        progress.TimeRemainingColumn(compact=True),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(name, total=total)
+        yield lambda size: bars.update(task, advance=size)
+
+
+class _LineProgress:
+    """Prints a line every few seconds."""
+
+    def __init__(self, name: str, total: int) -> None:
+        self._name = name
+        self._total = total
+        self._done = 0
+        self._last = monotonic()
+
+    def __call__(self, size: int) -> None:
+        self._done += size
+        now = monotonic()
+        if now - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            complain(f"{self._name}: {self._done >> 20:,} of {self._total >> 20:,} MiB")

@@ -1,0 +1,154 @@
+"""Rows of the catalog's tables as Arrow, with one schema for each table whatever its rows hold."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from otel_rollout.catalog import QueryError
+from otel_rollout.catalog.columns import COLUMNS, TableColumn
+from otel_rollout.finish.known_forms import REDACTED
+from otel_rollout.text.near_miss import closest
+
+REDACTED_KEY: Final = b"otel_rollout.redacted"
+"""The key of a schema's metadata with the values that redaction had replaced, by column, as JSON."""
+UNREADABLE_KEY: Final = b"otel_rollout.unreadable"
+"""The key with the number of trajectories whose spans can't be read."""
+ROWS_AT_ONCE: Final = 8192
+BYTES_AT_ONCE: Final = 2**25
+"""The bound on the trajectories, as OTLP, whose rows are one batch."""
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_TYPES: Final = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+
+
+def columns_named(table: str, names: Sequence[str] | None) -> Sequence[TableColumn]:
+    """Return columns of a table by their names; all of them if None.
+
+    Raises:
+        QueryError: The table doesn't have one.
+    """
+    columns = {each.name: each for each in COLUMNS[table]}
+    for name in names or ():
+        if name not in columns:
+            near = closest(name, list(columns))
+            means = f"did you mean {near}?" if near else f"there are {', '.join(columns)}"
+            raise QueryError(f"there is no column {name} in {table}; {means}")
+    return list(columns.values()) if names is None else [columns[name] for name in names]
+
+
+def schema_of(columns: Iterable[TableColumn]) -> pa.Schema:
+    """Return the schema of columns; each has its unit and its meaning as metadata."""
+    return pa.schema(
+        [
+            pa.field(
+                each.name,
+                _type_of(each),
+                metadata={"meaning": each.meaning, **({"unit": each.unit} if each.unit else {})},
+            )
+            for each in columns
+        ]
+    )
+
+
+def _type_of(column: TableColumn) -> pa.DataType:
+    kinds = column.kinds
+    if len(kinds) > 1 or kinds[0] not in _TYPES:
+        # JSON, and tags that are numbers or texts: a Parquet column has one type.
+        return pa.string()
+    return _TIME if _is_time(column) else _TYPES[kinds[0]]
+
+
+def _is_time(column: TableColumn) -> bool:
+    # Microseconds: Spark reads no others.
+    return column.unit == "ns" and column.kinds == [int]
+
+
+def batch_of(columns: Sequence[TableColumn], schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    """Return rows as a batch.
+
+    Args:
+        columns: The columns.
+        schema: Their schema.
+        rows: The values of each row: of SQLite, or as they were read.
+    """
+    values = zip(*rows, strict=True) if rows else [()] * len(columns)
+    arrays = [_array(*each) for each in zip(columns, schema.types, values, strict=True)]
+    return pa.record_batch(arrays, schema=schema)
+
+
+def _array(column: TableColumn, kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
+    if kind == pa.bool_():
+        return pa.array([None if value is None else bool(value) for value in values], kind)
+    if kind == pa.string() and column.kinds != [str]:
+        values = [value if value is None or type(value) is str else str(value) for value in values]
+    if kind == _TIME:
+        return pc.divide(pa.array(values, pa.int64()), 1000).cast(kind)
+    return pa.array(values, kind)
+
+
+def batches_of(cursor: sqlite3.Cursor, columns: Sequence[TableColumn], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a cursor in batches."""
+    while rows := cursor.fetchmany(ROWS_AT_ONCE):
+        yield batch_of(columns, schema, rows)
+
+
+class Redactions:
+    """Counts the values that redaction had replaced, by column: it has left `[redacted]` in their place."""
+
+    def __init__(self) -> None:
+        self.by_column: Counter[str] = Counter()
+
+    def count(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Count the redacted values of a batch."""
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if column.type == pa.string() and (found := pc.sum(pc.count_substring(column, REDACTED)).as_py()):
+                self.by_column[name] += found
+
+    def metadata(self) -> Mapping[bytes, bytes]:
+        """Return them as the metadata of a schema."""
+        return {REDACTED_KEY: orjson.dumps(self.by_column)}
+
+
+def table_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch], more: Mapping[bytes, bytes]) -> pa.Table:
+    """Return batches as a table with the counts of redacted values in its metadata.
+
+    Args:
+        schema: Their schema.
+        batches: The batches.
+        more: Further metadata.
+    """
+    table = pa.Table.from_batches(batches, schema)
+    redactions = Redactions()
+    redactions.count(table)
+    return table.replace_schema_metadata({**redactions.metadata(), **more})
+
+
+def table_of_answer(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """Return an answer to any question as a table with the types of its values.
+
+    Args:
+        names: The names of its columns.
+        rows: Its rows.
+    """
+    columns = (
+        [_inferred(list(values)) for values in zip(*rows, strict=True)]
+        if rows
+        else [pa.array([], pa.string())] * len(names)
+    )
+    return pa.Table.from_arrays(columns, list(names))
+
+
+def _inferred(values: Sequence[Any]) -> pa.Array:
+    try:
+        array = pa.array(values)
+    except pa.ArrowException:
+        array = pa.array([value if value is None else str(value) for value in values], pa.string())
+    # A column of nothing but nulls has no type that others read.
+    return array.cast(pa.string()) if pa.types.is_null(array.type) else array

@@ -1,0 +1,286 @@
+"""Adds the finished steps of trace folders to Parquet tables, a file for each table and step.
+
+<place>/<table>/experiment_name=<experiment>/step=<step>/training.parquet, and validation.parquet for validation passes.
+`trajectories` comes last: its metadata has the fingerprint of the step that was exported.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from otel_rollout.catalog import Run, StepSummary
+from otel_rollout.catalog.columns import COLUMNS, TableColumn
+from otel_rollout.catalog.query import OF_SPANS
+from otel_rollout.dataframes.arrow import UNREADABLE_KEY, Redactions, batches_of, schema_of
+from otel_rollout.dataframes.destination import Folder, Store
+from otel_rollout.dataframes.payload import payload_batches
+
+TABLES: Final = ("spans", "messages", "conversations", "rewards", "trajectories")
+"""The tables, in the order in which a step's files come."""
+PARTITIONS: Final = ("experiment_name", "step")
+"""The columns that are in the names of folders, and not in the files."""
+FINGERPRINT_KEY: Final = b"otel_rollout.fingerprint"
+NOTHING: Final = "__HIVE_DEFAULT_PARTITION__"
+"""The name for null that Hive has given to all."""
+
+_COLUMNS: Final[Mapping[str, Sequence[TableColumn]]] = {
+    table: [each for each in COLUMNS[table] if each.name not in PARTITIONS] for table in TABLES
+}
+_SECONDS: Final = 3600.0
+
+
+class Partition(NamedTuple):
+    """The trajectories of one file: a step's of an experiment, or of its validation."""
+
+    experiment: str | None
+    step: int | None
+    validate: bool
+
+    def place_of(self, table: str) -> str:
+        """Return the place of its file of a table."""
+        experiment = quote(self.experiment, safe="") if self.experiment else NOTHING
+        step = NOTHING if self.step is None else self.step
+        name = "validation" if self.validate else "training"
+        return f"{table}/experiment_name={experiment}/step={step}/{name}.parquet"
+
+    def __str__(self) -> str:
+        step = "no step" if self.step is None else f"step {self.step}"
+        return f"{step}'s validation" if self.validate else step
+
+
+@dataclass
+class ExportReport:
+    """The counts of an export.
+
+    Args:
+        exported: The partitions that were written.
+        again: The number of partitions that replaced others.
+        present: The number of those that were there already.
+        running: Those that are not finished.
+        kept: Those that are left as they are there, with trajectories that the folders don't have.
+        rows: The number of rows written, by table.
+        redacted: The values that redaction had replaced, by table and column.
+        unreadable: The trace ids of trajectories whose spans can't be read.
+    """
+
+    exported: list[Partition] = field(default_factory=list)
+    again: int = 0
+    present: int = 0
+    running: list[Partition] = field(default_factory=list)
+    kept: list[Partition] = field(default_factory=list)
+    rows: Counter[str] = field(default_factory=Counter)
+    redacted: Counter[str] = field(default_factory=Counter)
+    unreadable: list[str] = field(default_factory=list)
+
+
+def export_parquet(
+    run: Run, place: Folder | Store, steps: Any, on_start: Callable[[int], Callable[[int], object]]
+) -> ExportReport:
+    """Write the finished steps that are not there yet, or have changed since.
+
+    Args:
+        run: The trace folders.
+        place: The place.
+        steps: Only these steps, as `Run.steps` takes them.
+        on_start: Called with the bytes of trajectories to export, as OTLP; returns what is called with those done.
+
+    Raises:
+        NoTracesError: None of the folders has traces.
+        OSError: The place can't be written to.
+    """
+    report = ExportReport()
+    with place.locked():
+        waiting: list[tuple[Partition, str, int]] = []
+        for partition, fingerprint, size in _finished(run, steps, report):
+            known = _metadata(place, partition)
+            if known is not None and known.get(FINGERPRINT_KEY) == fingerprint.encode():
+                report.present += 1
+            elif known is not None and not _exported_ids(place, partition) <= set(_ids(run, partition)):
+                report.kept.append(partition)
+            else:
+                report.again += known is not None
+                waiting.append((partition, fingerprint, size))
+        on_done = on_start(sum(size for *_, size in waiting))
+        for partition, fingerprint, size in waiting:
+            _Step(run, place, partition, fingerprint, report).write()
+            report.exported.append(partition)
+            on_done(size)
+    return report
+
+
+def _finished(run: Run, steps: Any, report: ExportReport) -> Iterator[tuple[Partition, str, int]]:
+    """Yield the steps that have finished, with a text that differs once they change, and their bytes as OTLP."""
+    running = {(each.step, each.validate) for each in run.live().trajectories if each.is_alive} | run.open_steps()
+    is_written = run.is_being_written()
+    # Others than those that are asked for may have begun since.
+    last: dict[str | None, int] = {}
+    listed = run.steps()
+    for each in listed:
+        if each.step is not None:
+            last[each.experiment_name] = max(last.get(each.experiment_name, each.step), each.step)
+    wanted = {each.identity for each in (listed if steps is None else run.steps(steps))}
+
+    def partition_of(each: StepSummary) -> Partition:
+        return Partition(each.experiment_name, each.step, each.validate)
+
+    chosen = sorted((each for each in listed if each.identity in wanted), key=_order)
+    for partition, group in groupby(chosen, partition_of):
+        summaries = list(group)
+        is_last = partition.step is None or partition.step == last[partition.experiment]
+        if (partition.step, partition.validate) in running or (is_last and is_written):
+            report.running.append(partition)
+            continue
+        yield partition, _fingerprint(summaries), sum(each.bytes for each in summaries)
+
+
+def _order(step: StepSummary) -> tuple[Any, ...]:
+    return (step.experiment_name or "", step.step is None, step.step or 0, step.validate)
+
+
+def _fingerprint(summaries: Iterable[StepSummary]) -> str:
+    """Return a text that differs once a step has other spans: whatever comes late, an annotation too, is a span."""
+    counts = sorted(
+        [each.trajectories, each.rootless, each.spans, each.bytes, each.start_time, each.end_time, each.redacted]
+        for each in summaries
+    )
+    # Another version may have other columns.
+    schema = "".join(f"{table} {schema_of(_COLUMNS[table])}" for table in TABLES)
+    return blake2b(f"{counts} {schema}".encode(), digest_size=16).hexdigest()
+
+
+def _metadata(place: Folder | Store, partition: Partition) -> Mapping[bytes, bytes] | None:
+    """Return the metadata of a step that is there; None if there is none, or it can't be read."""
+    file = place.open(partition.place_of("trajectories"))
+    if file is None:
+        return None
+    with file, suppress(pa.ArrowException):
+        return pq.read_metadata(file).metadata or {}
+    return None
+
+
+def _exported_ids(place: Folder | Store, partition: Partition) -> set[str]:
+    file = place.open(partition.place_of("trajectories"))
+    if file is None:
+        return set()
+    with file:
+        return set(pq.read_table(file, columns=["trace_id"])["trace_id"].to_pylist())
+
+
+def _ids(run: Run, partition: Partition) -> list[str]:
+    found, _ = run.take(
+        f"SELECT trace_id FROM trajectories WHERE {_condition(partition)}",
+        lambda cursor: [trace_id for (trace_id,) in cursor],
+        seconds=_SECONDS,
+    )
+    return found
+
+
+def _condition(partition: Partition) -> str:
+    """Return the condition in SQL of a step's trajectories."""
+    named = "NULL" if partition.experiment is None else "'" + partition.experiment.replace("'", "''") + "'"
+    step = "NULL" if partition.step is None else partition.step
+    return f"step IS {step} AND validate = {int(partition.validate)} AND experiment_name IS {named}"
+
+
+class _Step:
+    """Writes the files of a step.
+
+    Args:
+        run: The trace folders.
+        place: The place.
+        partition: The step.
+        fingerprint: Its fingerprint.
+        report: Counts what is written.
+    """
+
+    def __init__(
+        self, run: Run, place: Folder | Store, partition: Partition, fingerprint: str, report: ExportReport
+    ) -> None:
+        self._run = run
+        self._place = place
+        self._partition = partition
+        self._metadata = {FINGERPRINT_KEY: fingerprint.encode()}
+        self._report = report
+        self._unreadable: list[str] = []
+
+    def write(self) -> None:
+        """Write them."""
+        step, validate, experiment = self._partition.step, self._partition.validate, self._partition.experiment
+        self._write_payload(
+            each
+            for each in self._run.read(step={None} if step is None else step)
+            if each.validate == validate and each.experiment_name == experiment
+        )
+        self._report.unreadable += self._unreadable
+        condition = _condition(self._partition)
+        self._write_rows("rewards", f"trace_id IN (SELECT trace_id FROM trajectories WHERE {condition})")
+        self._write_rows("trajectories", condition)
+
+    def _write_payload(self, trajectories: Iterable[Any]) -> None:
+        columns: Mapping[str, Sequence[TableColumn]] = {table: _COLUMNS[table] for table in TABLES if table in OF_SPANS}
+        with ExitStack() as stack:
+            files = {table: stack.enter_context(self._new_file(table)) for table in columns}
+            for batches in payload_batches(trajectories, columns, self._unreadable.append):
+                for table, batch in batches.items():
+                    files[table].write(batch)
+
+    def _write_rows(self, table: str, condition: str) -> None:
+        columns = _COLUMNS[table]
+        schema = schema_of(columns)
+        listed = ", ".join(f'"{each.name}"' for each in columns)
+        sql = f"SELECT {listed} FROM {table} WHERE {condition}"
+        batches, _ = self._run.take(sql, lambda cursor: list(batches_of(cursor, columns, schema)), seconds=_SECONDS)
+        with self._new_file(table) as file:
+            for batch in batches:
+                file.write(batch)
+
+    @contextmanager
+    def _new_file(self, table: str) -> Iterator[_File]:
+        with self._place.new_file(self._partition.place_of(table)) as file:
+            schema = schema_of(_COLUMNS[table])
+            writer = pq.ParquetWriter(file, schema, compression="zstd", store_schema=True)
+            written = _File(writer)
+            try:
+                yield written
+                writer.add_key_value_metadata(
+                    {
+                        **self._metadata,
+                        **written.redactions.metadata(),
+                        UNREADABLE_KEY: str(len(self._unreadable)).encode(),
+                    }
+                )
+            except BaseException:
+                # Closing it writes once more, which fails on a full disk.
+                with suppress(OSError, pa.ArrowException):
+                    writer.close()
+                raise
+            writer.close()
+        self._report.rows[table] += written.rows
+        for column, count in written.redactions.by_column.items():
+            self._report.redacted[f"{table}.{column}"] += count
+
+
+class _File:
+    """A Parquet file that is being written."""
+
+    def __init__(self, writer: pq.ParquetWriter) -> None:
+        self._writer = writer
+        self.rows = 0
+        self.redactions = Redactions()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write a batch as a row group."""
+        if batch.num_rows:
+            self.redactions.count(batch)
+            self._writer.write_batch(batch)
+            self.rows += batch.num_rows

@@ -1,0 +1,213 @@
+"""The tables of trace folders as Arrow tables: columns and conditions apply while reading."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Container, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from otel_rollout.catalog import Run
+from otel_rollout.errors import MissingExtraError, UnreadableTraceError
+from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory
+from otel_rollout.installing import install_line
+from otel_rollout.text.plain_text import counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["conversations", "errors", "messages", "rewards", "spans", "trajectories"]
+
+Folder: TypeAlias = str | PathLike[str]
+Steps: TypeAlias = int | Container[int | None] | None
+
+SECONDS: Final = 600.0
+"""The most that reading with a condition may take: it may be one that never ends."""
+_OF_TRAJECTORY: Final = frozenset({"trace_id", "step", "validate", ""})
+"""The columns of spans and messages that follow from the trajectory."""
+
+
+def trajectories(
+    folder: Folder | Sequence[Folder],
+    *,
+    steps: Steps = None,
+    columns: Sequence[str] | None = None,
+    where: str = "",
+) -> pa.Table:
+    """Return trajectories as an Arrow table; docs/reference/catalog.md has the columns.
+
+    Args:
+        folder: The trace folder, or several.
+        steps: One training step, or a container of steps: a range, a set, a list; None for all.
+        columns: The names of the columns; the others are not read. None for all.
+        where: The condition in SQL, as after WHERE, of any of the columns: `reward > 0.5 AND status = 'completed'`.
+
+    Raises:
+        RolloutTraceError: The condition or a column is wrong, or the folder has no traces.
+        MissingExtraError: pyarrow isn't installed.
+    """
+    return _rows("trajectories", folder, steps, columns, where)
+
+
+def rewards(
+    folder: Folder | Sequence[Folder],
+    *,
+    steps: Steps = None,
+    columns: Sequence[str] | None = None,
+    where: str = "",
+) -> pa.Table:
+    """Return the named parts of rewards as an Arrow table; it takes the arguments of `trajectories`."""
+    return _rows("rewards", folder, steps, columns, where)
+
+
+def spans(
+    folder: Folder | Sequence[Folder],
+    *,
+    steps: Steps = None,
+    columns: Sequence[str] | None = None,
+    where: str = "",
+) -> pa.Table:
+    """Return spans as an Arrow table; it takes the arguments of `trajectories`.
+
+    Trajectories that can't be read are left out with a warning; `errors` has them.
+    """
+    return _payload("spans", folder, steps, columns, where)
+
+
+def messages(
+    folder: Folder | Sequence[Folder],
+    *,
+    steps: Steps = None,
+    columns: Sequence[str] | None = None,
+    where: str = "",
+) -> pa.Table:
+    """Return the messages of conversations as an Arrow table; it takes the arguments of `trajectories`.
+
+    Trajectories that can't be read are left out with a warning; `errors` has them.
+    """
+    return _payload("messages", folder, steps, columns, where)
+
+
+def conversations(
+    folder: Folder | Sequence[Folder],
+    *,
+    steps: Steps = None,
+    columns: Sequence[str] | None = None,
+    where: str = "",
+) -> pa.Table:
+    """Return conversations, of sub-agents too, as an Arrow table; it takes the arguments of `trajectories`.
+
+    Trajectories that can't be read are left out with a warning; `errors` has them.
+    """
+    return _payload("conversations", folder, steps, columns, where)
+
+
+def errors(folder: Folder | Sequence[Folder], *, steps: Steps = None) -> pa.Table:
+    """Return damaged trajectories, and damaged places of files, as an Arrow table.
+
+    Args:
+        folder: The trace folder, or several.
+        steps: The steps, whose spans are all read; None for all.
+    """
+    require_arrow()
+    import pyarrow as pa
+
+    problems: list[ReadProblem] = []
+    damaged: list[Mapping[str, Any]] = []
+    for trajectory in Run(_folders(folder), problems.append).read(step=steps):
+        if (error := _error_of(trajectory)) is not None:
+            tags = {"trace_id": trajectory.trace_id, "step": trajectory.step, "validate": trajectory.validate}
+            damaged.append({**tags, "file": str(trajectory.parts[0][0].path), "error": error})
+    damaged += [{"file": str(each.path), "offset": each.offset, "error": each.what} for each in problems]
+    types = {"trace_id": "string", "step": "int64", "validate": "bool", "file": "string", "offset": "int64"}
+    fields = [(name, pa.type_for_alias(alias)) for name, alias in {**types, "error": "string"}.items()]
+    return pa.Table.from_pylist(damaged, pa.schema(fields))
+
+
+def _error_of(trajectory: RecordedTrajectory) -> str | None:
+    """Return the reason why a trajectory can't be read; None if it can."""
+    try:
+        for span in trajectory.spans:
+            # It is parsed here.
+            _ = span.attributes
+    except UnreadableTraceError as error:
+        return str(error)
+    return None
+
+
+def _folders(folder: Folder | Sequence[Folder]) -> Sequence[Path]:
+    return [Path(folder)] if isinstance(folder, (str, PathLike)) else [Path(each) for each in folder]
+
+
+def require_arrow() -> None:
+    """Check that what reads a trace folder, and makes Arrow tables, is installed.
+
+    Raises:
+        MissingExtraError: It is not.
+    """
+    missing = [package for package in ("pyarrow", "zstandard") if importlib.util.find_spec(package) is None]
+    if missing:
+        raise MissingExtraError(f"this needs {' and '.join(missing)}: {install_line('data')}")
+
+
+def _rows(
+    table: str, folder: Folder | Sequence[Folder], steps: Steps, names: Sequence[str] | None, where: str
+) -> pa.Table:
+    """Return the rows of a table that the catalog has."""
+    require_arrow()
+    from otel_rollout.dataframes.arrow import columns_named, schema_of, table_of
+
+    columns = columns_named(table, names)
+    batches, _ = _asked(Run(_folders(folder)), table, columns, where, steps)
+    return table_of(schema_of(columns), batches, {})
+
+
+def _asked(run: Run, table: str, columns: Sequence[Any], where: str, steps: Steps) -> tuple[Any, Sequence[str]]:
+    from otel_rollout.dataframes.arrow import batches_of, schema_of
+
+    listed = ", ".join(f'"{each.name}"' for each in columns)
+    sql = f"SELECT {listed} FROM {table}{_condition(where)}"
+    schema = schema_of(columns)
+    return run.take(sql, lambda cursor: list(batches_of(cursor, columns, schema)), steps, seconds=SECONDS)
+
+
+def _condition(where: str) -> str:
+    # On a line of its own: it may end in a comment.
+    return f" WHERE ({where}\n)" if where.strip() else ""
+
+
+def _payload(
+    table: str, folder: Folder | Sequence[Folder], steps: Steps, names: Sequence[str] | None, where: str
+) -> pa.Table:
+    """Return rows that are made of spans."""
+    require_arrow()
+    from otel_rollout.dataframes.arrow import UNREADABLE_KEY, columns_named, schema_of, table_of
+    from otel_rollout.dataframes.payload import payload_batches
+
+    columns = columns_named(table, names)
+    run = Run(_folders(folder))
+    unreadable: list[str] = []
+    condition = _condition(where)
+    if condition and not run.columns_read(f"SELECT 1 FROM {table}{condition}").get(table, set()) <= _OF_TRAJECTORY:
+        batches, missing = _asked(run, table, columns, where, steps)
+        unreadable += missing
+    else:
+        ids = _ids(run, table, condition, steps) if condition else None
+        read = (each for each in run.read(step=steps) if ids is None or each.trace_id in ids)
+        batches = [found[table] for found in payload_batches(read, {table: columns}, unreadable.append)]
+    if unreadable:
+        warnings.warn(
+            f"{counted(len(unreadable), 'trajectory')} can't be read; otel_rollout.dataframes.errors lists them",
+            stacklevel=3,
+        )
+    return table_of(schema_of(columns), batches, {UNREADABLE_KEY: str(len(unreadable)).encode()})
+
+
+def _ids(run: Run, table: str, condition: str, steps: Steps) -> set[str]:
+    """Return the trajectories that a condition on their spans or messages lets through, if it reads none of these."""
+    own = "SELECT trace_id, step, validate FROM trajectories"
+    sql = f"SELECT trace_id FROM ({own}) AS {table}{condition}"
+    ids, _ = run.take(sql, lambda cursor: {trace_id for (trace_id,) in cursor}, steps, seconds=SECONDS)
+    return ids

@@ -1,0 +1,210 @@
+"""The conversations of a trajectory, from its spans: what each comes from, its turns, tokens and training."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+
+from otel_rollout import semconv
+from otel_rollout.facts.conversation_finder import Found, Kind, Scope, Turn, find_conversations
+from otel_rollout.facts.histories import Histories
+from otel_rollout.facts.span_facts import is_late_annotation, kind_of
+from otel_rollout.facts.span_values import count_of, text_of, times_of
+from otel_rollout.facts.trace_tree import outermost, place_of
+from otel_rollout.text.sanitize import INT64_MAX
+
+SCOPES: Final = ("AGENT", "TOOL", "EVALUATOR")
+"""The kinds of spans whose generations may be a sub-agent's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation of a trajectory; None is unknown, or nothing of that kind.
+
+    Args:
+        id: Its number in the trajectory, from 1, in the order of the first turns.
+        kind: `main`, `subagent`, `fork` or `compacted`.
+        parent: The conversation that called the sub-agent, that the fork parts from, or that is compacted.
+        parent_turn: The parent's last turn before it.
+        joined_turn: The parent's first turn after a sub-agent's end; None for others.
+        shared: The messages at its beginning that it shares with the parent.
+        replaced: The messages of the parent that a compacted one leaves out; None for others.
+        name: The sub-agent's name; empty if it is unknown.
+        turns: The numbers of its turns in the trajectory, from 1.
+        input_tokens: The sum of its turns' input tokens.
+        output_tokens: The sum of its turns' output tokens.
+        messages: The messages of its history, with the last answer.
+        trained: True if it is training data.
+        start_time: The start of its first turn, in nanoseconds since 1970.
+        end_time: The end of its last turn.
+        conversation_id: `gen_ai.conversation.id`, if its turns have one; else empty.
+    """
+
+    id: int
+    kind: Kind
+    parent: int | None
+    parent_turn: int | None
+    joined_turn: int | None
+    shared: int
+    replaced: int | None
+    name: str
+    turns: tuple[int, ...]
+    input_tokens: int | None
+    output_tokens: int | None
+    messages: int
+    trained: bool | None
+    start_time: int
+    end_time: int
+    conversation_id: str
+
+
+class Conversations(NamedTuple):
+    """The conversations of a trajectory.
+
+    Args:
+        all: The conversations.
+        turns: The trajectory's turns, by start: generations that are in no other one.
+        of_span: By span id, the conversation of a turn, and of a span inside a sub-agent's.
+    """
+
+    all: tuple[Conversation, ...]
+    turns: tuple[ReadableSpan, ...]
+    of_span: Mapping[int, int]
+
+
+def conversations_of(spans: Sequence[ReadableSpan]) -> Conversations:
+    """Return the conversations of a trajectory.
+
+    Args:
+        spans: All of its spans.
+    """
+    ordered = sorted(spans, key=lambda span: (span.start_time or 0, place_of(span).span_id))
+    reading = _Reading(ordered)
+    numbers = {turn: number for number, each in enumerate(reading.found, 1) for turn in each.turns}
+    fate = _fate_of(ordered)
+    all_ = tuple(reading.conversation(number, numbers, fate) for number in range(1, len(reading.found) + 1))
+    return Conversations(all_, tuple(reading.turns), reading.places(numbers))
+
+
+class _Reading:
+    """The spans of a trajectory, by start, and the conversations found in them."""
+
+    def __init__(self, ordered: Sequence[ReadableSpan]) -> None:
+        self._ordered = ordered
+        self._known = {place_of(span).span_id: span for span in ordered}
+        self.turns = outermost(ordered, "LLM")
+        histories = Histories()
+        self._given: list[Turn] = []
+        for span in self.turns:
+            histories.add(span)
+            start, end = times_of(span)
+            span_id, failed = place_of(span).span_id, span.status.status_code is StatusCode.ERROR
+            self._given.append(Turn(span_id, start, end, failed, self._scope(span), histories.of_span.get(span_id)))
+        self.found = find_conversations(self._given, histories)
+
+    def conversation(self, number: int, numbers: Mapping[int, int], fate: str | None) -> Conversation:
+        """Return a conversation.
+
+        Args:
+            number: Its number.
+            numbers: The conversation of each turn, by position.
+            fate: The trajectory's fate in training; None is unknown.
+        """
+        found = self.found[number - 1]
+        first, last = found.turns[0], found.turns[-1]
+        parent = () if found.parent is None else self.found[found.parent].turns
+        before, after = [turn for turn in parent if turn < first], [turn for turn in parent if turn > last]
+        spans = [self.turns[turn] for turn in found.turns]
+        history = self._given[first].history
+        return Conversation(
+            number,
+            found.kind,
+            None if found.parent is None else found.parent + 1,
+            before[-1] + 1 if before else None,
+            after[0] + 1 if after and found.kind == "subagent" else None,
+            found.shared,
+            found.replaced,
+            self._name(first, is_beyond=bool(found.others)),
+            tuple(turn + 1 for turn in found.turns),
+            _sum_of(spans, semconv.USAGE_INPUT_TOKENS),
+            _sum_of(spans, semconv.USAGE_OUTPUT_TOKENS),
+            found.messages,
+            self._is_trained(found, fate),
+            self._given[first].start,
+            max(self._given[turn].end for turn in found.turns),
+            history.conversation if history is not None else "",
+        )
+
+    def places(self, numbers: Mapping[int, int]) -> dict[int, int]:
+        """Return the conversation of each span, by span id, except for those around all conversations."""
+        by_scope: dict[Scope, list[tuple[int, int]]] = {}
+        for turn, given in enumerate(self._given):
+            by_scope.setdefault(given.scope, []).append((given.start, numbers[turn]))
+        places = {given.span_id: numbers[turn] for turn, given in enumerate(self._given)}
+        for span in self._ordered:
+            span_id = place_of(span).span_id
+            if span_id in places or span.parent is None:
+                continue
+            scope = self._scope(span)
+            if kind_of(span.attributes or {}) == "AGENT" and (*scope, span_id) in by_scope:
+                scope = (*scope, span_id)
+            if turns := by_scope.get(scope):
+                at = bisect_right(turns, ((span.start_time or 0), len(self.found))) - 1
+                places[span_id] = turns[max(0, at)][1]
+        return places
+
+    def _scope(self, span: ReadableSpan) -> Scope:
+        """Return the agents, tools and evaluators around a span, from the outermost; without the root."""
+        scope: dict[int, None] = {}
+        at = place_of(span).parent_id
+        while at in self._known and at not in scope:
+            around = self._known[at]
+            above = place_of(around).parent_id
+            if above is not None and kind_of(around.attributes or {}) in SCOPES:
+                scope[at] = None
+            elif at == above:
+                break
+            at = above
+        return tuple(reversed(scope))
+
+    def _name(self, turn: int, *, is_beyond: bool) -> str:
+        if is_beyond:
+            return "…"
+        around = [self._known[span_id] for span_id in reversed(self._given[turn].scope)]
+        agents = [span for span in around if kind_of(span.attributes or {}) == "AGENT"]
+        for span in (*agents, *around):
+            attributes = span.attributes or {}
+            return (
+                text_of(attributes.get(semconv.AGENT_NAME)) or text_of(attributes.get(semconv.TOOL_NAME)) or span.name
+            )
+        return ""
+
+    def _is_trained(self, found: Found, fate: str | None) -> bool | None:
+        """Return True if a conversation is training data; None if that is unknown."""
+        if fate not in (None, "trained"):
+            return False
+        around = [self._known[span_id] for span_id in reversed(self._given[found.turns[0]].scope)]
+        if found.kind != "subagent" or around:
+            late = [span for span in self._ordered if is_late_annotation(span)]
+            around += [*reversed(late), *(span for span in self._ordered if span.parent is None)]
+        for span in around:
+            if type(trained := (span.attributes or {}).get(semconv.TRAINED)) is bool:
+                return trained
+        return True if fate == "trained" and len(self.found) == 1 else None
+
+
+def _sum_of(spans: Sequence[ReadableSpan], key: str) -> int | None:
+    counts = [count for span in spans if (count := count_of((span.attributes or {}).get(key))) is not None]
+    return min(sum(counts), INT64_MAX) if counts else None
+
+
+def _fate_of(spans: Sequence[ReadableSpan]) -> str | None:
+    """Return a trajectory's fate in training, by the latest span with one; None if it is unknown."""
+    known = [span for span in spans if semconv.FATE in (span.attributes or {})]
+    latest = max(known, key=lambda span: (span.parent is not None, span.end_time or 0), default=None)
+    return None if latest is None else text_of((latest.attributes or {}).get(semconv.FATE))

@@ -1,0 +1,300 @@
+"""The message histories of a trajectory's generations as a tree of hashes: each message once, a few dozen bytes."""
+
+from __future__ import annotations
+
+import copy
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout import semconv
+from otel_rollout.facts.span_messages import SYSTEM_INSTRUCTIONS, input_messages, messages_of, output_messages
+from otel_rollout.messages import Message, parse_json
+
+PROMPT_START: Final = '"prompt_ids_start":'
+"""In a turn's input: the number of the prompt's token ids that earlier turns have recorded."""
+ROOT: Final = 0
+"""The node before the first message."""
+ASSISTANT, TOOL, USER, SYSTEM = 1, 2, 3, 4
+MAX_MESSAGES: Final = 16_384
+"""Further messages of a trajectory are not looked at."""
+MAX_CALLS: Final = 32
+_MIN_TASK: Final = 8
+"""Shorter arguments of a call are no task."""
+_HEAD: Final = 48
+"""System prompts that begin with the same characters are versions of one."""
+PIECE: Final = 32
+_MAX_PIECES: Final = 128
+_ROLES: Final = {"assistant": ASSISTANT, "tool": TOOL, "user": USER, "system": SYSTEM, "developer": SYSTEM}
+_SUMMARY: Final = (
+    "summar",
+    "compact",
+    "condens",
+    "truncated",
+    "so far",
+    "out of context",
+    "continued from",
+    "previous con",
+    "previous messages",
+    "earlier con",
+    "earlier messages",
+    "older messages",
+    "notes",
+    "memory",
+)
+"""Words of a message that replaces the messages before it."""
+_SEARCHED: Final = 400
+_IDS: Final = '_ids":'
+_TEXT: Final = '_text":'
+_MAX_PAYLOAD: Final = 256 * 1024
+_MAX_KNOWN: Final = 32
+_NODE_BYTES: Final = 160
+_TURN_BYTES: Final = 400
+
+
+class History(NamedTuple):
+    """The messages of a generation.
+
+    Args:
+        system: The hash of its system prompt; 0 without one.
+        head: The hash of the system prompt's beginning.
+        asked: The node of its prompt's last message.
+        answers: The codes of its answers; several if it was asked for several.
+        added: The codes of its prompt's messages if they are only those that earlier turns don't have; else None.
+        texts: The hashes of the beginnings of a prompt of one message, 32 characters more each.
+        length: The characters of that message.
+        calls: The hashes of texts among the arguments of the calls that it made.
+        is_compacted: True if it is marked as the first of a compacted conversation.
+        conversation: `gen_ai.conversation.id`; empty without one.
+        request: verl's id of the conversation; empty without one.
+    """
+
+    system: int
+    head: int
+    asked: int
+    answers: tuple[int, ...]
+    added: tuple[int, ...] | None
+    texts: tuple[int, ...]
+    length: int
+    calls: tuple[int, ...]
+    is_compacted: bool
+    conversation: str
+    request: str
+
+
+class _Known(NamedTuple):
+    """A prompt's JSON without its last bracket: its hash and length, its system prompt's hashes, and its last node."""
+
+    hash: int
+    length: int
+    system: int
+    head: int
+    node: int
+
+
+_NOTHING_KNOWN: Final = _Known(0, 0, 0, 0, ROOT)
+
+
+class Histories:
+    """The histories of one trajectory, without system prompts: a node is a message after the messages above it."""
+
+    def __init__(self) -> None:
+        self.of_span: dict[int, History] = {}
+        self.parents = array("I", [ROOT])
+        self.codes = array("Q", [0])
+        """A message's hash and its role."""
+        self.summaries: set[int] = set()
+        """The nodes that may be a summary of messages before."""
+        self._children: dict[tuple[int, int], int] = {}
+        self._known: dict[int, _Known] = {}
+        """The JSON of the last prompts, by length: most prompts begin with an earlier one, which isn't read again."""
+        self.is_full = False
+        """True once a message was left out."""
+
+    def copy(self) -> Histories:
+        """Return a copy, to which turns can be added without changing this one."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            setattr(other, name, copy.copy(value))
+        return other
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes in memory, roughly."""
+        return _NODE_BYTES * len(self.parents) + _TURN_BYTES * len(self.of_span)
+
+    def add(self, span: ReadableSpan) -> None:
+        """Add a generation."""
+        if span.context is None:
+            return
+        attributes: Mapping[str, Any] = span.attributes or {}
+        known, asked = self._read(span, attributes)
+        answers = _answers(span) if _is_chat(attributes, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE) else []
+        is_added = has_only_new_messages(attributes, asked)
+        system, head, node, at = known.system, known.head, known.node, 0
+        if node == ROOT:
+            while at < len(asked) and _ROLES.get(asked[at].role) == SYSTEM:
+                at += 1
+            text = "\n".join([message.text for message in asked[:at]])
+            system, head = _hash(text), _hash(text[:_HEAD])
+        said = asked[at:]
+        codes = list(map(code_of, said))
+        if not is_added:
+            for message, code in zip(said, codes, strict=True):
+                node = self.child(node, code, message)
+            self._remember(attributes, system, head, node)
+        texts, length = _beginnings(said[0].text) if len(said) == 1 and known.node == ROOT else ((), 0)
+        conversation, request = attributes.get(semconv.CONVERSATION_ID), attributes.get(semconv.REQUEST_ID)
+        self.of_span[span.context.span_id] = History(
+            system,
+            head,
+            node,
+            tuple(map(code_of, answers)),
+            tuple(codes) if is_added else None,
+            texts,
+            length,
+            tuple(_tasks(answers)),
+            attributes.get(semconv.COMPACTED) is True or any(map(_has_compaction, said)),
+            conversation if type(conversation) is str else "",
+            request if type(request) is str else "",
+        )
+
+    def _read(self, span: ReadableSpan, attributes: Mapping[str, Any]) -> tuple[_Known, list[Message]]:
+        """Return the longest prompt before that a generation's prompt begins with, and the messages after it."""
+        text = attributes.get(semconv.INPUT_MESSAGES)
+        if type(text) is str and self._known and SYSTEM_INSTRUCTIONS not in attributes:
+            encoded = memoryview(text.encode("utf-8", "replace"))
+            found = _NOTHING_KNOWN
+            at = hashed = 0
+            for length in sorted(self._known):
+                if length >= len(encoded):
+                    break
+                hashed, at = crc32(encoded[at:length], hashed), length
+                if self._known[length].hash == hashed and encoded[length] in b",]":
+                    found = self._known[length]
+            if found.node != ROOT:
+                rest = bytes(encoded[found.length + 1 :]).decode("utf-8", "replace")
+                return found, messages_of(f"[{rest}") if rest else []
+        if not _is_chat(attributes, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE):
+            return _NOTHING_KNOWN, []
+        return _NOTHING_KNOWN, input_messages(span)
+
+    def _remember(self, attributes: Mapping[str, Any], system: int, head: int, node: int) -> None:
+        text = attributes.get(semconv.INPUT_MESSAGES)
+        if type(text) is not str or text[-1:] != "]" or node == ROOT:
+            return
+        encoded = text.encode("utf-8", "replace")
+        length = len(encoded) - 1
+        self._known.pop(length, None)
+        self._known[length] = _Known(crc32(encoded[:length]), length, system, head, node)
+        if len(self._known) > _MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+
+    def child(self, node: int, code: int, message: Message | None = None) -> int:
+        """Return the node of a message after a node; the node itself if there are too many.
+
+        Args:
+            node: The node before it.
+            code: Its code.
+            message: The message.
+        """
+        key = (node, code)
+        found = self._children.get(key)
+        if found is not None:
+            return found
+        if len(self.parents) > MAX_MESSAGES:
+            self.is_full = True
+            return node
+        found = self._children[key] = len(self.parents)
+        self.parents.append(node)
+        self.codes.append(code)
+        if message is not None and code & 7 != TOOL and _is_summary(message):
+            self.summaries.add(found)
+        return found
+
+    def path(self, node: int) -> list[int]:
+        """Return the nodes from the first message to a node."""
+        nodes = []
+        while node != ROOT:
+            nodes.append(node)
+            node = self.parents[node]
+        nodes.reverse()
+        return nodes
+
+
+def code_of(message: Message) -> int:
+    """Return a message's hash with its role in the last three bits.
+
+    A tool's name is no part of it, nor is reasoning, which templates leave out of later prompts.
+    """
+    said = _hash(message.text.strip())
+    if message.parts and len(message.parts) + (message.parts[0].get("type") != "text") > 1:
+        for call in message.calls:
+            said = crc32(call.name.encode("utf-8", "replace"), said)
+    return said << 3 | _ROLES.get(message.role, 0)
+
+
+def has_only_new_messages(attributes: Mapping[str, Any], prompt: Sequence[Message]) -> bool:
+    """Return True if a generation's prompt is recorded without the messages of earlier turns, as verl's turns are."""
+    if attributes.get(semconv.PREFIX_BROKEN) is True:
+        return False
+    value = attributes.get(semconv.INPUT_VALUE)
+    # No conversation begins with a tool's result.
+    return (isinstance(value, str) and PROMPT_START in value) or (bool(prompt) and prompt[0].role == "tool")
+
+
+def _is_chat(attributes: Mapping[str, Any], messages: str, *payloads: str) -> bool:
+    """Return True if a side has messages, or a payload that may have some: token ids take long to parse.
+
+    Args:
+        attributes: The attributes of a generation.
+        messages: The key of the side's messages.
+        payloads: The keys of the payloads that may have its text.
+    """
+    if messages in attributes:
+        return True
+    values = [value for key in payloads if type(value := attributes.get(key)) is str]
+    has_text = any(_TEXT in value for value in values)
+    return has_text or (bool(values) and len(values[0]) <= _MAX_PAYLOAD and _IDS not in values[0])
+
+
+def _answers(span: ReadableSpan) -> list[Message]:
+    return [message for message in output_messages(span) if message.role not in ("tool", "user", "system")]
+
+
+def _is_summary(message: Message) -> bool:
+    text = message.text[:_SEARCHED].lower()
+    return any(word in text for word in _SUMMARY) or _has_compaction(message)
+
+
+def _has_compaction(message: Message) -> bool:
+    return any(part.get("type") == "compaction" for part in message.parts)
+
+
+def _hash(text: str) -> int:
+    return crc32(text.encode("utf-8", "replace"))
+
+
+def _beginnings(text: str) -> tuple[tuple[int, ...], int]:
+    hashes, known = [], 0
+    for start in range(0, min(len(text), PIECE * _MAX_PIECES) - PIECE + 1, PIECE):
+        known = crc32(text[start : start + PIECE].encode("utf-8", "replace"), known)
+        hashes.append(known)
+    return tuple(hashes), len(text)
+
+
+def _tasks(answers: Sequence[Message]) -> Iterator[int]:
+    """Yield the hashes of the texts in the arguments of calls."""
+    count = 0
+    for answer in answers:
+        for call in answer.calls:
+            arguments = call.arguments
+            if isinstance(arguments, str):
+                arguments = parse_json(arguments)
+            for value in arguments.values() if isinstance(arguments, Mapping) else ():
+                if type(value) is str and len(value) >= _MIN_TASK and count < MAX_CALLS:
+                    count += 1
+                    yield _hash(value.strip())
