@@ -73,7 +73,7 @@ def answer(environment, s3_server, run_folder):
         done = subprocess.run(
             [python, "-c", program],
             cwd=run_folder,
-            env={**os.environ, **s3_server.variables, "RAY_USAGE_STATS_ENABLED": "0"},
+            env={**os.environ, **s3_server.variables, "HOME": str(run_folder), "RAY_USAGE_STATS_ENABLED": "0"},
             capture_output=True,
             text=True,
             timeout=SECONDS,
@@ -114,20 +114,17 @@ class TestEngines:
     """Each engine's answer is that of `otel-rollout query` to the folder."""
 
     def test_duckdb(self, answer, asked):
-        """Each part of the reward by step."""
+        """What became of the trajectories."""
         printed = answer("duckdb")
-        for row in asked(
-            "SELECT step, rewards.name, mean(value) AS mean FROM rewards JOIN trajectories USING (trace_id)"
-            " WHERE NOT trajectories.validate GROUP BY 1, 2"
-        ):
-            assert has_line(printed, row["name"], values=[row["step"], row["mean"]]), (row, printed)
+        for row in asked("SELECT step, status, count(*) AS trajectories FROM trajectories GROUP BY 1, 2"):
+            assert has_line(printed, row["status"], values=[row["step"], row["trajectories"]]), (row, printed)
 
     def test_clickhouse(self, answer, asked):
         """What tools complain about."""
         printed = answer("chdb")
         for row in asked(
             "SELECT tool, substr(error, 1, 60) AS error, count(*) AS calls FROM spans"
-            " WHERE kind = 'TOOL' AND error IS NOT NULL GROUP BY 1, 2"
+            " WHERE kind = 'TOOL' AND error IS NOT NULL GROUP BY 1, 2 HAVING count(*) > 1"
         ):
             assert has_line(printed, row["tool"], values=[row["calls"]]), (row, printed)
 
