@@ -67,7 +67,7 @@ def growth(redactor: Redactor) -> list[tuple[float, str]]:
 
 def _redacted(redactor: Redactor, text: str) -> tuple[str, str]:
     """Return the redacted text, and the text of a redacted JSON object."""
-    return redactor.text(text), json.loads(redactor(orjson.dumps({"content": text})))["content"]
+    return redactor.text(text)[0], json.loads(redactor(orjson.dumps({"content": text}))[0])["content"]
 
 
 def _is_left(secret: str, texts: tuple[str, ...]) -> bool:

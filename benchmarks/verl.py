@@ -34,6 +34,7 @@ MODES = {
     "bare": "OpenTelemetry spans, empty",
     "verl-mlflow": "verl's mlflow backend, sqlite",
     "ours-mlflow": "ours, mlflow on sqlite",
+    "ours-file": "ours, a trace folder",
     "ours-otlp": "ours, OTLP to a sink",
 }
 FIGURES = {
@@ -64,7 +65,7 @@ def measure(mode: str, samples: int, rollouts: int, latency: float, folder: Path
         ("calculator", {"expression": "2*3"}),
         ("add", {"a": 3, "b": 4}),
     ]
-    backend = {"verl-mlflow": "mlflow", "ours-mlflow": "mlflow", "ours-otlp": "otlp"}.get(mode, "null")
+    backend = {"off": "null", "bare": "null"}.get(mode, mode.rpartition("-")[2])
     config = harness.make_config(
         harness.make_model(folder / "model"),
         f"actor_rollout_ref.rollout.trace.backend={backend}",
@@ -238,6 +239,7 @@ def _run(python: str, mode: str, port: int, arguments: argparse.Namespace) -> di
             "PYTHONPATH": os.pathsep.join(map(str, path)),
             "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
             "OTEL_ROLLOUT_VERL": "" if mode.startswith("ours") else "off",
+            "OTEL_ROLLOUT_DIR": str(folder / "traces"),
             "VERL_TEST_FOLDER": name,
         }
         # Not as a script: its folder would come first on the path, and `import verl` would be this file.

@@ -93,7 +93,8 @@ def __getattr__(name: str) -> _Any:
     # Import all of tracing together: a child that is forked while a thread imports a module waits for it for ever.
     for module in _READING if name in ("RecordedTrajectory", "read_trajectories") else _TRACING:
         found = _import_module(f"{__name__}.{module}")
-        globals().update({public: getattr(found, public) for public in found.__all__ if public in __all__})
+        own = {name: value for name, value in vars(found).items() if getattr(value, "__module__", "") == found.__name__}
+        globals().update({public: own[public] for public in own.keys() & __all__})
     return globals()[name]
 
 

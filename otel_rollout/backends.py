@@ -21,16 +21,6 @@ from otel_rollout.installing import install_line
 from otel_rollout.settings import OTLP_PROTOCOL
 from otel_rollout.text.near_miss import closest, did_you_mean
 
-__all__ = [
-    "Address",
-    "Backend",
-    "backend_names",
-    "factory_of",
-    "is_backend_named",
-    "make_exporters",
-    "requested_backend",
-]
-
 Backend = str | SpanExporter | Sequence["str | SpanExporter"]
 """The type of `init(backend=…)`: a name, names separated by commas, an exporter, or a list of names and exporters."""
 

@@ -17,24 +17,23 @@ from opentelemetry.trace import TracerProvider
 from otel_rollout.backends import Address, Backend, backend_names, is_backend_named, requested_backend
 from otel_rollout.counts import Stats, lost_annotations, repeated_annotations
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.export.exporter import settings_of
 from otel_rollout.guard.background_log import BackgroundLogger, start_log, write_rest
 from otel_rollout.guard.log_once import forget_warnings
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
-from otel_rollout.init_notes import is_disabled, log_off, warn_of_variables
 from otel_rollout.make_pipeline import InitRequest, make_pipeline
 from otel_rollout.pipeline import Pipeline
 from otel_rollout.record import handle, runtime
 from otel_rollout.record.annotate import forget_facts
 from otel_rollout.record.provider import application_provider
 from otel_rollout.record.start_trajectory import end_open, forget_open
-from otel_rollout.settings import resolve_settings
+from otel_rollout.settings import CHECKED_VARIABLES, VARIABLES, is_disabled, resolve_settings
+from otel_rollout.text.near_miss import PREFIXES
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from otel_rollout.settings import InitSettings
-
-__all__ = ["RolloutTraceConfig", "flush", "init", "shutdown", "stats"]
 
 _logger = BackgroundLogger()
 _lock = SignalSafeLock()
@@ -147,13 +146,29 @@ def _init_locked(
         _state.request, _state.last_pipeline, _state.is_whole = request, None, True
         runtime.pipeline, runtime.is_init_called = pipeline, True
         _describe(RolloutTraceConfig.get_instance(), request, pipeline)
-        exporters = pipeline.exporters.values() if pipeline is not None else ()
-        warn_of_variables(exporters)
+        _check_variables({} if pipeline is None else pipeline.exporters)
         if pipeline is not None:
             start_log()
             _install_exit_hooks()
         else:
+            from otel_rollout.init_notes import log_off
+
             log_off(is_chosen=is_verls or is_backend_named(backend))
+
+
+def _check_variables(exporters: Mapping[str, Any]) -> None:
+    known = {
+        *VARIABLES,
+        *(name for exporter in exporters.values() for row in settings_of(exporter) for name in row.variables),
+    }
+    checked = {row.variable for row in CHECKED_VARIABLES}
+    if any(
+        text and name.startswith(PREFIXES) and (name not in known or name in checked)
+        for name, text in os.environ.items()
+    ):
+        from otel_rollout.init_notes import warn_of_variables
+
+        warn_of_variables(exporters, known)
 
 
 def flush(timeout: float | None = None) -> bool:

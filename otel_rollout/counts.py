@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["ExporterStats", "FollowUpStats", "Stats", "lost_annotations", "repeated_annotations"]
-
 lost_annotations: Counter[str] = Counter()
 """Calls of `annotate` whose values could not be recorded, by reason."""
 repeated_annotations: Counter[str] = Counter()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
 from typing import Any, Final
 
 from opentelemetry import trace
@@ -14,20 +15,28 @@ from opentelemetry.sdk.environment_variables import (
     OTEL_SDK_DISABLED,
 )
 
-from otel_rollout.export.exporter import settings_of
+from otel_rollout.backends import GROUP
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.record.provider import is_weaves
-from otel_rollout.settings import VARIABLES
-from otel_rollout.text.near_miss import misspelt_variables
+from otel_rollout.settings import CHECKED_VARIABLES, OURS, is_disabled
+from otel_rollout.text.misspelt_variables import unread_variables
 
 _logger = BackgroundLogger()
 
 _ENDPOINTS: Final = (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_ENDPOINT)
 
 
-def is_disabled() -> bool:
-    """Return True if `OTEL_SDK_DISABLED` switches tracing off."""
-    return os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true"
+OTHER_VARIABLES: Final[Mapping[str, str]] = {
+    "OTEL_ROLLOUT_DIR": "the trace folder",
+    "OTEL_ROLLOUT_DIR_MAX_BYTES": "above this, the folder's oldest files are removed",
+    "OTEL_ROLLOUT_VERL": "`off` leaves verl as it is",
+    "OTEL_ROLLOUT_RECEIVE_TOKEN": "the token that senders show to `otel-rollout receive`",
+    "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": "for tests: internal errors are raised",
+    "OTEL_ROLLOUT_CACHE": "for tests: the folder of installed servers",
+    "OTEL_ROLLOUT_REQUIRE_SERVERS": "for tests: a server that can't be installed fails them",
+    "OTEL_ROLLOUT_SHARED": "for tests: the folder of packed programs",
+}
+"""Variables of commands, hooks and tests."""
 
 
 def log_off(*, is_chosen: bool) -> None:
@@ -59,12 +68,21 @@ def log_off(*, is_chosen: bool) -> None:
         )
 
 
-def warn_of_variables(exporters: Iterable[Any]) -> None:
-    """Warn of each variable of the environment that is nearly one that is read here.
+def warn_of_variables(exporters: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Warn of each variable of the environment that nothing reads, though its name is one of ours or nearly one.
 
     Args:
-        exporters: The exporters, whose variables are read too.
+        exporters: The exporters by their names.
+        known: The variables that they and the settings read.
     """
-    known = {*VARIABLES, *(name for exporter in exporters for row in settings_of(exporter) for name in row.variables)}
-    for name, near in misspelt_variables(os.environ, known).items():
-        _logger.warning("%s: nothing reads this variable; did you mean %s?", name, near)
+    for row in CHECKED_VARIABLES:
+        row.value()
+    for name, near in unread_variables(os.environ, {*known, *OTHER_VARIABLES}, OURS).items():
+        if not _is_of_another(name, exporters):
+            _logger.warning("%s: nothing reads this variable%s", name, f"; did you mean {near}?" if near else "")
+
+
+def _is_of_another(variable: str, exporters: Mapping[str, Any]) -> bool:
+    """Return True if a variable begins with the name of an exporter that is installed, and not in use."""
+    names = {point.name for point in entry_points(group=GROUP)} - exporters.keys()
+    return variable.startswith(tuple(f"{OURS}{name.upper()}_" for name in names))

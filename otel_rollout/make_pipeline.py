@@ -131,12 +131,10 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     queues = [_make_queue(name, exporter, reader, settings, open_trajectories) for name, exporter in exporters]
     tracer: RolloutTracer
     if provider is None or otel_tracer is None:
-        tracer, provider, provider_spans = _trace_with_ours(
-            settings, resource, limits, queues, finisher, chat, open_spans
-        )
+        tracer, provider, provider_spans = _trace_with_ours(settings, resource, limits, queues, reader, open_spans)
     else:
         provider_spans = _add_queues(provider, queues)
-        tracer = _provider_tracer(otel_tracer, finisher, chat, provider_spans)
+        tracer = _provider_tracer(otel_tracer, reader, provider_spans)
     for queue in queues:
         queue.start()
     # A generated run id differs between workers, and would split their common groups.
@@ -148,7 +146,6 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
         settings,
         tracer,
         queues,
-        finisher,
         provider,
         provider_spans,
         reader,
@@ -162,8 +159,7 @@ def _trace_with_ours(
     resource: Resource,
     limits: SpanLimits,
     queues: list[ExporterQueue],
-    finisher: PayloadFinisher,
-    chat: ChatWriter | None,
+    reader: SpanReader,
     open_spans: OpenSpans,
 ) -> tuple[RolloutTracer, TracerProvider, ProviderSpans | None]:
     """Return a tracer of recording spans and its provider: a private one, or the global one with `set_global`."""
@@ -174,7 +170,7 @@ def _trace_with_ours(
         provider_spans = _providers.global_processor.deliver_to(queues)
         provider = _make_global(resource, sampler, limits)
         if provider.has_other_processors:
-            tracer = _provider_tracer(get_our_tracer(provider), finisher, chat, provider_spans)
+            tracer = _provider_tracer(get_our_tracer(provider), reader, provider_spans)
             return tracer, provider, provider_spans
 
     def on_end(span: RolloutSpan) -> None:
@@ -216,14 +212,12 @@ def _processor_of(provider: Any) -> QueueProcessor:
     return added
 
 
-def _provider_tracer(
-    tracer: Tracer, finisher: PayloadFinisher, chat: ChatWriter | None, provider_spans: ProviderSpans | None
-) -> ProviderTracer:
+def _provider_tracer(tracer: Tracer, reader: SpanReader, provider_spans: ProviderSpans | None) -> ProviderTracer:
     from otel_rollout.provider_tracer import ProviderTracer
 
     if provider_spans is None:
-        return ProviderTracer(tracer, finisher, chat=chat)
-    return ProviderTracer(tracer, finisher, provider_spans.started, on_end=provider_spans.forget, chat=chat)
+        return ProviderTracer(tracer, reader)
+    return ProviderTracer(tracer, reader, provider_spans.started, on_end=provider_spans.forget)
 
 
 def _make_global(resource: Resource, sampler: Sampler, limits: SpanLimits) -> GlobalProvider:
@@ -243,8 +237,7 @@ def _use_the_sdks_spans() -> None:
     pipeline = cast("Pipeline | None", runtime.pipeline)
     if pipeline is not None and pipeline.provider is _providers.global_provider:
         tracer = get_our_tracer(pipeline.provider)
-        chat = pipeline.reader.chat
-        pipeline.use(_provider_tracer(tracer, pipeline.finisher, chat, _providers.global_processor.provider_spans))
+        pipeline.use(_provider_tracer(tracer, pipeline.reader, _providers.global_processor.provider_spans))
 
 
 def _make_queue(

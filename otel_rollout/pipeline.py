@@ -13,7 +13,6 @@ from opentelemetry.trace import TracerProvider
 
 from otel_rollout.counts import Stats
 from otel_rollout.deliver.exporter_queue import ExporterQueue
-from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.guard.background_thread import call_within
 from otel_rollout.guard.clock import monotonic
@@ -40,7 +39,6 @@ class Pipeline:
         settings: The settings.
         tracer: Makes spans.
         queues: One per exporter.
-        finisher: Finishes payloads, and counts the bytes that it cuts.
         provider: The provider of the spans.
         provider_spans: Our open spans on that provider, if they are the SDK's and our queues get them.
         reader: Converts recording spans to `ReadableSpan`s.
@@ -54,7 +52,6 @@ class Pipeline:
     settings: Settings
     tracer: RolloutTracer
     queues: list[ExporterQueue]
-    finisher: PayloadFinisher
     provider: TracerProvider
     provider_spans: ProviderSpans | None
     reader: SpanReader
@@ -128,9 +125,6 @@ class Pipeline:
 
     def after_fork(self) -> None:
         """Start empty in a forked child."""
-        self.finisher.truncated_bytes = 0
-        if self.finisher.redactor is not None:
-            self.finisher.redactor.redacted = 0
         self.open_spans.after_fork()
         self.open_trajectories.after_fork()
         if self.provider_spans is not None:
@@ -149,8 +143,8 @@ class Pipeline:
         """Return the counts so far."""
         return Stats(
             exporters={queue.name: queue.stats() for queue in self.queues},
-            truncated_bytes=self.finisher.truncated_bytes,
-            redacted=self.finisher.redactor.redacted if self.finisher.redactor is not None else 0,
+            truncated_bytes=self.reader.counts.truncated_bytes,
+            redacted=self.reader.counts.redacted,
             internal_errors=dict(internal_errors),
             open_spans=self.open_spans.count + (self.provider_spans.open if self.provider_spans else 0),
             has_external_exporters=not self.queues,

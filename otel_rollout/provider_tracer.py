@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -15,8 +14,9 @@ from otel_rollout import semconv
 from otel_rollout.export.genai_additions import tool_call_attributes
 from otel_rollout.finish.chat_writer import ChatWriter, WrittenSide
 from otel_rollout.finish.known_forms import REDACTED
-from otel_rollout.finish.payload_finisher import PayloadFinisher, plain_text
+from otel_rollout.finish.payload_finisher import FinishCounts, plain_text
 from otel_rollout.finish.redaction import Redactor
+from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.guard.guard import FAULTS, is_plain
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.guard.signal_safe_lock import renew_locks
@@ -42,27 +42,26 @@ class ProviderTracer(RolloutTracer):
 
     Args:
         tracer: The provider's tracer.
-        finisher: Redacts and cuts a payload before the span ends; its redactor also replaces secrets in attributes.
+        reader: Has what redacts and cuts a payload before the span ends, writes its messages, and counts.
         on_start: Called with each span and its trajectory, if our queues get them too.
         on_end: Called with each of these spans at its end.
-        chat: Writes messages; None if a setting turns them off.
     """
 
     def __init__(
         self,
         tracer: Tracer,
-        finisher: PayloadFinisher,
+        reader: SpanReader,
         on_start: Callable[[Span, TrajectoryState | None], None] | None = None,
         *,
         on_end: Callable[[Span], None] | None = None,
-        chat: ChatWriter | None = None,
     ) -> None:
         self._tracer = tracer
-        self._finisher = finisher
+        self._finisher = reader.finisher
+        self._counts = reader.counts
         self._on_start = on_start
         self._on_end = on_end
-        self._redactor = finisher.redactor
-        self._chat = chat
+        self._redactor = reader.finisher.redactor
+        self._chat = reader.chat
         self._asked: WeakKeyDictionary[Span, tuple[ChatSide | None, Any]] = WeakKeyDictionary()
         """The messages and arguments of running LLM ops; if one fails, they go with its span."""
 
@@ -103,9 +102,9 @@ class ProviderTracer(RolloutTracer):
     def set_input(self, span: Span, taken: Snapshot) -> None:
         """Set the input immediately: the provider's span can't be changed after its end."""
         value, written = taken.load(), None
-        with on_program_thread(), _counting(span):
+        with on_program_thread():
             if self._chat is not None and _kind_of(span) == "LLM":
-                written = self._written(self._chat.write_arguments, value)
+                written = self._written(span, self._chat.write_arguments, value)
             self._set_payload(span, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE, taken, value, written)
         if written is not None:
             self._asked[span] = written.side, value
@@ -113,11 +112,11 @@ class ProviderTracer(RolloutTracer):
     def set_output(self, span: Span, taken: Snapshot) -> None:
         """Set the output immediately."""
         value, written = taken.load(), None
-        with on_program_thread(), _counting(span):
+        with on_program_thread():
             if self._chat is not None and _kind_of(span) == "LLM":
                 asked, arguments = self._asked.pop(span, (None, None))
                 write_result = self._chat.write_result
-                written = self._written(lambda value: write_result(value, arguments), value)
+                written = self._written(span, lambda value: write_result(value, arguments), value)
                 if written is not None and semconv.TURN in _attributes_of(span):
                     self._chat.conversations.add(span.get_span_context().trace_id, asked, written.side)
             self._set_payload(span, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE, taken, value, written)
@@ -142,7 +141,8 @@ class ProviderTracer(RolloutTracer):
         """Set the final conversation; what the program annotated stays as it is."""
         known = _attributes_of(root)
         try:
-            sides = chat.write_root(root.get_span_context().trace_id, None, None)
+            conversation = chat.conversations.take(root.get_span_context().trace_id)
+            sides = chat.write_root(conversation, None, None)
         except FAULTS as error:
             if not is_plain(error):
                 raise
@@ -150,35 +150,34 @@ class ProviderTracer(RolloutTracer):
             return
         keys = ((semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE), (semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE))
         for (key, mime_key), side in zip(keys, sides, strict=True):
-            self._finisher.truncated_bytes += side.cut
+            self._counts.add(_trajectory_of(root), side.cut, 0)
             _bare(root).set_attributes({name: text.decode() for name, text in side.attributes.items()})
             if side.payload is not None and key not in known:
-                _bare(root).set_attributes(self._finished(key, mime_key, side.payload))
+                _bare(root).set_attributes(self._finished(root, key, mime_key, side.payload))
 
     def _set_payload(
         self, span: Span, key: str, mime_key: str, taken: Snapshot, value: Any, written: WrittenSide | None
     ) -> None:
         json_bytes = value_to_json(value) if written is None or written.payload is None else written.payload
-        attributes = self._finished(key, mime_key, json_bytes)
-        self._finisher.truncated_bytes += taken.left_out
+        attributes = self._finished(span, key, mime_key, json_bytes)
+        self._counts.add(_trajectory_of(span), taken.left_out + (0 if written is None else written.cut), 0)
         if written is not None:
-            self._finisher.truncated_bytes += written.cut
             attributes.update({name: text.decode() for name, text in written.attributes.items()})
         if _kind_of(span) == "TOOL":
             attributes.update(tool_call_attributes(attributes))
         _bare(span).set_attributes(attributes)
 
-    def _finished(self, key: str, mime_key: str, json_bytes: bytes) -> dict[str, str]:
-        finished, cut = self._finisher.finish(json_bytes)
-        self._finisher.truncated_bytes += cut
-        plain = plain_text(finished)
+    def _finished(self, span: Span, key: str, mime_key: str, json_bytes: bytes) -> dict[str, str]:
+        finished = self._finisher.finish(json_bytes)
+        self._counts.add(_trajectory_of(span), finished.cut, finished.redacted)
+        plain = plain_text(finished.json_bytes)
         if plain is None:
-            return {key: finished.decode(), mime_key: semconv.JSON_MIME_TYPE}
+            return {key: finished.json_bytes.decode(), mime_key: semconv.JSON_MIME_TYPE}
         return {key: plain.decode(), mime_key: semconv.TEXT_MIME_TYPE}
 
-    def _written(self, write: Callable[[Any], WrittenSide], value: Any) -> WrittenSide | None:
+    def _written(self, span: Span, write: Callable[[Any], WrittenSide], value: Any) -> WrittenSide | None:
         try:
-            return write(self._clean_value(value))
+            return write(self._clean_value(span, value))
         except FAULTS as error:
             if not is_plain(error):
                 raise
@@ -186,9 +185,13 @@ class ProviderTracer(RolloutTracer):
             internal_error("writing messages")
             return None
 
-    def _clean_value(self, value: Any) -> Any:
+    def _clean_value(self, span: Span, value: Any) -> Any:
         json_bytes = value_to_json(value)
-        return value if self._finisher.is_clean(json_bytes) else self._finisher.clean(json_bytes)
+        if self._finisher.is_clean(json_bytes):
+            return value
+        clean, redacted = self._finisher.clean(json_bytes)
+        self._counts.add(_trajectory_of(span), 0, redacted)
+        return clean
 
     def _start(
         self,
@@ -201,16 +204,15 @@ class ProviderTracer(RolloutTracer):
     ) -> Span | None:
         redactor = self._redactor
         if redactor is not None:
-            here = redactor.redacted_here
-            name, attributes = redactor.label(name), redactor.attributes(attributes)
-            if trajectory is not None:
-                trajectory.redacted += redactor.redacted_here - here
+            name, in_name = redactor.label(name)
+            attributes, in_attributes = redactor.attributes(attributes)
+            self._counts.add(trajectory, 0, in_name + in_attributes)
         span = self._tracer.start_span(name, context=context, attributes=attributes, links=links, start_time=start_time)
         if not span.is_recording():
             return None
         # This thread would wait for ever for a lock that a handler's exception left held.
         renew_locks(span, *(getattr(span, part, None) for part in _PARTS))
-        return span if redactor is None else RedactingSpan(span, redactor, trajectory, self._finisher)
+        return span if redactor is None else RedactingSpan(span, redactor, trajectory, self._counts)
 
 
 class RedactingSpan(Span):
@@ -222,16 +224,16 @@ class RedactingSpan(Span):
         span: The provider's span.
         redactor: Replaces secrets.
         trajectory: Its trajectory, whose replaced secrets are counted.
-        finisher: Counts the texts that are too long to be searched.
+        counts: Counts the secrets, and the texts that are too long to be searched.
     """
 
     def __init__(
-        self, span: Span, redactor: Redactor, trajectory: TrajectoryState | None, finisher: PayloadFinisher
+        self, span: Span, redactor: Redactor, trajectory: TrajectoryState | None, counts: FinishCounts
     ) -> None:
         self.span = span
         self.trajectory = trajectory
-        self.redactor = redactor
-        self._finisher = finisher
+        self._redactor = redactor
+        self._counts = counts
 
     def get_span_context(self) -> SpanContext:
         """Return the span's ids."""
@@ -294,11 +296,11 @@ class RedactingSpan(Span):
         """Return an attribute of the provider's span that the API doesn't have, such as its name."""
         return getattr(self.span, name)
 
-    def _attributes(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        return self.redactor.attributes({key: self._short(value) for key, value in attributes.items()})
+    def _attributes(self, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+        return self._redactor.attributes({key: self._short(value) for key, value in attributes.items()})
 
-    def _label(self, text: str) -> str:
-        return self.redactor.label(self._short(text))
+    def _label(self, text: str) -> tuple[str, int]:
+        return self._redactor.label(self._short(text))
 
     def _short(self, value: Any) -> Any:
         """Return the value, or a note in place of a text that takes the caller too long to search."""
@@ -306,13 +308,14 @@ class RedactingSpan(Span):
             return type(value)(map(self._short, value)) if any(map(_is_long, value)) else value
         if not _is_long(value):
             return value
-        self._finisher.truncated_bytes += len(value)
+        self._counts.add(self.trajectory, len(value), 0)
         return f"…[{len(value):,} characters, too many to search for secrets]"
 
-    def _clean(self, replace: Callable[[Any], Any], value: _Value, instead: Any) -> _Value:
+    def _clean(self, replace: Callable[[Any], tuple[Any, int]], value: _Value, instead: Any) -> _Value:
         try:
-            with _counting(self):
-                return replace(value)  # type: ignore[no-any-return]  # of the kind that it was given
+            clean, redacted = replace(value)
+            self._counts.add(self.trajectory, 0, redacted)
+            return clean  # type: ignore[no-any-return]  # of the kind that it was given
         except FAULTS as error:
             if not is_plain(error):
                 raise
@@ -321,15 +324,8 @@ class RedactingSpan(Span):
             return instead  # type: ignore[no-any-return]
 
 
-@contextmanager
-def _counting(span: Span) -> Iterator[None]:
-    """Count the secrets that are replaced meanwhile for the span's trajectory."""
-    trajectory = span.trajectory if isinstance(span, RedactingSpan) else None
-    redactor = span.redactor if isinstance(span, RedactingSpan) else None
-    before = redactor.redacted_here if redactor is not None else 0
-    yield
-    if redactor is not None and trajectory is not None:
-        trajectory.redacted += redactor.redacted_here - before
+def _trajectory_of(span: Span) -> TrajectoryState | None:
+    return span.trajectory if isinstance(span, RedactingSpan) else None
 
 
 def _is_long(value: object) -> bool:

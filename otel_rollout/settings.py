@@ -13,25 +13,6 @@ from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.text.near_miss import did_you_mean
 from otel_rollout.text.pattern_check import compile_pattern
 
-__all__ = [
-    "BUILT_IN",
-    "OTLP_PROTOCOL",
-    "OURS",
-    "SETTINGS",
-    "STANDARD_VARIABLES",
-    "VARIABLES",
-    "Found",
-    "InitSettings",
-    "Setting",
-    "Settings",
-    "one_of",
-    "read_bool",
-    "read_bytes",
-    "read_seconds",
-    "read_text",
-    "resolve_settings",
-]
-
 BUILT_IN: Final = "built-in"
 """Stands for the built-in keys or patterns in a setting."""
 
@@ -398,10 +379,25 @@ OTLP_PROTOCOL: Final = Setting(
 )
 """The protocol of the backend `otlp`, which decides on its exporter."""
 
+CHECKED_VARIABLES: Final = (
+    Setting("OTEL_SDK_DISABLED", one_of("true", "false"), "false", STANDARD_VARIABLES["OTEL_SDK_DISABLED"]),
+    Setting("OTEL_BSP_EXPORT_TIMEOUT", _read_milliseconds, None, STANDARD_VARIABLES["OTEL_BSP_EXPORT_TIMEOUT"]),
+)
+"""Variables of OpenTelemetry that others read, or nobody: only a wrong value is reported."""
+
 VARIABLES: Final = frozenset(
-    {*STANDARD_VARIABLES, *(variable for row in (*SETTINGS, OTLP_PROTOCOL) for variable in row.variables)}
+    {
+        *STANDARD_VARIABLES,
+        "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS",
+        *(variable for row in (*SETTINGS, OTLP_PROTOCOL) for variable in row.variables),
+    }
 )
 """Every variable that is read here; exporters have more."""
+
+
+def is_disabled() -> bool:
+    """Return True if `OTEL_SDK_DISABLED` switches tracing off."""
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def resolve_settings(

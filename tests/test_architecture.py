@@ -13,8 +13,8 @@ from tests.fresh_interpreter import run_program
 from tests.installed import CORE, EXPORTERS
 
 # Lower numbers are recorded here by the change that lowers them.
-MODULES = 137
-LINES = 23_200
+MODULES = 136
+LINES = 23_080
 
 TREE = Path(__file__).resolve().parent.parent
 PAGE = TREE / "docs" / "explanation" / "architecture.md"
@@ -49,7 +49,8 @@ PROGRAM = """
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory) -> list[str]:
     """The modules, after a trajectory and a shutdown."""
-    program = run_program(PROGRAM, OTEL_ROLLOUT_DIR=str(tmp_path_factory.mktemp("traces")))
+    # A variable that is none of ours has `init` look for a misspelt one.
+    program = run_program(PROGRAM, OTEL_ROLLOUT_DIR=str(tmp_path_factory.mktemp("traces")), MLFLOW_DISABLE_TELEMETRY="")
     assert program.returncode == 0, program.stderr
     return program.stdout.split()
 

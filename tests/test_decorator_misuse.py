@@ -168,3 +168,65 @@ class TestBareTrajectory:
             run(1)
         roots = [span for span in recorded(rollout_spans) if span["name"] == "rollout_trace"]
         assert [root["attributes"]["rollout.sample_index"] for root in roots] == [1, 2, 1, 1]
+
+
+class TestIdentityOfTheParameters:
+    """`@rollout_trace_attr(step=1)` on a function that is given its sample index."""
+
+    def test_a_parameter_of_the_name_counts(self, rollout_spans: InMemorySpanExporter) -> None:
+        """What the decorator isn't given is the call's argument, positional or not, or the parameter's default."""
+
+        @rollout_trace_attr(step=1)
+        def run(sample_index: int, *, rollout_n: int = 0, step: int = 7) -> int:
+            return sample_index + rollout_n + step
+
+        @rollout_trace_attr(name="run")
+        async def later(task: str, step: int, rollout_n: int = 5) -> str:
+            await asyncio.sleep(0)
+            return f"{task} {step} {rollout_n}"
+
+        assert (run(3, rollout_n=4), run(sample_index=6)) == (14, 13)
+        assert asyncio.run(later("task", 2)) == "task 2 5"
+        assert identities(rollout_spans) == [(1, 3, 4), (1, 6, 0), (2, None, 5)]
+
+    def test_methods_and_partials(self, rollout_spans: InMemorySpanExporter) -> None:
+        """`self` and bound arguments count among the places."""
+
+        class Agent:
+            @rollout_trace_attr(step=1)
+            def run(self, sample_index: int, rollout_n: int) -> None:
+                """Do nothing."""
+
+            @classmethod
+            @rollout_trace_attr(step=2)
+            def run_class(cls, sample_index: int) -> None:
+                """Do nothing."""
+
+        Agent().run(3, 4)
+        Agent.run_class(5)
+        rollout_trace_attr(step=3)(functools.partial(Agent().run, 6))(7)
+        assert identities(rollout_spans)[:2] == [(1, 3, 4), (2, 5, None)]
+        assert (3, None, 7) in identities(rollout_spans)
+
+    def test_what_has_no_such_parameter(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A builtin without a signature, and `*args`, leave it out; a wrong call raises the function's own error."""
+
+        @rollout_trace_attr()
+        def run(*step: int, **sample_index: int) -> None:
+            """Do nothing."""
+
+        @rollout_trace_attr()
+        def strict(sample_index: int) -> None:
+            """Do nothing."""
+
+        run(1, 2, rollout_n=3)
+        rollout_trace_attr()(max)(1, 2)
+        with pytest.raises(TypeError, match="missing 1 required positional argument"):
+            strict()  # type: ignore[call-arg]
+        assert identities(rollout_spans) == [(None, None, None)] * 3
+
+
+def identities(exporter: InMemorySpanExporter) -> list[tuple[Any, ...]]:
+    """Return the step, the sample index and the number of each trajectory."""
+    roots = [span["attributes"] for span in recorded(exporter) if "rollout.validate" in span["attributes"]]
+    return [tuple(root.get(f"rollout.{name}") for name in ("step", "sample_index", "rollout_n")) for root in roots]

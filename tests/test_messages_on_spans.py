@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
-from otel_rollout.finish import Conversation, Conversations, chat_writer, copy_without_payload, cut_messages
+from otel_rollout.finish import ChatWriter, Conversation, Conversations, copy_without_payload, cut_messages
 from otel_rollout.messages import ChatSide, as_openai, chat_messages, text_message
 from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
@@ -168,7 +168,7 @@ class TestOp:
     def test_a_fault_of_ours(self, rollout_spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch) -> None:
         """If messages can't be made, the payload is sent as it is, and the fault is counted."""
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
-        monkeypatch.setattr(chat_writer, "split_input", lambda value, **options: 1 / 0)
+        monkeypatch.setattr(ChatWriter, "write_arguments", lambda *_: 1 / 0)
         chat([QUESTION], ANSWER)
         (span,) = spans_of(rollout_spans)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from otel_rollout.settings import STANDARD_VARIABLES
-from otel_rollout.text import closest, did_you_mean, misspelt_variables
+from otel_rollout.text import closest, did_you_mean, unread_variables
 
 KNOWN = [*STANDARD_VARIABLES, "MLFLOW_TRACKING_URI", "OTEL_ROLLOUT_SPOOL"]
 
@@ -36,7 +36,7 @@ def test_the_end_of_a_message():
 )
 def test_a_misspelt_variable(name: str, meant: str):
     """A letter too few or too many, another letter, or two swapped: the right variable is found."""
-    assert misspelt_variables({name: "1", "OTEL_TRACES_EXPORTER": "otlp"}, KNOWN) == {name: meant}
+    assert unread_variables({name: "1", "OTEL_TRACES_EXPORTER": "otlp"}, KNOWN, "OTEL_ROLLOUT_") == {name: meant}
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,12 @@ def test_a_misspelt_variable(name: str, meant: str):
 )
 def test_other_variables_are_left_alone(name: str):
     """Variables of OpenTelemetry, of a backend and of anyone else are no misspelt ones."""
-    assert misspelt_variables({name: "1"}, KNOWN) == {}
+    assert unread_variables({name: "1"}, KNOWN, "OTEL_ROLLOUT_") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("OTEL_ROLLOUT_SPOOL_FOLDER", "OTEL_ROLLOUT_SPOOL"), ("OTEL_ROLLOUT_BACKEND", None)]
+)
+def test_a_variable_with_our_prefix(name: str, meant: str | None):
+    """Nobody else reads such a variable: it is reported, however far from all that there are."""
+    assert unread_variables({name: "1"}, KNOWN, "OTEL_ROLLOUT_") == {name: meant}

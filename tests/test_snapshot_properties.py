@@ -71,7 +71,7 @@ class TestFinishedPayload:
     def test_any_value(self, value, limit):
         """Any value comes out as valid JSON in UTF-8, with all integers within 64 signed bits, within the limit."""
         for taken in (take_snapshot(value), take_snapshot({"value": value})):
-            finished = PayloadFinisher(limit, Redactor()).finish(to_json(taken))[0]
+            finished = PayloadFinisher(limit, Redactor()).finish(to_json(taken)).json_bytes
 
             assert len(finished) <= limit
             assert all(-(2**63) <= number < 2**63 for number in _integers(orjson.loads(finished)))

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import opentelemetry.environment_variables
+import opentelemetry.sdk.environment_variables
 import pytest
 from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 
-from otel_rollout import init, shutdown
+import otel_rollout
+import otel_rollout_file
+from otel_rollout import init
+from otel_rollout.backends import factory_of
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.export.exporter import settings_of
 from otel_rollout.record import runtime
-from otel_rollout.settings import VARIABLES
+from otel_rollout.settings import OURS, VARIABLES, read_text
 from otel_rollout_otlp import OtlpHttpSpanExporter
 
 KNOWN = {*VARIABLES, *(name for row in OtlpHttpSpanExporter.variables for name in row.variables)}
+OF_OPENTELEMETRY = {
+    name
+    for module in (opentelemetry.environment_variables, opentelemetry.sdk.environment_variables)
+    for name in vars(module)
+    if name.startswith("OTEL_")
+}
+EXPORTERS = ("file", "mlflow", "phoenix", "trackio", "weave")
+ADDRESSES = {
+    "MLFLOW_TRACKING_URI": "http://localhost:1",
+    "TRACKIO_SERVER_URL": "http://localhost:1",
+    "TRACKIO_WRITE_TOKEN": "token",
+}
+OF_EXPORTERS = [(name, row) for name in EXPORTERS for row in settings_of(factory_of(name))]
 
 
 def setting(name: str) -> Callable[[], Any]:
@@ -66,6 +87,8 @@ IGNORED: dict[str, tuple[list[str], Callable[[], Any], Any]] = {
     "OTEL_SPAN_LINK_COUNT_LIMIT": (["abc", "-1"], bound("links"), 128),
     "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": (["abc", "-1"], bound("other_characters"), None),
     "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": (["abc", "-1"], bound("characters"), None),
+    "OTEL_SDK_DISABLED": (["1", "yes"], lambda: runtime.pipeline is None, False),
+    "OTEL_BSP_EXPORT_TIMEOUT": (["soon", "-1"], lambda: True, True),
     "OTEL_RESOURCE_ATTRIBUTES": (["abc", "a=b,c"], lambda: "c" in resource(), False),
 }
 """Values that can't work, where the value in force shows, and what it is: the default."""
@@ -95,10 +118,28 @@ OWN = {
 }
 """Our own variables are strict."""
 
+NOT_OF_TRACES = re.compile(
+    r"OTEL_(BLRP|LOGS|LOGRECORD|METRICS?|EXPORTER_(ZIPKIN|PROMETHEUS|OTLP_(LOGS|METRICS)))_"
+    r"|OTEL_PYTHON_|OTEL_(CONFIG_FILE|LOG_LEVEL|PROPAGATORS|EXPERIMENTAL_RESOURCE_DETECTORS)$"
+)
+"""What the SDK alone reads: other signals, its own parts."""
+
 ANY_TEXT = {
+    "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": "set or not, for tests",
     "OTEL_ROLLOUT_RUN_ID": "any text is an id",
     "OTEL_ROLLOUT_SPOOL": "any text is a folder's name",
 }
+
+OF_OTHERS = {
+    "OTEL_ROLLOUT_DIR",
+    "OTEL_ROLLOUT_DIR_MAX_BYTES",
+    "OTEL_ROLLOUT_VERL",
+    "OTEL_ROLLOUT_RECEIVE_TOKEN",
+    "OTEL_ROLLOUT_CACHE",
+    "OTEL_ROLLOUT_REQUIRE_SERVERS",
+    "OTEL_ROLLOUT_SHARED",
+}
+"""Variables of commands, hooks and tests."""
 
 MISSPELT: dict[str, Callable[[str], str]] = {
     "a letter is missing": lambda name: name[:-3] + name[-2:],
@@ -111,8 +152,6 @@ MISSPELT: dict[str, Callable[[str], str]] = {
 
 ANYTHING = {
     "OTEL_SERVICE_NAME": "any text is a name",
-    "OTEL_SDK_DISABLED": "what is not `true` is false",
-    "OTEL_BSP_EXPORT_TIMEOUT": "not read",
     "OTEL_TRACES_SAMPLER_ARG": "tried with each sampler below",
 }
 
@@ -138,6 +177,89 @@ class TestEveryVariable:
         assert {name.replace("_OTLP_TRACES_", "_OTLP_") for name in KNOWN} == tried - {
             "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
         }
+
+    def test_each_of_opentelemetry_is_in_a_table(self):
+        """Its list has no other variable that is about traces."""
+        assert {name for name in OF_OPENTELEMETRY if not NOT_OF_TRACES.match(name)} <= KNOWN
+
+    def test_each_of_ours_is_known(self):
+        """A name with our prefix in the source is one that `init` knows, or an exporter in use."""
+        known = {*VARIABLES, *OF_OTHERS, *(name for _, row in OF_EXPORTERS for name in row.variables)}
+        sources = [
+            path for package in (otel_rollout, otel_rollout_file) for path in Path(package.__path__[0]).rglob("*.py")
+        ]
+
+        named = {
+            name for path in sources for name in re.findall(r"OTEL_ROLLOUT_[A-Z0-9_]*[A-Z0-9]", path.read_text("utf-8"))
+        }
+
+        assert named <= known
+
+    @pytest.mark.parametrize("misspell", MISSPELT.values(), ids=MISSPELT)
+    def test_a_wrong_name_of_opentelemetrys_list(self, monkeypatch, caplog, misspell):
+        """The variables of other signals have their answers too."""
+        others = OF_OPENTELEMETRY - KNOWN
+        wrong = {misspell(name): name for name in others if misspell(name) not in OF_OPENTELEMETRY}
+        for name in wrong:
+            monkeypatch.setenv(name, "1")
+
+        init("project", "experiment", backend="otlp")
+
+        assert {text.partition(":")[0] for text in caplog.messages} == {*wrong}
+
+    @pytest.mark.parametrize(
+        ("exporter", "variable"), [(exporter, name) for exporter, row in OF_EXPORTERS for name in row.variables]
+    )
+    def test_a_wrong_name_of_an_exporters_variable(self, monkeypatch, caplog, exporter, variable):
+        """It is asked about where the exporter is in use."""
+        for name, value in ADDRESSES.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv(f"{variable[:-2]}{variable[-1]}{variable[-2]}", "1")
+
+        init("project", "experiment", backend=exporter)
+
+        assert caplog.messages[-1].endswith(f": nothing reads this variable; did you mean {variable}?")
+
+    @pytest.mark.parametrize(
+        ("exporter", "variable"),
+        [
+            (exporter, name)
+            for exporter, row in OF_EXPORTERS
+            for name in row.variables
+            if row.read not in (str, read_text)
+        ],
+    )
+    def test_a_wrong_value_of_an_exporters_variable(self, monkeypatch, caplog, exporter, variable):
+        """It is an error of `init` if the variable is ours, else one warning."""
+        for name, value in ADDRESSES.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv(variable, "maybe?")
+        if variable.startswith(OURS):
+            with pytest.raises(ConfigurationError, match=f"^{variable}='maybe\\?': this should be "):
+                init("project", "experiment", backend=exporter)
+        else:
+            init("project", "experiment", backend=exporter)
+            assert [text for text in caplog.messages if variable in text] == caplog.messages[:1]
+
+    def test_variables_of_commands_and_tests_are_left_alone(self, monkeypatch, caplog):
+        """They may be set in a traced process too."""
+        for name in OF_OTHERS:
+            monkeypatch.setenv(name, "1")
+
+        init("project", "experiment", backend="otlp")
+
+        assert caplog.messages == []
+
+    def test_a_name_of_another_exporter_is_left_alone(self, monkeypatch, caplog):
+        """Processes share an environment, and each uses other backends; what no exporter is called is reported."""
+        monkeypatch.setenv("OTEL_ROLLOUT_MLFLOW_SOMETHING", "1")
+        monkeypatch.setenv("OTEL_ROLLOUT_SAMPLE_RATIO", "0.1")
+
+        init("project", "experiment", backend="otlp")
+
+        assert [text.partition(";")[0] for text in caplog.messages] == [
+            "OTEL_ROLLOUT_SAMPLE_RATIO: nothing reads this variable"
+        ]
 
     @pytest.mark.parametrize("misspell", MISSPELT.values(), ids=MISSPELT)
     def test_a_wrong_name_is_answered_with_the_right_one(self, monkeypatch, caplog, misspell):
@@ -289,28 +411,3 @@ class TestShutdownTimeout:
         init("project", "experiment", backend="otlp")
 
         assert pipeline().settings.shutdown_timeout_ms == 1500
-
-
-class TestOurs:
-    """Variables of our exporters."""
-
-    @pytest.mark.parametrize(
-        ("backend", "variable"),
-        [
-            ("mlflow", "OTEL_ROLLOUT_MLFLOW_CREATE_RUN"),
-            ("weave", "OTEL_ROLLOUT_WEAVE_IDS_AS_TEXT"),
-            ("weave", "OTEL_ROLLOUT_WEAVE_ASK_FIRST"),
-        ],
-    )
-    def test_a_flag_is_true_or_false(self, monkeypatch, backend, variable):
-        """Anything else is an error that names the variable, as in the core."""
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://localhost:1")
-        monkeypatch.setenv(variable, "maybe")
-
-        with pytest.raises(ConfigurationError, match=f"^{variable}='maybe': this should be true or false$"):
-            init("project", "experiment", backend=backend)
-
-        for value in ("yes", "On", "0", "false", " "):
-            monkeypatch.setenv(variable, value)
-            init("project", "experiment", backend=backend)
-            shutdown(0)

@@ -179,10 +179,14 @@ class TestRoot:
         assert root["attributes"]["session.id"] == f"step {text} · sample 3 · test-project/test-experiment"
         assert caplog.messages == [
             (
-                f"rollout_trace_attr(step=…): this should be a whole number, not {text!r}; the tag is this text, and "
-                "the trajectory is listed without a step"
+                f"rollout_trace_attr(step=…): this should be a whole number, not {text!r} of type "
+                f"{type(given).__name__}; the tag is this text, by which `ls --step none` lists it; a validation pass "
+                "is validate=True"
             ),
-            f"rollout_trace_attr(rollout_n=…): this should be a whole number, not {text!r}; the tag is this text",
+            (
+                f"rollout_trace_attr(rollout_n=…): this should be a whole number, not {text!r} of type "
+                f"{type(given).__name__}; the tag is this text"
+            ),
         ]
 
     @pytest.mark.parametrize(("given", "text"), [([1], "[1]"), ({"row": 1}, '{"row":1}'), (1.5, "1.5")])
@@ -197,8 +201,8 @@ class TestRoot:
         assert root["attributes"]["rollout.sample_index"] == text
         assert caplog.messages == [
             (
-                f"rollout_trace_attr(sample_index=…): this should be a whole number or a text, not {text!r}; the tag "
-                "is this text"
+                f"rollout_trace_attr(sample_index=…): this should be a whole number or a text, not {text!r} of type "
+                f"{type(given).__name__}; the tag is this text"
             )
         ]
 

@@ -91,7 +91,8 @@ class _Asked:
     def group(self) -> tuple[float, float]:
         """Look at a group of a step that has been read."""
         groups = self.run.groups(1)
-        return _seconds(lambda: self.run.group(1, False, groups[len(groups) // 2].sample_index))
+        prompt = groups[len(groups) // 2].sample_index
+        return _seconds(lambda: list(map(self.run.rollouts, self.run.groups_of_prompt(1, False, prompt))))
 
     def same_prompt(self) -> tuple[float, float]:
         """Find a prompt at all steps."""

@@ -16,8 +16,6 @@ from otel_rollout.export.exporter import ReadBack
 from otel_rollout.folder.reader import read_trajectories
 from otel_rollout_file.exporter import FileSpanExporter
 
-__all__ = ["TrialExporter", "find_trajectories"]
-
 
 def find_trajectories(folder: Path, tags: Mapping[str, object]) -> list[tuple[str, int, str | None]]:
     """Return the trace id, the root's span id and the run of each trajectory with these tags, in order of their starts.

@@ -15,8 +15,6 @@ from typing import Final
 
 from otel_rollout.settings import Setting, read_bool, read_text
 
-__all__ = ["SETTINGS", "WORKSPACE", "Credentials", "read_credentials"]
-
 USERNAME: Final = Setting("MLFLOW_TRACKING_USERNAME", str, None, "the user name; unset: `~/.mlflow/credentials`")
 PASSWORD: Final = Setting("MLFLOW_TRACKING_PASSWORD", str, None, "the password; unset: `~/.mlflow/credentials`")
 TOKEN: Final = Setting("MLFLOW_TRACKING_TOKEN", str, None, "a token instead of user name and password")

@@ -11,8 +11,6 @@ from otel_rollout.export.http import shown_url
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_mlflow.store import AttemptError, configuration_error
 
-__all__ = ["connect_without_prepared_statements", "make_engine", "schema_lock", "try_connection"]
-
 SECONDS_TO_CONNECT: Final = 10
 SECONDS_FOR_SCHEMA: Final = 120
 """The seconds that another process may take to make the tables: MariaDB on a slow disk takes half a minute."""

@@ -35,8 +35,6 @@ from otel_rollout_mlflow.tracking_uri import TRACKING_URI, check_driver, parse_t
 from otel_rollout_mlflow.translate import column_text, mlflow_trace_id
 from otel_rollout_mlflow.where_to_look import where_to_look
 
-__all__ = ["MlflowSpanExporter"]
-
 EXPERIMENT_ID: Final = Setting("MLFLOW_EXPERIMENT_ID", read_text, None, "the experiment of spans that name no project")
 EXPERIMENT_NAME: Final = Setting("MLFLOW_EXPERIMENT_NAME", read_text, None, "the same by its name")
 DEFAULT_EXPERIMENT: Final = "Default"

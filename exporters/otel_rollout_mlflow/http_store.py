@@ -34,8 +34,6 @@ from otel_rollout_mlflow.store import (
 )
 from otel_rollout_mlflow.translate import TRACE_NAME_TAG, otlp_spans, timestamp, trace_infos, with_stored
 
-__all__ = ["FIRST_VERSION", "HttpStore"]
-
 FIRST_VERSION: Final = (3, 6)
 """The first version with an OTLP endpoint."""
 TEXTS_VERSION: Final = (3, 10)

@@ -11,8 +11,6 @@ import orjson
 
 from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 
-__all__ = ["ExactText", "JsonText", "sanitize_json", "sanitize_value"]
-
 # Translates each digit to "d": nineteen in a row may be an integer beyond 64 bits.
 _DIGITS: Final = bytes(ord("d") if chr(code).isdigit() and code < 128 else ord(" ") for code in range(256))
 _WIDE: Final = b"d" * 19

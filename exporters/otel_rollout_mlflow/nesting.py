@@ -20,8 +20,6 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error, warn_once
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 
-__all__ = ["nested_mlflow_spans"]
-
 SECONDS_UNTIL_SENT: Final = 60.0
 """mlflow drops a trace's spans when the trace is taken off the list of running ones: not before they are sent."""
 

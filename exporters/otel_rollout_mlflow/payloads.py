@@ -18,8 +18,6 @@ from otel_rollout.messages import ChatMessages, answer_json, ids_as_text, is_mes
 from otel_rollout.text.sanitize import replace_surrogates
 from otel_rollout_mlflow.json_text import JsonText, sanitize_json, sanitize_value
 
-__all__ = ["INPUTS", "OUTPUTS", "payload_of"]
-
 INPUTS: Final = "mlflow.spanInputs"
 OUTPUTS: Final = "mlflow.spanOutputs"
 

@@ -11,8 +11,6 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
-__all__ = ["pack", "unpack"]
-
 SPANS_OF_A_PIECE: Final = 64
 
 

@@ -13,8 +13,6 @@ from otel_rollout.guard.log_once import warn_once
 from otel_rollout.settings import Setting, read_bool, read_text
 from otel_rollout_mlflow.store import FINISHED, MAX_LINKED_TRACES, RUNNING, AttemptError, Store, configuration_error
 
-__all__ = ["CREATE_RUN", "RUN_ID", "RunAssociation", "RunCandidates", "active_run_id"]
-
 RUN_ID: Final = Setting("MLFLOW_RUN_ID", read_text, None, "the run that traces are associated with", "run_id")
 CREATE_RUN: Final = Setting(
     "OTEL_ROLLOUT_MLFLOW_CREATE_RUN",

@@ -19,8 +19,6 @@ from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import AttemptError, Store
 from otel_rollout_mlflow.tracking_uri import TrackingUri
 
-__all__ = ["SqlProcess"]
-
 WORKER: Final = "otel_rollout_mlflow.sql_worker"
 
 

@@ -16,8 +16,6 @@ from typing import Final
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.files.file_modes import make_folder, narrow, open_private
 
-__all__ = ["check_sqlite_file", "ensure_sqlite_file", "is_initialised"]
-
 LOCK_SUFFIX = ".init.lock"
 ASIDE_SUFFIX = ".init.tmp"
 

@@ -12,23 +12,6 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.facts.reward_parts import REWARD
 
-__all__ = [
-    "FINISHED",
-    "MAX_LINKED_TRACES",
-    "MAX_REWARDS",
-    "REWARD_SOURCE",
-    "RUNNING",
-    "RUN_KEY_TAG",
-    "RUN_SETTLED_TAG",
-    "TIME_KEY",
-    "AttemptError",
-    "Feedback",
-    "Store",
-    "configuration_error",
-    "get_or_create_experiment",
-    "upsert_reward",
-]
-
 MAX_LINKED_TRACES: Final = 100
 """The most traces that MLflow associates with a run in one request."""
 

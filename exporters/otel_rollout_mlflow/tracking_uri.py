@@ -14,8 +14,6 @@ from otel_rollout.export.http import shown_url, without_userinfo
 from otel_rollout.installing import install_line
 from otel_rollout.settings import Setting, read_text
 
-__all__ = ["TRACKING_URI", "TrackingUri", "check_driver", "parse_tracking_uri"]
-
 DEFAULT_URI: Final = "sqlite:///mlruns.db"
 TRACKING_URI: Final = Setting(
     "MLFLOW_TRACKING_URI", read_text, DEFAULT_URI, "the server or the database, in the working folder", "tracking_uri"

@@ -8,8 +8,6 @@ from typing import Final
 
 from otel_rollout.export.http import without_userinfo
 
-__all__ = ["where_to_look"]
-
 DRIVERS: Final = {
     "postgresql://": "psycopg[binary]",
     "postgresql+psycopg://": "psycopg[binary]",

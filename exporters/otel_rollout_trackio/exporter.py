@@ -20,12 +20,12 @@ from otel_rollout.export.http import destination_of, require_requests, shown_url
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.facts.span_facts import span_id_of, trace_id_of
-from otel_rollout.finish.span_size import readable_size
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.gil import GilYielder
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.installing import install_line
+from otel_rollout.record.finished_span import readable_size
 from otel_rollout_trackio.store import (
     DIR,
     SERVER_URL,

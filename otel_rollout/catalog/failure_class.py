@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from otel_rollout.facts.amounts import is_same_reward
-from otel_rollout.facts.table import SpanError, TrajectorySummary
+from otel_rollout.facts.builder import SpanError
+from otel_rollout.facts.table import TrajectorySummary
 
 MODEL: Final = "model"
 TOOL: Final = "tool"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields
 from types import UnionType
-from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
 from zlib import crc32
 
 import orjson
@@ -22,10 +22,9 @@ from otel_rollout.catalog.group_summary import GroupSummary, Spread
 from otel_rollout.catalog.sql import Figure, Source, count_if, prepare, sum_of
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.json_types import readers_of
+from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import FACTS, Percentiles, Sum, TrajectorySummary
 from otel_rollout.version import __version__
-
-Each = TypeVar("Each")
 
 _SUMS: Final[Mapping[Sum, tuple[str, str]]] = {
     "mean": ("the mean of `{}`", "mean({})"),
@@ -85,7 +84,9 @@ class _View:
     def __init__(self, kind: Any) -> None:
         self.kind = kind
         self.columns: list[Column] = []
-        self._readers: list[tuple[str, int, Callable[..., Any]]] = []
+        self._names = [each.name for each in fields(kind)]
+        self._readers: list[tuple[slice, Callable[..., Any]]] = []
+        """The columns that are not a field as they are, the last first."""
         hints, readers = get_type_hints(kind), readers_of(kind)
         for each in fields(kind):
             hint = hints[each.name]
@@ -97,10 +98,15 @@ class _View:
                 words = meaning.format(found.meaning)
                 self.columns.append(Column(name, column_type, words, found.unit, sql.format(found.sql), found.of))
             if amount is not None:
-                self._readers.append((each.name, len(_STATISTICS[amount]), _amount_of(amount)))
+                read = _amount_of(amount)
+            elif kinds == {bool}:
+                read = bool
+            elif kinds <= _PLAIN:
+                continue
             else:
-                read = bool if kinds == {bool} else _as_it_is if kinds <= _PLAIN else _from_json(readers[each.name])
-                self._readers.append((each.name, 1, read))
+                read = _from_json(readers[each.name])
+            width = len(_STATISTICS.get(amount, _ITSELF))
+            self._readers.insert(0, (slice(len(self.columns) - width, len(self.columns)), read))
 
     def sql_of(self, source: Source) -> dict[str, str]:
         """Return the SQL of the columns that are computed over these rows."""
@@ -114,10 +120,10 @@ class _View:
     def summaries(self, rows: Iterable[Sequence[Any]]) -> Iterator[Any]:
         """Yield the summary of each row."""
         for row in rows:
-            values = iter(row)
-            yield self.kind(
-                **{name: read(*[next(values) for _ in range(count)]) for name, count, read in self._readers}
-            )
+            values = list(row)
+            for place, read in self._readers:
+                values[place] = [read(*values[place])]
+            yield self.kind(**dict(zip(self._names, values, strict=True)))
 
 
 def _of_fact(fact: str, sum: Sum) -> Figure:  # noqa: A002 - a name of the table's metadata
@@ -132,10 +138,6 @@ def _amount_of(kind: Any) -> Callable[..., Any]:
 
 def _from_json(read: Callable[[Any], Any]) -> Callable[[str], Any]:
     return lambda text: read(orjson.loads(text))
-
-
-def _as_it_is(value: Each) -> Each:
-    return value
 
 
 STEPS: Final = _View(StepSummary)
@@ -223,6 +225,7 @@ _RUN_ID: Final = f"""SELECT run.id FROM step_runs run
 _OF_RUN: Final = f"SELECT t.rowid FROM {_MEMBERS} WHERE run.id IN ({_RUN_ID})"
 _IDS: Final = "SELECT t.trace_id FROM trajectories t"
 _STEP_ORDER: Final = 'run."step" IS NULL, run."step", run."validate", run."experiment_name", run."start_time", run.id'
+_PROMPT_ORDER: Final = 'f."sample_index" IS NULL, f."sample_index"'
 
 DDL: Final = f"""{schema.DDL}{spans.DDL}
 CREATE TABLE step_runs (id INTEGER PRIMARY KEY, is_split, {_names(_RUN)});
@@ -283,13 +286,36 @@ def groups(connection: sqlite3.Connection, where: str = "", arguments: Sequence[
         arguments: The values of its question marks.
     """
     condition = f" WHERE {where}" if where else ""
-    order = f'{_STEP_ORDER}, f."sample_index" IS NULL, f."sample_index"'
+    order = f"{_STEP_ORDER}, {_PROMPT_ORDER}"
     return list(GROUPS.summaries(connection.execute(f"{_GROUP_ROWS}{condition} ORDER BY {order}", arguments)))
+
+
+def prompts_of(connection: sqlite3.Connection, identity: Sequence[Any]) -> list[int | str | None]:
+    """Return the prompts of a step's groups in order.
+
+    Args:
+        connection: The catalog.
+        identity: The step, as its summary has it.
+    """
+    select = f'SELECT f."sample_index" FROM group_figures f WHERE f.run IN ({_RUN_ID}) ORDER BY {_PROMPT_ORDER}'
+    rows = connection.execute(select, identity)
+    return [prompt for (prompt,) in rows]
 
 
 def trajectories_of(connection: sqlite3.Connection, step: StepSummary) -> list[TrajectorySummary]:
     """Return the trajectories of a step that `steps` gave, in the order of prompts and rollouts."""
     return schema.load(connection, f"t.rowid IN ({_OF_RUN})", step.identity, _ORDER)
+
+
+def facts_of(connection: sqlite3.Connection, step: StepSummary, names: Sequence[str]) -> list[list[Any]]:
+    """Return these facts of the same trajectories, in the same order."""
+    return schema.facts_of(connection, names, f"t.rowid IN ({_OF_RUN})", step.identity, _ORDER)
+
+
+def shapes_of(connection: sqlite3.Connection, step: StepSummary) -> dict[str, Sequence[Shape]]:
+    """Return the shapes that are kept of the same trajectories, by trace id."""
+    select = f"SELECT trace_id, shapes FROM shapes JOIN trajectories t USING (trace_id) WHERE t.rowid IN ({_OF_RUN})"
+    return {trace_id: orjson.loads(shapes) for trace_id, shapes in connection.execute(select, step.identity)}
 
 
 class SummarisedRun(NamedTuple):

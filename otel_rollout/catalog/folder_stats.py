@@ -11,7 +11,7 @@ from pathlib import Path
 from otel_rollout.catalog.filling import OnProblem, OnProgress
 from otel_rollout.catalog.rollout_run import Run
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.folder.reader import ReadProblem
+from otel_rollout.folder.stored_file import ReadProblem
 from otel_rollout.folder.trace_files import find_trace_files
 
 

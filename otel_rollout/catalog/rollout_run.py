@@ -8,7 +8,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from threading import Lock, local
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -31,16 +30,16 @@ from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.live import LiveRun, read_live
 from otel_rollout.catalog.query import MAX_SPAN_BYTES, OF_SPANS, Answer, QueryError, columns_read, narrowed, take_rows
 from otel_rollout.catalog.search import Search, SearchQuery
-from otel_rollout.catalog.spans import MAX_BYTES, fill_step, filled_steps
+from otel_rollout.catalog.spans import MAX_BYTES, fill_step, filled_steps, keep_shapes
 from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
 from otel_rollout.facts.json_types import from_json, to_json
-from otel_rollout.facts.shapes import SpanShape
+from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import TrajectorySummary
-from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, main_row
+from otel_rollout.folder.reader import RecordedTrajectory, main_row
 from otel_rollout.folder.selection import Filters, Selection
-from otel_rollout.folder.stored_file import Part
+from otel_rollout.folder.stored_file import Part, ReadProblem
 from otel_rollout.folder.trace_files import EVERYTHING
 from otel_rollout.text.plain_text import counted
 
@@ -219,29 +218,34 @@ class Run:
         """Return a step's groups in the order of prompts; the arguments are the same as for `summaries`."""
         return self._groups(_OF_STEP, (step, validate), step, validate, experiment, run_id)
 
-    def group(
+    def groups_of_prompt(
         self,
         step: int | None,
         validate: bool,
         sample_index: int | str | None,
         experiment: str | None = None,
         run_id: str | None = None,
-    ) -> tuple[GroupSummary, list[TrajectorySummary]]:
-        """Return a group and its trajectories in the order of rollouts; the arguments are the same as for `summaries`.
-
-        Raises:
-            KeyError: There is no such group.
-        """
+    ) -> list[GroupSummary]:
+        """Return a step's groups of one prompt, one for each run; the arguments are the same as for `summaries`."""
         condition, values = _of_prompt(sample_index)
         where = f"{_OF_STEP} AND {condition}"
-        groups = self._groups(where, (step, validate, *values), step, validate, experiment, run_id)
-        if not groups:
-            raise KeyError(f"step {step} has no prompt {sample_index}")
-        ids = groups[0].trace_ids
-        found = self._ask(
-            lambda connection, _: schema.load(connection, _OF_IDS, (orjson.dumps(ids).decode(),)), _selection_of(step)
-        )
-        return groups[0], sorted(found, key=lambda each: ids.index(each.trace_id))
+        return self._groups(where, (step, validate, *values), step, validate, experiment, run_id)
+
+    def prompts(self, step: StepSummary) -> list[int | str | None]:
+        """Return the prompts of a step's groups in order."""
+
+        def question(connection: sqlite3.Connection, _: Found) -> list[int | str | None]:
+            self._refresh(connection, step.step, step.validate)
+            return figures.prompts_of(connection, step.identity)
+
+        return self._ask(question, _selection_of(step.step))
+
+    def rollouts(self, group: GroupSummary) -> list[TrajectorySummary]:
+        """Return the trajectories of a group in the order of rollouts."""
+        places = {trace_id: place for place, trace_id in enumerate(group.trace_ids)}
+        ids = orjson.dumps([*places]).decode()
+        found = self._ask(lambda connection, _: schema.load(connection, _OF_IDS, (ids,)), _selection_of(group.step))
+        return sorted(found, key=lambda each: places[each.trace_id])
 
     def same_prompt(
         self, sample_index: int | str, validate: bool = False, experiment: str | None = None
@@ -287,21 +291,35 @@ class Run:
             raise KeyError(f"there is no trajectory {trace_id}")
         return found[0]
 
-    def shapes(self, summaries: Iterable[TrajectorySummary]) -> Iterator[Sequence[SpanShape]]:
-        """Yield the places of each trajectory's spans on a timeline; nothing if its frame can't be read.
+    def facts(self, step: StepSummary, names: Sequence[str]) -> list[list[Any]]:
+        """Return facts of a step's trajectories by their names, in the order of prompts and rollouts."""
+
+        def question(connection: sqlite3.Connection, _: Found) -> list[list[Any]]:
+            self._refresh(connection, step.step, step.validate)
+            return figures.facts_of(connection, step, names)
+
+        return self._ask(question, _selection_of(step.step))
+
+    def shapes(self, step: StepSummary) -> dict[str, Sequence[Shape]]:
+        """Return the places of spans on a timeline by trace id; they are read from frames once, and kept.
 
         Args:
-            summaries: Trajectories of this run, sorted by step.
+            step: The step; a trajectory of it that can't be read is left out.
         """
-        for (step, _), of_step in groupby(summaries, lambda each: (each.step, each.validate)):
-            asked = list(of_step)
-            ids = orjson.dumps([each.trace_id for each in asked]).decode()
-            recorded = {each.trace_id: each for each in self._recorded(_OF_IDS, (ids,), _selection_of(step))}
-            for each in asked:
-                try:
-                    yield recorded.pop(each.trace_id).shapes
-                except (LookupError, UnreadableTraceError):  # noqa: PERF203 - each is a trajectory
-                    yield ()
+        facts = self.facts(step, ("trace_id", "spans", "end_time"))
+        selection = _selection_of(step.step)
+        found = self._ask(lambda connection, _: figures.shapes_of(connection, step), selection)
+        missing = [known for known in facts if known[0] not in found]
+        if missing:
+            ids = orjson.dumps([trace_id for trace_id, *_ in missing]).decode()
+            recorded = {each.trace_id: each for each in self._recorded(_OF_IDS, (ids,), selection)}
+            read = []
+            for known in missing:
+                with suppress(LookupError, UnreadableTraceError):
+                    read.append((*known, recorded.pop(known[0]).shapes))
+            self._database.ask(partial(keep_shapes, read=read))
+            found |= {trace_id: shapes for trace_id, *_, shapes in read}
+        return found
 
     def read(self, trace: str = "", **filters: Unpack[Filters]) -> Iterator[RecordedTrajectory]:
         """Read the trajectories that filters let through, step by step, with their summaries.

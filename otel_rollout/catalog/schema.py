@@ -72,16 +72,12 @@ _INSERT: Final = (
     'ON CONFLICT ("trace_id") DO UPDATE SET '
     + ", ".join(f'"{name}" = excluded."{name}"' for name in (*COLUMNS[1:], SECONDS))
 )
-_NAMES: Final = ", ".join(map('t."{}"'.format, COLUMNS))
-_SELECT: Final = f"SELECT {_NAMES} FROM trajectories t"
 _values_of: Final[Callable[[TrajectorySummary], tuple[Any, ...]]] = attrgetter(*COLUMNS, SECONDS)
 _JSON_PLACES: Final = tuple((COLUMNS.index(name), "{}" if Mapping in _TYPES[name] else "[]") for name in _JSON)
-_READERS: Final[Sequence[tuple[int, Callable[[Any], Any], Callable[[], Any]]]] = tuple(
-    (COLUMNS.index(name), readers_of(TrajectorySummary)[name], dict if Mapping in _TYPES[name] else tuple)
-    for name in _JSON
-)
+_READERS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[], Any]]]] = {
+    name: (readers_of(TrajectorySummary)[name], dict if Mapping in _TYPES[name] else tuple) for name in _JSON
+}
 _step_of: Final[Callable[[Sequence[Any]], tuple[Any, Any]]] = itemgetter(*map(COLUMNS.index, ("step", "validate")))
-_FLAGS: Final = tuple(COLUMNS.index(name) for name in COLUMNS if _TYPES[name] == {bool})
 
 
 def insert(connection: sqlite3.Connection, summaries: Iterable[TrajectorySummary]) -> None:
@@ -118,8 +114,30 @@ def load(
     Raises:
         ValueError: A column has another form: the catalog is damaged (TypeError: the same for other reasons).
     """
-    condition = f" WHERE {where}" if where else ""
-    return list(map(_summary_of, connection.execute(f"{_SELECT}{condition} ORDER BY {order}", arguments)))
+    return [TrajectorySummary(*row) for row in facts_of(connection, COLUMNS, where, arguments, order)]
+
+
+def facts_of(
+    connection: sqlite3.Connection, names: Sequence[str], where: str, arguments: Sequence[Any], order: str
+) -> list[list[Any]]:
+    """Return facts of trajectories, or their `seconds`, by their names; the other arguments are the same as for `load`.
+
+    Raises:
+        ValueError: As `load`.
+    """
+    columns, condition = ", ".join(map('t."{}"'.format, names)), f" WHERE {where}" if where else ""
+    readers = [(place, *_READERS[name]) for place, name in enumerate(names) if name in _READERS]
+    flags = [place for place, name in enumerate(names) if _TYPES.get(name) == {bool}]
+    rows = list(
+        map(list, connection.execute(f"SELECT {columns} FROM trajectories t{condition} ORDER BY {order}", arguments))
+    )
+    for row in rows:
+        for place, read, empty in readers:
+            text = row[place]
+            row[place] = read(orjson.loads(text)) if len(text) > len("[]") else empty()
+        for place in flags:
+            row[place] = bool(row[place])
+    return rows
 
 
 def _row_of(summary: TrajectorySummary) -> Sequence[Any]:
@@ -129,16 +147,6 @@ def _row_of(summary: TrajectorySummary) -> Sequence[Any]:
         # Most are empty.
         row[place] = orjson.dumps(value, default=tuple).decode() if value else empty
     return row
-
-
-def _summary_of(row: Sequence[Any]) -> TrajectorySummary:
-    values = list(row)
-    for place, read, empty in _READERS:
-        text = values[place]
-        values[place] = read(orjson.loads(text)) if len(text) > len("[]") else empty()
-    for place in _FLAGS:
-        values[place] = bool(values[place])
-    return TrajectorySummary(*values)
 
 
 def storable(value: Any) -> Any:

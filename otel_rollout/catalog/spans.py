@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
@@ -13,6 +14,7 @@ from otel_rollout import semconv
 from otel_rollout.catalog.schema import ROWS_AT_ONCE, storable
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.facts.conversations import Conversations, conversations_of
+from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.span_facts import kind_of, span_id_of
 from otel_rollout.facts.span_values import count_of, error_type_of, last_text, text_of, times_of
 from otel_rollout.facts.trace_tree import error_of, place_of
@@ -24,6 +26,8 @@ from otel_rollout.text.sanitize import clean
 MAX_BYTES: Final = 2**28
 """The bound on the texts of all steps' rows: beyond it the steps that were filled first are emptied."""
 _ROW_BYTES: Final = 200
+MAX_SHAPES: Final = 65_536
+"""The trajectories whose places on timelines are kept: some 60 MB."""
 _STATUSES: Final = {StatusCode.UNSET: "unset", StatusCode.OK: "ok", StatusCode.ERROR: "error"}
 _PAYLOAD: Final = frozenset(
     {semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}
@@ -267,7 +271,14 @@ CREATE INDEX {table}_by_trace ON {table} (trace_id);"""
     )
     + """
 CREATE TABLE filled_steps (number INTEGER PRIMARY KEY, step INTEGER, validate INTEGER, bytes INTEGER);
+CREATE TABLE shapes (number INTEGER PRIMARY KEY, trace_id TEXT UNIQUE, shapes TEXT);
 """
+    + "".join(
+        f"""
+CREATE TRIGGER shapes_{event} AFTER {event} ON trajectories
+  BEGIN DELETE FROM shapes WHERE trace_id = old.trace_id; END;"""
+        for event in ("UPDATE", "DELETE")
+    )
 )
 
 
@@ -312,6 +323,23 @@ def fill_step(
     connection.execute("INSERT INTO filled_steps (step, validate, bytes) VALUES (?, ?, ?)", (step, validate, size))
     _keep_within(connection, max_bytes)
     return unreadable
+
+
+def keep_shapes(connection: sqlite3.Connection, read: Iterable[tuple[str, int, int, Sequence[Shape]]]) -> None:
+    """Keep the shapes of trajectories until these change.
+
+    Args:
+        connection: The catalog.
+        read: Trace ids, spans and ends of trajectories, and the shapes that were read since.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany(
+        "INSERT OR REPLACE INTO shapes (trace_id, shapes)"
+        " SELECT trace_id, ?4 FROM trajectories WHERE trace_id = ?1 AND spans = ?2 AND end_time = ?3",
+        ((*known, orjson.dumps(shapes, default=tuple).decode()) for *known, shapes in read),
+    )
+    connection.execute("DELETE FROM shapes WHERE number <= (SELECT max(number) FROM shapes) - ?", (MAX_SHAPES,))
+    connection.execute("COMMIT")
 
 
 def empty_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:

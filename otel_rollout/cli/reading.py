@@ -17,8 +17,9 @@ from otel_rollout.cli.messages import complain
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.finish.known_forms import REDACTED
 from otel_rollout.folder.layout import VALIDATE, steps_of
-from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory, read_trajectories
+from otel_rollout.folder.reader import RecordedTrajectory, read_trajectories
 from otel_rollout.folder.selection import Filters
+from otel_rollout.folder.stored_file import ReadProblem
 from otel_rollout.installing import install_line
 from otel_rollout.text.plain_text import counted
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from otel_rollout.catalog import Run
 from otel_rollout.errors import MissingExtraError, UnreadableTraceError
-from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory
+from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.folder.stored_file import ReadProblem
 from otel_rollout.installing import install_line
 from otel_rollout.text.plain_text import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = ["conversations", "errors", "messages", "rewards", "spans", "trajectories"]
 
 Folder: TypeAlias = str | PathLike[str]
 Steps: TypeAlias = int | Container[int | None] | None

@@ -26,11 +26,11 @@ from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.finish.span_copies import copy_without_payload
-from otel_rollout.finish.span_size import queued_size
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.background_thread import BackgroundThread, call_within
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.record.context import UNTRACED
+from otel_rollout.record.finished_span import queued_size
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.text.plain_text import counted
 
@@ -95,7 +95,7 @@ class ExporterQueue:
         self._policy = policy or RetryPolicy()
         self._send_once = one_attempt_of(exporter)
         self._spool = spool
-        self._open_notes = RunningReport(exporter, open_trajectories, reader.redactor)
+        self._open_notes = RunningReport(exporter, open_trajectories, reader.finisher.redactor)
         self._reset()
 
     def _reset(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -44,9 +43,9 @@ class RunningReport:
     ) -> None:
         self._note: Callable[[Sequence[OpenTrajectory]], object] | None = getattr(exporter, "note_open", None)
         self._open = open_trajectories
-        # A copy: what is replaced for a note was not replaced in a span, and is not counted.
-        self._redactor = copy.copy(redactor)
-        self._finisher = PayloadFinisher(_INPUT_BYTES, self._redactor)
+        # Nobody counts the secrets of a note: no span had them.
+        self._redactor = redactor
+        self._finisher = PayloadFinisher(_INPUT_BYTES, redactor)
         self._next = 0.0
 
     def seconds_left(self) -> float:
@@ -77,10 +76,9 @@ class RunningReport:
         if redactor is None:
             return trajectory._replace(op=op)
         if op is not None:
-            op = op._replace(name=redactor.label(op.name), kind=redactor.label(op.kind))
-        return trajectory._replace(
-            name=redactor.label(trajectory.name), tags=redactor.attributes(trajectory.tags), op=op
-        )
+            op = op._replace(name=redactor.label(op.name)[0], kind=redactor.label(op.kind)[0])
+        name, tags = redactor.label(trajectory.name)[0], redactor.attributes(trajectory.tags)[0]
+        return trajectory._replace(name=name, tags=tags, op=op)
 
     def _text_of(self, given: Snapshot | str | None) -> str | None:
         """Return the beginning of an op's input as JSON, without secrets and media."""
@@ -88,4 +86,4 @@ class RunningReport:
             return given
         if given.size > _MAX_SNAPSHOT:
             return f"…[{given.size:,} bytes]"
-        return self._finisher.finish(to_json(given))[0].decode("utf-8", "replace")
+        return self._finisher.finish(to_json(given)).json_bytes.decode("utf-8", "replace")

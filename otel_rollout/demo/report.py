@@ -13,8 +13,9 @@ from rich.text import Text
 
 from otel_rollout import ExporterStats
 from otel_rollout.demo.rollout import Trajectory
+from otel_rollout.facts.packed_spans import ToolCounts
 from otel_rollout.facts.summaries import summarise_trajectory
-from otel_rollout.facts.table import ToolCounts, TrajectorySummary
+from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.terminal.group_table import answer_of, group_table
 from otel_rollout.look.terminal.hints import command_lines, sentence_lines
 from otel_rollout.look.terminal.table import Cell, Column, Table, print_lines

@@ -11,8 +11,10 @@ from typing import Any, Final
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.http import without_userinfo
 from otel_rollout.finish.redaction import Redactor
+from otel_rollout.init_notes import OTHER_VARIABLES
 from otel_rollout.record.provider import read_sampler
 from otel_rollout.settings import (
+    CHECKED_VARIABLES,
     OTLP_PROTOCOL,
     OURS,
     SETTINGS,
@@ -21,18 +23,11 @@ from otel_rollout.settings import (
     Setting,
     read_bytes,
 )
-from otel_rollout.text.near_miss import closest, misspelt_variables
+from otel_rollout.text.misspelt_variables import unread_variables
 
 DEFAULT: Final = "default"
 UNSET: Final = "unset"
 
-_OTHER_VARIABLES: Final = {
-    "OTEL_ROLLOUT_VERL": "`off` leaves verl as it is",
-    "OTEL_ROLLOUT_RECEIVE_TOKEN": "the token that senders show to `otel-rollout receive`",
-    "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": "for tests: internal errors are raised",
-    "OTEL_ROLLOUT_CACHE": "for tests: the folder of installed servers",
-    "OTEL_ROLLOUT_REQUIRE_SERVERS": "for tests: a server that can't be installed fails them",
-}
 _UNITS: Final = (("GiB", 30), ("MiB", 20), ("KiB", 10))
 
 # Names of files have another end: OTEL_EXPORTER_OTLP_CLIENT_KEY, WANDB_IDENTITY_TOKEN_FILE.
@@ -99,11 +94,11 @@ def read_environment(
         environ: The environment; the process's own if None.
     """
     environ = os.environ if environ is None else environ
-    rows = [OTLP_PROTOCOL, *exporters_settings]
+    rows = [OTLP_PROTOCOL, *CHECKED_VARIABLES, *exporters_settings]
     meanings = {variable: row.meaning for row in rows for variable in row.variables}
-    others = {**STANDARD_VARIABLES, **meanings, **_OTHER_VARIABLES}
+    others = {**STANDARD_VARIABLES, **OTHER_VARIABLES, **meanings}
     _, sampler_fault = read_sampler(environ)
-    faults = [*_misspelt(others, environ), *([sampler_fault] if sampler_fault else [])]
+    faults = [*_unread(others, environ), *([sampler_fault] if sampler_fault else [])]
     faults += [report.fault for report in (_report_setting(row, environ) for row in rows) if report.fault]
     return EnvironmentReport(
         settings=[_report_setting(setting, environ) for setting in SETTINGS],
@@ -131,16 +126,13 @@ def _report_variables(others: Mapping[str, str], environ: Mapping[str, str]) -> 
     ]
 
 
-def _misspelt(others: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
-    known = sorted({*others, *VARIABLES})
-    misspelt = misspelt_variables(environ, known)
-    faults = []
-    for name in sorted(environ):
-        unread = name.startswith(OURS) and name not in known
-        if unread or name in misspelt:
-            near = misspelt.get(name) or closest(name, known)
-            faults.append(f"{name}: nothing reads this variable" + (f"; did you mean {near}?" if near else ""))
-    return faults
+def _unread(others: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
+    unread = unread_variables(environ, {*others, *VARIABLES}, OURS)
+    return [f"{name}: nothing reads this variable{_question(near)}" for name, near in unread.items()]
+
+
+def _question(near: str | None) -> str:
+    return f"; did you mean {near}?" if near else ""
 
 
 def _in_words(value: Any, *, is_size: bool) -> str:
@@ -170,7 +162,7 @@ def shown_value(variable: str, value: str) -> str:
     if variable.endswith("HEADERS"):
         return ", ".join(_shown_pair(pair) for pair in value.split(",") if pair.strip())
     if variable.endswith("ATTRIBUTES"):
-        return Redactor().text(value)
+        return Redactor().text(value)[0]
     if "://" in value or variable.endswith("ENDPOINT"):
         shown = without_userinfo(value)
         if "@" in shown:

@@ -10,8 +10,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.counts import ExporterStats
 from otel_rollout.facts.span_facts import trace_id_of
-from otel_rollout.finish.span_size import readable_size
 from otel_rollout.guard.clock import monotonic
+from otel_rollout.record.finished_span import readable_size
 
 
 @dataclass(slots=True)

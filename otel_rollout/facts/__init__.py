@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_rollout.facts.builder import Collected, SummaryBuilder
+    from otel_rollout.facts.builder import Collected, SpanError, SummaryBuilder
     from otel_rollout.facts.conversations import Conversation, Conversations, conversations_of
     from otel_rollout.facts.json_types import from_json, to_json
+    from otel_rollout.facts.packed_spans import ToolCounts
     from otel_rollout.facts.reward_parts import RewardPart, reward_parts_of
     from otel_rollout.facts.shapes import SpanShape, shapes_of
     from otel_rollout.facts.span_facts import reward_of, span_id_of, trace_id_of
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
         FACTS,
         SUMS,
         Percentiles,
-        SpanError,
         Sum,
-        ToolCounts,
         TrajectorySummary,
         columns_of,
     )
@@ -30,22 +29,21 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "builder": ("Collected", "SummaryBuilder"),
+            "builder": ("Collected", "SpanError", "SummaryBuilder"),
             "conversations": ("Conversation", "Conversations", "conversations_of"),
             "json_types": ("from_json", "to_json"),
             "reward_parts": ("RewardPart", "reward_parts_of"),
             "shapes": ("SpanShape", "shapes_of"),
             "span_facts": ("reward_of", "span_id_of", "trace_id_of"),
             "span_messages": ("said_by",),
+            "packed_spans": ("ToolCounts",),
             "summaries": ("summarise_trajectory",),
             "table": (
                 "COLUMNS",
                 "FACTS",
                 "Percentiles",
                 "SUMS",
-                "SpanError",
                 "Sum",
-                "ToolCounts",
                 "TrajectorySummary",
                 "columns_of",
             ),

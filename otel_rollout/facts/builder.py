@@ -15,7 +15,9 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
 from otel_rollout.facts.conversation_finder import Turn, find_conversations
-from otel_rollout.facts.figures import (
+from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
+from otel_rollout.facts.histories import Histories
+from otel_rollout.facts.packed_spans import (
     ERROR,
     KINDS,
     LLM,
@@ -28,8 +30,6 @@ from otel_rollout.facts.figures import (
     scopes_of,
     unpack,
 )
-from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
-from otel_rollout.facts.histories import Histories
 from otel_rollout.facts.reward_parts import (
     MAX_PARTS,
     MEASURES,

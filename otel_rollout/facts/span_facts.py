@@ -25,6 +25,9 @@ _KINDS_OF_OPERATIONS: Final = {
     "tool": "TOOL",
     "workflow": "CHAIN",
 }
+_TRACELOOP_KIND: Final = "traceloop.span.kind"
+KIND_KEYS: Final = (semconv.SPAN_KIND, semconv.OPERATION_NAME, _TRACELOOP_KIND)
+"""The attributes that a kind follows from."""
 _LABELS: Final = (("step", semconv.STEP), ("sample", semconv.SAMPLE_INDEX), ("rollout", semconv.ROLLOUT_N))
 
 
@@ -80,7 +83,7 @@ def kind_of(attributes: Mapping[str, Any]) -> str | None:
     kind = attributes.get(semconv.SPAN_KIND)
     if isinstance(kind, str) and kind:
         return replace_surrogates(kind)
-    operation = attributes.get(semconv.OPERATION_NAME) or attributes.get("traceloop.span.kind")
+    operation = attributes.get(semconv.OPERATION_NAME) or attributes.get(_TRACELOOP_KIND)
     return _KINDS_OF_OPERATIONS.get(operation) if isinstance(operation, str) else None
 
 

@@ -15,29 +15,9 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from otel_rollout import semconv
 from otel_rollout.facts.builder import Collected, SpanError
-from otel_rollout.facts.figures import ToolCounts
+from otel_rollout.facts.packed_spans import ToolCounts
 from otel_rollout.facts.span_values import count_of, integer_of, text_of
 from otel_rollout.text.sanitize import INT64_MAX
-
-__all__ = [
-    "COLUMNS",
-    "DEFAULTS",
-    "FACTS",
-    "LISTED",
-    "SUMS",
-    "Count",
-    "Fact",
-    "Percentiles",
-    "SpanError",
-    "StepSums",
-    "Sum",
-    "ToolCounts",
-    "TrajectorySummary",
-    "columns_of",
-    "identity_of",
-    "shown_of",
-    "tag_of",
-]
 
 Count: TypeAlias = Annotated[int, (0, INT64_MAX)]
 Seconds: TypeAlias = Annotated[float, (0, sys.float_info.max)]

@@ -6,8 +6,6 @@ import os
 import secrets
 import time
 
-__all__ = ["file_clock"]
-
 
 def file_clock(folder: str | os.PathLike[str]) -> float:
     """Return the seconds since 1970 by the clock that stamps a folder's files.

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from otel_rollout.finish.chat_writer import ChatWriter
     from otel_rollout.finish.conversations import Conversation, Conversations, cut_messages
     from otel_rollout.finish.known_forms import checksum_of, looks_random
     from otel_rollout.finish.payload_finisher import PayloadFinisher
@@ -10,7 +11,6 @@ if TYPE_CHECKING:
     from otel_rollout.finish.redaction import Redactor, make_redactor
     from otel_rollout.finish.span_conversion import SpanReader
     from otel_rollout.finish.span_copies import copy_span, copy_without_payload, shrunk_copy
-    from otel_rollout.finish.span_size import encoded_size, readable_size
     from otel_rollout.finish.token_text import add_token_text, numbers_last
 else:
     from otel_rollout.lazy import lazy_names
@@ -18,13 +18,13 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
+            "chat_writer": ("ChatWriter",),
             "conversations": ("Conversation", "Conversations", "cut_messages"),
             "payload_finisher": ("PayloadFinisher",),
             "payload_limits": ("cut_json", "cut_json_characters", "cut_media", "narrow_integers"),
             "redaction": ("Redactor", "make_redactor"),
             "span_conversion": ("SpanReader",),
             "span_copies": ("copy_span", "copy_without_payload", "shrunk_copy"),
-            "span_size": ("encoded_size", "readable_size"),
             "token_text": ("add_token_text", "numbers_last"),
             "known_forms": ("checksum_of", "looks_random"),
         },

@@ -37,7 +37,7 @@ class WrittenSide(NamedTuple):
 
 
 class ChatWriter:
-    """Writes messages, and keeps the conversations of running trajectories for their roots.
+    """Writes messages; no method changes what it is given.
 
     Args:
         finisher: Has the limits; the values that are written were cleaned by it.
@@ -46,6 +46,7 @@ class ChatWriter:
     def __init__(self, finisher: PayloadFinisher) -> None:
         self._finisher = finisher
         self.conversations = Conversations(finisher.max_bytes)
+        """The turns of running trajectories, added and taken by who writes their spans."""
 
     def write_arguments(self, value: Any) -> WrittenSide:
         """Return the input of an LLM op.
@@ -75,22 +76,20 @@ class ChatWriter:
         return WrittenSide(_payload(RESPONSE_TEXT, text, side.rest), attributes, side, cut)
 
     def write_root(
-        self, trace_id: int, given: tuple[Any] | None, answered: tuple[Any] | None
+        self, conversation: Conversation, given: tuple[Any] | None, answered: tuple[Any] | None
     ) -> tuple[WrittenSide, WrittenSide]:
         """Return both sides of a trajectory's root: the final conversation, its prompt's and its last answer's text.
 
         Args:
-            trace_id: The trajectory's trace id.
+            conversation: The trajectory's conversation.
             given: The annotated input, if there is one.
             answered: The annotated output, if there is one.
         """
-        conversation = self.conversations.take(trace_id)
-        payload = self._root_input(conversation, given)
-        output, answer = self._root_output(conversation, answered)
+        payload, messages = self._root_input(conversation, given)
+        output, answer = self._root_output(conversation.answer, answered, has_messages=bool(messages))
         asked: dict[str, bytes] = {}
         replied: dict[str, bytes] = {}
         cut, answer_cut = conversation.cut + conversation.tools_cut, 0
-        messages = conversation.messages()
         if messages or conversation.tools:
             tools = list(conversation.tools.values()) or None
             asked, more = self._attributes(semconv.INPUT_MESSAGES, messages, tools)
@@ -100,20 +99,21 @@ class ChatWriter:
             replied, answer_cut = self._attributes(semconv.OUTPUT_MESSAGES, encoded, None)
         return WrittenSide(payload, asked, None, cut), WrittenSide(output, replied, None, answer_cut)
 
-    def _root_input(self, conversation: Conversation, given: tuple[Any] | None) -> bytes | None:
+    def _root_input(self, conversation: Conversation, given: tuple[Any] | None) -> tuple[bytes | None, list[bytes]]:
         if given is None:
-            return None if conversation.prompt is None else value_to_json(conversation.prompt)
+            prompt = None if conversation.prompt is None else value_to_json(conversation.prompt)
+            return prompt, conversation.messages()
         (value,) = given
         side = None if type(value) is str else split_input(value, takes_texts=False)
-        if side is None or not conversation.start_with(side.encoded):
-            return value_to_json(value)
+        messages = None if side is None else conversation.messages_after(side.encoded)
+        if side is None or messages is None:
+            return value_to_json(value), conversation.messages()
         users = [message for message in side.messages if message.role == "user"] or side.messages
-        return _payload(PROMPT_TEXT, preview(users[-1], self._finisher.max_bytes), side.rest)
+        return _payload(PROMPT_TEXT, preview(users[-1], self._finisher.max_bytes), side.rest), messages
 
     def _root_output(
-        self, conversation: Conversation, answered: tuple[Any] | None
+        self, answer: list[Message], answered: tuple[Any] | None, *, has_messages: bool
     ) -> tuple[bytes | None, list[Message]]:
-        answer = conversation.answer
         if answered is None:
             text = preview(answer[-1], self._finisher.max_bytes) if answer else ""
             return value_to_json(text) if text else None, answer
@@ -123,7 +123,7 @@ class ChatWriter:
             return _payload(
                 RESPONSE_TEXT, preview(side.messages[-1], self._finisher.max_bytes), side.rest
             ), side.messages
-        if not answer and type(value) is str and conversation.messages():
+        if not answer and type(value) is str and has_messages:
             answer = [text_message("assistant", value, "")]
         return value_to_json(value), answer
 

@@ -71,21 +71,16 @@ class Conversation:
             self._raw = asked.raw + answered.raw
         self._bound()
 
-    def start_with(self, given: list[bytes]) -> bool:
-        """Put annotated messages at the beginning, if the first turn's are decoded text or there is no turn.
+    def messages_after(self, given: list[bytes]) -> list[bytes] | None:
+        """Return the messages with annotated ones at the beginning; None if the first turn's are others.
 
         Args:
-            given: The annotated input, each message as JSON.
-
-        Returns:
-            True if the conversation has these messages.
+            given: The annotated input, each message as JSON. It takes the place of decoded text, or of no turn.
         """
         first = next(iter(self._segments.values()), None)
         if first is None or (self._is_text and len(self._segments) == 1):
-            rest = [] if first is None else first[self._first_length :]
-            self._segments = {given[0]: [*given, *rest]}
-            return True
-        return first[: len(given)] == given
+            return [*given, *([] if first is None else first[self._first_length :])]
+        return self.messages() if first[: len(given)] == given else None
 
     def messages(self) -> list[bytes]:
         """Return the messages before the last answer, each as JSON."""

@@ -60,18 +60,19 @@ class AttributeFinisher:
         redactor: Replaces secrets before a text is cut: half a secret may not be found.
     """
 
-    __slots__ = ("_bounds", "_redactor", "cut_characters")
+    __slots__ = ("_bounds", "_redactor", "cut_characters", "redacted")
 
     def __init__(self, bounds: SpanBounds, redactor: Redactor | None = None) -> None:
         self._bounds = bounds
         self._redactor = redactor
         self.cut_characters = 0
         """The number of characters cut so far."""
+        self.redacted = 0
+        """The number of secrets replaced so far."""
 
     def name(self, name: str) -> str:
         """Return the finished name of a span or an event."""
-        if self._redactor is not None:
-            name = self._redactor.label(name)
+        name = self._label(name)
         if len(name) > MAX_NAME_CHARACTERS:
             self.cut_characters += len(name) - MAX_NAME_CHARACTERS
             name = f"{name[: MAX_NAME_CHARACTERS - 1]}…"
@@ -101,8 +102,7 @@ class AttributeFinisher:
     def _exception(self, exception: ExceptionRecord) -> dict[str, Any]:
         characters = self._bounds.other_characters
         most = _longest(characters)
-        stack = exception.format()
-        stack = replace_surrogates(stack if self._redactor is None else self._redactor.text(stack))
+        stack = replace_surrogates(self._clean(exception.format()))
         self.cut_characters += max(0, len(stack) - most)
         return {
             semconv.EXCEPTION_TYPE: self._redacted_text(exception.type_name, characters),
@@ -120,7 +120,21 @@ class AttributeFinisher:
         }
 
     def _redacted_text(self, text: str, characters: int | None) -> str:
-        return self._text(text if self._redactor is None else self._redactor.text(text), characters)
+        return self._text(self._clean(text), characters)
+
+    def _clean(self, text: str) -> str:
+        if self._redactor is None:
+            return text
+        text, count = self._redactor.text(text)
+        self.redacted += count
+        return text
+
+    def _label(self, text: str, key: str = "") -> str:
+        if self._redactor is None:
+            return text
+        text, count = self._redactor.label(text, key)
+        self.redacted += count
+        return text
 
     def _value(self, value: Any, characters: int | None, key: str) -> Any:
         kind = type(value)
@@ -131,7 +145,7 @@ class AttributeFinisher:
             value = str(orjson.loads(text)) if text[:1] == b'"' else text.decode()
             kind = str
         if kind is str:
-            return self._text(value if self._redactor is None else self._redactor.label(value, key), characters)
+            return self._text(self._label(value, key), characters)
         return tuple(self._value(item, characters, key) for item in value) if kind is tuple else value
 
     def _text(self, text: str, characters: int | None) -> str:

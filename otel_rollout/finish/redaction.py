@@ -6,7 +6,6 @@ Each is replaced inside the text that contains it; the text around it stays as i
 from __future__ import annotations
 
 import re
-import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -33,14 +32,8 @@ MAX_PIECES: Final = 65_536
 DIGEST_BYTES: Final = 16
 
 
-class _Count(threading.local):
-    """The secrets that a thread has replaced."""
-
-    value = 0
-
-
 class Redactor:
-    """Replaces secrets in JSON, texts and attributes.
+    """Replaces secrets in JSON, texts and attributes; each result comes with the number of values replaced in it.
 
     Args:
         keys: The names of keys whose values are secrets, in any spelling.
@@ -62,14 +55,6 @@ class Redactor:
         self._labels: set[tuple[str, str]] = set()
         self._clean: set[bytes] = set()
         self._cleaner: set[bytes] = set()
-        self._here = _Count()
-        self.redacted = 0
-        """The number of values replaced so far."""
-
-    @property
-    def redacted_here(self) -> int:
-        """The number of values that this thread has replaced so far."""
-        return self._here.value
 
     def may_find(self, json_bytes: bytes) -> bool:
         """Return False if `json_bytes` (one or more JSON texts) has no secret."""
@@ -107,22 +92,24 @@ class Redactor:
         self._clean.update(pieces[place] for place in range(new[0], new[-1] + 1) if place not in torn)
         return True
 
-    def __call__(self, json_bytes: bytes) -> bytes:
+    def __call__(self, json_bytes: bytes) -> tuple[bytes, int]:
         """Return a JSON text with its secrets replaced; it stays valid JSON."""
         text = json_bytes.decode()
-        clean = self._replace(text, self._spans(text, is_json=True))
+        clean, count = _replace(text, self._spans(text, is_json=True))
         if self._patterns:
-            clean = self._replace(clean, self._matches_in_strings(clean))
-        return json_bytes if clean is text else clean.encode()
+            clean, more = self._replace_in_strings(clean)
+            count += more
+        return json_bytes if clean is text else clean.encode(), count
 
-    def text(self, text: str) -> str:
+    def text(self, text: str) -> tuple[str, int]:
         """Return any text (JSON, a message, a stack trace) with its secrets replaced."""
-        clean = self._replace(text, self._spans(text, is_json=text.lstrip()[:1] in ("{", "[", '"')))
-        for pattern in self._patterns:
-            clean = self._replace(clean, ((*found.span(), REDACTED) for found in pattern.finditer(clean)))
-        return clean
+        clean, count = _replace(text, self._spans(text, is_json=text.lstrip()[:1] in ("{", "[", '"')))
+        if self._patterns:
+            clean, more = self._replace_matches(clean)
+            count += more
+        return clean, count
 
-    def label(self, text: str, key: str = "") -> str:
+    def label(self, text: str, key: str = "") -> tuple[str, int]:
         """Return a text as `text` does, and remember short ones, which recur: names, kinds, identifiers.
 
         Args:
@@ -133,44 +120,50 @@ class Redactor:
             # A subclass may override `__str__`.
             text = str.__str__(text)
         if (key, text) in self._labels:
-            return text
+            return text, 0
         if key and can_be_secret(text, self._keys.kind(key)):
-            self._add(1)
-            return REDACTED
-        clean = self.text(text)
+            return REDACTED, 1
+        clean, count = self.text(text)
         if clean is text and len(text) <= MAX_LABEL:
             if len(self._labels) >= MAX_LABELS:
                 self._labels.clear()
             self._labels.add((key, text))
-        return clean
+        return clean, count
 
-    def attributes(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    def attributes(self, attributes: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
         """Return a copy of `attributes` with their secrets replaced, in keys too; the same object if there are none."""
         clean: dict[str, Any] = {}
-        is_same = True
+        is_same, count, labels = True, 0, self._labels
         for key, value in attributes.items():
-            name = self.label(key) if type(key) is str else key
+            if type(key) is type(value) is str and ("", key) in labels and (key, value) in labels and key not in clean:
+                # As on the span before.
+                clean[key] = value
+                continue
+            name, in_name = self.label(key) if type(key) is str else (key, 0)
             while name in clean:
                 # Two keys with a secret.
                 name += "'"
-            clean[name] = self._value(value, key if type(key) is str else "")
+            clean[name], in_value = self._value(value, key if type(key) is str else "")
             is_same = is_same and name is key and clean[name] is value
-        return attributes if is_same else clean  # type: ignore[return-value]  # as given
+            count += in_name + in_value
+        return attributes if is_same else clean, count  # type: ignore[return-value]  # as given
 
-    def _value(self, value: Any, key: str) -> Any:
+    def _value(self, value: Any, key: str) -> tuple[Any, int]:
         if isinstance(value, str):
             return self.label(value, key)
         if not isinstance(value, (list, tuple)):
-            return value
-        items = tuple(self.label(item, key) if isinstance(item, str) else item for item in value)
+            return value, 0
+        pairs = [self.label(item, key) if isinstance(item, str) else (item, 0) for item in value]
+        items = tuple(item for item, _ in pairs)
+        count = sum(replaced for _, replaced in pairs)
         name = ""
         for place, item in enumerate(items):
             # An option or a header, and its value.
             if name and isinstance(item, str) and can_be_secret(item, self._keys.kind(name)):
-                self._add(1)
+                count += 1
                 items = (*items[:place], REDACTED, *items[place + 1 :])
             name = item.lstrip("-") if isinstance(item, str) else ""
-        return items if any(item is not was for item, was in zip(items, value, strict=True)) else value
+        return items if any(item is not was for item, was in zip(items, value, strict=True)) else value, count
 
     def _spans(self, text: str, *, is_json: bool, ranges: list[tuple[int, int]] | None = None) -> Iterator[Span]:
         if self._has_forms:
@@ -178,34 +171,38 @@ class Redactor:
         if self._texts is not None:
             yield from self._texts.spans(text, is_json=is_json, ranges=ranges)
 
-    def _matches_in_strings(self, text: str) -> Iterator[Span]:
-        """Yield the strings of a JSON text with matches of the user's patterns, which see them unescaped."""
+    def _replace_matches(self, text: str) -> tuple[str, int]:
+        count = 0
+        for pattern in self._patterns:
+            text, more = _replace(text, ((*found.span(), REDACTED) for found in pattern.finditer(text)))
+            count += more
+        return text, count
+
+    def _replace_in_strings(self, text: str) -> tuple[str, int]:
+        """Return a JSON text without what matches the user's patterns, which see its strings unescaped."""
+        spans: list[Span] = []
+        count = 0
         start = text.find('"')
         while start >= 0:
             value, end = _DECODER.raw_decode(text, start)
-            clean = value
-            for pattern in self._patterns:
-                clean = self._replace(clean, ((*found.span(), REDACTED) for found in pattern.finditer(clean)))
-            if clean is not value:
-                self._add(-1)
-                yield start, end, orjson.dumps(clean).decode()
+            clean, more = self._replace_matches(value)
+            if more:
+                spans.append((start, end, orjson.dumps(clean).decode()))
+                count += more
             start = text.find('"', end)
+        return _replace(text, spans)[0], count
 
-    def _replace(self, text: str, spans: Iterable[Span]) -> str:
-        """Return the text with its spans replaced; of those that overlap, the first, which ends where the last does."""
-        parts: list[str] = []
-        count = end = 0
-        for start, stop, replacement in sorted(spans):
-            if start >= end:
-                parts += (text[end:start], replacement)
-                count += 1
-            end = max(end, stop)
-        self._add(count)
-        return "".join((*parts, text[end:])) if count else text
 
-    def _add(self, count: int) -> None:
-        self.redacted += count
-        self._here.value += count
+def _replace(text: str, spans: Iterable[Span]) -> tuple[str, int]:
+    """Return the text with its spans replaced, of those that overlap the first to the last's end, and their number."""
+    parts: list[str] = []
+    count = end = 0
+    for start, stop, replacement in sorted(spans):
+        if start >= end:
+            parts += (text[end:start], replacement)
+            count += 1
+        end = max(end, stop)
+    return ("".join((*parts, text[end:])), count) if count else (text, 0)
 
 
 def make_redactor(keys: Iterable[str], patterns: Iterable[str]) -> Redactor | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 from opentelemetry.sdk.trace import Event, ReadableSpan
@@ -19,6 +19,8 @@ from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import Snapshot
 from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import INT64_MAX, replace_surrogates
+
+_Value = TypeVar("_Value")
 
 SHRUNK_PAYLOAD_BYTES: Final = 4096
 SHRUNK_ATTRIBUTE_CHARACTERS: Final = 1024
@@ -154,24 +156,31 @@ def _is_time(time: object) -> bool:
     return time is None or (type(time) is int and 0 <= time <= INT64_MAX)
 
 
-def redacted_copy(span: ReadableSpan, redactor: Redactor) -> ReadableSpan:
-    """Return a copy of another instrumentation's span without its secrets; `span` itself if it has none."""
-    before = redactor.redacted
-    attributes = redactor.attributes(span.attributes or {})
+def redacted_copy(span: ReadableSpan, redactor: Redactor) -> tuple[ReadableSpan, int]:
+    """Return a copy of another instrumentation's span without its secrets, and their number; `span` if it has none."""
+    count = 0
+
+    def counted(result: tuple[_Value, int]) -> _Value:
+        nonlocal count
+        count += result[1]
+        return result[0]
+
+    attributes = counted(redactor.attributes(span.attributes or {}))
     events = [
-        Event(redactor.label(event.name), redactor.attributes(event.attributes or {}), event.timestamp)
+        Event(
+            counted(redactor.label(event.name)), counted(redactor.attributes(event.attributes or {})), event.timestamp
+        )
         for event in span.events
     ]
     links = [
-        Link(link.context, redactor.attributes(link.attributes)) if link.attributes else link for link in span.links
+        Link(link.context, counted(redactor.attributes(link.attributes))) if link.attributes else link
+        for link in span.links
     ]
     status = span.status
     if status.description:
-        status = Status(status.status_code, redactor.text(status.description))
-    name = redactor.label(span.name)
-    if redactor.redacted == before:
-        return span
-    return copy_span(span, attributes, name=name, events=events, links=links, status=status)
+        status = Status(status.status_code, counted(redactor.text(status.description)))
+    name = counted(redactor.label(span.name))
+    return copy_span(span, attributes, name=name, events=events, links=links, status=status) if count else span, count
 
 
 def copy_without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | ReadableSpan:

@@ -12,8 +12,6 @@ from typing import Final
 from otel_rollout.files.file_lock import lock_shared
 from otel_rollout.files.file_modes import make_folder, open_private
 
-__all__ = ["AppendFile", "FileGoneError"]
-
 _ATTEMPTS: Final = 4
 _MAX_PIECES: Final = 1024
 """A system call takes no more pieces (IOV_MAX of Linux)."""

@@ -28,8 +28,6 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.otlp import EncodedSpan, encode_spans, join_spans
 
-__all__ = ["FolderWriter", "Policy"]
-
 MAX_LINE_BYTES: Final = 16 * 2**20
 """A larger trajectory is written in several lines, since receivers take bodies up to 20 MiB; bounds memory, too."""
 MAX_BATCH_LINE_BYTES: Final = frames.MAX_LINE_BYTES - MAX_LINE_BYTES

@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 from otel_rollout.files.file_lock import open_to_read
 from otel_rollout.folder.frames import CHECKSUM_BYTES, FrameExtent, require_zstandard
 
-__all__ = ["MAGIC", "TornFrame", "checksum_at", "has_content_size", "scan_frames"]
-
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _DICTIONARY_BYTES: Final = (0, 1, 2, 4)
 _CONTENT_SIZE_BYTES: Final = (0, 2, 4, 8)

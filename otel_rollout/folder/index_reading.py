@@ -17,7 +17,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import orjson
 
 from otel_rollout.facts.builder import SummaryBuilder
-from otel_rollout.facts.figures import ERROR
+from otel_rollout.facts.packed_spans import ERROR
 from otel_rollout.facts.span_values import text_of
 from otel_rollout.facts.summaries import summary_of_json
 from otel_rollout.facts.table import LISTED, TrajectorySummary, tag_of
@@ -35,8 +35,6 @@ from otel_rollout.folder.layout import CLOSED_INDEX, INDEX
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole
 from otel_rollout.otlp import decode_spans
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
-
-__all__ = ["entries_of", "index_lines", "listed_of", "read_index", "read_rows", "read_rows_from", "summary_of_row"]
 
 _READ_BYTES: Final = 2**20
 _ZST: Final = CLOSED_INDEX.removeprefix(INDEX)

@@ -16,8 +16,6 @@ from otel_rollout.folder.append_file import AppendFile, FileGoneError
 from otel_rollout.folder.layout import NEW
 from otel_rollout.folder.records import HEAD_BYTES, head_of, unpack
 
-__all__ = ["Journal", "JournalPart"]
-
 MIN_DEAD_BYTES: Final = 64 * 2**20
 """With fewer bytes that are no longer needed, a journal is not rewritten."""
 COPY_BYTES: Final = 2**20

@@ -11,8 +11,6 @@ from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder.journal import JournalPart
 from otel_rollout.guard.clock import monotonic
 
-__all__ = ["KnownTrace", "KnownTraces", "has_id", "known_ids"]
-
 MIN_SET_BYTES: Final = 2**22
 """With fewer bytes to search, making a set takes longer."""
 MAX_ID_BYTES: Final = 2**20

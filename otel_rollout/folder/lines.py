@@ -14,8 +14,6 @@ from zlib import crc32
 from otel_rollout.files.file_lock import open_to_read
 from otel_rollout.folder.frames import MAX_LINE_BYTES
 
-__all__ = ["SEAL_BYTES", "is_whole", "scan_lines", "seal_of"]
-
 _NAME: Final = b',"crc32":"'
 SEAL_BYTES: Final = len(_NAME) + 10
 """The length of the checksum with its name, up to the object's end."""

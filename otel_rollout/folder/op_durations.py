@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     # Readers of what runs import this module, and start in a moment.
     from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = ["MAX_CHARACTERS", "OpDurations"]
-
 MAX_NAMES: Final = 256
 MAX_CHARACTERS: Final = 256
 _BUCKETS_IN_OCTAVE: Final = 4

@@ -24,19 +24,9 @@ from otel_rollout.folder.index_reading import summary_of_row
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import NO_STEPS, StepKey, TraceFile, find_trace_files
-from otel_rollout.otlp import encode_spans, json_of_request
+from otel_rollout.otlp import encode_spans, json_of_request, outline_of
 from otel_rollout.text.plain_text import printable
 from otel_rollout.text.sanitize import clean
-
-__all__ = [
-    "ReadProblem",
-    "RecordedTrajectory",
-    "bundles_of",
-    "join_parts",
-    "main_row",
-    "parts_by_trace",
-    "read_trajectories",
-]
 
 _TRACE_ID: Final = place_of("trace_id")
 _HAS_ROOT: Final = place_of("has_root")
@@ -349,7 +339,7 @@ class RecordedTrajectory:
         Raises:
             UnreadableTraceError: The file is damaged or gone.
         """
-        return shapes_of(self._read_once())
+        return shapes_of(map(outline_of, self._read_once()))
 
     @property
     def failed(self) -> bool:

@@ -14,8 +14,6 @@ from zlib import crc32
 from otel_rollout.files.file_lock import open_to_read
 from otel_rollout.folder.frames import MAX_LINE_BYTES
 
-__all__ = ["HEAD_BYTES", "Record", "head_of", "scan_records", "unpack"]
-
 MAGIC: Final = b"\xf5otl"
 _HEAD: Final = struct.Struct("<4sII")
 HEAD_BYTES: Final = _HEAD.size

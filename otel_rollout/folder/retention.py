@@ -16,8 +16,6 @@ from otel_rollout.guard.background_thread import BackgroundThread
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
 
-__all__ = ["FolderBound"]
-
 SETTLED_SECONDS: Final = 600.0
 """A bundle is over once nothing was written to it for so long."""
 KEPT_SECONDS: Final = 3600.0

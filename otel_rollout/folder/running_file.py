@@ -20,8 +20,6 @@ from otel_rollout.record import runtime
 from otel_rollout.record.open_trajectories import OpenTrajectory
 from otel_rollout.text.sanitize import replace_surrogates
 
-__all__ = ["RunningFile"]
-
 MAX_TRAJECTORIES: Final = 4096
 """If there are more, the longest-running are written."""
 

@@ -7,8 +7,6 @@ from typing import Final, TypedDict
 
 from otel_rollout.folder.index import Row, place_of
 
-__all__ = ["Filters", "Selection"]
-
 MAX_WIDTH: Final = 10_000
 """A range of more steps counts as selected."""
 _SAMPLE_INDEX: Final = place_of("sample_index")

@@ -21,8 +21,6 @@ from otel_rollout.guard.log_once import internal_error
 if TYPE_CHECKING:
     from otel_rollout.folder.retention import FolderBound
 
-__all__ = ["StepFiles"]
-
 MAX_FILES: Final = 8
 FILES_IN_BOUND: Final = 8
 """With a bound on the folder, the part of it that the files which are written have at most: only whole ones can go."""

@@ -30,8 +30,6 @@ from otel_rollout.folder.trace_files import TraceFile
 from otel_rollout.otlp import StoredSpan, request_of_json, traces_of
 from otel_rollout.text.sanitize import replace_surrogates
 
-__all__ = ["NOTHING_READ", "Extent", "LineCache", "MovedError", "Part", "ReadProblem", "Reading", "StoredFile"]
-
 MIN_BYTES: Final = 2**20
 """A smaller journal gets no index: it is parsed in milliseconds."""
 

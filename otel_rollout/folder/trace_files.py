@@ -25,8 +25,6 @@ from otel_rollout.folder.layout import (
 )
 from otel_rollout.folder.selection import Selection
 
-__all__ = ["NO_STEPS", "StepKey", "StepRange", "TraceFile", "find_trace_files"]
-
 EVERYTHING: Final = Selection()
 _ENDINGS: Final = (FRAMES, RECORDS, *LINES)
 ZST: Final = CLOSED_INDEX.removeprefix(INDEX)

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 
 from otel_rollout.guard.background_thread import BackgroundThread
 
-__all__ = ["BackgroundLogger", "start_log", "write_rest"]
-
 _NAME: Final = "otel_rollout"
 _SECONDS_TO_WAIT: Final = 1.0
 MAX_MESSAGES: Final = 1000

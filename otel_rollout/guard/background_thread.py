@@ -12,8 +12,6 @@ from typing import Final, TypeVar
 from otel_rollout.guard.guard import is_of_call
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock, wait_for
 
-__all__ = ["BackgroundThread", "call_within"]
-
 Result = TypeVar("Result")
 _REFUSALS: Final[tuple[type[RuntimeError], ...]] = (
     RuntimeError,

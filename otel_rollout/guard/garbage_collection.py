@@ -15,8 +15,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-__all__ = ["collect_rarely", "is_collecting"]
-
 FIRST_GENERATION: Final = 100_000
 """The new objects between two collections: a step has a million, none of them garbage."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Final
 
-__all__ = ["GilYielder"]
-
 BYTES_BETWEEN: Final = 256 * 1024
 LARGE_BYTES: Final = 16 * 1024
 SECONDS: Final = 50e-6

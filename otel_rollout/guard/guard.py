@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["FAULTS", "is_of_call", "is_our_fault", "is_plain"]
-
 FAULTS: Final = (AttributeError, IndexError, KeyError, NameError, OverflowError, RecursionError, TypeError, ValueError)
 """The classes of the faults of code that meets data that it wasn't written for."""
 

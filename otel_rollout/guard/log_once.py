@@ -12,8 +12,6 @@ from typing import Any
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.signal_handlers import is_from_signal_handler
 
-__all__ = ["call_user_function", "internal_error", "internal_errors", "warn_once"]
-
 _logger = BackgroundLogger()
 _seen: set[str] = set()
 _MAX_KINDS = 1000

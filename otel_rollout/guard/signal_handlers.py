@@ -9,8 +9,6 @@ from itertools import pairwise
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-__all__ = ["is_from_signal_handler"]
-
 
 def is_from_signal_handler(error: BaseException) -> bool:
     """Return True if a signal handler raised `error`: it belongs to the program, wherever we caught it.

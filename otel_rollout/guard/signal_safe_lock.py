@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["SignalSafeCondition", "SignalSafeLock", "renew_locks", "wait_for"]
-
 if TYPE_CHECKING:
     from _thread import RLock
 else:

@@ -11,8 +11,6 @@ from typing import Final
 
 from otel_rollout.errors import ConfigurationError
 
-__all__ = ["TOKEN", "is_authorized", "read_token"]
-
 TOKEN: Final = "OTEL_ROLLOUT_RECEIVE_TOKEN"  # noqa: S105 - the name of a variable
 _SCHEME: Final = "bearer "
 

@@ -21,8 +21,6 @@ from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.otlp import EncodedSpan, encoded_spans
 
-__all__ = ["adopt", "open_folder"]
-
 ROLE: Final = "receive-"
 """The begin of the names of our files: only what an ended receiver has left is adopted."""
 GRACE_SECONDS: Final = 10.0

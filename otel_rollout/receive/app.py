@@ -23,8 +23,6 @@ from otel_rollout.receive.access import is_authorized
 from otel_rollout.receive.receiver import Receiver, Totals
 from otel_rollout.receive.request_body import ENCODINGS, JSON, PROTOBUF, BodyTooLargeError
 
-__all__ = ["make_app"]
-
 PATH: Final = "/v1/traces"
 HEALTH_PATH: Final = "/health"
 MAX_SHOWN: Final = 100

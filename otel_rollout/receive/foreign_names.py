@@ -24,8 +24,6 @@ from otel_rollout.otlp import EncodedSpan
 from otel_rollout.otlp.attributes import fill_attributes
 from otel_rollout.otlp.received import check_span, origin_of
 
-__all__ = ["as_trajectory"]
-
 _GYM: Final = "gym."
 _GYM_ROLLOUT: Final = re.compile(r"(\d+)-(\d+)(?:-a\d+)?").fullmatch
 _RL_INSIGHT: Final = ("project", "experiment_name", "global_steps", "sample", "session")

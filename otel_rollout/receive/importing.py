@@ -20,8 +20,6 @@ from otel_rollout.receive.adoption import adopt, open_folder
 from otel_rollout.receive.otlp_file import NoOtlpFileError, OtlpFile
 from otel_rollout.receive.span_batch import SpanBatch
 
-__all__ = ["ImportReport", "find_files", "import_files"]
-
 MAX_PROBLEMS: Final = 1000
 NEVER: Final = float("inf")
 _NOTHING: Final = b""

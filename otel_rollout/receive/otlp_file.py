@@ -35,8 +35,6 @@ from otel_rollout.receive.request_body import (
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["NoOtlpFileError", "OtlpFile", "OtlpRequest"]
-
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _BRACE: Final = b"{"
 _FIELD_1: Final = b"\x0a"

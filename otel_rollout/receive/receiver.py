@@ -16,8 +16,6 @@ from otel_rollout.receive.adoption import adopt
 from otel_rollout.receive.request_body import JSON, decompress
 from otel_rollout.receive.span_batch import SpanBatch
 
-__all__ = ["Limits", "Receiver", "Totals"]
-
 TICK_SECONDS: Final = 0.2
 ADOPT_SECONDS: Final = 60.0
 """Seconds between looks for journals that other receivers have left."""

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from otel_rollout.folder.frames import require_zstandard
 
-__all__ = ["ENCODINGS", "JSON", "MAX_WINDOW_BYTES", "PROTOBUF", "ZSTD_PIECE_BYTES", "BodyTooLargeError", "decompress"]
-
 ENCODINGS: Final = ("gzip", "zstd", "deflate", "identity")
 _GZIP: Final = 31
 _ZLIB: Final = 15

@@ -21,8 +21,6 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.receive.app import PATH
 from otel_rollout.receive.receiver import Receiver
 
-__all__ = ["Address", "BoundedConnection", "run_server"]
-
 SECONDS_TO_END: Final = 10
 """The time for requests that are under way when the server is asked to end."""
 MAX_HEAD_BYTES: Final = 2**16

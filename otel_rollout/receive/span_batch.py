@@ -11,8 +11,6 @@ from otel_rollout.otlp.received import LARGE_ORIGIN, MAX_ORIGIN_BYTES
 from otel_rollout.receive.foreign_names import as_trajectory
 from otel_rollout.receive.request_body import JSON
 
-__all__ = ["SpanBatch"]
-
 MAX_SPAN_BYTES: Final = 64 * 2**20
 """A larger span is refused: a request in the folder has at most 256 MiB."""
 GROUP_BYTES: Final = 16 * 2**20

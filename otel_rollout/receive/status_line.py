@@ -8,8 +8,6 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.receive.receiver import Receiver
 from otel_rollout.text.plain_text import counted, printable
 
-__all__ = ["StatusLine", "describe_totals"]
-
 _CLEAR = "\r\x1b[K"
 
 

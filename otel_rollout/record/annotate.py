@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from otel_rollout.record.runtime import RunningPipeline
     from otel_rollout.record.trajectory import Trajectory
 
-__all__ = ["LATE_NAME", "PREFIX", "TOTALS", "annotate", "forget_facts"]
-
 CURRENT: Final[Any] = object()
 """No trajectory is given. None is one that nobody found: its values must not become the current one's."""
 LATE_NAME: Final = "annotate"

@@ -10,8 +10,6 @@ from typing import Any, Final, cast
 
 from otel_rollout.record.object_reading import Reader, Substitute, class_name, is_subclass
 
-__all__ = ["is_compiling", "length_of_array", "read_elements", "read_numpy", "read_torch"]
-
 MAX_ARRAY_ELEMENTS: Final = 1024
 """Arrays and tensors with more elements are summarized, except for one-dimensional integer ones (token ids)."""
 ARRAY_EDGE_ELEMENTS: Final = 8

@@ -16,21 +16,6 @@ from otel_rollout.record.snapshot import Snapshot, take_snapshot
 from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import fits_int64
 
-__all__ = [
-    "MAX_KEY_CHARACTERS",
-    "MAX_PAIRS",
-    "MAX_TEXT_CHARACTERS",
-    "held_bytes",
-    "read_attributes",
-    "read_context",
-    "read_key",
-    "read_name",
-    "read_pairs",
-    "read_text",
-    "read_time",
-    "read_value",
-]
-
 MAX_TEXT_CHARACTERS: Final = 1024 * 1024
 """A longer text loses its middle on the caller's thread."""
 MAX_KEY_CHARACTERS: Final = 1024

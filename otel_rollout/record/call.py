@@ -24,8 +24,6 @@ from otel_rollout.record.snapshot import Snapshot, take_snapshot
 if TYPE_CHECKING:
     from otel_rollout.record.runtime import RunningPipeline
 
-__all__ = ["Call", "Operation", "attributes_of"]
-
 MAX_YIELDED_ITEMS: Final = 10_000
 MAX_YIELDED_BYTES: Final = 4 * 1024 * 1024
 """The limits of a generator's recorded output."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from otel_rollout.guard.log_once import call_user_function, warn_once
-
-__all__ = ["fields_of_call", "has_functions", "without_functions"]
 
 _DEFAULTS: Final = {
     "sample_index": None,
@@ -18,6 +18,31 @@ _DEFAULTS: Final = {
     "trace": True,
 }
 """The arguments of `rollout_trace_attr` in their order, and the value of one that is left out."""
+_IDENTITY: Final = ("sample_index", "step", "rollout_n")
+
+
+def with_parameters(given: tuple[Any, ...], function: Callable[..., Any]) -> tuple[Any, ...]:
+    """Return the arguments of `rollout_trace_attr`; one of the identity that isn't given is the parameter of its name.
+
+    Args:
+        given: The arguments.
+        function: The decorated function.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        # Some builtins have none.
+        return given
+    readers = {
+        each.name: partial(_argument, each.name, None if each.default is each.empty else each.default, place)
+        for place, each in enumerate(parameters)
+        if each.name in _IDENTITY and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    }
+    return tuple(readers.get(name) if value is None else value for name, value in zip(_DEFAULTS, given, strict=True))
+
+
+def _argument(name: str, default: Any, place: int, /, *args: Any, **kwargs: Any) -> Any:
+    return kwargs[name] if name in kwargs else args[place] if place < len(args) else default
 
 
 def has_functions(given: tuple[Any, ...]) -> bool:

@@ -18,16 +18,6 @@ from types import (
 )
 from typing import Any, Final, cast
 
-__all__ = [
-    "Unawaited",
-    "is_kind",
-    "is_undecorated_yet",
-    "is_untouched",
-    "like",
-    "require_function",
-    "special_methods",
-]
-
 _RUNNING: Final = (AsyncGeneratorType, CoroutineType, GeneratorType)
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 _OWN: Final = frozenset(

@@ -17,19 +17,6 @@ from otel_rollout.guard.guard import is_of_call
 from otel_rollout.record.ids import SystemIdGenerator
 from otel_rollout.record.trajectory_state import TrajectoryState
 
-__all__ = [
-    "UNTRACED",
-    "Agent",
-    "Frame",
-    "attach",
-    "current_frame",
-    "enter",
-    "enter_silence",
-    "leave",
-    "leave_variable",
-    "restore",
-]
-
 
 class Agent:
     """A sub-agent that runs."""

@@ -16,18 +16,6 @@ from otel_rollout.record.stream import FullError, load_stream, write_stream
 from otel_rollout.text.plain_json import with_text_keys
 from otel_rollout.text.plain_text import cut_text
 
-__all__ = [
-    "DENSE_BYTES",
-    "MANY_ITEMS",
-    "MAX_CONTAINERS",
-    "SMALL_BYTES",
-    "Cut",
-    "Cutter",
-    "containers_in",
-    "is_long",
-    "streams_in",
-]
-
 FEW_ITEMS: Final = 256
 """A container of so few items keeps all of them, each with its share of the budget."""
 KEYS_SHARE: Final = 4

@@ -17,8 +17,6 @@ from otel_rollout import semconv
 from otel_rollout.record.object_reading import class_name, fields_of, is_one_of, is_subclass, module_of
 from otel_rollout.text.sanitize import integer_text, replace_surrogates
 
-__all__ = ["ExceptionRecord", "exception_message", "exception_text", "exception_type_name"]
-
 MAX_FRAMES: Final = 64
 """At most this many frames of a traceback are kept, the innermost."""
 MAX_HOPS: Final = 10_000

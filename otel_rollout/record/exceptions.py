@@ -11,8 +11,6 @@ from otel_rollout.record.exception_record import ExceptionRecord, exception_mess
 from otel_rollout.record.object_reading import is_subclass
 from otel_rollout.record.recording_span import RolloutSpan
 
-__all__ = ["record_failure"]
-
 MAX_MESSAGE_CHARACTERS: Final = 2000
 
 

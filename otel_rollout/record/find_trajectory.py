@@ -16,8 +16,6 @@ from otel_rollout.record.trajectory import Trajectory, of_handle, of_place
 if TYPE_CHECKING:
     from otel_rollout.record.runtime import RunningPipeline
 
-__all__ = ["find_trajectory"]
-
 
 def find_trajectory(
     step: Any = None,

@@ -9,8 +9,6 @@ from typing import Any, Final
 from otel_rollout.record.call import Call
 from otel_rollout.record.callables import special_methods
 
-__all__ = ["follow_iterator"]
-
 _CLOSING: Final = ("aclose", "close")
 """The methods that end an iteration early."""
 

@@ -15,8 +15,6 @@ from otel_rollout.guard.guard import is_plain
 from otel_rollout.record.scalars import PLAIN, read_sample_index, read_whole_tag
 from otel_rollout.record.trajectory_state import TrajectoryState
 
-__all__ = ["HasHandle", "Identity", "Place", "ended", "forget", "latest", "place_of", "remember"]
-
 MAX_HANDLE_CHARACTERS: Final = 16 * 1024
 MAX_REMEMBERED: Final = 32_768
 """Trajectories that can be found, in some 20 MB."""

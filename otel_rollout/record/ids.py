@@ -12,8 +12,6 @@ from typing import Final
 
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 
-__all__ = ["SystemIdGenerator"]
-
 # Drawn many at a time: os.urandom releases the GIL, and getting it back may take milliseconds.
 _BATCH: Final = struct.Struct("512Q")
 _drawn: Final[list[int]] = []

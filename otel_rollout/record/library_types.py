@@ -40,8 +40,6 @@ from otel_rollout.record.object_reading import (
 from otel_rollout.record.table_types import read_pandas
 from otel_rollout.text.sanitize import integer_text
 
-__all__ = ["key_of", "reader_of"]
-
 MAX_ROWS: Final = 8
 """First rows of a table that are shown, and first bytes of a buffer."""
 COST_OF_AN_ARRAY: Final = 96

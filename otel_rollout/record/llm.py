@@ -9,8 +9,6 @@ from otel_rollout.record.array_types import length_of_array
 from otel_rollout.record.object_reading import is_subclass, module_of
 from otel_rollout.record.object_walk import first_fields
 
-__all__ = ["describe_request", "describe_response"]
-
 _PROVIDERS: Final = {
     "anthropic": "anthropic",
     "cohere": "cohere",

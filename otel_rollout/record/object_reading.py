@@ -17,21 +17,6 @@ from weakref import ReferenceType, ref
 
 from otel_rollout.text.sanitize import replace_surrogates
 
-__all__ = [
-    "HIDDEN",
-    "Part",
-    "Reader",
-    "Substitute",
-    "class_name",
-    "fields_of",
-    "find_static",
-    "is_one_of",
-    "is_subclass",
-    "module_of",
-    "object_reader",
-    "per_class",
-]
-
 Reader = Callable[[Any, int, bool], Any]
 """Reads a value. Takes the value, the most items to return, and True if fields of unknown objects are wanted. Returns a
 leaf, a private list, a dict, which may be the object's own, or a `Substitute`."""

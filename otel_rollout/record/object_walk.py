@@ -16,17 +16,6 @@ from otel_rollout.record.object_reading import Part, Reader, Substitute, class_n
 from otel_rollout.record.stream import READS_OBJECTS, FullError, OtherError, write_stream
 from otel_rollout.text.plain_json import with_text_keys
 
-__all__ = [
-    "BYTES_OF_AN_ITEM",
-    "SCALARS",
-    "ObjectWalk",
-    "first_fields",
-    "first_items",
-    "first_pairs",
-    "is_of_pickler",
-    "stream_of",
-]
-
 BYTES_OF_AN_ITEM: Final = 32
 """A budget of so many bytes allows one more item to be read in Python."""
 ITEMS_OF_AN_OBJECT: Final = 16

@@ -19,8 +19,6 @@ from otel_rollout.record.callables import Unawaited, is_kind, is_untouched, like
 from otel_rollout.record.followed_result import follow_iterator
 from otel_rollout.semconv import SpanKind
 
-__all__ = ["rollout_trace_op"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _Gathering: Final = getattr(asyncio.tasks, "_GatheringFuture", Future)

@@ -12,8 +12,6 @@ from opentelemetry.trace import Span
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.trajectory_state import TrajectoryState
 
-__all__ = ["OpenSpans", "ProviderSpans"]
-
 MAX_SPANS: Final = 100_000
 
 

@@ -18,8 +18,6 @@ from otel_rollout.record.attribute_values import read_name
 from otel_rollout.record.snapshot import Snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
 
-__all__ = ["OpenOp", "OpenTrajectories", "OpenTrajectory"]
-
 MAX_TRAJECTORIES: Final = 16_384
 """Beyond this the oldest are forgotten, which may never end: each costs the delivery thread microseconds every time."""
 

@@ -27,19 +27,6 @@ from otel_rollout.record.sampling import SilenceableSampler, sample_ratio_sample
 from otel_rollout.text.near_miss import did_you_mean
 from otel_rollout.version import __version__
 
-__all__ = [
-    "SCOPE",
-    "GlobalProvider",
-    "application_provider",
-    "get_our_tracer",
-    "is_auto_instrumented",
-    "is_weaves",
-    "make_provider",
-    "make_resource",
-    "read_sampler",
-    "resource_of_child",
-]
-
 _logger = BackgroundLogger()
 
 SCOPE: Final = InstrumentationScope("otel_rollout", __version__, semconv.SCHEMA_URL)

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from otel_rollout.record.runtime import RunningPipeline
     from otel_rollout.record.trajectory_state import TrajectoryState
 
-__all__ = ["Recorded", "record_span"]
-
 
 class Recorded(NamedTuple):
     """The arguments of `Trajectory.record`."""

@@ -1,7 +1,7 @@
 """The recording span: cheap on the caller's thread, and a valid current span for any instrumentation.
 
 The SDK's span copies and checks each attribute, takes five locks and builds an immutable record. This one keeps
-references; the rest of the work happens on the delivery thread, in `finish.span_conversion`.
+references; the rest of the work happens on the delivery thread, in `finish.span_steps`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 if TYPE_CHECKING:
     from otel_rollout.record.finished_span import FinishedSpan
     from otel_rollout.record.trajectory_state import TrajectoryState
-
-__all__ = ["RecordedEvent", "RecordedLink", "RolloutSpan"]
 
 BASE_BYTES: Final = 1300
 """An estimate of the memory of a span without payload."""

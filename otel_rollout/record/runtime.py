@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from otel_rollout.record.open_trajectories import OpenTrajectories
     from otel_rollout.record.tracer import RolloutTracer
 
-__all__ = ["RunningPipeline", "is_init_called", "pipeline", "resource"]
-
 
 class RunningPipeline(Protocol):
     """The interface of a pipeline for ops, trajectories and integrations."""

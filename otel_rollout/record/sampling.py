@@ -16,8 +16,6 @@ from otel_rollout import semconv
 from otel_rollout.record import runtime
 from otel_rollout.record.context import SILENCE, current_frame
 
-__all__ = ["RolloutSampleRatio", "SilenceableSampler", "sample_ratio_sampler", "select_samples"]
-
 _RUN_ID_VARIABLE: Final = "OTEL_ROLLOUT_RUN_ID"
 
 

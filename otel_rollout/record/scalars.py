@@ -9,16 +9,15 @@ from typing import Any, Final
 
 from otel_rollout.guard.guard import is_plain
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout.record.object_reading import find_static, is_one_of, is_subclass
+from otel_rollout.record.object_reading import class_name, find_static, is_one_of, is_subclass
 from otel_rollout.record.snapshot import json_text, plain_value
 from otel_rollout.text.sanitize import fits_int64, integer_text, replace_surrogates
-
-__all__ = ["PLAIN", "read_attribute", "read_number", "read_sample_index", "read_scalar", "read_tag", "read_whole_tag"]
 
 MAX_TAG_CHARACTERS: Final = 1024
 MAX_DIGITS: Final = 20
 MAX_LIST_ITEMS: Final = 100_000
 MAX_SHOWN_CHARACTERS: Final = 100
+_WITHOUT_STEP: Final = ", by which `ls --step none` lists it; a validation pass is validate=True"
 PLAIN: Final = (str, int, float, bool, type(None))
 
 
@@ -103,7 +102,7 @@ def read_whole_tag(name: str, value: Any) -> int | str:
     is_whole = digits.isdigit() and digits.isascii() and len(digits) < MAX_DIGITS and not fraction.strip("0")
     if is_whole and fits_int64(int(whole)):
         return int(whole)
-    _warn_of_tag(name, "a whole number", text, ", and the trajectory is listed without a step" * (name == "step"))
+    _warn_of_tag(name, "a whole number", value, text, _WITHOUT_STEP if name == "step" else "")
     return tag
 
 
@@ -112,7 +111,7 @@ def read_sample_index(value: Any) -> int | str:
     plain = _int_of_float(value)
     tag = read_tag(plain)
     if not is_one_of(type(plain), (str, int, bool)):
-        _warn_of_tag("sample_index", "a whole number or a text", str(tag))
+        _warn_of_tag("sample_index", "a whole number or a text", value, str(tag))
     return tag
 
 
@@ -122,12 +121,13 @@ def _int_of_float(value: Any) -> Any:
     return int(plain) if type(plain) is float and plain.is_integer() and fits_int64(int(plain)) else plain
 
 
-def _warn_of_tag(name: str, right: str, text: str, consequence: str = "") -> None:
+def _warn_of_tag(name: str, right: str, value: Any, text: str, consequence: str = "") -> None:
     warn_once(
         f"tag {name}",
-        "rollout_trace_attr(%s=…): this should be %s, not %r; the tag is this text%s",
+        "rollout_trace_attr(%s=…): this should be %s, not %r of type %s; the tag is this text%s",
         name,
         right,
         text[:MAX_SHOWN_CHARACTERS],
+        class_name(type(value)).removeprefix("builtins."),
         consequence,
     )

@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from otel_rollout.record.object_reading import find_static
 
-__all__ = ["Binder", "begins_with_receiver", "compile_binder", "read_signature"]
-
 Binder = Callable[..., dict[str, Any]]
 """Takes the arguments of a call and returns them by name; raises TypeError if they don't fit the signature."""
 

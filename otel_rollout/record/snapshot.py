@@ -24,8 +24,6 @@ from otel_rollout.record.object_walk import is_of_pickler, stream_of
 from otel_rollout.record.stream import FullError, OtherError, load_stream, write_stream
 from otel_rollout.text.plain_json import on_program_thread, value_to_json
 
-__all__ = ["DEFAULT_BUDGET", "Snapshot", "json_text", "plain_value", "take_snapshot", "to_json"]
-
 DEFAULT_BUDGET: Final = 1024 * 1024
 """The most bytes of a value, which bound its cost to the caller."""
 MAX_ARGUMENTS: Final = 64

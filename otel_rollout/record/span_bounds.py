@@ -12,8 +12,6 @@ from opentelemetry.sdk.trace import SpanLimits
 
 from otel_rollout.guard.background_log import BackgroundLogger
 
-__all__ = ["DEFAULT_BOUNDS", "LIMIT_VARIABLES", "SpanBounds", "bounds_of", "environment_limits"]
-
 _logger = BackgroundLogger()
 
 DEFAULT_COUNT: Final = 128

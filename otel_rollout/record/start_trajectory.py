@@ -9,8 +9,6 @@ from typing import Any, Final
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record.trajectory import Trajectory
 
-__all__ = ["end_open", "forget_open", "start_trajectory"]
-
 _open: Final[OrderedDict[int, Trajectory]] = OrderedDict()
 """The trajectories that `start_trajectory` has started and nobody has ended."""
 MAX_OPEN: Final = 32_768

@@ -14,8 +14,6 @@ from typing import Any, Final, Protocol
 
 from otel_rollout.text.plain_json import describe_bytes, key_text
 
-__all__ = ["READS_OBJECTS", "FullError", "ObjectReader", "OtherError", "load_stream", "write_stream"]
-
 READS_OBJECTS: Final = sys.version_info < (3, 14)
 """True if the pickler may be given objects. Since Python 3.14 it adds notes to whatever passes through it, made of the
 keys' reprs: a value goes in without its objects, and it stops at the first that is left."""

@@ -13,8 +13,6 @@ from otel_rollout.record.call import Call, Operation
 from otel_rollout.record.context import Agent
 from otel_rollout.record.scalars import read_tag
 
-__all__ = ["Subagent", "subagent"]
-
 _MAX_NAMES = 256
 
 

@@ -13,8 +13,6 @@ from otel_rollout.record.array_types import read_elements
 from otel_rollout.record.object_reading import class_name, fields_of, find_static, is_one_of, is_subclass
 from otel_rollout.text.sanitize import integer_text
 
-__all__ = ["read_pandas"]
-
 MAX_ROWS: Final = 8
 """First rows that are shown."""
 MAX_COLUMNS: Final = 100

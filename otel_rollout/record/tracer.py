@@ -21,8 +21,6 @@ from otel_rollout.record.snapshot import Snapshot
 from otel_rollout.record.span_bounds import DEFAULT_BOUNDS, SpanBounds
 from otel_rollout.record.trajectory_state import TrajectoryState
 
-__all__ = ["RecordingTracer", "RolloutTracer"]
-
 # All bits of our trace ids are random; SDKs before 1.45 don't name the flag.
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED | getattr(TraceFlags, "RANDOM_TRACE_ID", 0x02))
 # A root has no parent; for a sampler, None would mean the current context and its span.

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
-from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from opentelemetry.trace import Link, Span, StatusCode, get_current_span
 
 from otel_rollout import semconv
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.annotate import PREFIX, TOTALS, annotate
-from otel_rollout.record.call_fields import fields_of_call, has_functions, without_functions
+from otel_rollout.record.call_fields import fields_of_call, has_functions, with_parameters, without_functions
 from otel_rollout.record.callables import Unawaited, is_kind, is_undecorated_yet, is_untouched, like, require_function
 from otel_rollout.record.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.record.exceptions import record_failure
@@ -31,12 +30,11 @@ from otel_rollout.record.recorded import Recorded, record_span
 from otel_rollout.record.scalars import PLAIN, read_sample_index, read_scalar, read_tag, read_whole_tag
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
+from otel_rollout.settings import is_disabled
 
 if TYPE_CHECKING:
     from otel_rollout.record.runtime import RunningPipeline
 from otel_rollout.semconv import SpanKind
-
-__all__ = ["Trajectory", "of_handle", "of_place", "rollout_trace_attr"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -68,7 +66,8 @@ def rollout_trace_attr(
     It works with `with`, with `async with`, and as a decorator, which makes a trajectory of each call; `as trajectory`
     gives its ids. The decorator also takes functions as arguments, which it calls with the arguments of each call:
     `@rollout_trace_attr(sample_index=lambda task, **_: task.id)`. One that raises leaves its argument out, with one
-    warning.
+    warning. If `sample_index`, `step` or `rollout_n` isn't given, and the function has a parameter of this name, the
+    call's argument counts.
 
     The names, their order and their defaults are the same as in verl's `rollout_trace_attr`
     (https://verl.readthedocs.io/en/latest/advance/rollout_trace.html).
@@ -274,12 +273,13 @@ class Trajectory(HasHandle):
         if is_kind(inspect.isgeneratorfunction, target) or is_kind(inspect.isasyncgenfunction, target):
             raise TypeError("rollout_trace_attr doesn't decorate generator functions: use `with` around the loop")
         given = (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
-        is_of_call = has_functions(given)
+        of_call = with_parameters(given, target)
+        is_of_call = has_functions(of_call)
         label = getattr(target, "__qualname__", type(target).__qualname__)
 
         def fields(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
             is_asked = is_of_call and runtime.pipeline is not None
-            return fields_of_call(label, given, args, kwargs) if is_asked else given
+            return fields_of_call(label, of_call, args, kwargs) if is_asked else given
 
         traced: Any
         if is_kind(inspect.iscoroutinefunction, target):
@@ -488,8 +488,7 @@ def _note_missing_init() -> None:
     """Log one line if a variable asks for traces of this process, in which nobody has called `init`."""
     runtime.is_init_called = True
     asked = os.environ.get(OTEL_TRACES_EXPORTER, "").strip()
-    is_disabled = os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true"
-    if asked not in ("", "none") and not is_disabled:
+    if asked not in ("", "none") and not is_disabled():
         warn_once(
             "init was not called",
             "a trajectory runs untraced: %s=%s asks for traces, but otel_rollout.init() was not called in this process",

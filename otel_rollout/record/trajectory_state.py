@@ -9,8 +9,6 @@ from otel_rollout import semconv
 from otel_rollout.guard import clock
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 
-__all__ = ["TrajectoryState"]
-
 # One lock for all trajectories, so that a forked child can renew it. Reentrant, as the garbage collector may end an
 # abandoned span while this thread holds it.
 _lock = SignalSafeLock()

@@ -14,8 +14,8 @@ from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.follow_up_requests import FollowUpRequests
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.finish.span_size import readable_size
 from otel_rollout.guard.clock import monotonic
+from otel_rollout.record.finished_span import readable_size
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.report import Progress, ReplayReport
 from otel_rollout.replay.source import Unit, UnreadableError

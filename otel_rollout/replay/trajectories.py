@@ -16,9 +16,9 @@ from otel_rollout.folder.frames import FrameExtent
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import read_index
 from otel_rollout.folder.layout import index_path
-from otel_rollout.folder.reader import ReadProblem, RecordedTrajectory
+from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.folder.selection import Filters
-from otel_rollout.folder.stored_file import LineCache, StoredFile
+from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.replay.source import Total, Unit, UnreadableError
 from otel_rollout.text.plain_text import counted

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_rollout.text.near_miss import closest, did_you_mean, misspelt_variables
+    from otel_rollout.text.misspelt_variables import unread_variables
+    from otel_rollout.text.near_miss import closest, did_you_mean
     from otel_rollout.text.pattern_check import compile_pattern, fault_of
     from otel_rollout.text.plain_text import counted, cut_text, duration, printable, shorten
     from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN, fits_int64, replace_surrogates
@@ -13,7 +14,8 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "near_miss": ("closest", "did_you_mean", "misspelt_variables"),
+            "misspelt_variables": ("unread_variables",),
+            "near_miss": ("closest", "did_you_mean"),
             "pattern_check": ("compile_pattern", "fault_of"),
             "plain_text": ("counted", "cut_text", "duration", "printable", "shorten"),
             "sanitize": ("INT64_MAX", "INT64_MIN", "fits_int64", "replace_surrogates"),

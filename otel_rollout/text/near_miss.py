@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import re
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Iterable
 from typing import Final
 
 MAX_EDITS: Final = 2
 """Insertions, deletions, replacements and swaps of neighbours between a variable and the intended one."""
-MIN_LENGTH: Final = 8
-_PREFIXES: Final = ("OTE", "OTL", "OETL", "TOEL", "MLF", "MFL", "WAN", "WNA", "WF_", "WEA", "PHO")
-_OTELS_MODULES: Final = ("opentelemetry.environment_variables", "opentelemetry.sdk.environment_variables")
+PREFIXES: Final = ("OTE", "OTL", "OETL", "TOEL", "MLF", "MFL", "WAN", "WNA", "WF_", "WEA", "PHO", "TRA")
+"""The beginnings of variables that are read here, and of misspelt ones."""
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
@@ -38,38 +35,14 @@ def misspelt_argument(name: str, known: Iterable[str]) -> str | None:
     letters = _letters(name)
     if not letters.isalpha():
         return None
-    return next((one for one in known if one[0] == letters[0] and _edits(letters, one) <= 1), None)
-
-
-def misspelt_variables(environ: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Return the variables that nothing reads and that are nearly one of `known`, each with the intended one.
-
-    Args:
-        environ: The environment.
-        known: The variables that are read here, besides OpenTelemetry's own.
-    """
-    names = sorted({*known, *_variables_of_opentelemetry()})
-    found = {}
-    for name in sorted(environ):
-        if name in names or len(name) < MIN_LENGTH or not name.startswith(_PREFIXES):
-            continue
-        near = min(names, key=lambda one: _edits(name, one), default="")
-        if near and _edits(name, near) <= MAX_EDITS:
-            found[name] = near
-    return found
+    return next((one for one in known if one[0] == letters[0] and edits(letters, one) <= 1), None)
 
 
 def _letters(name: str) -> str:
     return re.sub(r"[\W_]", "", name.lower())
 
 
-@cache
-def _variables_of_opentelemetry() -> frozenset[str]:
-    modules = [importlib.import_module(name) for name in _OTELS_MODULES]
-    return frozenset(name for module in modules for name in vars(module) if name.startswith("OTEL_"))
-
-
-def _edits(one: str, other: str) -> int:
+def edits(one: str, other: str) -> int:
     """Return the edits between two names; more than `MAX_EDITS` if their lengths differ by more."""
     if abs(len(one) - len(other)) > MAX_EDITS:
         return MAX_EDITS + 1

@@ -268,7 +268,7 @@ class TestOneHarmsNoOther:
         self, make_queue, exporter, make_recording_span, reader, letter
     ):
         """A payload over the limit is cut once, whichever exporter comes first, and counted once."""
-        reader._finisher.max_bytes = 1000
+        reader.finisher.max_bytes = 1000
         other = Recorder()
         first, second = make_queue(exporter, "first"), make_queue(other, "second")
         trajectory = TrajectoryState({})
@@ -279,7 +279,7 @@ class TestOneHarmsNoOther:
         second.put(span)
         assert second.flush(10)
         assert exporter.spans[0].attributes == other.spans[0].attributes
-        assert trajectory.truncated_bytes == reader._finisher.truncated_bytes == cut
+        assert trajectory.truncated_bytes == reader.counts.truncated_bytes == cut
         assert cut > 0
 
     def test_putting_never_waits(self, make_queue, exporter, make_span):

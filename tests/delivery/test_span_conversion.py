@@ -15,9 +15,9 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, StatusCode, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.finish import PayloadFinisher, Redactor, SpanReader, encoded_size, readable_size
+from otel_rollout.finish import PayloadFinisher, Redactor, SpanReader
 from otel_rollout.otlp import encode_spans
-from otel_rollout.record import RolloutSpan, TrajectoryState, take_snapshot, to_json
+from otel_rollout.record import RolloutSpan, TrajectoryState, encoded_size, readable_size, take_snapshot, to_json
 from tests.sdk import COPIES
 
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -95,7 +95,7 @@ class TestSpan:
         first, second = reader.read(span, "a"), reader.read(span, "b")
         first._attributes["mine"] = first.events[0]._attributes["mine"] = True
 
-        assert finisher.truncated_bytes == 902
+        assert reader.counts.truncated_bytes == 902
         assert dict(first.attributes) == {**second.attributes, "mine": True}
         assert dict(second.events[0].attributes) == {"n": 1}
 
@@ -172,7 +172,7 @@ class TestPayloadFinisher:
         }
         finisher = PayloadFinisher(300, Redactor())
 
-        finished, cut = finisher.finish(to_json(take_snapshot(value)))
+        finished, cut, redacted = finisher.finish(to_json(take_snapshot(value)))
 
         assert orjson.loads(finished) == {
             "image": "data:image/png;base64,[5022 bytes cut]",
@@ -183,18 +183,19 @@ class TestPayloadFinisher:
         assert b"characters cut]" in finished
         assert len(finished) <= 300
         assert cut > 4700
+        assert redacted == 1
 
     def test_what_was_cut_before_is_counted(self):
         """The part of a long text that the snapshot leaves out counts as cut, in addition to later cuts."""
-        finisher = PayloadFinisher(1000, None)
+        reader = SpanReader(Resource({}), InstrumentationScope("s"), PayloadFinisher(1000, None))
         span = recording()
         span.input = take_snapshot("x" * 20_000_000)
         span.end()
 
-        finished = SpanReader(Resource({}), InstrumentationScope("s"), finisher).read(span, "test")
+        finished = reader.read(span, "test")
 
         left = len(finished.attributes[semconv.INPUT_VALUE])
-        assert finisher.truncated_bytes == pytest.approx(20_000_000 - left, abs=200)
+        assert reader.counts.truncated_bytes == pytest.approx(20_000_000 - left, abs=200)
 
     def test_fault(self, monkeypatch):
         """A payload that can't be finished doesn't leave; the span does."""

@@ -8,7 +8,8 @@ from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits, TracerProvi
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.finish import copy_span, readable_size, shrunk_copy
+from otel_rollout.finish import copy_span, shrunk_copy
+from otel_rollout.record import readable_size
 
 CONTEXT = SpanContext(1, 2, False)
 PARENT = SpanContext(1, 1, False)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from otel_rollout import semconv
 from otel_rollout.catalog import Run
 from otel_rollout.errors import NoTracesError
+from otel_rollout.facts import shapes_of
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_trajectory, trace_id_of, write_frames
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
 
 
 def record(folder: Path, *trajectories) -> Path:
@@ -79,7 +81,7 @@ class TestSteps:
         writer.write(spans[:2])
         run = Run([folder])
         assert (run.steps()[0].trajectories, run.steps()[0].rootless) == (5, 1)
-        assert run.group(1, False, 7)[0].statuses == (None,)
+        assert run.groups_of_prompt(1, False, 7)[0].statuses == (None,)
         writer.write(spans[2:])
         assert (run.steps()[0].trajectories, run.steps()[0].rootless) == (5, 0)
         writer.close()
@@ -119,7 +121,7 @@ class TestFolders:
         for _ in range(2):
             run = Run([first, second])
             assert outline(run.steps()) == [(1, False, 3)]
-            assert run.group(1, False, 0)[0].rollout_ns == (0, 1, 2)
+            assert run.groups_of_prompt(1, False, 0)[0].rollout_ns == (0, 1, 2)
             assert [group.rollout_ns for group in run.same_prompt(0)] == [(0, 1, 2)]
 
     def test_of_two_experiments(self, tmp_path):
@@ -155,10 +157,28 @@ class TestTrajectories:
 
     def test_a_group(self, folder):
         """By a number or its text."""
-        group, rollouts = Run([folder]).group(1, False, "1")
-        assert group.trace_ids == tuple(each.trace_id for each in rollouts)
-        with pytest.raises(KeyError, match="99"):
-            Run([folder]).group(1, False, 99)
+        run = Run([folder])
+        [group] = run.groups_of_prompt(1, False, "1")
+        assert run.groups_of_prompt(1, False, 1) == [group]
+        assert group.trace_ids == tuple(each.trace_id for each in run.rollouts(group))
+        assert run.groups_of_prompt(1, False, 99) == []
+
+    def test_shapes_are_read_once(self, folder, monkeypatch):
+        """The places of spans are kept in the catalog, for all readers, until a trajectory changes."""
+        read = []
+        monkeypatch.setattr("otel_rollout.folder.reader.shapes_of", lambda spans: read.append(1) or shapes_of(spans))
+        run = Run([folder])
+        [step, _, _] = run.steps()
+        found = run.shapes(step)
+        assert [len(shapes) for shapes in found.values()] == [run.summary(trace_id).spans for trace_id in found]
+        again = Run([folder]).shapes(step)
+        assert len(read) == len(again) == 4
+        assert {each: list(map(tuple, again[each])) for each in again} == found
+        trace_id = trace_id_of(1, 0, 0)
+        record(folder, [make_span("late", 99, trace_id, attributes={semconv.STEP: 1})])
+        [step, _, _] = run.steps()
+        assert [name for name, *_ in run.shapes(step)[f"{trace_id:032x}"]].count("late") == 1
+        assert len(read) == 5
 
     def test_one_by_its_id(self, folder):
         """In a run that has read nothing yet, with and without a catalog; its spans are read."""

@@ -7,7 +7,6 @@ isn't traced.
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 from otel_rollout.hooks import Hook, Patch, install_hooks
@@ -24,9 +23,9 @@ from otel_rollout.hooks.verl import (
     tools,
     uni_agent,
 )
+from otel_rollout.settings import Setting, read_bool
 
-VARIABLE: Final = "OTEL_ROLLOUT_VERL"
-"""`off` leaves verl as it is."""
+SWITCH: Final = Setting("OTEL_ROLLOUT_VERL", read_bool, True, "`off` leaves verl as it is")
 
 HOOKS: Final[tuple[Hook | Patch, ...]] = (
     *config.HOOKS,
@@ -43,5 +42,5 @@ HOOKS: Final[tuple[Hook | Patch, ...]] = (
 """All changes to verl and Ray, besides the functions that verl decorates itself (`rollout_trace.OPS`)."""
 
 
-if os.environ.get(VARIABLE, "").strip().lower() not in ("off", "0", "false", "no"):
+if SWITCH.value():
     install_hooks((*HOOKS, *uni_agent.HOOKS))

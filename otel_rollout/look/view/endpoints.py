@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import fields
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -15,8 +15,8 @@ from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
 from otel_rollout.facts.conversations import conversations_of
-from otel_rollout.facts.shapes import SpanShape
-from otel_rollout.facts.table import FACTS, TrajectorySummary, shown_of
+from otel_rollout.facts.shapes import Shape
+from otel_rollout.facts.table import FACTS, shown_of
 from otel_rollout.look.findings import Finding, diagnose_run, running_steps
 from otel_rollout.look.findings.reward_level import scale_of
 from otel_rollout.look.view.answers import Asked, AskedWrongError, asked_step, is_validation
@@ -47,7 +47,8 @@ _SELECTION: Final = ("step", "validate", "experiment", "run")
 
 _ROW_FACTS: Final = tuple(each.name for each in FACTS if each.shown == "row")
 COLUMNS: Final = (*_ROW_FACTS, "seconds", "tool_calls", "tool_errors", "service", "name")
-_row_facts_of: Final = attrgetter(*_ROW_FACTS)
+_FACTS: Final = (*_ROW_FACTS, "seconds", "tools", "service_name", "name")
+_SAMPLE_INDEX: Final = _ROW_FACTS.index("sample_index")
 
 
 class Endpoints:
@@ -100,23 +101,24 @@ class Endpoints:
             "version": version,
             "summary": asked.summary,
             "groups": self._groups(asked),
-            "rollouts": {"columns": COLUMNS, "rows": list(map(_row, self._summaries(asked)))},
+            "rollouts": {"columns": COLUMNS, "rows": list(map(_row, self._run.facts(asked.summary, _FACTS)))},
         }
 
     def group(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/step/{step}/group?sample=…`."""
         version = self._state.version()
         asked = self._asked(path, query)
-        groups = self._groups(asked)
-        names = [name_in_address(group.sample_index) for group in groups]
+        prompts = self._run.prompts(asked.summary)
+        names = list(map(name_in_address, prompts))
         sample_name = query.get("sample", "")
         try:
             at = names.index(sample_name)
+            [summary] = self._groups_of_prompt(asked, prompts[at])
         except ValueError:
             raise AskedWrongError(
                 404, f"there is no prompt {sample_name!r} in step {path['step']}; it may come later"
             ) from None
-        summary, own = groups[at], self._summaries_of(asked, groups[at])
+        own = self._run.rollouts(summary)
         cutter = Cutter()
         rollouts = []
         for each in own[:MAX_COLUMNS]:
@@ -139,22 +141,23 @@ class Endpoints:
             "rollouts": rollouts,
             "left_out": len(own) - len(rollouts),
             "other_steps": [group for group in others if group.step != asked.step and self._is_of_run(group, asked)],
-            "previous": groups[at - 1].sample_index if at else None,
-            "next": groups[at + 1].sample_index if at + 1 < len(groups) else None,
+            "previous": prompts[at - 1] if at else None,
+            "next": prompts[at + 1] if at + 1 < len(prompts) else None,
         }
 
     def timeline(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/step/{step}/timeline`."""
         version = self._state.version()
-        summaries = self._summaries(self._asked(path, query))
-        return {"version": version, **timeline(list(zip(summaries, self._run.shapes(summaries), strict=True)))}
+        step = self._asked(path, query).summary
+        return {"version": version, **timeline(self._run.facts(step, LANE_FACTS), self._run.shapes(step))}
 
     def trajectory(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/trajectory/{trace_id}`."""
         version = self._state.version()
         spans = self._spans(path["trace_id"])
         summary = self._run.summary(path["trace_id"])
-        groups = self._run.groups(summary.step, summary.validate, summary.experiment_name)
+        of_prompt = summary.step, summary.validate, summary.sample_index, summary.experiment_name
+        groups = self._run.groups_of_prompt(*of_prompt)
         group = next((each for each in groups if summary.trace_id in each.trace_ids), None)
         ids = group.trace_ids if group is not None else (summary.trace_id,)
         at = ids.index(summary.trace_id)
@@ -254,17 +257,10 @@ class Endpoints:
         groups = self._run.groups(asked.step, asked.validate, asked.experiment, asked.run_id)
         return [each for each in groups if (each.experiment_name, each.run_id) == (asked.experiment, asked.run_id)]
 
-    def _summaries(self, asked: Asked) -> list[TrajectorySummary]:
-        summaries = self._run.summaries(asked.step, asked.validate, asked.experiment, asked.run_id)
-        if len(summaries) == asked.summary.trajectories:
-            return summaries
-        # Spans of other programs have no run's id, and are no run's; or some came since.
-        own = {trace_id for group in self._groups(asked) for trace_id in group.trace_ids}
-        return [each for each in summaries if each.trace_id in own]
-
-    def _summaries_of(self, asked: Asked, group: GroupSummary) -> list[TrajectorySummary]:
-        ids = set(group.trace_ids)
-        return [each for each in self._summaries(asked) if each.trace_id in ids]
+    def _groups_of_prompt(self, asked: Asked, sample_index: int | str | None) -> list[GroupSummary]:
+        of_prompt = asked.step, asked.validate, sample_index, asked.experiment, asked.run_id
+        groups = self._run.groups_of_prompt(*of_prompt)
+        return [each for each in groups if (each.experiment_name, each.run_id) == (asked.experiment, asked.run_id)]
 
     def _is_of_run(self, group: GroupSummary, asked: Asked) -> bool:
         """Return True unless a group is known to be of another run than what is asked for."""
@@ -295,12 +291,15 @@ def name_in_address(value: int | str | None) -> str:
     return "none" if value is None else str(value)
 
 
-def _row(each: TrajectorySummary) -> Sequence[Any]:
-    calls = sum(count.calls for count in each.tools.values())
-    errors = sum(count.errors for count in each.tools.values())
+def _row(given: Sequence[Any]) -> Sequence[Any]:
+    *facts, tools, service, name = given
+    calls = errors = 0
+    for counts in tools.values():
+        calls += counts.calls
+        errors += counts.errors
     # A trajectory without a prompt is named by them; for thousands of rollouts they would only be sent.
-    origin = (each.service_name, each.name) if each.sample_index is None else (None, None)
-    return *_row_facts_of(each), each.seconds, calls, errors, *origin
+    origin = (service, name) if facts[_SAMPLE_INDEX] is None else (None, None)
+    return *facts, calls, errors, *origin
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -343,34 +342,34 @@ FIELDS: Final = 5
 """The numbers of a segment: kind, start, duration, name, status."""
 
 
-def timeline(trajectories: Sequence[tuple[TrajectorySummary, Sequence[SpanShape]]]) -> dict[str, Any]:
+LANE_FACTS: Final = ("trace_id", "sample_index", "rollout_n", "status", "reward", "has_root", "start_time", "end_time")
+
+
+def timeline(trajectories: Sequence[Sequence[Any]], shapes: Mapping[str, Sequence[Shape]]) -> dict[str, Any]:
     """Return the lanes of a step, sorted by end; times are microseconds from the step's start.
 
     Args:
-        trajectories: The step's trajectories, each with its spans.
+        trajectories: The `LANE_FACTS` of the step's trajectories.
+        shapes: The places of their spans by trace id, where these are known.
     """
-    start = min((each.start_time for each, _ in trajectories), default=0)
-    end = max((each.end_time for each, _ in trajectories), default=0)
+    first = min((start for *_, start, _ in trajectories), default=0)
+    last = max((end for *_, end in trajectories), default=0)
     names: dict[str, int] = {}
-    lanes = [
-        {
-            "trace_id": each.trace_id,
-            "sample_index": each.sample_index,
-            "rollout_n": each.rollout_n,
-            "status": each.status,
-            "reward": each.reward,
-            "has_root": each.has_root,
-            "start": (each.start_time - start) // 1000,
-            "end": (each.end_time - start) // 1000,
-            "segments": _segments(shape, each, (each.start_time - start) // 1000, names),
-        }
-        for each, shape in sorted(trajectories, key=lambda pair: pair[0].end_time)
-    ]
-    return {"start_time": str(start), "end_time": str(end), "names": list(names), "lanes": lanes}
+    lanes = []
+    for *facts, start, end in sorted(trajectories, key=itemgetter(-1)):
+        places, began, lasted = shapes.get(facts[0], ()), (start - first) // 1000, (end - start) // 1000
+        lanes.append(
+            {
+                **dict(zip(LANE_FACTS, facts, strict=False)),
+                "start": began,
+                "end": (end - first) // 1000,
+                "segments": _segments(places, began, lasted, names),
+            }
+        )
+    return {"start_time": str(first), "end_time": str(last), "names": list(names), "lanes": lanes}
 
 
-def _segments(places: Sequence[SpanShape], summary: TrajectorySummary, start: int, names: dict[str, int]) -> list[int]:
-    lasted = (summary.end_time - summary.start_time) // 1000
+def _segments(places: Sequence[Shape], start: int, lasted: int, names: dict[str, int]) -> list[int]:
     parents = {parent for _, _, _, _, _, parent in places}
     segments: list[int] = []
     for at, (name, kind, offset, duration, status, parent) in enumerate(places):

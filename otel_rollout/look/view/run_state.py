@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from otel_rollout.catalog import LiveRun, Run
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
-from otel_rollout.folder.reader import ReadProblem
+from otel_rollout.folder.stored_file import ReadProblem
 from otel_rollout.folder.trace_files import TraceFile, find_trace_files
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.text.plain_text import counted

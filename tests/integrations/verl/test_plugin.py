@@ -12,7 +12,7 @@ import pytest
 
 from otel_rollout import flush
 from otel_rollout.hooks import install_hook
-from otel_rollout.hooks.verl.plugin import HOOKS
+from otel_rollout.hooks.verl.plugin import HOOKS, SWITCH
 from otel_rollout.hooks.verl.rollout_trace import rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter
 
@@ -35,6 +35,21 @@ def base_tool() -> type:
 
     hook("BaseTool.__init__", BaseTool)
     return BaseTool
+
+
+class TestSwitch:
+    """`OTEL_ROLLOUT_VERL`."""
+
+    @pytest.mark.parametrize(("value", "is_on"), [("", True), ("on", True), ("OFF", False), ("0", False)])
+    def test_a_flag(self, caplog: pytest.LogCaptureFixture, value: str, is_on: bool) -> None:
+        """It is true or false, in any form of a flag."""
+        assert SWITCH.value(environ={"OTEL_ROLLOUT_VERL": value}) is is_on
+        assert caplog.messages == []
+
+    def test_a_wrong_value(self, caplog: pytest.LogCaptureFixture) -> None:
+        """What is neither is a warning, and hooks are installed: an import of verl never fails for it."""
+        assert SWITCH.value(environ={"OTEL_ROLLOUT_VERL": "offf"}) is True
+        assert caplog.messages == ["OTEL_ROLLOUT_VERL='offf' is ignored: this should be true or false"]
 
 
 class TestOps:
