@@ -100,6 +100,8 @@ docs: $(VENV)/.dev  ## Write the generated tables of docs/
 site: $(VENV)-site/.complete  ## Build the documentation's site in build/site, and check its links
 	@rm -rf build/site build/site-source && mkdir -p build/site-source
 	@cp -r $(SITE_SOURCE) build/site-source
+	@# A search is about the software: what is found in these pages would come before its pages.
+	@for page in CHANGELOG CONTRIBUTING; do sed -i '1i ---\nsearch:\n  exclude: true\n---\n' build/site-source/$$page.md; done
 	@$(VENV)-site/bin/zensical build --clean --strict
 	@! grep -rEo --include='*.html' '<(script|link|img)[^>]+="(https?:)?//[^"]*"' build/site  # it works offline
 	@echo "file://$(CURDIR)/build/site/index.html"

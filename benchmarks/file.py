@@ -1,4 +1,4 @@
-"""`python -m benchmarks.file`: the trace folder beside plain OTLP JSON lines, Parquet with DuckDB, and SQLite.
+"""`python -m benchmarks.file`: the trace folder beside OTLP JSON lines, Parquet with DuckDB, and SQLite with blobs.
 
 Each is given the same spans of a synthetic training run, batch by batch as delivery hands them to exporters, then asked
 for the roots of one step, one trajectory, all spans of a step, and statistics of all groups. DuckDB and pyarrow come

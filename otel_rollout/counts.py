@@ -43,6 +43,7 @@ class ExporterStats:
         joined: Spans without a step that the trace folder has with their trajectory, whose step was known.
         orphaned: Spans without a step or a root that it has in `no-step/`; readers join them by their trace.
         last_error: The backend's last answer to a batch that it refused.
+        preparing: Work that comes before the first span, such as creating tables.
         follow_up_requests: Requests besides spans (links, rewards), by kind; not counted among the spans.
     """
 
@@ -57,6 +58,7 @@ class ExporterStats:
     joined: int = 0
     orphaned: int = 0
     last_error: str = ""
+    preparing: str = ""
     follow_up_requests: Mapping[str, FollowUpStats] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -71,7 +73,7 @@ class ExporterStats:
         )
         for kind, work in self.follow_up_requests.items():
             parts += _said((f"{{:,}} {kind} waiting", work.waiting)) + _lost(f"{kind} ", work.lost)
-        return ", ".join(parts)
+        return ", ".join([*parts, *([self.preparing] if self.preparing else [])])
 
 
 @dataclass(frozen=True)

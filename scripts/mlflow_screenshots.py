@@ -2,8 +2,8 @@
 
     python scripts/mlflow_screenshots.py            # writes docs/images/mlflow-*.png
 
-Runs the demo into a sqlite file, opens MLflow's own UI over it in its default view, filters its list of traces by
-clicks as a user would (no address does), and takes the pictures.
+Runs the demo with a server as its backend, opens MLflow's own UI in its default view, filters its list of traces
+as a user would (no address does), and takes the pictures.
 """
 
 from __future__ import annotations
@@ -74,17 +74,14 @@ def filter_by_step(page: Page) -> set[str]:
     Returns:
         The ids of the traces that the page then got from the server.
     """
-    page.get_by_role("button", name="Filters").click()
-    page.get_by_role("combobox", name="Filter field").click()
-    page.get_by_role("option", name="Tag", exact=True).click()
-    page.get_by_label("Filter key").fill("step")
-    page.get_by_label("Filter value").fill(STEP)
+    page.get_by_placeholder("Add a filter").click()
+    page.keyboard.type(f"tag.step = '{STEP}'")
     with page.expect_response(
         lambda answer: (
             answer.url.endswith("/traces/search") and f"tags.step = '{STEP}'" in (answer.request.post_data or "")
         )
     ) as answer:
-        page.get_by_role("button", name="Apply filters").click()
+        page.keyboard.press("Enter")
     return {trace["trace_id"] for trace in answer.value.json()["traces"]}
 
 
@@ -92,8 +89,8 @@ def main() -> None:
     """Run the demo, start MLflow's UI, take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.parse_args()
-    with open_browser() as browser, Mlflow(ensure("mlflow")) as mlflow:
-        run_demo(f"sqlite:///{mlflow.database}")
+    with open_browser() as browser, Mlflow(ensure("mlflow_3_18")) as mlflow:
+        run_demo(mlflow.address)
         experiment_id, traces = traces_of_step(mlflow.address)
         url = f"{mlflow.address}/#/experiments/{experiment_id}/traces?startTimeLabel=ALL"
         with open_page(browser, url, width=1600, height=900, storage=SEEN) as page:

@@ -67,9 +67,8 @@ def main() -> None:
         with open_page(browser, trajectory, width=1700, height=920) as page:
             page.get_by_text("Policy.generate").first.wait_for()
             take_picture(page, IMAGES / "phoenix-trajectory.png")
-        # As wide as most screens are: the rewards are the last columns.
-        with open_page(browser, f"{pages}/traces", width=1920, height=800) as page:
-            page.get_by_text("reward").first.wait_for()
+        with open_page(browser, f"{pages}/traces", width=1600, height=800) as page:
+            page.get_by_text("s7 · r0").first.wait_for()
             take_picture(page, IMAGES / "phoenix-trajectories.png")
 
 

@@ -1,8 +1,8 @@
-"""Take the documentation's picture of the demo in trackio: the list of trajectories, with one of them open.
+"""Take the documentation's pictures of the demo in trackio: the list of trajectories, and one of them open.
 
-    python scripts/trackio_screenshots.py            # writes docs/images/trackio-trajectory.png
+    python scripts/trackio_screenshots.py            # writes docs/images/trackio-*.png
 
-Starts a dashboard of its own, runs the demo into it, and takes the picture.
+Starts a dashboard of its own, runs the demo into it, and takes the pictures.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def run_demo(server: TrackioServer) -> None:
 
 
 def main() -> None:
-    """Start the dashboard, run the demo, take the picture."""
+    """Start the dashboard, run the demo, take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.parse_args()
     with (
@@ -45,7 +45,9 @@ def main() -> None:
     ):
         run_demo(server)
         traces = f"{server.address}/traces?project={PROJECT}"
-        with open_page(browser, traces, width=1500, height=900) as page:
+        with open_page(browser, traces, width=1600, height=900) as page:
+            page.get_by_text("s3r3").first.wait_for()
+            take_picture(page, IMAGES / "trackio-trajectories.png")
             page.locator("tbody tr").first.click()
             # A turn: its words are in the pane next to the tree.
             page.get_by_text("Policy.generate").last.click()

@@ -71,7 +71,7 @@ class TestAnnotate:
                     "gen_ai.operation.name": "invoke_agent",
                     "gen_ai.agent.name": "rollout_trace",
                     "gen_ai.conversation.id": f"{1:032x}",
-                    "session.id": "step 1 · sample 7 · test-project/test-experiment",
+                    "session.id": "s7 · step 1 · test-project/test-experiment",
                     **{f"rollout.{key}": value for key, value in tags.items()},
                     "rollout.status": "truncated",
                     "rollout.reward": 1.0,

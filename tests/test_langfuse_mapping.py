@@ -82,7 +82,7 @@ class TestProperties:
     def test_the_trajectory(self, properties):
         """Its session is the group, its input the prompt, its output the last answer; it has no usage of its own."""
         assert properties[2] == {
-            "sessionId": "step 7 · sample 12 · test-project/test-experiment",
+            "sessionId": "s12 · step 7 · test-project/test-experiment",
             "type": "AGENT",
             "input": "What is 6 * 7?",
             "output": "It is 42.",

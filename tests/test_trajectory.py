@@ -86,7 +86,7 @@ class TestRoot:
             },
             root_record(
                 {"step": 3, "sample_index": 7, "rollout_n": 1},
-                "step 3 · sample 7 · test-project/test-experiment",
+                "s7 · step 3 · test-project/test-experiment",
                 name="agent",
                 end_time=4,
             ),
@@ -105,7 +105,7 @@ class TestRoot:
         assert recorded(rollout_spans) == [
             root_record(
                 {"step": 0, "sample_index": 0, "rollout_n": 0, "validate": True},
-                "step 0 · sample 0 · validate · test-project/test-experiment",
+                "s0 · step 0 · validate · test-project/test-experiment",
             )
         ]
 
@@ -114,7 +114,7 @@ class TestRoot:
         with rollout_trace_attr(sample_index="uid-1"):
             pass
         assert recorded(rollout_spans) == [
-            root_record({"sample_index": "uid-1"}, "sample uid-1 · test-project/test-experiment")
+            root_record({"sample_index": "uid-1"}, "uid-1 · test-project/test-experiment")
         ]
 
     @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ class TestRoot:
                 pass
         root, _ = recorded(rollout_spans)
         assert root["attributes"]["rollout.step"] == root["attributes"]["rollout.rollout_n"] == text
-        assert root["attributes"]["session.id"] == f"step {text} · sample 3 · test-project/test-experiment"
+        assert root["attributes"]["session.id"] == f"s3 · step {text} · test-project/test-experiment"
         assert caplog.messages == [
             (
                 f"rollout_trace_attr(step=…): this should be a whole number, not {text!r} of type "
@@ -242,7 +242,7 @@ class TestOutcome:
         assert (event["exception.type"], event["exception.message"]) == ("ValueError", "lost")
         assert root == root_record(
             {"sample_index": 1},
-            "sample 1 · test-project/test-experiment",
+            "s1 · test-project/test-experiment",
             status="ERROR",
             description="ValueError: lost",
             metadata={"status": "error"},
@@ -270,9 +270,7 @@ class TestOutcome:
         next(generator)
         generator.close()
         assert recorded(rollout_spans) == [
-            root_record(
-                {"sample_index": 1}, "sample 1 · test-project/test-experiment", metadata={"status": "cancelled"}
-            )
+            root_record({"sample_index": 1}, "s1 · test-project/test-experiment", metadata={"status": "cancelled"})
         ]
 
     def test_annotated_status_counts(self, rollout_spans: InMemorySpanExporter) -> None:
@@ -416,5 +414,5 @@ class TestReuse:
         entering.start()
         entering.join()
         trajectory.__exit__(None, None, None)
-        assert recorded(rollout_spans) == [root_record({"sample_index": 1}, "sample 1 · test-project/test-experiment")]
+        assert recorded(rollout_spans) == [root_record({"sample_index": 1}, "s1 · test-project/test-experiment")]
         assert caplog.records == []

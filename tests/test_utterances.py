@@ -171,6 +171,20 @@ class TestConversation:
         assert [each.message.text for each in utterances] == ["Be brief.", "What is 1 + 2?", "One.", "Sum up.", "Two."]
         assert [each.conversation for each in utterances] == [1, 1, 1, 2, 2]
 
+    def test_a_text_that_grows(self):
+        """A completions client is given one text, whatever its argument is called; only what is new is said again."""
+        question = "Q: Was the architect born before 1950?\nA:"
+        spans = [
+            turn(2, {"messages": question}, " Toyo Ito built it."),
+            turn(4, {"messages": question + " Toyo Ito built it.\n[P] Ito was born in 1941."}, " So yes."),
+        ]
+        assert told(spans) == [
+            ("user", question),
+            ("assistant", " Toyo Ito built it."),
+            ("user", "[P] Ito was born in 1941."),
+            ("assistant", " So yes."),
+        ]
+
     def test_tools_stand_where_no_prompt_has_their_results(self):
         """Generations of token ids without text: the question is the root's, results are those of the tools' spans."""
         question = {semconv.SPAN_KIND: "AGENT", semconv.INPUT_VALUE: "How many?"}

@@ -7,12 +7,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.counts import ExporterStats
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind, NotYet
@@ -174,6 +176,14 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             return None
         uri = without_userinfo(self._uri.uri).rstrip("/")
         return f"{uri}/#/experiments/{experiment_id}/traces?selectedEvaluationId=tr-{trace_id}"
+
+    def add_counts(self, stats: ExporterStats) -> ExporterStats:
+        """Add that a SQLite file is still being made, which takes some seconds and appears once it is whole."""
+        path = self._uri.sqlite_path if self._fault is None else None
+        is_waiting = stats.recorded > stats.delivered == 0 and not stats.last_error
+        if path is None or not is_waiting or path.exists():
+            return stats
+        return replace(stats, preparing=f"MLflow is still creating the tables of {path}")
 
     def shutdown(self) -> None:
         """Finish follow-up requests within `export_timeout`, mark runs created here as finished, and disconnect."""

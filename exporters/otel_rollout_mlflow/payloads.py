@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.facts.span_facts import is_own, reward_of
 from otel_rollout.messages import ChatMessages, answer_json, ids_as_text, is_message, request_json
-from otel_rollout.text.sanitize import replace_surrogates
+from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 from otel_rollout_mlflow.json_text import JsonText, sanitize_json, sanitize_value
 
 INPUTS: Final = "mlflow.spanInputs"
@@ -41,9 +41,9 @@ def payload_of(span: ReadableSpan, side: str, chat: ChatMessages | None) -> Json
     is_root = span.parent is None
     reward = reward_of(span) if is_root and side == OUTPUTS else None
     if reward is not None:
-        # In the list the column of an assessment is beyond the right edge of most windows; the output isn't.
+        # In the list the columns of assessments and tags are beyond the right edge of most windows; the output isn't.
         answer = JsonText(_dumps(messages[-1].gist)) if messages else given
-        return _with_reward(reward, answer)
+        return _with_reward(reward, (span.attributes or {}).get(semconv.ROLLOUT_N), answer)
     if messages:
         make = request_json if side == INPUTS else answer_json
         return sanitize_json(make(messages, None if given is None else str(given)), is_trusted=True)
@@ -70,14 +70,16 @@ def _given(span: ReadableSpan, side: str) -> JsonText | None:
     return JsonText(ids_as_text(text.encode()).decode()) if is_own(span) and text[:1] in "{[" else text
 
 
-def _with_reward(reward: float, answer: JsonText | None) -> JsonText:
+def _with_reward(reward: float, rollout_n: Any, answer: JsonText | None) -> JsonText:
     # With spaces: MLflow's list shows the text as it is.
-    number = _dumps(reward)
+    first = f'"reward": {_dumps(reward)}'
+    if type(rollout_n) is int and fits_int64(rollout_n):
+        first += f', "rollout": {rollout_n}'
     if answer is None:
-        return JsonText(f'{{"reward": {number}}}')
-    if answer.startswith('{"') and '"reward":' not in answer:
-        return JsonText(f'{{"reward": {number}, {answer[1:]}')
-    return JsonText(f'{{"reward": {number}, "output": {answer}}}')
+        return JsonText(f"{{{first}}}")
+    if answer.startswith('{"') and '"reward":' not in answer and '"rollout":' not in answer:
+        return JsonText(f"{{{first}, {answer[1:]}")
+    return JsonText(f'{{{first}, "output": {answer}}}')
 
 
 def _as_messages(payload: JsonText) -> JsonText:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -81,10 +83,12 @@ def is_initialised(path: Path) -> bool:
 
 def _make_aside(path: Path, initialise: Callable[[Path], None]) -> None:
     aside = path.with_name(path.name + ASIDE_SUFFIX)
-    # A process that was killed here left its file; we hold the lock, so nobody is writing to it.
-    _remove(aside)
     try:
-        initialise(aside)
+        # Elsewhere: a process that is killed in these seconds leaves its file, and SQLite is slow on a network's disk.
+        with tempfile.TemporaryDirectory(prefix="otel-rollout-") as folder:
+            made = Path(folder) / path.name
+            initialise(made)
+            shutil.copyfile(made, aside)
         narrow(aside)
         try:
             os.link(aside, path)
@@ -95,12 +99,7 @@ def _make_aside(path: Path, initialise: Callable[[Path], None]) -> None:
             # A file system without hard links.
             aside.rename(path)
     finally:
-        _remove(aside)
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-journal", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+        aside.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -28,7 +28,6 @@ def where_to_look(uri: str, project_name: str, experiment_name: str) -> list[str
     # A password isn't shown, and without it the address leads nowhere.
     is_secret, uri = uri != shown, shown
     tracking_uri = 'os.environ["MLFLOW_TRACKING_URI"]' if is_secret else f'"{uri}"'
-    query = f"tags.experiment_name = '{experiment_name}' AND tags.step = '1'"
     lines = [
         f"The trajectories are in MLflow, experiment {project_name}.",
         f"Find those of the first step in {sys.executable} with",
@@ -36,7 +35,9 @@ def where_to_look(uri: str, project_name: str, experiment_name: str) -> list[str
         "    import os, mlflow" if is_secret else "    import mlflow",
         f"    mlflow.set_tracking_uri({tracking_uri})",
         f'    mlflow.set_experiment("{project_name}")',
-        f'    print(len(mlflow.search_traces(filter_string="{query}")), "trajectories")',
+        f"    run = \"tags.experiment_name = '{experiment_name}'\"",
+        "    found = mlflow.search_traces(filter_string=f\"{run} AND tags.step = '1'\")",
+        '    print(len(found), "trajectories")',
         "",
     ]
     if uri.startswith(("http://", "https://")):

@@ -18,7 +18,7 @@ from otel_rollout.export.http import HttpClient, destination_of, require_request
 from otel_rollout.export.otlp_http import OTLP_HEADERS, TRACES_PATH, OtlpHttpSender, read_headers
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
-from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_id_of
+from otel_rollout.facts.span_facts import is_late_annotation, is_own, rollout_label, span_id_of, trace_id_of
 from otel_rollout.finish.span_copies import copy_span
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
@@ -100,7 +100,7 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
             spans = self._with_projects(spans)
         except Exception:
             internal_error("naming the project of spans")
-        stored = [span for span in spans if not is_late_annotation(span)]
+        stored = [_with_label(span) for span in spans if not is_late_annotation(span)]
         outcome = self._sender.send(stored) if stored else DELIVERED
         if outcome.verdict is Verdict.DELIVERED:
             try:
@@ -188,6 +188,15 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
             return DELIVERED
         waiting = {position for position, each in enumerate(annotations) if each.span_id in missing}
         return NotYet(waiting, f"Phoenix has not stored {len(missing)} of the spans yet")
+
+
+def _with_label(span: ReadableSpan) -> ReadableSpan:
+    """Return a trajectory's root under a name that begins with its place and reward, `s12 · r3 = 0.5 · step 7 · agent`.
+
+    In Phoenix's list, the columns of tags and annotations are beyond the right edge of most windows.
+    """
+    label = rollout_label(span, with_reward=True) if span.parent is None and is_own(span) else ""
+    return copy_span(span, dict(span.attributes or {}), name=f"{label} · {span.name}") if label else span
 
 
 def _project(span: ReadableSpan) -> str:

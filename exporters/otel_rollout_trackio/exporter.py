@@ -189,7 +189,8 @@ class TrackioSpanExporter(OutcomeSpanExporter):
             "Open the page, or list those of a step, with",
             "",
             f"    {prefix}trackio show --project {project}",
-            f"    {prefix}trackio list traces --project {project} --run {experiment_name} --step 1",
+            # Without a limit, it lists 50.
+            f"    {prefix}trackio list traces --project {project} --run {experiment_name} --step 1 --limit 10000",
         ]
 
     def shutdown(self) -> None:

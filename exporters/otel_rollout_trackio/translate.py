@@ -17,7 +17,7 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.export.plain_values import plain_text, plain_value
 from otel_rollout.facts.reward_parts import REWARD, reward_parts_of
-from otel_rollout.facts.span_facts import exception_attributes, kind_of, span_id_of, trace_id_of
+from otel_rollout.facts.span_facts import exception_attributes, kind_of, reward_of, span_id_of, trace_id_of
 from otel_rollout.facts.span_messages import input_messages, output_messages
 from otel_rollout.messages import as_openai, chat_messages, messages_in
 from otel_rollout.text.sanitize import fits_int64, replace_surrogates
@@ -107,11 +107,11 @@ def translate(spans: Sequence[ReadableSpan], *, project: str | None = None) -> C
         project=name,
         run=run,
         run_id=run_id_of(name, run),
-        key=UNFINISHED if root is None else plain_text(root.name),
+        key=_key(root),
         step=step if type(step) is int and fits_int64(step) else 0,
         timestamp=_time(start),
         # A part has an id of its own: the root's row may be stored already, or be yet to come.
-        log_id=trace_id if is_whole else f"{trace_id}-{span_id_of(spans[0])}",
+        log_id=_log_id(tags, trace_id if is_whole else f"{trace_id}-{span_id_of(spans[0])}"),
         trace={
             "_type": "trackio.trace",
             "messages": conversation_of(spans, root),
@@ -120,6 +120,23 @@ def translate(spans: Sequence[ReadableSpan], *, project: str | None = None) -> C
             "spans": [_span(span, is_conversation=span is root) for span in _by_start(spans)],
         },
     )
+
+
+def _log_id(tags: Mapping[str, Any], trace_id: str) -> str:
+    """Return the id of a trajectory, `s12-r3-trace-…`: trackio's list shows its first seven letters and digits."""
+    named = [(mark, tags.get(key)) for mark, key in (("s", semconv.SAMPLE_INDEX), ("r", semconv.ROLLOUT_N))]
+    place = "".join(f"{mark}{value}-" for mark, value in named if type(value) is int and fits_int64(value))
+    return f"{place}trace-{trace_id}" if place else trace_id
+
+
+def _key(root: ReadableSpan | None) -> str:
+    """Return the name of a trajectory's record, `agent_loop:0.5`.
+
+    trackio's list shows the id's beginning, and the number after the name's last colon, only if there is a colon.
+    """
+    reward = None if root is None else reward_of(root)
+    name = UNFINISHED if root is None else plain_text(root.name)
+    return f"{name}:{'' if reward is None else f'{reward:.3g}'}"
 
 
 def _tags(spans: Sequence[ReadableSpan]) -> dict[str, Any]:

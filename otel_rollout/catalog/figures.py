@@ -19,6 +19,7 @@ import orjson
 
 from otel_rollout.catalog import schema, spans
 from otel_rollout.catalog.group_summary import GroupSummary, Spread
+from otel_rollout.catalog.reward_scale import Scale, scale_of
 from otel_rollout.catalog.sql import Figure, Source, count_if, prepare, sum_of
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.json_types import readers_of
@@ -155,6 +156,8 @@ _RUN: Final = STEPS.sql_of("runs")
 _STEP: Final = STEPS.sql_of("trajectories")
 _OF_GROUPS: Final = STEPS.sql_of("groups")
 _GROUP: Final = GROUPS.sql_of("trajectories")
+_STEP_BY_SCALE: Final = STEPS.sql_of("scale")
+_GROUP_BY_SCALE: Final = GROUPS.sql_of("scale")
 
 
 def _names(figures: Mapping[str, str]) -> str:
@@ -205,6 +208,18 @@ _COMPUTE: Final = (
     WHERE run IN (SELECT id FROM step_runs WHERE {_OF_STEP}) GROUP BY run) USING (of_run)""",
 )
 """Compute the figures of one step: first what groups compare with, then its groups, then the other figures."""
+
+
+def _update(figures: Mapping[str, str]) -> str:
+    return ", ".join(f'"{name}" = {sql}' for name, sql in figures.items())
+
+
+_JUDGE: Final = (
+    'UPDATE step_runs SET "scale_lowest" = :lowest, "scale_highest" = :highest WHERE id = :run',
+    f"UPDATE group_figures SET {_update(_GROUP_BY_SCALE)} WHERE run = :run",
+    f"UPDATE step_figures SET {_update(_STEP_BY_SCALE)} WHERE run = :run",
+)
+"""Compare the rewards of one step with the scale of its run."""
 _CLEAR: Final = (
     *(
         f"DELETE FROM {table} WHERE run IN (SELECT id FROM step_runs WHERE {_OF_STEP})"
@@ -220,6 +235,8 @@ _NAMED: Final = """CASE WHEN run."run_id" IS NULL AND EXISTS (
 """The run of a step that only one of several runs has is named too, so that a run's steps are one series."""
 _STEP_ROWS: Final = f"SELECT {STEPS.select(_NAMED)} FROM step_runs run JOIN step_figures f ON f.run = run.id"
 _GROUP_ROWS: Final = f"SELECT {GROUPS.select(_NAMED)} FROM step_runs run JOIN group_figures f ON f.run = run.id"
+_RANGES: Final = f"""SELECT run.id, run."experiment_name", run."validate", {_NAMED},
+    run."reward_lowest", run."reward_highest", run."scale_lowest", run."scale_highest" FROM step_runs run"""
 _RUN_ID: Final = f"""SELECT run.id FROM step_runs run
   WHERE run."step" IS ? AND run."validate" = ? AND run."experiment_name" IS ? AND {_NAMED} IS ?"""
 _OF_RUN: Final = f"SELECT t.rowid FROM {_MEMBERS} WHERE run.id IN ({_RUN_ID})"
@@ -231,14 +248,15 @@ DDL: Final = f"""{schema.DDL}{spans.DDL}
 CREATE TABLE step_runs (id INTEGER PRIMARY KEY, is_split, {_names(_RUN)});
 CREATE INDEX step_runs_by_step ON step_runs ("step", "validate");
 CREATE INDEX step_runs_by_run ON step_runs ("run_id");
-CREATE TABLE group_figures (run, {_names(_GROUP)});
+CREATE TABLE group_figures (run, {_names(_GROUP)}, {_names(_GROUP_BY_SCALE)});
 CREATE INDEX group_figures_by_run ON group_figures (run);
 CREATE INDEX group_figures_by_prompt ON group_figures ("sample_index");
-CREATE TABLE step_figures (run INTEGER PRIMARY KEY, {_names(_STEP)}, {_names(_OF_GROUPS)});
+CREATE TABLE step_figures (run INTEGER PRIMARY KEY, {_names(_STEP)}, {_names(_OF_GROUPS)},
+  "solved", "zero_variance" DEFAULT '{{}}');
 CREATE VIEW steps AS {_STEP_ROWS};
 CREATE VIEW groups AS {_GROUP_ROWS};
 """
-VERSION: Final = f"{__version__} {crc32((DDL + ''.join(_COMPUTE)).encode()):08x}"
+VERSION: Final = f"{__version__} {crc32((DDL + ''.join((*_COMPUTE, *_JUDGE))).encode()):08x}"
 """A catalog of another version is made again: its columns have other names or meanings."""
 
 
@@ -256,10 +274,31 @@ def refresh(connection: sqlite3.Connection) -> None:
     """
     for step, validate in connection.execute('SELECT "step", "validate" FROM changed_steps').fetchall():
         refresh_step(connection, step, validate)
+    judge(connection)
+
+
+def judge(connection: sqlite3.Connection, scales: Mapping[tuple[str | None, bool], Scale | None] | None = None) -> None:
+    """Compare rewards with the scale of their run, in each step whose run has another scale than before.
+
+    Args:
+        connection: The catalog. The caller commits.
+        scales: The scales by experiment and validation; by default the catalog has them.
+    """
+    runs: dict[tuple[Any, ...], list[Sequence[Any]]] = {}
+    for run, *rest in connection.execute(_RANGES):
+        runs.setdefault(tuple(rest[:3]), []).append((run, *rest[3:]))
+    for (experiment, validate, _), found in runs.items():
+        own = scale_of((each[1], each[2]) for each in found)
+        scale = own if scales is None else scales.get((experiment, bool(validate)), own)
+        ends = (None, None) if scale is None else tuple(scale)
+        for run, _low, _high, *known in found:
+            if tuple(known) != ends:
+                for statement in _JUDGE:
+                    connection.execute(statement, {"run": run, "lowest": ends[0], "highest": ends[1]})
 
 
 def refresh_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
-    """Compute the figures of a step, as `refresh` does."""
+    """Compute the figures of a step, as `refresh` does, but for those that `judge` adds."""
     spans.empty_step(connection, step, validate)
     for statement in (*_CLEAR, *_COMPUTE):
         connection.execute(statement, {"step": step, "validate": validate})
@@ -332,13 +371,23 @@ class SummarisedRun(NamedTuple):
     summary: StepSummary
 
 
-def summarise_runs(trajectories: Iterable[TrajectorySummary]) -> list[SummarisedRun]:
-    """Return the summaries of each step and run that trajectories are of, in order."""
+def summarise_runs(
+    trajectories: Iterable[TrajectorySummary],
+    scales: Mapping[tuple[str | None, bool], Scale | None] | None = None,
+) -> list[SummarisedRun]:
+    """Return the summaries of each step and run that trajectories are of, in order.
+
+    Args:
+        trajectories: The trajectories.
+        scales: The scales of rewards by experiment and validation; by default these trajectories have them.
+    """
     by_id = {each.trace_id: each for each in trajectories}
     with closing(sqlite3.connect(":memory:")) as connection:
         create(connection)
         schema.insert(connection, by_id.values())
         refresh(connection)
+        if scales is not None:
+            judge(connection, scales)
         found = []
         for step in steps(connection):
             ids = connection.execute(f"{_IDS} WHERE t.rowid IN ({_OF_RUN}) ORDER BY {_ORDER}", step.identity)

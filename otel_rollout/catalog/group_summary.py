@@ -7,17 +7,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from otel_rollout.catalog.sql import SOLVED_SHARE, figure, is_same
+from otel_rollout.catalog.reward_scale import SOLVED
+from otel_rollout.catalog.sql import count_if, figure, is_same
 
 _SAID: Final = "CASE WHEN turn_hashes <> '[]' AND instr(turn_hashes, '\"\"') = 0 THEN turn_hashes END"
 """The turns of a rollout, if all are known."""
 _ZERO_VARIANCE: Final = (
-    f"CASE WHEN sample_index IS NULL OR count(reward) < 2 OR NOT {is_same('min(reward)', 'max(reward)')} THEN NULL "
-    f"WHEN {is_same('run.reward_lowest', 'run.reward_highest')} "
-    "THEN CASE WHEN max(reward) > 0 THEN 'best' ELSE 'worst' END "
-    f"WHEN {is_same('max(reward)', 'run.reward_highest')} THEN 'best' "
-    f"WHEN {is_same('min(reward)', 'run.reward_lowest')} THEN 'worst' ELSE 'other' END"
+    f"(SELECT CASE WHEN reward_std IS NULL OR NOT {is_same('min(value)', 'max(value)')} THEN NULL "
+    f"WHEN {is_same(':lowest', ':highest')} THEN CASE WHEN max(value) > 0 THEN 'best' ELSE 'worst' END "
+    f"WHEN max(value) > :highest OR {is_same('max(value)', ':highest')} THEN 'best' "
+    f"WHEN min(value) < :lowest OR {is_same('min(value)', ':lowest')} THEN 'worst' ELSE 'other' END "
+    "FROM json_each(rewards))"
 )
+_SOLVED: Final = f"(SELECT 1.0 * {count_if(SOLVED.format('value'))} / nullif(count(value), 0) FROM json_each(rewards))"
 
 
 class Spread(NamedTuple):
@@ -62,12 +64,13 @@ class GroupSummary:
         "CASE WHEN sample_index IS NOT NULL AND count(reward) > 1 THEN stddev(reward) END",
     )
     solved: float | None = figure(
-        "the share of known rewards in the upper half of the step's range; null without rewards", SOLVED_SHARE
+        "the share of known rewards in the upper half of the run's scale; null without rewards", _SOLVED, of="scale"
     )
     zero_variance: str | None = figure(
-        "`best`, `worst` or `other` if all known rewards are equal and there are two or more: the step's best reward, "
-        "its worst, or another; else null",
+        "`best`, `worst` or `other` if all known rewards are equal and there are two or more: the best reward of the "
+        "run's scale, its worst, or another; else null",
         _ZERO_VARIANCE,
+        of="scale",
     )
     tokens: Spread | None = figure("the output tokens", "output_tokens", unit="tokens")
     turns: Spread | None = figure("the turns", "turns", unit="turns")

@@ -37,6 +37,7 @@ from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTrac
 from otel_rollout.facts.json_types import from_json, to_json
 from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import TrajectorySummary
+from otel_rollout.folder.layout import worker_of
 from otel_rollout.folder.reader import RecordedTrajectory, main_row
 from otel_rollout.folder.selection import Filters, Selection
 from otel_rollout.folder.stored_file import Part, ReadProblem
@@ -156,6 +157,22 @@ class Run:
             places = {place for place, _, _ in rows if place in found and found[place].file.is_journal}
             written = {place for place in places if found[place].file.is_being_written()}
             return {(step, bool(validate)) for place, step, validate in rows if place in written}
+
+        return self._ask(question)
+
+    def of_living(self, steps: Iterable[StepSummary]) -> list[StepSummary]:
+        """Return the steps that have a trajectory of a process that is writing the folder."""
+
+        def question(connection: sqlite3.Connection, found: Found) -> list[StepSummary]:
+            workers = {worker_of(each.file.place) for each in found.values() if each.file.is_being_written()}
+            names = orjson.dumps(sorted(workers)).decode()
+            sql = f"SELECT 1 FROM trajectories t WHERE {_IN_STEP} AND t.experiment_name IS ?"
+            sql += " AND t.worker IN (SELECT value FROM json_each(?)) LIMIT 1"
+            return [
+                each
+                for each in steps
+                if workers and connection.execute(sql, (*each.identity[:3], names)).fetchone() is not None
+            ]
 
         return self._ask(question)
 
@@ -475,7 +492,7 @@ class Run:
                 continue
             if query.validate not in (None, validate):
                 continue
-            for each in self._recorded(_IN_STEP, (step, validate), EVERYTHING, seen):
+            for each in _one_by_one(self._recorded(_IN_STEP, (step, validate), EVERYTHING, seen)):
                 if (
                     query.experiment in (None, each.experiment_name)
                     and query.run_id in (None, each.run_id)
@@ -544,6 +561,10 @@ class Run:
             figures.refresh_step(connection, *each)
             connection.execute("DELETE FROM signals WHERE step IS ? AND validate = ?", each)
             connection.execute("COMMIT")
+        if changed:
+            connection.execute("BEGIN IMMEDIATE")
+            figures.judge(connection)
+            connection.execute("COMMIT")
 
     def _steps(
         self,
@@ -602,9 +623,10 @@ class Run:
 
 def _one_by_one(recorded: list[RecordedTrajectory]) -> Iterator[RecordedTrajectory]:
     """Yield trajectories, and keep none: each holds its spans once they were read."""
-    waiting = recorded[::-1]
-    while waiting:
-        yield waiting.pop()
+    # In place: a copy would leave the caller's list as it is.
+    recorded.reverse()
+    while recorded:
+        yield recorded.pop()
 
 
 def _step_keys(connection: sqlite3.Connection, where: str, values: Sequence[Any]) -> list[tuple[int | None, bool]]:

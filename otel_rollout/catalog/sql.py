@@ -15,7 +15,7 @@ import orjson
 from otel_rollout.facts.amounts import deviation_of, mean_of
 from otel_rollout.text.sanitize import INT64_MAX
 
-Source: TypeAlias = Literal["runs", "trajectories", "groups"]
+Source: TypeAlias = Literal["runs", "trajectories", "groups", "scale"]
 
 
 class Figure(NamedTuple):
@@ -27,7 +27,8 @@ class Figure(NamedTuple):
             its statistics, the amount.
         unit: The unit of a number.
         of: The rows that it is computed over: the trajectories of a step, before its groups are known (`runs`: groups
-            compare with these figures, as `run.…`) or after; its groups; or of a group, its trajectories.
+            compare with these figures, as `run.…`) or after; its groups; or of a group, its trajectories. `scale`: the
+            figure compares the rewards in the row with the run's scale, `:lowest` to `:highest`.
     """
 
     meaning: str
@@ -55,14 +56,6 @@ def sum_of(fact: str) -> str:
 def is_same(one: str, other: str) -> str:
     """Return the condition of `is_same_reward`."""
     return f"abs({one} - {other}) <= max(1e-9 * max(abs({one}), abs({other})), 1e-12)"
-
-
-SOLVED: Final = (
-    f"CASE WHEN {is_same('run.reward_lowest', 'run.reward_highest')} THEN reward > 0 "
-    "ELSE reward > run.reward_lowest / 2 + run.reward_highest / 2 END"
-)
-"""A reward in the upper half of the step's range; if all rewards of the step are the same, one above 0."""
-SOLVED_SHARE: Final = f"1.0 * {count_if(SOLVED)} / nullif(count(reward), 0)"
 
 
 FUNCTIONS: Final = ("counts", "mean", "median", "percentile", "stddev")

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from otel_rollout.catalog.sql import SOLVED_SHARE, count_if, figure, is_same
+from otel_rollout.catalog.reward_scale import SOLVED, Scale
+from otel_rollout.catalog.sql import count_if, figure, is_same
 from otel_rollout.catalog.step_figures import LENGTH_REASONS
 from otel_rollout.facts.table import Count, StepSums
 
@@ -58,14 +59,25 @@ class StepSummary(StepSums, StepIdentity):
     group_std: float | None = figure(
         "the mean of the groups' standard deviations of rewards", "mean(reward_std)", of="groups"
     )
-    solved: float | None = figure("the share of rewards in the upper half of the step's range", SOLVED_SHARE)
+    scale_lowest: float | None = figure(
+        "the worst reward on the run's scale: the lowest, without the tenth of its steps with the lowest",
+        "NULL",
+        of="runs",
+    )
+    scale_highest: float | None = figure("the best, in the same way", "NULL", of="runs")
+    solved: float | None = figure(
+        "the share of rewards in the upper half of the run's scale; above 0 if the run has one reward",
+        f"(SELECT 1.0 * {count_if(SOLVED.format('value'))} / nullif(count(value), 0) "
+        "FROM group_figures g, json_each(g.rewards) WHERE g.run = step_figures.run)",
+        of="scale",
+    )
     comparable_groups: Count = figure(
         "the number of groups with two known rewards or more", "count(reward_std)", of="groups"
     )
     zero_variance: Mapping[str, Count] = figure(
         "the number of comparable groups without variance, by `best`, `worst`, `other`",
-        "coalesce(counts(zero_variance), '{}')",
-        of="groups",
+        "(SELECT coalesce(counts(zero_variance), '{}') FROM group_figures g WHERE g.run = step_figures.run)",
+        of="scale",
     )
     errors: Count = figure("the trajectories that ended in an error", count_if("status = 'error'"))
     truncated: Count = figure("the trajectories that were cut off", count_if("status = 'truncated'"))
@@ -89,3 +101,10 @@ class StepSummary(StepSums, StepIdentity):
     duplicates: Count = figure(
         "the number of rollouts that equal an earlier one of their group", "sum(duplicates)", of="groups"
     )
+
+    @property
+    def scale(self) -> Scale | None:
+        """The scale of the run's rewards; None if there are none."""
+        if self.scale_lowest is None or self.scale_highest is None:
+            return None
+        return Scale(self.scale_lowest, self.scale_highest)

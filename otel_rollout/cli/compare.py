@@ -23,6 +23,7 @@ from otel_rollout.cli.reading import (
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.guard.garbage_collection import collect_rarely
 from otel_rollout.look.compare import DEFAULT_MARGIN, Comparison, Side, compare_runs, sides_of
+from otel_rollout.look.compare.words import left_out_text
 from otel_rollout.look.findings import CHECKS
 from otel_rollout.text.near_miss import did_you_mean
 
@@ -40,7 +41,7 @@ the number of figures that are looked at, and above the margin.
 """
     parser.epilog = exit_codes(
         "B is not shown to be worse than A",
-        failed="it is: a figure with a better side is worse, prompts are lost, or an error that diagnose finds is new",
+        failed="it is: a figure is worse, prompts are lost, or diagnose finds a new error",
     )
     parser.add_argument(
         "before",
@@ -102,8 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
         on_step=show_progress,
     )
     if not comparison.parts:
+        left = f" ({left_out_text(comparison)})" if comparison.left_out else ""
         raise NoTracesError(
-            f"{before.name} and {after.name} have no step in common; --all-steps compares them as a whole"
+            f"{before.name} and {after.name} have no step in common{left}; --all-steps compares them as a whole"
         )
     _check_names(arguments.figure, comparison)
     if arguments.html is not None:

@@ -89,11 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         thresholds=thresholds,
         against=against,
         folder=str(arguments.folder),
-        running=(
-            running_steps(recorded, recorded.steps())
-            if any(step.rootless for step in steps) and _is_written(arguments.folder)
-            else ()
-        ),
+        running=running_steps(recorded, recorded.steps()) if _is_written(arguments.folder) else (),
     )
     if arguments.json:
         print_json(orjson.dumps({"folder": str(arguments.folder), **_as_dict(diagnosis)}))

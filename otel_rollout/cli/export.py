@@ -29,9 +29,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Write the steps of trace folders that have finished as Parquet tables:
 trajectories, spans, messages, conversations and rewards, each partitioned by
-experiment and step, with the columns of docs/reference/catalog.md. Run it again while training
-goes on: it adds the steps that have finished since, writes those anew that
-have got a late reward or other spans, and nothing else.
+experiment and step, with the columns of docs/reference/catalog.md. Run it
+again while training goes on: it adds the steps that have finished since, writes
+those anew that have got a late reward or other spans, and nothing else.
 
 A step has finished if none of its trajectories runs, and a later one of the
 experiment has begun or no process writes the folder.
@@ -42,7 +42,7 @@ examples:
 """
     parser.epilog = exit_codes(
         "all steps that have finished are there",
-        failed="some could not be exported, or trajectories could not be read; standard error has them",
+        failed="some could not be exported, or read; standard error has them",
         interrupted="interrupted; run it again to go on",
     )
     parser.add_argument(

@@ -176,8 +176,11 @@ def _known_steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterato
     if not any(value is not None for value in filters_of(arguments).values()):
         yield from Run([arguments.folder], problems.note, show_progress).steps()
         return
+    # The scale is the same with and without filters.
+    known = Run([arguments.folder]).steps()
+    scales = {(each.experiment_name, each.validate): each.scale for each in known}
     for _, step in groupby(selected(arguments, problems), lambda each: (each.step, each.validate)):
-        for run in summarise_runs(summaries_of(step)):
+        for run in summarise_runs(summaries_of(step), scales):
             yield run.summary
 
 

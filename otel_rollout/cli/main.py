@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Final
 
 from otel_rollout.cli.messages import complain
-from otel_rollout.cli.options import exit_codes
+from otel_rollout.cli.options import HelpFormatter, exit_codes
 from otel_rollout.errors import RolloutTraceError
 from otel_rollout.text.plain_text import printable
 from otel_rollout.version import __version__
@@ -88,13 +88,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             failed="spans were lost, a backend was not reached, or a check found something",
             interrupted="interrupted; what was traced until then was delivered",
         ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"otel-rollout {__version__}")
     choices = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
     parsers = {
-        name: choices.add_parser(name, help=short, formatter_class=argparse.RawDescriptionHelpFormatter)
-        for name, short in COMMANDS.items()
+        name: choices.add_parser(name, help=short, formatter_class=HelpFormatter) for name, short in COMMANDS.items()
     }
     # The options before a command have no values.
     command = next((argument for argument in arguments if not argument.startswith("-")), "")

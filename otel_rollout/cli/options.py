@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 import sys
+import textwrap
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,13 @@ READ: Final = "the trace folder, a spool, or a file of OTLP JSON"
 STEPS: Final = "a training step: 7, or 1,4,7, or 3..9, or 100..; or none"
 TRACE_ID_DIGITS: Final = 32
 MAX_PORT: Final = 65535
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Formats help; a word with hyphens, such as a file's name, stays whole."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_long_words=False, break_on_hyphens=False)
 
 
 def _above_zero(read: Callable[[str], float], meaning: str) -> Callable[[str], float]:
@@ -169,6 +177,11 @@ def add_run(parser: Any) -> None:
     """Add the options for an experiment and a run."""
     parser.add_argument("--experiment", metavar="NAME", help="an experiment")
     parser.add_argument("--run", metavar="ID", help="a run, by its run_id; the beginning will do")
+
+
+def add_trace(parser: argparse._ActionsContainer) -> None:
+    """Add the option of a trajectory's id."""
+    parser.add_argument("--trace", metavar="ID", type=trace_id, help="its trace id; the beginning will do")
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:

@@ -53,7 +53,7 @@ question is standard input. It only reads.
 
 examples:
   otel-rollout query "SELECT step, reward_mean, solved FROM steps"
-  otel-rollout query "SELECT status, count(*) FROM trajectories GROUP BY 1" --csv
+  otel-rollout query "SELECT trace_id, reward FROM trajectories" --csv
 """
     parser.epilog = exit_codes("answered")
     parser.add_argument(

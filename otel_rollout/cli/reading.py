@@ -26,6 +26,8 @@ from otel_rollout.text.plain_text import counted
 UNESCAPED: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control and format characters that JSON leaves unescaped, though a terminal acts on them."""
 
+SHORT_ID: Final = 8
+"""The digits of a trace id that are shown, unless more are needed to tell two apart."""
 MAX_NAMES: Final = 20
 """The most names of experiments, or steps, in a message."""
 
@@ -129,6 +131,14 @@ def no_step_matches(folder: Path, option: str, known: Sequence[StepSummary]) -> 
     """Return the message for an option that no step matches; it names the steps that there are."""
     named = f"matches {option}{named_steps(step.step for step in known)}" if known else "has a trajectory"
     return f"no step of {folder} {named}"
+
+
+def distinct_digits(trace_ids: Sequence[str]) -> int:
+    """Return the number of leading digits in which all these ids differ."""
+    digits = SHORT_ID
+    while len({trace_id[:digits] for trace_id in trace_ids}) < len(set(trace_ids)):
+        digits += 1
+    return digits
 
 
 def show_progress(done: int, total: int) -> None:

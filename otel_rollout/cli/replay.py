@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from otel_rollout.backends import requested_backend
-from otel_rollout.cli.options import add_filters, add_folder, add_seconds, exit_codes
+from otel_rollout.cli.options import add_filters, add_folder, add_seconds, add_trace, exit_codes
 from otel_rollout.cli.reading import filters_of
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.replay import describe, replay, show_progress
@@ -36,6 +36,7 @@ goes on where it was, and a second one sends nothing. Sending once more
         metavar="NAME[,NAME]",
         help="mlflow, weave, phoenix, otlp, file, or another exporter (default: OTEL_TRACES_EXPORTER)",
     )
+    add_trace(parser)
     add_filters(parser)
     parser.add_argument("--again", action="store_true", help="send also what was delivered before")
     parser.add_argument("--remove", action="store_true", help="remove each file of a spool once all in it is delivered")
@@ -55,6 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             name,
             settings=settings,
             filters=filters_of(arguments),
+            trace=arguments.trace or "",
             is_again=arguments.again,
             is_removing=arguments.remove,
             patience=arguments.patience,

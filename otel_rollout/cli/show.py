@@ -7,14 +7,16 @@ import heapq
 import sys
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
+from shutil import get_terminal_size
 from typing import Any, Final
 
 from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
-from otel_rollout.cli.options import READ, add_filters, add_folder, exit_codes, trace_id
+from otel_rollout.cli.options import READ, add_filters, add_folder, add_trace, exit_codes
 from otel_rollout.cli.reading import (
     ProblemLog,
     complain_of_redaction,
+    distinct_digits,
     nothing_matches,
     print_json,
     redacted_in,
@@ -26,6 +28,7 @@ from otel_rollout.text.plain_text import status_name
 
 MAX_CANDIDATES: Final = 20
 SHORT_ID: Final = 12
+GAP: Final = "  "
 _OPTIONS: Final = {
     "--step": attrgetter("step"),
     "--train or --validate": attrgetter("validate"),
@@ -46,7 +49,7 @@ and output; or with --chat as a conversation. Name it by --step, --sample and
 """
     parser.epilog = exit_codes("shown")
     add_folder(parser, READ)
-    parser.add_argument("--trace", metavar="ID", type=trace_id, help="its trace id; the beginning will do")
+    add_trace(parser)
     add_filters(parser)
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--chat", action="store_true", help="the conversation: who said what, tool calls, the reward")
@@ -63,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain(nothing_matches(arguments))
         return 2
     if candidates.count > 1:
-        for line in candidates.describe(is_terminal=sys.stderr.isatty()):
+        for line in candidates.describe(get_terminal_size().columns if sys.stderr.isatty() else None):
             complain(line)
         return 2
     trajectory = candidates.first[0]
@@ -118,11 +121,12 @@ class Candidates:
                     self._values[option].add(str(value_of(each)))
             yield each
 
-    def describe(self, *, is_terminal: bool) -> Iterator[str]:
+    def describe(self, width: int | None) -> Iterator[str]:
         """Yield lines that list the matches and how to pick one.
 
         Args:
-            is_terminal: Leave out tags that all of them have, and the ends of the trace ids.
+            width: The columns of a terminal, where tags that all of them have and the ends of the ids are left out, and
+                the outcomes if there is no room for them; None for programs.
         """
         tags = {tuple(str(value_of(each)) for value_of in _OPTIONS.values()) for each in self.first}
         telling = [option for option, values in self._values.items() if len(values) > 1]
@@ -133,17 +137,21 @@ class Candidates:
         yield f"{self.count:,} trajectories match{more}; pick one {advice}"
         rows = [_cells(each) for each in self.first]
         columns = list(zip(*rows, strict=True))
+        outcomes = columns[len(_OPTIONS) - 1 : -2]
         if "--run" not in telling:
             del columns[-1]
-        if is_terminal:
-            columns[0] = tuple(cell[: len("--trace ") + SHORT_ID] for cell in columns[0])
+        if width is not None:
+            digits = distinct_digits([each.trace_id for each in self.first])
+            columns[0] = tuple(cell[: len("--trace ") + digits] for cell in columns[0])
             if "--run" in telling:
                 columns[-1] = tuple(cell[: len("--run ") + SHORT_ID] for cell in columns[-1])
             columns = [column for column in columns if len(set(column)) > 1 or not column[0].startswith("--")]
+            while outcomes and sum(max(map(len, column)) + len(GAP) for column in columns) > width:
+                columns.remove(outcomes.pop())
         widths = [max(map(len, column)) for column in columns]
         for row in zip(*columns, strict=True):
             cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width)
-            yield f"  {'  '.join(cells)}".rstrip()
+            yield f"{GAP}{GAP.join(cells)}".rstrip()
 
 
 def _cells(each: RecordedTrajectory) -> list[str]:

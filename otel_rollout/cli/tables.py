@@ -13,7 +13,7 @@ from rich.text import Text
 from otel_rollout import semconv
 from otel_rollout.catalog import FolderStats, summaries_of, summarise_runs
 from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.cli.reading import ProblemLog
+from otel_rollout.cli.reading import SHORT_ID, ProblemLog, distinct_digits
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.reader import RecordedTrajectory
@@ -30,7 +30,6 @@ from otel_rollout.look.terminal.table import Cell, Column, Table, print_lines
 from otel_rollout.text.plain_text import counted, duration, plural, printable, shorten, size, step_name
 
 FULL_ID: Final = 32
-SHORT_ID: Final = 8
 LONGEST: Final = 1_000_000
 EXPERIMENT: Final = Column("experiment", is_text=True, rank=2, narrowest=12, keeps_end=True)
 RUN: Final = Column("run", is_text=True, rank=1)
@@ -230,14 +229,6 @@ def totals_table(stats: FolderStats, *, has_files: bool = True) -> Table:
     for what, count in rows:
         table.add_row(Cell(what, "dim"), count)
     return table
-
-
-def distinct_digits(trace_ids: Sequence[str]) -> int:
-    """Return the number of leading digits in which all these ids differ."""
-    digits = SHORT_ID
-    while len({trace_id[:digits] for trace_id in trace_ids}) < len(set(trace_ids)):
-        digits += 1
-    return digits
 
 
 def _step(trajectory: RecordedTrajectory) -> str:

@@ -100,7 +100,7 @@ def draw(screen: Console, live: LiveRun, height: int | None = None) -> None:
     """
     from rich.text import Text
 
-    from otel_rollout.cli.tables import distinct_digits
+    from otel_rollout.cli.reading import distinct_digits
     from otel_rollout.look.terminal.screen import wrapped
     from otel_rollout.look.terminal.table import print_lines
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from otel_rollout.cli.messages import complain
-from otel_rollout.cli.options import add_run, add_steps, default_folder, exit_codes, host, port
-from otel_rollout.errors import MissingExtraError
+from otel_rollout.cli.options import add_run, add_steps, add_trace, default_folder, exit_codes, host, port
+from otel_rollout.errors import MissingExtraError, NoTracesError
 from otel_rollout.guard.garbage_collection import collect_rarely
 from otel_rollout.installing import install_line
 from otel_rollout.text.plain_text import counted, size
@@ -60,6 +62,7 @@ The address has a random token, without which nothing is shown.
         "--export", type=Path, metavar="OUT", help="write the same pages into a folder, to be opened from the disk"
     )
     add_steps(export)
+    add_trace(export)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,8 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     collect_rarely()
     if arguments.export is not None:
         return _export(arguments)
-    if arguments.step is not None:
-        complain("otel-rollout view: --step is for --export; the page of a step is #/step/N")
+    if arguments.step is not None or arguments.trace is not None:
+        option = "--step is for --export; the page of a step is #/step/N"
+        complain(f"otel-rollout view: {option if arguments.step is not None else '--trace is for --export'}")
         return 2
     try:
         _serve(arguments)
@@ -99,13 +103,31 @@ def _state_of(arguments: argparse.Namespace) -> RunState:
 
 
 def _export(arguments: argparse.Namespace) -> int:
+    if arguments.trace is None:
+        return _export_state(arguments, _state_of(arguments))
+    from otel_rollout.catalog import Run
+
+    run = Run(arguments.folders, experiment=arguments.experiment, run=arguments.run)
+    found = list(itertools.islice(run.read(arguments.trace, step=arguments.step), 2))
+    if len(found) != 1:
+        what = "several trajectories have ids that begin with" if found else "no trajectory has the id"
+        raise NoTracesError(f"{what} {arguments.trace}")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{found[0].trace_id}.jsonl"
+        file.write_bytes(found[0].otlp_json() + b"\n")
+        state = _state_of(argparse.Namespace(folders=[file], experiment=None, run=None))
+        # The pages name the run's folders, and so do their commands.
+        state.folders = arguments.folders
+        return _export_state(arguments, state)
+
+
+def _export_state(arguments: argparse.Namespace, state: RunState) -> int:
     from rich import progress
     from rich.console import Console
 
     from otel_rollout.look.view.application import STATIC
     from otel_rollout.look.view.export import export_run
 
-    state = _state_of(arguments)
     columns = (
         progress.TextColumn("{task.description}"),
         progress.BarColumn(bar_width=28),
@@ -125,7 +147,8 @@ def _export(arguments: argparse.Namespace) -> int:
     for problem in state.problems():
         complain(problem)
     trajectories = counted(exported.trajectories, "trajectory")
-    counts = f"{counted(exported.steps, 'step')}, {trajectories}, {size(exported.bytes)}"
+    redacted = f"{counted(exported.redacted, 'secret')} replaced"
+    counts = f"{counted(exported.steps, 'step')}, {trajectories}, {redacted}, {size(exported.bytes)}"
     print(f"{counts}: open it in a browser\n\n    {(arguments.export / PAGE).resolve().as_uri()}")
     return 0
 

@@ -65,4 +65,4 @@ class _Rows:
     def take(self) -> pa.RecordBatch:
         """Return the rows as a batch, and forget them."""
         rows, self.rows = self.rows, []
-        return batch_of(self._columns, self._schema, rows)
+        return batch_of(self._columns, self._schema, zip(*rows, strict=True) if rows else [()] * len(self._columns))

@@ -140,9 +140,9 @@ def print_waiting(console: Console, counts: Mapping[str, ExporterStats], seconds
     """
     for name, exporter in counts.items():
         if waiting := exporter.queued + exporter.spooled:
-            trouble = f" ({_why(exporter)})" if exporter.last_error else ""
+            trouble = f" ({_why(exporter)})" if _why(exporter) else ""
             line = f"waiting up to {seconds:.0f} s for {name} to take {counted(waiting, 'span')}{trouble}; "
-            _print_sentence(console, f"{line}Ctrl-C ends the wait", style="yellow")
+            print_sentence(console, f"{line}Ctrl-C ends the wait", style="yellow")
 
 
 def delivery_table(counts: Mapping[str, ExporterStats]) -> Table:
@@ -192,15 +192,16 @@ def _heading(console: Console, title: str, rest: str = "") -> None:
 
 
 def _why(exporter: ExporterStats) -> str:
-    return exporter.last_error.removeprefix("retry: ")
+    return exporter.last_error.removeprefix("retry: ") or exporter.preparing
 
 
 def _complain(console: Console, what: str, why: str) -> None:
-    _print_sentence(console, f"NOT DELIVERED  {what}", style="bold red", margin="  ")
+    print_sentence(console, f"NOT DELIVERED  {what}", style="bold red", margin="  ")
     if why:
-        _print_sentence(console, f"Last trouble: {why}", margin="  ")
+        print_sentence(console, f"Last trouble: {why}", margin="  ")
 
 
-def _print_sentence(console: Console, sentence: str, *, style: str = "", margin: str = "") -> None:
+def print_sentence(console: Console, sentence: str, *, style: str = "", margin: str = "") -> None:
+    """Print a sentence; on a terminal broken between words."""
     for line in sentence_lines(sentence, console.width if console.is_terminal else None, margin):
         console.print(Text(line, style=style), soft_wrap=True)

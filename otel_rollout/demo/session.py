@@ -29,6 +29,7 @@ from otel_rollout.demo.report import (
     clearest_trajectory,
     print_delivery,
     print_group,
+    print_sentence,
     print_trajectory,
     print_waiting,
     print_where_next,
@@ -81,7 +82,7 @@ def run_session(
         plan = f"{counted(steps, 'step')} of {counted(samples, 'problem')} x {counted(rollouts, 'rollout')}"
         console.print(Text.assemble(("otel-rollout demo", "bold"), f"  {plan}, then a validation pass"), soft_wrap=True)
         where = "; ".join(describe(name, exporters.get(name)) for name in backends)
-        console.print(Text(f"to {where}" if where else "tracing is off", style="dim"), soft_wrap=True)
+        print_sentence(console, f"to {where}" if where else "tracing is off", style="dim")
         trajectories = asyncio.run(_roll_out(console, passes(steps, samples, rollouts), concurrency, seed))
         _deliver(console, timeout)
         group = clearest_group(trajectories)

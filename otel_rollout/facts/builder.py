@@ -14,7 +14,7 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
-from otel_rollout.facts.conversation_finder import Turn, find_conversations
+from otel_rollout.facts.conversation_finder import find_conversations
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
 from otel_rollout.facts.histories import Histories
 from otel_rollout.facts.packed_spans import (
@@ -53,6 +53,7 @@ from otel_rollout.facts.span_values import (
     times_of,
     unparsed_calls_of,
 )
+from otel_rollout.facts.turn_links import Turn
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import INT64_MAX
 
@@ -66,6 +67,7 @@ _NAMED: Final = (REWARD, *OF_TRAINING)
 _MAX_FACTS: Final = MAX_PARTS + len(_NAMED) + len(MEASURES)
 _KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 _SPAN_KIND: Final = semconv.SPAN_KIND
+_STEP: Final = semconv.STEP
 _REWARD, _PARTS, _LATE = semconv.REWARD, semconv.REWARD_PARTS, semconv.LATE
 _OUTPUT_MESSAGES, _OUTPUT_VALUE, _INPUT_VALUE = semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE, semconv.INPUT_VALUE
 _ASKED, _ANSWERED = semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS
@@ -97,6 +99,8 @@ class SummaryBuilder:
         self._last_end = self._root_end = 0
         self.main: tuple[int, int, int, int] = _NOBODY
         """The sort key of the span that has the identity; a root's begins with 0."""
+        self._tagged = (INT64_MAX, 0)
+        """The start and the id of the span whose tags a root without a step has."""
         self.name = ""
         self.status_code = 0
         """The root's: 0 unset, 1 ok, 2 error."""
@@ -254,6 +258,8 @@ class SummaryBuilder:
             main = self.main
             if parent is None or (main[0] and (main[1] or start <= main[2])):
                 self._add_identity(span, attributes, start, status)
+            elif main[1] and _STEP in attributes:
+                self._add_tags((start, context.span_id), attributes)
             get = attributes.get
             given = get(_SPAN_KIND)
             kind = _KIND_NUMBERS.get(given if type(given) is str and given else kind_of(attributes) or "", 0)
@@ -340,7 +346,7 @@ class SummaryBuilder:
         main = (int(not is_root), int(has_no_step), start, context.span_id if context else 0)
         if main >= self.main:
             return
-        self.main = main
+        before, self.main = self.main, main
         self.name = short_name(span.name)
         self.status_code = status if is_root else 0
         resource = span.resource.attributes
@@ -350,11 +356,20 @@ class SummaryBuilder:
         if not is_root:
             self.attributes = scalars_of({key: attributes[key] for key in semconv.TAGS if key in attributes}, "")
             return
+        tags = self.attributes
         self.attributes = scalars_of(attributes, f"{context.trace_id:032x}" if context else "")
+        if has_no_step and before[:2] == (1, 0):
+            self._add_tags(before[2:], tags)
         self.error_type = (error_type_of(span) or None) if status == ERROR else None
         self.root_prompt = find_prompt(attributes, is_root=True)
         self.root_answer = find_answer(attributes, is_root=True)
         self._add_weights(attributes)
+
+    def _add_tags(self, at: tuple[int, int], attributes: Mapping[str, Any]) -> None:
+        """Give a root without a step, of another program, the tags of its first span that has one."""
+        if at < self._tagged:
+            self._tagged = at
+            self.attributes.update(scalars_of({key: attributes[key] for key in semconv.TAGS if key in attributes}, ""))
 
     def _add_facts(self, span: ReadableSpan, at: tuple[int, int]) -> None:
         given = (span.attributes or {}).get(_REWARD)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from otel_rollout.facts.histories import ASSISTANT, PIECE, ROOT, TOOL, Histories, History
+from otel_rollout.facts.histories import ASSISTANT, PIECE, ROOT, Histories, History
+from otel_rollout.facts.turn_links import Scope, Turn, TurnLinks
 
 Kind: TypeAlias = Literal["main", "subagent", "fork", "compacted"]
-Scope: TypeAlias = tuple[int, ...]
 MAX_CONVERSATIONS: Final = 128
 """The turns of further conversations are in the last one."""
 _RECENT: Final = 4
@@ -24,27 +24,6 @@ _SHRUNK: Final = 0.75
 """A history that has less than this part of its messages left was replaced."""
 _LONG: Final = 4
 """A shorter history is not compacted without a sign of it."""
-_NO_HISTORY: Final = History(0, 0, ROOT, (), None, (), 0, (), False, "", "")
-
-
-class Turn(NamedTuple):
-    """A generation that is in no other one.
-
-    Args:
-        span_id: Its span.
-        start: Its start, in any unit.
-        end: Its end.
-        failed: True if it ended with an error.
-        scope: The spans of agents, tools and evaluators around it, from the outermost; without the root.
-        history: Its messages; None if they are unknown.
-    """
-
-    span_id: int
-    start: int
-    end: int
-    failed: bool
-    scope: Scope
-    history: History | None
 
 
 @dataclass(slots=True)
@@ -72,31 +51,26 @@ class Found:
     others: Counter[Kind] = field(default_factory=Counter)
 
 
-class _Link(NamedTuple):
-    """The earlier turn whose history a prompt extends, and the number of messages that both have."""
-
-    turn: int
-    shared: int
-
-
 def find_conversations(turns: Sequence[Turn], histories: Histories) -> list[Found]:
     """Return the conversations of a trajectory, in the order of their first turns.
 
     Args:
         turns: Its turns, by start.
-        histories: Their messages, to which nodes may be added.
+        histories: Their messages.
     """
     if not turns:
         return []
     if _is_one_chain(turns, histories):
         # Most are.
         return [Found("main", None, turns=list(range(len(turns))), messages=_messages(turns[-1].history, histories))]
-    return _Finder(turns, histories).find()
+    return _Finder(turns, histories.copy()).find()
 
 
 def _is_one_chain(turns: Sequence[Turn], tree: Histories) -> bool:
     """Return True if each turn's prompt is the history of the turn before it, and more."""
     first, before = turns[0], ROOT
+    if tree.compactions:
+        return False
     for turn in turns:
         history = turn.history
         if history is None or turn.scope != first.scope or not history.asked or history.is_compacted:
@@ -111,7 +85,8 @@ def _is_one_chain(turns: Sequence[Turn], tree: Histories) -> bool:
             return False
         before = history.asked
         if len(history.answers) == 1:
-            before = tree.child(before, history.answers[0])
+            # Without a node no later prompt has the answer.
+            before = tree.known_child(before, history.answers[0]) or before
     return True
 
 
@@ -125,48 +100,39 @@ class _Finder:
     """Finds the conversations of a trajectory's turns."""
 
     def __init__(self, turns: Sequence[Turn], tree: Histories) -> None:
+        self._links = TurnLinks(turns, tree)
         self._turns = turns
         self._tree = tree
-        self._histories = [turn.history or _NO_HISTORY for turn in turns]
-        self._asked = [history.asked for history in self._histories]
-        self._answers: list[list[int]] = []
-        self._links: list[_Link | None] = []
-        self._leaders = list(range(len(turns)))
-        """The first turn with the same prompt after the same history."""
-        self._lengths = {ROOT: 0}
-        self._spoken = {ROOT: False}
-        self._link_all()
-        self._next: list[list[int]] = [[] for _ in turns]
-        for later, link in enumerate(self._links):
-            if link is not None and self._leaders[later] == later:
-                self._next[link.turn].append(later)
-        self._samples: dict[int, list[int]] = {}
-        for at, leader in enumerate(self._leaders):
-            self._samples.setdefault(leader, []).append(at)
-        self._chosen = {leader: self._choose(samples) for leader, samples in self._samples.items()}
-        """The answer to each prompt that its conversation goes on with, by the first turn with the prompt."""
-        self._chain_ends = self._find_chain_ends()
-        self._last_uses = self._find_last_uses()
-        least = min(len(turn.scope) for turn in turns)
-        self._main = next(at for at, turn in enumerate(turns) if len(turn.scope) == least)
+        outermost = next(at for at, turn in enumerate(turns) if len(turn.scope) == self._links.depth)
+        self._main = self._links.chosen[self._links.leaders[outermost]]
+        """A turn of the main conversation."""
         self._found: list[Found] = []
         self._of_turn: list[int] = []
+        self._last: dict[str | Scope, int] = {}
+        """The last turn of each request, and inside each scope."""
         self._through: dict[int, int] = {}
         """By node, the last turn whose history has it."""
 
     def find(self) -> list[Found]:
         """Return the conversations."""
         for at in range(len(self._turns)):
-            self._place(at)
+            if len(self._found) >= MAX_CONVERSATIONS and self._links.of[at] is None:
+                self._begin(at, "subagent", None)
+            else:
+                self._place(at)
             self._mark(at)
+            self._last[self._links.histories[at].request or self._turns[at].scope] = at
+            self._last[self._turns[at].scope] = at
         order = sorted(range(len(self._found)), key=lambda position: self._found[position].turns[0])
         numbers = {position: number for number, position in enumerate(order)}
-        main = self._of_turn[self._main]
+        main = self._main_conversation()
         for position, each in enumerate(self._found):
             if position == main:
                 each.kind, each.origin, each.shared, each.replaced = "main", None, 0, None
             else:
                 each.parent = main if each.origin is None else self._of_turn[each.origin]
+                # One with the main one's prompt, which goes on with another answer.
+                each.kind = "fork" if each.kind == "main" else each.kind
         for position, each in enumerate(self._found):
             if each.parent is not None and self._is_in_circle(position):
                 each.parent = main
@@ -174,8 +140,30 @@ class _Finder:
             if each.parent is not None:
                 each.shared += self._has_system_of(each.turns[0], self._found[each.parent].turns[0])
                 each.parent = numbers[each.parent]
-            each.messages = self._length(self._tip(each.turns[-1])) + (self._histories[each.turns[-1]].system != 0)
+            each.messages = self._links.length(self._links.tip(each.turns[-1])) + (
+                self._links.histories[each.turns[-1]].system != 0
+            )
         return [self._found[position] for position in order]
+
+    def _main_conversation(self) -> int:
+        """Return the conversation that the others serve: the first one with the least agents around it.
+
+        One turn before it, of a guard or a router for example, is no conversation that others serve.
+        """
+        main = self._of_turn[self._main]
+        first = self._found[main]
+        if len(first.turns) > 1 or self._links.next[first.turns[0]] or self._links.histories[first.turns[0]].calls:
+            return main
+        depth = len(self._turns[first.turns[0]].scope)
+        for position, each in enumerate(self._found):
+            is_as_far_out = len(self._turns[each.turns[0]].scope) == depth
+            if each.kind == "subagent" and len(each.turns) > 1 and is_as_far_out and each.turns[0] > first.turns[0]:
+                for other in self._found:
+                    if other.origin is not None and self._of_turn[other.origin] == main:
+                        other.origin = each.turns[0]
+                first.kind, first.origin = "subagent", each.turns[0]
+                return position
+        return main
 
     def _is_in_circle(self, position: int) -> bool:
         at: int | None = position
@@ -186,162 +174,34 @@ class _Finder:
         return True
 
     def _has_system_of(self, one: int, other: int) -> bool:
-        return self._histories[one].system == self._histories[other].system != 0
-
-    # --- what extends what
-
-    def _link_all(self) -> None:
-        asked_at: dict[int, list[int]] = {}
-        answered_at: dict[int, list[int]] = {}
-        for at, history in enumerate(self._histories):
-            link = None
-            if history.added is not None:
-                link = self._link_added(at, history.added)
-            else:
-                node = self._asked[at]
-                same = [other for other in asked_at.get(node, ()) if node and self._is_same(other, at)]
-                if same:
-                    self._leaders[at] = leader = self._leaders[same[-1]]
-                    link = self._links[leader]
-                else:
-                    link = self._link_by_messages(at, asked_at, answered_at)
-            self._links.append(link)
-            node = self._asked[at]
-            self._answers.append([self._tree.child(node, code) for code in history.answers])
-            if node:
-                asked_at.setdefault(node, []).append(at)
-                for answer in self._answers[at]:
-                    answered_at.setdefault(answer, []).append(at)
-
-    def _link_added(self, at: int, added: Sequence[int]) -> _Link | None:
-        """Link a turn that is recorded without the messages of earlier turns, and put its messages after theirs."""
-        request, scope = self._histories[at].request, self._turns[at].scope
-        before = next(
-            (
-                other
-                for other in range(at - 1, -1, -1)
-                if self._histories[other].request == request and (request or self._turns[other].scope == scope)
-            ),
-            None,
-        )
-        node = ROOT if before is None else self._tip(before)
-        shared = self._length(node)
-        for code in added:
-            node = self._tree.child(node, code)
-        self._asked[at] = node
-        return None if before is None else _Link(before, shared)
-
-    def _link_by_messages(
-        self, at: int, asked_at: dict[int, list[int]], answered_at: dict[int, list[int]]
-    ) -> _Link | None:
-        node = asked = self._asked[at]
-        while node != ROOT:
-            for known in (answered_at, asked_at):
-                if known is asked_at and node == asked:
-                    continue
-                others = [other for other in known.get(node, ()) if self._is_one(other, at, node)]
-                if others:
-                    return _Link(max(others, key=lambda other: self._nearness(other, at)), self._length(node))
-            node = self._tree.parents[node]
-        return None
-
-    def _is_same(self, other: int, at: int) -> bool:
-        """Return True if two turns with one prompt are answers to it, and not agents with the same task."""
-        if not self._has_one_system(other, at) or self._is_apart(other, at):
-            return False
-        return self._turns[other].scope == self._turns[at].scope or self._is_spoken(self._asked[at])
-
-    def _is_one(self, other: int, at: int, node: int) -> bool:
-        """Return True if a turn may continue the history of an earlier one, with the same messages until a node."""
-        return not self._is_apart(other, at) and (self._has_one_system(other, at) or self._is_spoken(node))
-
-    def _is_apart(self, other: int, at: int) -> bool:
-        one, two = self._histories[other].conversation, self._histories[at].conversation
-        return one != two and bool(one and two)
-
-    def _has_one_system(self, other: int, at: int) -> bool:
-        """Return True if the system prompts are the same, or begin the same, as with the date in them."""
-        one, two = self._histories[other], self._histories[at]
-        return one.system == two.system or (one.head == two.head and bool(one.system and two.system))
-
-    def _nearness(self, other: int, at: int) -> tuple[bool, bool, int]:
-        scope = self._turns[other].scope
-        is_around = scope == self._turns[at].scope[: len(scope)]
-        return is_around, self._histories[other].system == self._histories[at].system, other
-
-    def _tip(self, at: int) -> int:
-        """Return the last node of a turn's history: its answer, or its prompt's last message."""
-        return (self._answers[at] or [self._asked[at]])[0]
-
-    def _length(self, node: int) -> int:
-        """Return the number of messages until a node."""
-        missing = []
-        while node not in self._lengths:
-            missing.append(node)
-            node = self._tree.parents[node]
-        for each in reversed(missing):
-            self._lengths[each] = self._lengths[self._tree.parents[each]] + 1
-        return self._lengths[missing[0] if missing else node]
-
-    def _is_spoken(self, node: int) -> bool:
-        """Return True if the model said one of the messages until a node."""
-        missing = []
-        while node not in self._spoken:
-            missing.append(node)
-            node = self._tree.parents[node]
-        for each in reversed(missing):
-            is_answer = self._tree.codes[each] & 7 == ASSISTANT
-            self._spoken[each] = is_answer or self._spoken[self._tree.parents[each]]
-        return self._spoken[missing[0] if missing else node]
-
-    def _choose(self, samples: Sequence[int]) -> int:
-        """Return the first of several turns with one prompt that is continued; else the first that has an answer."""
-        continued = [at for at in samples if any(later > at for later in self._next[at])]
-        answered = [at for at in samples if self._is_answered(at)]
-        return (continued or answered or samples)[0]
-
-    def _find_chain_ends(self) -> list[int]:
-        """Return, for each turn, the last of the turns that extend it."""
-        ends = list(range(len(self._turns)))
-        for at in reversed(ends):
-            for later in self._next[at]:
-                ends[at] = max(ends[at], ends[later])
-        return ends
-
-    def _find_last_uses(self) -> dict[int, int]:
-        """Return, by a message's code, the last turn whose prompt has it."""
-        uses: dict[int, int] = {}
-        seen: set[int] = set()
-        for at in range(len(self._turns) - 1, -1, -1):
-            node = self._asked[at]
-            while node != ROOT and node not in seen:
-                seen.add(node)
-                uses.setdefault(self._tree.codes[node], at)
-                node = self._tree.parents[node]
-        return uses
-
-    # --- the conversation of a turn
+        return self._links.histories[one].system == self._links.histories[other].system != 0
 
     def _place(self, at: int) -> None:
-        history, link = self._histories[at], self._links[at]
-        leader = self._leaders[at]
-        chosen = self._chosen[leader]
-        if not self._asked[at] and not history.answers and not history.is_compacted:
+        history, link = self._links.histories[at], self._links.of[at]
+        leader = self._links.leaders[at]
+        chosen = self._links.chosen[leader]
+        is_compacted = history.is_compacted or self._has_new_compaction(at)
+        if not self._links.asked[at] and not history.answers and not is_compacted:
             self._place_unknown(at)
-        elif history.is_compacted and self._found and (before := self._before(at)) is not None:
+        elif is_compacted and (before := self._compacted_turn(at)) is not None:
             self._begin_compacted(at, before)
-        elif at != chosen and self._is_answered(at) and (leader < at or link is not None):
+        elif at != chosen and self._links.is_answered(at) and (leader < at or link is not None):
             # The conversation goes on with another answer to the same prompt.
-            self._begin(at, "fork", chosen if chosen < at or link is None else link.turn, self._length(self._asked[at]))
+            self._begin(
+                at,
+                "fork",
+                chosen if chosen < at or link is None else link.turn,
+                self._links.length(self._links.asked[at]),
+            )
         elif leader < at and link is None:
             self._go_on(at, leader)
-        elif link is not None and self._is_best(at, link.turn):
+        elif link is not None and self._links.is_best(at, link.turn):
             self._add(at, self._of_turn[link.turn])
         elif self._is_edited(at):
             pass
-        elif link is not None:
+        elif link is not None and self._links.is_spoken(self._links.node_at(at, link.shared)):
             is_deeper = len(self._turns[at].scope) > len(self._turns[link.turn].scope)
-            is_other = not self._has_one_system(link.turn, at)
+            is_other = not self._links.has_one_system(link.turn, at)
             self._begin(at, "subagent" if is_deeper or is_other else "fork", link.turn, link.shared)
         else:
             self._begin_other(at)
@@ -349,17 +209,18 @@ class _Finder:
     def _go_on(self, at: int, leader: int) -> None:
         """Go on with the conversation that began with the same prompt; an answer that is left is a fork of it."""
         conversation = self._of_turn[leader]
-        if at == self._chosen[leader] and self._is_answered(leader) and self._found[conversation].turns == [leader]:
+        if (
+            at == self._links.chosen[leader]
+            and self._links.is_answered(leader)
+            and self._found[conversation].turns == [leader]
+        ):
             self._found[conversation].turns = []
-            self._begin(leader, "fork", at, self._length(self._asked[leader]))
+            self._begin(leader, "fork", at, self._links.length(self._links.asked[leader]))
             self._of_turn[leader] = self._of_turn.pop()
         self._add(at, conversation)
 
-    def _is_answered(self, at: int) -> bool:
-        return bool(self._answers[at]) and not self._turns[at].failed
-
     def _mark(self, at: int) -> None:
-        for last in (self._tip(at), self._asked[at]):
+        for last in (self._links.tip(at), self._links.asked[at]):
             node = last
             while node != ROOT and self._through.get(node) != at:
                 known = self._through.get(node)
@@ -367,6 +228,13 @@ class _Finder:
                 if known is not None and self._of_turn[known] == self._of_turn[at]:
                     break
                 node = self._tree.parents[node]
+
+    def _has_new_compaction(self, at: int) -> bool:
+        """Return True if a prompt has a part of type `compaction` that no earlier one has."""
+        known = self._tree.compactions
+        return bool(known) and any(
+            node in known and node not in self._through for node in self._tree.path(self._links.asked[at])
+        )
 
     def _add(self, at: int, conversation: int) -> None:
         self._found[conversation].turns.append(at)
@@ -380,35 +248,19 @@ class _Finder:
         self._found.append(Found(kind, origin, shared, replaced))
         self._add(at, len(self._found) - 1)
 
+    def _compacted_turn(self, at: int) -> int | None:
+        """Return the last turn of the conversation that a turn was marked to replace; None if there is none."""
+        scope = self._turns[at].scope
+        latest = [each for each in self._latest() if self._turns[each].scope == scope]
+        return next((each for each in latest if self._links.has_one_system(each, at)), next(iter(latest), None))
+
     def _begin_compacted(self, at: int, before: int) -> None:
         """Begin a conversation in place of an earlier turn's."""
-        old, new = self._codes(before), self._tree.path(self._asked[at])
+        old, new = self._links.codes(before), self._tree.path(self._links.asked[at])
         codes = [self._tree.codes[node] for node in new]
         shared = _common(old, codes)
         kept = sum((Counter(old[shared:]) & Counter(codes[shared:])).values())
         self._begin(at, "compacted", before, shared, max(0, len(old) - shared - kept))
-
-    def _is_best(self, at: int, before: int) -> bool:
-        """Return True if, of the turns that extend an earlier one, this one goes on with its conversation."""
-        rivals = self._next[before]
-        if len(rivals) == 1:
-            return True
-        after = self._length(self._tip(before))
-        said = {self._tree.codes[node] >> 3 for each in rivals for node in self._answers[self._chain_ends[each]]}
-
-        def rank(later: int) -> tuple[bool, bool, bool, bool, int]:
-            new = [self._tree.codes[node] for node in self._tree.path(self._asked[later])[after:]]
-            is_inside = len(self._turns[later].scope) > len(self._turns[before].scope)
-            system = self._histories[before].system
-            # If two answer one call, the caller has the other's last words.
-            is_caller = any(code >> 3 in said and code & 7 != ASSISTANT for code in new)
-            is_result = bool(new) and new[0] & 7 == TOOL
-            return not is_inside, self._histories[later].system == system, is_caller, is_result, -later
-
-        return max(rivals, key=rank) == self._leaders[at]
-
-    def _codes(self, at: int) -> list[int]:
-        return [self._tree.codes[node] for node in self._tree.path(self._tip(at))]
 
     def _latest(self, pool: Iterable[int] | None = None) -> list[int]:
         """Return the last turn of each conversation until now, the latest first."""
@@ -417,24 +269,10 @@ class _Finder:
             reverse=True,
         )
 
-    def _before(self, at: int) -> int | None:
-        """Return the last turn inside the same spans."""
-        scope = self._turns[at].scope
-        link = self._links[at]
-        return next(
-            (other for other in range(at - 1, -1, -1) if self._turns[other].scope == scope),
-            None if link is None else link.turn,
-        )
-
     def _place_unknown(self, at: int) -> None:
         """Place a turn without messages: after a turn of its request, else after the last one in the same spans."""
-        request = self._histories[at].request
-        for other in range(at - 1, -1, -1):
-            if request and self._histories[other].request == request:
-                self._add(at, self._of_turn[other])
-                return
-        before = self._before(at)
-        if before is not None and not self._is_apart(before, at):
+        before = self._last.get(self._links.histories[at].request, self._last.get(self._turns[at].scope))
+        if before is not None and not self._links.is_apart(before, at):
             self._add(at, self._of_turn[before])
         else:
             self._begin(at, "subagent", self._caller(at))
@@ -442,15 +280,18 @@ class _Finder:
     def _is_edited(self, at: int) -> bool:
         """Place a turn whose history is an earlier one that was edited, shortened or compacted; False if it is none."""
         scope = self._turns[at].scope
-        codes = [self._tree.codes[node] for node in self._tree.path(self._asked[at])]
+        codes = [self._tree.codes[node] for node in self._tree.path(self._links.asked[at])]
         for before in self._latest()[:_CANDIDATES]:
-            if len(scope) > len(self._turns[before].scope) or self._is_apart(before, at):
+            if len(scope) > len(self._turns[before].scope) or self._links.is_apart(before, at):
                 continue
             if self._is_longer_text(at, before):
                 self._add(at, self._of_turn[before])
                 return True
-            old = self._codes(before)
+            old = self._links.codes(before)
             shared = _common(old, codes)
+            if self._has_other_answer(before, codes, shared):
+                self._add(at, self._of_turn[before])
+                return True
             counts, rest = Counter(old), codes[shared:]
             recent = {code for code in old[max(shared, len(old) - _RECENT) :] if counts[code] == 1}
             first = next((place for place, code in enumerate(rest) if code in recent), None)
@@ -466,40 +307,51 @@ class _Finder:
             return True
         return False
 
+    def _has_other_answer(self, before: int, codes: Sequence[int], shared: int) -> bool:
+        """Return True if a prompt is an earlier one with another answer, as where a cut answer was continued."""
+        asked = [self._tree.codes[node] for node in self._tree.path(self._links.asked[before])]
+        while asked and asked[-1] & 7 == ASSISTANT:
+            asked.pop()
+        return 0 < len(asked) == shared < len(codes) and codes[len(asked)] & 7 == ASSISTANT
+
     def _is_longer_text(self, at: int, before: int) -> bool:
         """Return True if a prompt of one message is an earlier one with more at its end."""
-        old, new = self._histories[before], self._histories[at]
+        old, new = self._links.histories[before], self._links.histories[at]
         pieces = min(old.length // PIECE, len(old.texts))
         return (
             pieces > 0
             and new.length > old.length
             and len(new.texts) >= pieces
             and old.texts[pieces - 1] == new.texts[pieces - 1]
-            and self._has_one_system(before, at)
+            and self._links.has_one_system(before, at)
         )
-
-    # --- a prompt that extends no history
 
     def _begin_other(self, at: int) -> None:
         """Begin a conversation with a prompt that extends no history."""
         scope = self._turns[at].scope
+        if self._links.leaders[at] == self._links.leaders[self._main]:
+            self._begin(at, "main", None)
+            return
         if not self._found:
             self._begin(at, "subagent", None)
             return
         pool = {self._of_turn[other] for other in range(at) if self._turns[other].scope == scope} or self._roaming(at)
-        node = self._asked[at]
+        node = self._links.asked[at]
         while node not in self._through and node != ROOT:
             node = self._tree.parents[node]
         owner = self._through.get(node)
-        shared = self._length(node)
-        if owner is not None and self._of_turn[owner] in pool and self._has_one_system(owner, at):
-            if self._is_spoken(node) or shared == self._length(self._asked[at]):
+        shared = self._links.length(node)
+        if owner is not None and self._of_turn[owner] in pool and self._links.has_one_system(owner, at):
+            if self._links.is_spoken(node) or shared == self._links.length(self._links.asked[at]):
                 self._begin(at, "fork", owner, shared)
                 return
         else:
             shared = 0
-        same = next((each for each in self._latest(pool) if self._has_one_system(each, at)), None)
-        if same is None or self._is_called(at) or self._is_apart(same, at):
+        if not pool and (first := self._earlier_attempt(at)) is not None:
+            self._begin(at, "fork", first)
+            return
+        same = next((each for each in self._latest(pool) if self._links.has_one_system(each, at)), None)
+        if same is None or self._is_called(at) or self._links.is_apart(same, at):
             self._begin(at, "subagent", self._caller(at))
         elif self._is_returned_to(same, at):
             if shared:
@@ -508,8 +360,18 @@ class _Finder:
                 self._begin(at, "subagent", self._caller(at))
         elif self._is_replacement(at, same, shared):
             self._begin_compacted(at, same)
+        elif shared:
+            self._begin(at, "fork", same, shared)
         else:
             self._begin(at, "subagent", self._caller(at))
+
+    def _earlier_attempt(self, at: int) -> int | None:
+        """Return the first turn of a conversation as far out, with a task that a turn's prompt begins with."""
+        depth = len(self._turns[at].scope)
+        firsts = [each.turns[0] for each in self._found if each.kind != "subagent"]
+        return next(
+            (each for each in firsts if len(self._turns[each].scope) == depth and self._is_longer_text(at, each)), None
+        )
 
     def _roaming(self, at: int) -> set[int]:
         """Return the conversations that go on in one span after the other, each as deep as the turn's."""
@@ -523,10 +385,10 @@ class _Finder:
 
     def _is_returned_to(self, before: int, at: int) -> bool:
         """Return True if a conversation goes on after a turn that is not its own, or still runs when that starts."""
-        if self._turns[before].end > self._turns[at].start or any(later > at for later in self._next[before]):
+        if self._turns[before].end > self._turns[at].start or any(later > at for later in self._links.next[before]):
             return True
-        codes = [self._tree.codes[node] for node in self._answers[before]]
-        return any(code > 7 and self._last_uses.get(code, -1) > at for code in codes)
+        codes = [self._tree.codes[node] for node in self._links.answers[before]]
+        return any(code > 7 and self._links.last_uses.get(code, -1) > at for code in codes)
 
     def _is_replacement(self, at: int, before: int, shared: int) -> bool:
         """Return True if a prompt replaces a history, and is no agent's task."""
@@ -534,12 +396,12 @@ class _Finder:
         if conversation.kind == "subagent" and before != at - 1:
             # Its caller went on meanwhile, or another agent.
             return False
-        path = self._tree.path(self._asked[at])[shared:]
-        if any(node in self._tree.summaries for node in path[:3]):
+        path = self._tree.path(self._links.asked[at])[shared:]
+        if any(node in self._tree.summaries for node in path[:3]) or self._is_longer_text(at, conversation.turns[0]):
             return True
-        is_long = self._length(self._tip(before)) >= _LONG
+        is_long = self._links.length(self._links.tip(before)) >= _LONG
         if conversation.kind == "subagent" and not self._turns[at].scope:
-            return is_long and bool(self._histories[before].calls)
+            return is_long and bool(self._links.histories[before].calls)
         return is_long
 
     def _is_called(self, at: int) -> bool:
@@ -547,10 +409,10 @@ class _Finder:
 
     def _calling_turn(self, at: int) -> int | None:
         """Return the earlier turn that called a tool with the task of a turn's prompt."""
-        path = self._tree.path(self._asked[at])
+        path = self._tree.path(self._links.asked[at])
         tasks = {self._tree.codes[node] >> 3 for node in path[:1]}
         return next(
-            (other for other in range(at - 1, -1, -1) if tasks.intersection(self._histories[other].calls)), None
+            (other for other in range(at - 1, -1, -1) if tasks.intersection(self._links.histories[other].calls)), None
         )
 
     def _caller(self, at: int) -> int | None:
@@ -558,16 +420,18 @@ class _Finder:
         calling = self._calling_turn(at)
         if calling is not None:
             return calling
-        scope, end = self._turns[at].scope, self._chain_ends[at]
+        scope, end = self._turns[at].scope, self._links.chain_ends[at]
         around = [other for other in range(at) if self._is_around(self._turns[other].scope, scope)]
         deepest = max((len(self._turns[other].scope) for other in around), default=0)
         pool = {self._of_turn[other] for other in around if len(self._turns[other].scope) == deepest}
         latest = self._latest(pool)
         for before in latest:
-            later = [each for each in self._next[before] if each > at]
-            uses = [self._last_uses.get(self._tree.codes[node], -1) for node in self._answers[before]]
+            later = [each for each in self._links.next[before] if each > at]
+            uses = [self._links.last_uses.get(self._tree.codes[node], -1) for node in self._links.answers[before]]
             if (later and min(later) > end) or (not later and max(uses, default=-1) > end):
                 return before
+        if deepest:
+            return latest[0]
         return next((each for each in latest if self._found[self._of_turn[each]].kind != "subagent"), None)
 
     def _is_around(self, outer: Scope, inner: Scope) -> bool:

@@ -11,11 +11,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.facts.conversation_finder import Found, Kind, Scope, Turn, find_conversations
+from otel_rollout.facts.conversation_finder import Found, Kind, find_conversations
 from otel_rollout.facts.histories import Histories
 from otel_rollout.facts.span_facts import is_late_annotation, kind_of
 from otel_rollout.facts.span_values import count_of, text_of, times_of
 from otel_rollout.facts.trace_tree import outermost, place_of
+from otel_rollout.facts.turn_links import Scope, Turn
 from otel_rollout.text.sanitize import INT64_MAX
 
 SCOPES: Final = ("AGENT", "TOOL", "EVALUATOR")
@@ -195,7 +196,9 @@ class _Reading:
         for span in around:
             if type(trained := (span.attributes or {}).get(semconv.TRAINED)) is bool:
                 return trained
-        return True if fate == "trained" and len(self.found) == 1 else None
+        roots = [span.attributes or {} for span in self._ordered if span.parent is None]
+        rows = next((count_of(root.get(semconv.NUM_OUTPUTS)) for root in roots), None) or 1
+        return True if fate == "trained" and len(self.found) == rows else None
 
 
 def _sum_of(spans: Sequence[ReadableSpan], key: str) -> int | None:

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.facts.span_messages import SYSTEM_INSTRUCTIONS, input_messages, messages_of, output_messages
-from otel_rollout.messages import Message, parse_json
+from otel_rollout.messages import Message, json_of, parse_json
 
 PROMPT_START: Final = '"prompt_ids_start":'
 """In a turn's input: the number of the prompt's token ids that earlier turns have recorded."""
@@ -26,7 +26,7 @@ _MIN_TASK: Final = 8
 """Shorter arguments of a call are no task."""
 _HEAD: Final = 48
 """System prompts that begin with the same characters are versions of one."""
-PIECE: Final = 32
+PIECE: Final = 16
 _MAX_PIECES: Final = 128
 _ROLES: Final = {"assistant": ASSISTANT, "tool": TOOL, "user": USER, "system": SYSTEM, "developer": SYSTEM}
 _SUMMARY: Final = (
@@ -43,6 +43,8 @@ _SUMMARY: Final = (
     "earlier messages",
     "older messages",
     "notes",
+    "progress",
+    "reflection",
     "memory",
 )
 """Words of a message that replaces the messages before it."""
@@ -64,9 +66,9 @@ class History(NamedTuple):
         asked: The node of its prompt's last message.
         answers: The codes of its answers; several if it was asked for several.
         added: The codes of its prompt's messages if they are only those that earlier turns don't have; else None.
-        texts: The hashes of the beginnings of a prompt of one message, 32 characters more each.
+        texts: The hashes of the beginnings of a prompt of one message, 16 characters more each.
         length: The characters of that message.
-        calls: The hashes of texts among the arguments of the calls that it made.
+        calls: The hashes of texts among the arguments of the calls that it made; 0 for each call.
         is_compacted: True if it is marked as the first of a compacted conversation.
         conversation: `gen_ai.conversation.id`; empty without one.
         request: verl's id of the conversation; empty without one.
@@ -86,16 +88,18 @@ class History(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A prompt's JSON without its last bracket: its hash and length, its system prompt's hashes, and its last node."""
+    """A prompt's JSON without its last bracket: its hash and length, and fields of its `History`."""
 
     hash: int
     length: int
     system: int
     head: int
     node: int
+    texts: tuple[int, ...]
+    characters: int
 
 
-_NOTHING_KNOWN: Final = _Known(0, 0, 0, 0, ROOT)
+_NOTHING_KNOWN: Final = _Known(0, 0, 0, 0, ROOT, (), 0)
 
 
 class Histories:
@@ -108,6 +112,8 @@ class Histories:
         """A message's hash and its role."""
         self.summaries: set[int] = set()
         """The nodes that may be a summary of messages before."""
+        self.compactions: set[int] = set()
+        """The nodes with a part of type `compaction`."""
         self._children: dict[tuple[int, int], int] = {}
         self._known: dict[int, _Known] = {}
         """The JSON of the last prompts, by length: most prompts begin with an earlier one, which isn't read again."""
@@ -133,7 +139,7 @@ class Histories:
         attributes: Mapping[str, Any] = span.attributes or {}
         known, asked = self._read(span, attributes)
         answers = _answers(span) if _is_chat(attributes, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE) else []
-        is_added = has_only_new_messages(attributes, asked)
+        is_added = known.node == ROOT and has_only_new_messages(attributes, asked)
         system, head, node, at = known.system, known.head, known.node, 0
         if node == ROOT:
             while at < len(asked) and _ROLES.get(asked[at].role) == SYSTEM:
@@ -145,8 +151,11 @@ class Histories:
         if not is_added:
             for message, code in zip(said, codes, strict=True):
                 node = self.child(node, code, message)
-            self._remember(attributes, system, head, node)
-        texts, length = _beginnings(said[0].text) if len(said) == 1 and known.node == ROOT else ((), 0)
+        texts, length = ((), 0) if said else (known.texts, known.characters)
+        if len(said) == 1 and known.node == ROOT:
+            texts, length = _beginnings(said[0].text)
+        if not is_added:
+            self._remember(attributes, _Known(0, 0, system, head, node, texts, length))
         conversation, request = attributes.get(semconv.CONVERSATION_ID), attributes.get(semconv.REQUEST_ID)
         self.of_span[span.context.span_id] = History(
             system,
@@ -157,7 +166,7 @@ class Histories:
             texts,
             length,
             tuple(_tasks(answers)),
-            attributes.get(semconv.COMPACTED) is True or any(map(_has_compaction, said)),
+            attributes.get(semconv.COMPACTED) is True,
             conversation if type(conversation) is str else "",
             request if type(request) is str else "",
         )
@@ -165,7 +174,10 @@ class Histories:
     def _read(self, span: ReadableSpan, attributes: Mapping[str, Any]) -> tuple[_Known, list[Message]]:
         """Return the longest prompt before that a generation's prompt begins with, and the messages after it."""
         text = attributes.get(semconv.INPUT_MESSAGES)
-        if type(text) is str and self._known and SYSTEM_INSTRUCTIONS not in attributes:
+        is_whole = SYSTEM_INSTRUCTIONS not in attributes and PROMPT_START not in str(
+            attributes.get(semconv.INPUT_VALUE)
+        )
+        if type(text) is str and self._known and is_whole:
             encoded = memoryview(text.encode("utf-8", "replace"))
             found = _NOTHING_KNOWN
             at = hashed = 0
@@ -182,14 +194,14 @@ class Histories:
             return _NOTHING_KNOWN, []
         return _NOTHING_KNOWN, input_messages(span)
 
-    def _remember(self, attributes: Mapping[str, Any], system: int, head: int, node: int) -> None:
+    def _remember(self, attributes: Mapping[str, Any], prompt: _Known) -> None:
         text = attributes.get(semconv.INPUT_MESSAGES)
-        if type(text) is not str or text[-1:] != "]" or node == ROOT:
+        if type(text) is not str or text[-1:] != "]" or prompt.node == ROOT or SYSTEM_INSTRUCTIONS in attributes:
             return
         encoded = text.encode("utf-8", "replace")
         length = len(encoded) - 1
         self._known.pop(length, None)
-        self._known[length] = _Known(crc32(encoded[:length]), length, system, head, node)
+        self._known[length] = prompt._replace(hash=crc32(encoded[:length]), length=length)
         if len(self._known) > _MAX_KNOWN:
             del self._known[next(iter(self._known))]
 
@@ -211,9 +223,16 @@ class Histories:
         found = self._children[key] = len(self.parents)
         self.parents.append(node)
         self.codes.append(code)
-        if message is not None and code & 7 != TOOL and _is_summary(message):
-            self.summaries.add(found)
+        if message is not None and code & 7 != TOOL:
+            if any(word in message.text[:_SEARCHED].lower() for word in _SUMMARY):
+                self.summaries.add(found)
+            if any(part.get("type") == "compaction" for part in message.parts):
+                self.compactions.add(found)
         return found
+
+    def known_child(self, node: int, code: int) -> int | None:
+        """Return the node of a message after a node; None if there is none."""
+        return self._children.get((node, code))
 
     def path(self, node: int) -> list[int]:
         """Return the nodes from the first message to a node."""
@@ -233,7 +252,8 @@ def code_of(message: Message) -> int:
     said = _hash(message.text.strip())
     if message.parts and len(message.parts) + (message.parts[0].get("type") != "text") > 1:
         for call in message.calls:
-            said = crc32(call.name.encode("utf-8", "replace"), said)
+            arguments = call.arguments if type(call.arguments) is str else json_of(call.arguments)
+            said = crc32(f"{call.name} {arguments}".encode("utf-8", "replace"), said)
     return said << 3 | _ROLES.get(message.role, 0)
 
 
@@ -265,15 +285,6 @@ def _answers(span: ReadableSpan) -> list[Message]:
     return [message for message in output_messages(span) if message.role not in ("tool", "user", "system")]
 
 
-def _is_summary(message: Message) -> bool:
-    text = message.text[:_SEARCHED].lower()
-    return any(word in text for word in _SUMMARY) or _has_compaction(message)
-
-
-def _has_compaction(message: Message) -> bool:
-    return any(part.get("type") == "compaction" for part in message.parts)
-
-
 def _hash(text: str) -> int:
     return crc32(text.encode("utf-8", "replace"))
 
@@ -292,6 +303,7 @@ def _tasks(answers: Sequence[Message]) -> Iterator[int]:
     for answer in answers:
         for call in answer.calls:
             arguments = call.arguments
+            yield 0
             if isinstance(arguments, str):
                 arguments = parse_json(arguments)
             for value in arguments.values() if isinstance(arguments, Mapping) else ():

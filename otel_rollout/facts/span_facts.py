@@ -28,7 +28,7 @@ _KINDS_OF_OPERATIONS: Final = {
 _TRACELOOP_KIND: Final = "traceloop.span.kind"
 KIND_KEYS: Final = (semconv.SPAN_KIND, semconv.OPERATION_NAME, _TRACELOOP_KIND)
 """The attributes that a kind follows from."""
-_LABELS: Final = (("step", semconv.STEP), ("sample", semconv.SAMPLE_INDEX), ("rollout", semconv.ROLLOUT_N))
+_PLACE: Final = (("s", semconv.SAMPLE_INDEX), ("r", semconv.ROLLOUT_N))
 
 
 def trace_id_of(span: ReadableSpan) -> int:
@@ -87,10 +87,17 @@ def kind_of(attributes: Mapping[str, Any]) -> str | None:
     return _KINDS_OF_OPERATIONS.get(operation) if isinstance(operation, str) else None
 
 
-def rollout_label(span: ReadableSpan) -> str:
-    """Return the label of a trajectory, `step 7 · sample 12 · rollout 3`; empty if the span has no such tag."""
+def numbered(mark: str, value: object) -> str:
+    """Return a number with its mark, `s12`; any other value, such as a uid, as it is."""
+    text = replace_surrogates(str(value))
+    return f"{mark}{text}" if text.isdigit() else text
+
+
+def rollout_label(span: ReadableSpan, *, with_reward: bool = False) -> str:
+    """Return the label of a trajectory's root, `s12 · r3 = 0.5 · step 7`, for lists that cut; empty without tags."""
     attributes = span.attributes or {}
-    known = [f"{label} {replace_surrogates(str(attributes[key]))}" for label, key in _LABELS if key in attributes]
-    if known and attributes.get(semconv.VALIDATE) is True:
-        known.insert(0, "validate")
-    return " · ".join(known)
+    known = [numbered(mark, attributes[key]) for mark, key in _PLACE if key in attributes]
+    if known and with_reward and (reward := reward_of(span)) is not None:
+        known[-1] += f" = {reward:.3g}"
+    known += [f"step {replace_surrogates(str(attributes[semconv.STEP]))}"] if semconv.STEP in attributes else []
+    return " · ".join([*known, *(["validate"] if known and attributes.get(semconv.VALIDATE) is True else [])])

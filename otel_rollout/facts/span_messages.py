@@ -21,6 +21,7 @@ from otel_rollout.messages import (
     unfolded,
     value_text,
 )
+from otel_rollout.messages.names import MESSAGE_ARGUMENTS, PROMPT_ARGUMENTS
 from otel_rollout.text.plain_text import printable, shorten
 
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
@@ -53,7 +54,10 @@ def input_messages(span: ReadableSpan) -> list[Message]:
     parsed = parse_json(value)
     if found := messages_in(parsed):
         return before + found
-    text = _text(value, parsed.get("prompt") if isinstance(parsed, Mapping) else parsed)
+    if isinstance(parsed, Mapping):
+        names = (name for name in (*PROMPT_ARGUMENTS, *MESSAGE_ARGUMENTS) if isinstance(parsed.get(name), str))
+        parsed = parsed.get(next(names, "prompt"))
+    text = _text(value, parsed)
     return before + _from_template(text, "user")
 
 

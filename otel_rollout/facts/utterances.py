@@ -14,7 +14,7 @@ from otel_rollout import semconv
 from otel_rollout.facts.conversations import Conversations, conversations_of
 from otel_rollout.facts.histories import has_only_new_messages
 from otel_rollout.facts.span_facts import kind_of
-from otel_rollout.facts.span_messages import input_messages, output_messages
+from otel_rollout.facts.span_messages import SYSTEM_INSTRUCTIONS, input_messages, messages_of, output_messages
 from otel_rollout.facts.trace_tree import error_of, outermost, place_of
 from otel_rollout.messages import CALL, RESULT, Message, Part, ToolCall, parse_json, text_message
 
@@ -65,6 +65,8 @@ class _Teller:
         self._found = found
         self._known: dict[int, list[Message]] = {}
         """The history of each conversation."""
+        self._prompts: dict[int, tuple[str, list[Message]]] = {}
+        """The JSON of each conversation's last prompt without its end, and its messages."""
         self._tools: dict[int, deque[ReadableSpan]] = {}
         """The tool calls of each conversation that are not among the utterances yet."""
         for tool in tools_of(ordered, found):
@@ -73,7 +75,7 @@ class _Teller:
     def add(self, turn: ReadableSpan) -> None:
         """Add a turn."""
         number = self._found.of_span[place_of(turn).span_id]
-        prompt = input_messages(turn) or (_prompt_of(self._ordered) if not self.told else [])
+        prompt = self._prompt_of(turn, number) or (_prompt_of(self._ordered) if not self.told else [])
         before = self._known.get(number)
         is_continued = before is not None and has_only_new_messages(turn.attributes or {}, prompt)
         if before is None:
@@ -98,6 +100,21 @@ class _Teller:
         if prompt:
             self._known[number] = ((before or []) if is_continued else []) + prompt + generated
         self._tell(said, number)
+
+    def _prompt_of(self, turn: ReadableSpan, number: int) -> list[Message]:
+        """Return a turn's prompt; of one that begins with the prompt before, only the rest is read."""
+        attributes = turn.attributes or {}
+        text = attributes.get(semconv.INPUT_MESSAGES)
+        if type(text) is not str or SYSTEM_INSTRUCTIONS in attributes:
+            return input_messages(turn)
+        begin, messages = self._prompts.get(number, ("", []))
+        if messages and text.startswith(begin) and text[len(begin) : len(begin) + 1] == ",":
+            messages = [*messages, *messages_of(f"[{text[len(begin) + 1 :]}")]
+        else:
+            messages = input_messages(turn)
+        if text.endswith("]"):
+            self._prompts[number] = text[:-1], messages
+        return messages
 
     def add_rest(self) -> None:
         """Add the tool calls after the last turns."""
@@ -160,9 +177,13 @@ def _new_of(known: Sequence[Message], prompt: Sequence[Message]) -> Sequence[Mes
         # A prompt of one text, to which the answers are added.
         rest = new.text[len(old.text) :].lstrip()
         answer = known[-1].text if known[-1].role == "assistant" else ""
-        rest = rest.removeprefix(answer).strip()
+        rest = rest.removeprefix(answer.strip()).strip()
         return [*([text_message(new.role, rest)] if rest else []), *prompt[at + 1 :]]
     return prompt[at:]
+
+
+def _are_same(one: Message, other: Message) -> bool:
+    return one is other or _said(one) == _said(other)
 
 
 def _said(message: Message) -> tuple[str, str, list[str]]:
@@ -176,7 +197,7 @@ def _said(message: Message) -> tuple[str, str, list[str]]:
 def _common(known: Sequence[Message], prompt: Sequence[Message]) -> int:
     """Return the number of messages that both begin with."""
     at = 0
-    while at < len(known) and at < len(prompt) and _said(known[at]) == _said(prompt[at]):
+    while at < len(known) and at < len(prompt) and _are_same(known[at], prompt[at]):
         at += 1
     return at
 

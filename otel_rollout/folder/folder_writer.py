@@ -32,8 +32,6 @@ MAX_LINE_BYTES: Final = 16 * 2**20
 """A larger trajectory is written in several lines, since receivers take bodies up to 20 MiB; bounds memory, too."""
 MAX_BATCH_LINE_BYTES: Final = frames.MAX_LINE_BYTES - MAX_LINE_BYTES
 """The bound on a trace's part of one batch; together with its earlier spans it fits into a line."""
-UNPLACED_IN_BOUND: Final = 8
-"""The part of the bound that one trace without a known step has at most."""
 NEVER: Final = float("inf")
 _Item = TypeVar("_Item")
 

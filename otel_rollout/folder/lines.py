@@ -31,16 +31,10 @@ def is_whole(line: bytes) -> bool:
     return line.endswith(b'%b%08x"}' % (_NAME, crc32(line[:-SEAL_BYTES])))
 
 
-def scan_lines(path: str | os.PathLike[str], start: int = 0) -> Iterator[tuple[int, int, bytes | None]]:
-    """Yield offset, length and text (with its line end) of each line; None for the text of an overlong line.
-
-    Args:
-        path: The file.
-        start: The offset of a line.
-    """
+def scan_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, int, bytes | None]]:
+    """Yield offset, length and text (with its line end) of each line; None for the text of an overlong line."""
     with os.fdopen(open_to_read(path), "rb") as file:
-        file.seek(start)
-        offset = start
+        offset = 0
         while line := file.readline(MAX_LINE_BYTES):
             length, is_too_long = len(line), False
             while len(line) >= (_SKIPPED_BYTES if is_too_long else MAX_LINE_BYTES) and not line.endswith(b"\n"):

@@ -24,6 +24,7 @@ from otel_rollout.folder.index_reading import summary_of_row
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import NO_STEPS, StepKey, TraceFile, find_trace_files
+from otel_rollout.messages import as_openai
 from otel_rollout.otlp import encode_spans, json_of_request, outline_of
 from otel_rollout.text.plain_text import printable
 from otel_rollout.text.sanitize import clean
@@ -32,6 +33,7 @@ _TRACE_ID: Final = place_of("trace_id")
 _HAS_ROOT: Final = place_of("has_root")
 _STEP: Final = place_of("step")
 _VALIDATE: Final = place_of("validate")
+_EXPERIMENT: Final = place_of("experiment_name")
 _START_TIME: Final = place_of("start_time")
 _END_TIME: Final = place_of("end_time")
 _REWARD: Final = place_of("reward")
@@ -74,8 +76,8 @@ def read_trajectories(
             warning is logged.
 
     Returns:
-        An iterator that holds the index entries of one bundle of steps at a time. A step's training comes before its
-        validation.
+        An iterator that holds the index entries of one bundle at a time, of the steps that match. A step's training
+        comes before its validation.
 
     Raises:
         NoTracesError: The folder doesn't exist or holds no traces.
@@ -105,11 +107,9 @@ def _trajectories(
 
     takes = selection.takes if selection.is_narrow else None
     # Journals, and files outside our folders: only their lines have the step.
-    # So are spans without a step: they came when their writer had forgotten the trace.
-    strays = [part for file in files if file.steps == NO_STEPS for part in parts_of(file)]
+    # Spans without a step: their writer had forgotten the trace, or another program wrote the root.
     loose = parts_by_trace(
-        [part for file in files if file.steps is None for part in parts_of(file)]
-        + [part for part in strays if not part[1][_HAS_ROOT]]
+        part for steps in (None, NO_STEPS) for file in files if file.steps == steps for part in parts_of(file)
     )
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
@@ -120,9 +120,8 @@ def _trajectories(
         files = find_trace_files(folder, selection)
     for bundle, keys in bundles_of(files, loose_ids):
         placed = [file for file in bundle if file.steps != NO_STEPS]
-        own = [part for file in placed for part in parts_of(file) if _may_be_in(part[1], selection)]
-        if len(placed) < len(bundle):
-            own += [part for part in strays if part[1][_HAS_ROOT]]
+        read = (part for file in placed for part in StoredFile(file, cache, on_problem).parts(selection.takes_line))
+        own = [part for part in read if _may_be_in(part[1], selection)]
         joined = {trace_id: loose.pop(trace_id) for key in keys for trace_id in loose_ids[key] if trace_id in loose}
         if loose:
             joined |= {row[_TRACE_ID]: loose.pop(row[_TRACE_ID]) for _, row in own if row[_TRACE_ID] in loose}
@@ -215,10 +214,14 @@ def main_row(parts: Sequence[Part]) -> Row:
     """
     if len(parts) == 1:
         return parts[0][1]
-    main = min(
+    rows = sorted(
         (row for _, row in parts),
         key=lambda row: (not row[_HAS_ROOT], row[_STEP] is None, row[_START_TIME], row[_NAME]),
     )
+    main = rows[0]
+    if main[_STEP] is None and (tagged := next((row for row in rows if row[_STEP] is not None), None)) is not None:
+        # A root of another program.
+        main = (*main[:_STEP], *tagged[_STEP : _EXPERIMENT + 1], *main[_EXPERIMENT + 1 :])
     late = [part for part in parts if not part[1][_HAS_ROOT] and part[1][_REWARD] is not None]
     if not late:
         return main
@@ -422,6 +425,23 @@ class RecordedTrajectory:
             except (OSError, ValueError) as error:
                 raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be read: {error}") from error
         return self._spans or []
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The main conversation in the form of OpenAI's chat completions; sub-agents have others.
+
+        Raises:
+            UnreadableTraceError: The file is damaged or gone.
+        """
+        from otel_rollout.facts.conversations import conversations_of
+        from otel_rollout.facts.utterances import utterances_of
+
+        spans = self.spans
+        found = conversations_of(spans)
+        main = next((each.id for each in found.all if each.kind == "main"), 1)
+        told = (each for each in utterances_of(spans, found) if each.conversation == main)
+        # An error of a generation is no message of the model.
+        return as_openai(each.message for each in told if not (each.is_error and each.message.role == "assistant"))
 
     def otlp_json(self) -> bytes:
         """Return it as one line of OTLP JSON, which people read and OTLP receivers take.

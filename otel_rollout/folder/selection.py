@@ -75,6 +75,12 @@ class Selection:
             return False
         return step is None or self._validate in (None, validate)
 
+    @property
+    def takes_line(self) -> Callable[[int | None], bool] | None:
+        """Lets lines through by their step: one without may be any step's. None if all steps match."""
+        steps = self._steps
+        return None if steps is None else lambda step: step is None or step in steps
+
     def takes_steps(self, first: int, last: int, *, validate: bool) -> bool:
         """Return True if trajectories of a bundle can match.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -22,7 +22,7 @@ from otel_rollout.files.file_modes import open_private
 from otel_rollout.folder.frame_scanning import MAGIC, TornFrame, checksum_at, has_content_size, scan_frames
 from otel_rollout.folder.frames import MAX_FRAME_BYTES, DamagedFrameError, FrameExtent, read_frame, read_range
 from otel_rollout.folder.index import IndexEntry, Row, index_line, place_of
-from otel_rollout.folder.index_reading import entries_of, read_rows, read_rows_from
+from otel_rollout.folder.index_reading import entries_of, read_rows, read_rows_from, rows_of_steps
 from otel_rollout.folder.layout import NEW, index_path
 from otel_rollout.folder.lines import scan_lines
 from otel_rollout.folder.records import scan_records, unpack
@@ -39,6 +39,7 @@ MAX_CACHED_BYTES: Final = 32 * 2**20
 _OFFSET: Final = place_of("offset")
 _LENGTH: Final = place_of("length")
 _CHECKSUM: Final = place_of("checksum")
+_STEP: Final = place_of("step")
 _MAX_BLANK_BYTES: Final = 4096
 _FOR_IMPORT: Final = "Collector file for `otel-rollout import`"
 """The `what` of a `ReadProblem` for a file that readers don't read."""
@@ -140,7 +141,6 @@ class StoredFile:
         file: The file.
         cache: The spans of requests with several traces.
         on_problem: Called for everything in it that can't be read.
-        shared: The number of traces in the line at an offset, of lines that were read before and have several.
     """
 
     def __init__(
@@ -148,13 +148,12 @@ class StoredFile:
         file: TraceFile,
         cache: LineCache,
         on_problem: Callable[[ReadProblem], None],
-        shared: Mapping[int, int] | None = None,
     ) -> None:
         self._file = file
         self._place = file.place
         self._cache = cache
         self._on_problem = on_problem
-        self.shared = dict(shared or {})
+        self.shared: dict[int, int] = {}
         """The number of traces in the line at an offset, if it is more than one."""
 
     @property
@@ -192,9 +191,19 @@ class StoredFile:
     def _is_compressed(self) -> bool:
         return self._file.is_compressed or self._framing is _Framing.COMPRESSED_REQUESTS
 
-    def parts(self) -> list[Part]:
-        """Return the file's traces, from its index as far as that reaches; none once the file is gone."""
-        return [(self, row) for row in self.read().rows]
+    def parts(self, takes: Callable[[int | None], bool] | None = None) -> list[Part]:
+        """Return the file's traces, from its index as far as that reaches; none once the file is gone.
+
+        Args:
+            takes: Lets traces through by their step; None lets all.
+        """
+        index = self._file.index_place
+        if takes is not None and index is not None and self._file.is_compressed:
+            rows, end = rows_of_steps(index, takes)
+            with suppress(OSError):
+                if end == size_of(self._place):
+                    return [(self, row) for row in rows]
+        return [(self, row) for row in self.read().rows if takes is None or takes(row[_STEP])]
 
     def read(self, known: Extent = NOTHING_READ) -> Reading:
         """Read the rows of the file, from its index as far as that reaches; none once the file is gone.

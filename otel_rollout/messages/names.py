@@ -1,15 +1,12 @@
 """The one table of names for messages: the words of client libraries, and of OpenTelemetry's conventions.
 
-The GenAI conventions are in development: a later version changes only this table.
+The GenAI conventions are in development: a later version than 1.41
+(https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai) changes only this table.
 """
 
 from __future__ import annotations
 
 from typing import Final
-
-CONVENTION: Final = "1.41"
-"""The version of the semantic conventions whose message format is written
-(https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai)."""
 
 PROMPT_TEXT: Final = "prompt_text"
 RESPONSE_TEXT: Final = "response_text"

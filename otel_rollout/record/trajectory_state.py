@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from otel_rollout import semconv
+from otel_rollout.facts.span_facts import numbered
 from otel_rollout.guard import clock
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 
@@ -92,5 +93,5 @@ class TrajectoryState:
             return None
         step = self.tags.get(semconv.STEP)
         # Lists of sessions cut the end off: what differs comes first.
-        parts = [*([] if step is None else [f"step {step}"]), f"sample {sample}"]
+        parts = [numbered("s", sample), *([] if step is None else [f"step {step}"])]
         return " · ".join([*parts, *(["validate"] if self.tags.get(semconv.VALIDATE) else []), run])

@@ -39,6 +39,7 @@ def replay(
     *,
     settings: Settings,
     filters: Filters | None = None,
+    trace: str = "",
     is_again: bool = False,
     is_removing: bool = False,
     patience: float = 60.0,
@@ -52,6 +53,7 @@ def replay(
         backend: The exporter's name.
         settings: The bounds of a batch.
         filters: The filters of trajectories; without one, all.
+        trace: The beginning of the trace id; empty for all.
         is_again: Send also what was delivered before.
         is_removing: Remove each file of a spool once all in it is delivered.
         patience: Seconds without anything delivered after which a backend that can't be reached is given up.
@@ -64,7 +66,7 @@ def replay(
         NoTracesError: The folder holds no traces.
     """
     wanted: Filters = filters or {}
-    is_filtered = any(value is not None for value in wanted.values())
+    is_filtered = bool(trace) or any(value is not None for value in wanted.values())
     # An earlier replay may have emptied the spool.
     is_of_spool = is_spool(folder, may_be_empty=is_removing)
     if is_removing and (is_filtered or not is_of_spool):
@@ -79,9 +81,9 @@ def replay(
         _refuse_itself(folder, backend, Path(destination), is_emptied=is_removing)
     source: SpoolSource | TrajectorySource
     if is_of_spool:
-        source = SpoolSource(folder, is_removing=is_removing, filters=wanted if is_filtered else None)
+        source = SpoolSource(folder, is_removing=is_removing, filters=wanted if is_filtered else None, trace=trace)
     else:
-        source = TrajectorySource(folder, wanted)
+        source = TrajectorySource(folder, wanted, trace)
     if ours is not None and isinstance(ours, RepeatableBackend):
         ours.expect_repeats()
     log = DeliveredLog(folder, backend, destination, is_ignored=is_again)

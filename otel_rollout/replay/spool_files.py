@@ -78,16 +78,17 @@ class SpoolSource:
         folder: The folder.
         is_removing: If a file is removed once all in it is delivered.
         filters: The filters of the trajectories; all if None.
+        trace: The beginning of the trace id.
     """
 
     unit_name = "batch"
     goes_alone = True
     """A unit is a batch already: it is settled before the next is read."""
 
-    def __init__(self, folder: Path, *, is_removing: bool, filters: Filters | None = None) -> None:
+    def __init__(self, folder: Path, *, is_removing: bool, filters: Filters | None = None, trace: str = "") -> None:
         self._folder = folder
         self._is_removing = is_removing
-        self._traces = _traces_like(folder, filters) if filters is not None else None
+        self._traces = _traces_like(folder, filters, trace) if filters is not None else None
         self._undelivered = False
         self._counts: Counter[str] = Counter()
         self._errors: list[str] = []
@@ -188,13 +189,14 @@ def _files_in(folder: Path) -> list[Path]:
         return []
 
 
-def _traces_like(folder: Path, filters: Filters) -> set[int]:
-    """Return the trace ids that filters let through."""
+def _traces_like(folder: Path, filters: Filters, trace: str) -> set[int]:
+    """Return the trace ids that filters let through, and that begin so."""
     try:
         # `units` counts what can't be read, batch by batch.
         return {
             int(trajectory.trace_id, 16)
             for trajectory in read_trajectories(folder, **filters, on_problem=lambda problem: None)
+            if trajectory.trace_id.startswith(trace)
         }
     except NoTracesError:
         return set()

@@ -30,13 +30,15 @@ class TrajectorySource:
     Args:
         folder: The folder.
         filters: The filters.
+        trace: The beginning of the trace id.
     """
 
     unit_name = "trajectory"
     goes_alone = False
 
-    def __init__(self, folder: Path, filters: Filters) -> None:
+    def __init__(self, folder: Path, filters: Filters, trace: str = "") -> None:
         self._folder = folder
+        self._trace = trace
         self._filters = filters
         self._run = Run([folder], self._note)
         self._running = _running_traces(folder)
@@ -48,7 +50,7 @@ class TrajectorySource:
     def total(self) -> Total:
         """Return the trajectories' number and bytes from the indexes, without reading spans."""
         units = size = 0
-        for trajectory in self._run.read(**self._filters):
+        for trajectory in self._run.read(self._trace, **self._filters):
             if not self._is_running(trajectory):
                 units += 1
                 size += trajectory.size_bytes
@@ -57,7 +59,7 @@ class TrajectorySource:
     def units(self) -> Iterator[Unit]:
         """Yield the trajectories in the order of steps, then the damage."""
         is_any = False
-        for trajectory in self._run.read(**self._filters):
+        for trajectory in self._run.read(self._trace, **self._filters):
             is_any = True
             if self._is_running(trajectory):
                 self._left += 1
@@ -67,7 +69,7 @@ class TrajectorySource:
         for problem in list(self._problems):
             if _is_damage(problem):
                 yield Unit.unreadable(f"{problem.path} {problem.offset}", 0, str(problem))
-        self._has_none = not is_any and any(value is not None for value in self._filters.values())
+        self._has_none = not is_any and any(value not in (None, "") for value in (self._trace, *self._filters.values()))
 
     def settled(self, unit: Unit, *, is_delivered: bool) -> None:
         """Do nothing: a trace folder keeps its traces."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout import semconv
+from otel_rollout import RecordedTrajectory, semconv
 from otel_rollout.catalog import Run, find_files
 from otel_rollout.folder import StoredFile, read_index
 from otel_rollout.folder.folder_writer import FolderWriter
@@ -54,6 +55,17 @@ def reads(monkeypatch):
 
     monkeypatch.setattr(StoredFile, "read", note)
     return seen
+
+
+class TestWhatIsKept:
+    """What stays in memory."""
+
+    def test_spans_of_one_trajectory(self, folder):
+        """Who reads the trajectories of a step has the spans of one of them in memory."""
+        for each in Run([folder]).read():
+            assert each.spans
+            found = (known for known in gc.get_objects() if isinstance(known, RecordedTrajectory))
+            assert sum(known._spans is not None for known in found) == 1
 
 
 class TestWhatIsRead:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from otel_rollout.cli.main import main
+from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder import recordings
 from tests.trace_folder.recordings import make_trajectory, trace_id_of, write_frames
 
@@ -114,6 +115,27 @@ class TestExitCode:
         second = write_run(tmp_path / "b", 2, steps=1, validate=True)
         code, _, err = compare(capsys, first, second)
         assert (code, "have no step in common; --all-steps" in err) == (2, True)
+
+
+class TestARunThatIsWritten:
+    """A run whose process still writes its last step."""
+
+    def test_its_open_step_is_not_compared(self, capsys, runs):
+        """The rollouts that are there of it are left out on both sides, with a line that says so."""
+        before, after, _ = runs
+        write_frames(
+            before / "step=000007" / "node-1-00071.otlp.zst", *(make_trajectory(7, n, n % 2) for n in range(16))
+        )
+        writer = FolderWriter(after)
+        for number in range(3):
+            writer.write(make_trajectory(7, number, 0, reward=0.0))
+        code, out, _ = compare(capsys, before, after)
+        assert code == 0
+        assert "not compared, as it is being written: step 7 of B" in out
+        assert "6 steps (1 to 6)" in out
+        assert json.loads(compare(capsys, before, after, "--json")[1])["left_out"] == ["step 7 of B"]
+        writer.close()
+        assert "7 steps (1 to 7)" in compare(capsys, before, after)[1]
 
 
 class TestOneFolder:

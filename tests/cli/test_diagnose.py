@@ -322,3 +322,30 @@ class TestJson:
             "trace_id",
             "validate",
         }
+
+
+class TestARunThatIsWritten:
+    """A folder that a process writes."""
+
+    def test_its_last_step_waits_for_rewards(self, capsys, tmp_path):
+        """Trajectories that have ended may get their reward yet; once the process is gone they won't."""
+        writer = FolderWriter(tmp_path)
+        for step, reward in ((1, 1.0), (2, None)):
+            for number in range(16):
+                writer.write(make_trajectory(step, number, 0, reward=None if reward is None else float(number % 2)))
+        assert "missing rewards" not in diagnose(capsys, tmp_path)[1]
+        writer.close()
+        assert "missing rewards" in diagnose(capsys, tmp_path)[1]
+
+    def test_another_run_of_the_folder_is_not_spared(self, capsys, tmp_path):
+        """The last step of a run that has ended is looked at while another run is being written."""
+        first = FolderWriter(tmp_path)
+        for step in (1, 2):
+            for number in range(16):
+                reward = None if step == 2 else float(number % 2)
+                first.write(make_trajectory(step, number, 0, reward=reward, experiment="first"))
+        first.close()
+        writer = FolderWriter(tmp_path)
+        writer.write(make_trajectory(3, 0, 0, experiment="second"))
+        assert "missing rewards" in diagnose(capsys, tmp_path)[1]
+        writer.close()

@@ -1,6 +1,7 @@
 """The command line: help, version, and usage errors."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,9 +9,10 @@ import sys
 import pytest
 
 from otel_rollout import __version__
+from otel_rollout.cli import main as command_line
 from otel_rollout.cli.main import main
 
-COMMANDS = ["", "demo", "ls", "show", "stats", "diagnose", "view", "top", "replay", "receive", "import", "doctor"]
+COMMANDS = ["", *command_line.COMMANDS]
 
 
 class TestMain:
@@ -34,11 +36,12 @@ class TestMain:
 
     @pytest.mark.parametrize("command", COMMANDS)
     def test_help_fits_80_columns(self, capsys, monkeypatch, command):
-        """No line of any help is broken by a terminal of the usual width."""
+        """No line of any help is broken by a terminal of the usual width, and no word within it."""
         monkeypatch.setenv("COLUMNS", "80")
         with pytest.raises(SystemExit):
             main([*command.split(), "--help"])
-        assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if len(line) > 80 or line.endswith("-")] == []
 
     @pytest.mark.parametrize("command", [command for command in COMMANDS if command])
     def test_help_has_the_exit_codes(self, capsys, command):
@@ -49,6 +52,19 @@ class TestMain:
         meanings = {line[:5].strip(): line[7:] for line in codes.splitlines()}
         assert {"0", "2", "130", "141"} <= set(meanings) <= {"0", "1", "2", "130", "141"}
         assert meanings["2"] == "the command line, the folder, a setting or an extra needs a change"
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_each_argument_is_explained(self, capsys, monkeypatch, command):
+        """Every argument and option has its line; where a folder stands, files and their default are named alike."""
+        monkeypatch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit):
+            main([*command.split(), "--help"])
+        shown = capsys.readouterr().out.partition("exit codes:")[0]
+        assert re.findall(r"^  (?:-\S+|[A-Z|]+)(?: [A-Z]\S*)?$\n(?!   )", shown, re.MULTILINE) == []
+        for line in re.findall(r"^  (?:DIR|A) +(.*)$", shown, re.MULTILINE):
+            assert "(default: OTEL_ROLLOUT_DIR, else rollout-traces)" in line
+            if command in ("ls", "show", "stats", "diagnose", "compare", "query", "view"):
+                assert re.search(r"files? of OTLP JSON", line)
 
     @pytest.mark.parametrize("command", ["ls", "show", "stats", "diagnose", "view", "top", "replay"])
     def test_what_reads_a_folder_takes_an_experiment_and_a_run(self, capsys, monkeypatch, command):

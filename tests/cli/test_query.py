@@ -9,9 +9,10 @@ import sys
 
 import pytest
 
+from otel_rollout import semconv
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_trajectory
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of
 
 pytest.importorskip("rich")
 
@@ -96,6 +97,31 @@ class TestAnswers:
         assert ask(capsys, sql, "--step", "1") == [{"step": 1, "number": 2}]
         assert ask(capsys, sql) == [{"step": 1, "number": 2}, {"step": 2, "number": 2}]
 
+    def test_conversations(self, tmp_path, capsys):
+        """A row for each, whose number is in the rows of its spans and messages."""
+
+        def generation(number, text, parent=1):
+            attributes = {semconv.SPAN_KIND: "LLM", semconv.INPUT_VALUE: text, semconv.OUTPUT_VALUE: "done"}
+            attributes |= {semconv.USAGE_INPUT_TOKENS: 5, semconv.USAGE_OUTPUT_TOKENS: number}
+            seconds = (number / 100, number / 100 + 0.01)
+            return make_span("llm", number, trace_id_of(1, 0, 0), parent=parent, attributes=attributes, seconds=seconds)
+
+        agent = {semconv.SPAN_KIND: "AGENT", semconv.TRAINED: False}
+        *_, root = make_trajectory(1, 0, 0)
+        writer = FolderWriter(tmp_path)
+        reader = make_span("reader", 4, trace_id_of(1, 0, 0), attributes=agent, seconds=(0.03, 0.06))
+        writer.write([generation(2, "q"), reader, generation(5, "part", parent=4), root])
+        writer.close()
+        columns = "kind, name, parent, parent_turn, turns, input_tokens, output_tokens, messages, trained, seconds"
+        main, sub = ask(capsys, f"SELECT {columns} FROM conversations ORDER BY conversation", str(tmp_path))
+        assert list(main.values()) == ["main", None, None, None, 1, 5, 2, 2, None, 0.01]
+        assert list(sub.values()) == ["subagent", "reader", 1, 1, 1, 5, 5, 2, 0, 0.01]
+        for table, rows in (("spans", [(None, 1), (1, 1), (2, 2)]), ("messages", [(1, 2), (2, 2)])):
+            sql = f"SELECT conversation, count(*) AS number FROM {table} GROUP BY 1 ORDER BY 1"
+            assert [tuple(row.values()) for row in ask(capsys, sql, str(tmp_path))] == rows
+        sql = "SELECT conversations, subagents, forks, compactions FROM trajectories"
+        assert [tuple(row.values()) for row in ask(capsys, sql, str(tmp_path))] == [(2, 1, 0, 0)]
+
     def test_spans_of_a_step_that_grew(self, folder, capsys):
         """A step's spans are read again once it has more of them."""
         sql = "SELECT count(DISTINCT trace_id) AS number FROM spans"
@@ -107,7 +133,7 @@ class TestAnswers:
 
     def test_each_table_has_only_the_rows_that_are_asked_for(self, folder, capsys):
         """`--step`, `--experiment` and `--run` narrow all tables."""
-        for table in ("trajectories", "steps", "groups", "spans", "messages"):
+        for table in ("trajectories", "steps", "groups", "spans", "messages", "conversations"):
             rows = ask(capsys, f"SELECT DISTINCT step FROM {table}", "--step", "2..5")
             assert rows in ([{"step": 2}], []), table
             for option in ("--experiment", "--run"):

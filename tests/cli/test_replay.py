@@ -100,6 +100,22 @@ class TestOutput:
         assert "1 trajectory delivered (2 spans)" in done.stdout
         assert len(receiver.taken) == 2
 
+    def test_one_trajectory(self, folder, replay, receiver):
+        """`--trace` sends the trajectory whose id begins so, and nothing else."""
+        one = next(otel_rollout.read_trajectories(folder, step=2, sample_index=3))
+
+        done = replay("--trace", one.trace_id[:12])
+
+        assert "1 trajectory delivered (2 spans)" in done.stdout
+        assert set(receiver.taken) == {f"{span.get_span_context().span_id:016x}" for span in one.spans}
+
+    def test_a_trace_that_is_not_there(self, folder, replay, receiver):
+        """An id that no trajectory has sends nothing, and is said."""
+        done = replay("--trace", "0" * 32)
+
+        assert f"no trajectory in {folder} matches" in done.stdout
+        assert receiver.requests == 0
+
     def test_says_what_was_not_delivered(self, replay, receiver):
         """Counts by reason and what the backend said stand on standard error; the exit code is 1."""
         receiver.status = 401

@@ -10,6 +10,7 @@ import select
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import orjson
 import pytest
@@ -125,6 +126,14 @@ class TestTree:
         assert lines[0] == "step 3  sample 0  rollout 0  no root: it is running, or its process died"
         assert [line.split()[0] for line in lines[5:]] == ["generate", "look_up"]
 
+    def test_redaction_is_told(self, tmp_path, capsys):
+        """Beside JSON, standard error tells how many values redaction had replaced, in which attributes."""
+        writer = FolderWriter(tmp_path)
+        writer.write(make_trajectory(payload='"[redacted]"'))
+        writer.close()
+        assert main(["show", str(tmp_path), "--json"]) == 0
+        assert capsys.readouterr().err == "redaction had replaced 6 values in it: input.value 3, output.value 3\n"
+
     def test_nothing_acts_on_the_terminal(self, tmp_path, capsys):
         """Control characters in names, payloads, errors and events are replaced, clipped or whole; markup stays."""
         evil = "\x1b[2J\x9b1m\u202e[bold]\r"
@@ -165,33 +174,39 @@ class TestTree:
 
     def test_on_a_terminal_lines_are_clipped(self, folder):
         """On a real terminal of 80 columns each span keeps to one line, in colour."""
-        ours, theirs = pty.openpty()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "otel_rollout.cli", "show", str(folder), "--step", "1"],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"},
-        )
-        os.close(theirs)
-        shown = b""
-        deadline = time.monotonic() + 60
-        while True:
-            assert select.select([ours], [], [], max(0.0, deadline - time.monotonic()))[0], shown
-            try:
-                data = os.read(ours, 65536)
-            except OSError:  # the other side is closed
-                break
-            if not data:
-                break
-            shown += data
-        os.close(ours)
-        assert process.wait(60) == 0
-        assert b"\x1b[" in shown
-        lines = re.sub("\x1b\\[[0-9;]*m", "", shown.decode()).splitlines()
+        code, shown = on_a_terminal(folder, "--step", "1")
+        assert code == 0
+        assert "\x1b[" in shown
+        lines = re.sub("\x1b\\[[0-9;]*m", "", shown).splitlines()
         tree = lines[5:]
         assert [re.findall("[a-z_]+", line)[0] for line in tree] == ["rollout", "generate", "cache", "look_up"]
         assert all(len(line) <= 80 for line in tree)
+
+
+def on_a_terminal(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Return the exit code of `show` on a terminal of 80 columns, and what it printed."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "otel_rollout.cli", "show", str(folder), *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"},
+    )
+    os.close(theirs)
+    shown = b""
+    deadline = time.monotonic() + 60
+    while True:
+        assert select.select([ours], [], [], max(0.0, deadline - time.monotonic()))[0], shown
+        try:
+            data = os.read(ours, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not data:
+            break
+        shown += data
+    os.close(ours)
+    return process.wait(60), shown.decode()
 
 
 class TestWhich:
@@ -219,6 +234,18 @@ class TestWhich:
             f"  --trace {trace_id_of(2, 0, 0):032x}  --step 2              --sample 0  {outcome}",
             f"  --trace {trace_id_of(2, 1, 0, validate=True):032x}  --step 2  --validate  --sample 1  {outcome}",
         ]
+
+    def test_several_on_a_terminal(self, tmp_path):
+        """Each has one line, with as much of its id as tells it apart; without room, its outcome goes first."""
+        traces = [make_trajectory(1, sample, 0, validate=sample > 1) for sample in range(4)]
+        write_lines(tmp_path / "traces.jsonl", *traces, make_trajectory(1000, 1, 100_000))
+        code, shown = on_a_terminal(tmp_path)
+        rows = [line.split() for line in shown.splitlines() if line.startswith("  --trace ")]
+        assert code == 2
+        assert max(map(len, shown.splitlines())) <= 80
+        assert len({row[1] for row in rows}) == len(rows) == 5
+        assert all("--sample" in row and "--rollout" in row for row in rows), shown
+        assert "completed" not in shown
 
     def test_several_without_tags(self, tmp_path, capsys):
         """A tag that a trajectory doesn't have is not named, as no filter could find it."""

@@ -98,3 +98,63 @@ def test_reasoning_stands_before_the_text(tmp_path, capsys):
     """It has a line of its own above it, and is indented."""
     write(tmp_path, "<think>\nTwo prices.\n</think>\n\nWait.")
     assert chat(capsys, tmp_path)[4:8] == ["assistant  9 tokens  1.00 s", "  reasoning:", "    Two prices.", "  Wait."]
+
+
+def test_conversations(tmp_path, capsys):
+    """A sub-agent stands further in; main goes on with what is new; a fork and a compaction say what they come from."""
+
+    def generation(number, prompt, said, parent=1, **more):
+        attributes = {
+            semconv.SPAN_KIND: "LLM",
+            semconv.INPUT_VALUE: json.dumps({"messages": prompt}),
+            semconv.OUTPUT_VALUE: json.dumps({"role": "assistant", "content": said}),
+            **more,
+        }
+        seconds = (number / 100, number / 100 + 0.001)
+        return make_span("llm", number, trace_id_of(1, 0, 0), parent=parent, attributes=attributes, seconds=seconds)
+
+    def user(text):
+        return {"role": "user", "content": text}
+
+    main = [{"role": "system", "content": "main"}, user("q"), {"role": "assistant", "content": "a"}, user("it says r")]
+    agent = {semconv.SPAN_KIND: "AGENT", semconv.AGENT_NAME: "reader", semconv.TRAINED: False}
+    spans = [
+        generation(10, main[:2], "a"),
+        make_span("read", 11, trace_id_of(1, 0, 0), attributes=agent, seconds=(0.11, 0.13)),
+        generation(12, [user("part")], "r", parent=11),
+        generation(14, main, "b"),
+        generation(15, [*main[:3], user("other")], "c"),
+        generation(16, [main[0], user("short")], "d", **{semconv.COMPACTED: True}),
+    ]
+    *_, root = make_trajectory(1, 0, 0)
+    write_lines(tmp_path / "traces.jsonl", [*spans, root])
+    lines = [line for line in chat(capsys, tmp_path) if line]
+    assert [line.split("  1.0 ms")[0] for line in lines] == [
+        "system",
+        "  main",
+        "user",
+        "  q",
+        "assistant",
+        "  a",
+        "  ── 2 sub-agent reader, of 1 main after turn 1, not trained",
+        "  user",
+        "    part",
+        "  assistant",
+        "    r",
+        "── back to 1 main",
+        "user",
+        "  it says r",
+        "assistant",
+        "  b",
+        "── 3 fork of 1 main after turn 3: shares 3 messages",
+        "user",
+        "  other",
+        "assistant",
+        "  c",
+        "── 4 compacted: replaces 4 messages of 3",
+        "user",
+        "  short",
+        "assistant",
+        "  d",
+        "reward 1",
+    ]

@@ -58,6 +58,14 @@ class MadeRun:
         """Return the groups of a step."""
         return [group for run in summarise_runs(self.summaries(step, validate)) for group in run.groups]
 
+    def open_steps(self) -> set[tuple[int | None, bool]]:
+        """Return the steps with open spans: none."""
+        return set()
+
+    def of_living(self, _: object) -> list[StepSummary]:
+        """Return the steps that a process is writing: none."""
+        return []
+
     def judged(self, steps: Sequence[StepSummary]) -> list[JudgedStep]:
         """Return steps with their signs of trouble."""
         return [JudgedStep.of(each, signals_of(self.summaries(each.step, each.validate))) for each in steps]

@@ -117,6 +117,16 @@ class TestBlocks:
             assert not re.search(r"^\s*[$>%#] |\s#|!", unquoted, re.MULTILINE), f"{name}:{block.line}"
             assert not re.search(r"[][?]", re.sub(r'"[^"]*"', "", unquoted)), f"{name}:{block.line}"
 
+    def test_each_page_has_trace_folders_of_its_own(self):
+        """Who follows two pages in one clone doesn't find the trajectories of the first in the second."""
+        folders: dict[str, str] = {}
+        for name, blocks in BLOCKS.items():
+            code = "".join(step.text for step in steps(blocks))
+            named = {*re.findall(r"OTEL_ROLLOUT_DIR=(\S+)", code)}
+            assert named or not re.search(r'demo --backend file|backend="file"', code), name
+            for folder in named:
+                assert folders.setdefault(folder, name) == name
+
     def test_extras_exist(self):
         """Each extra that a page installs is one of ours."""
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.folder.folder_writer import FolderWriter
+from tests.run.random_runs import plain_scale
 from tests.trace_folder.recordings import make_span, trace_id_of, write_frames, write_lines
 
 
@@ -131,21 +132,23 @@ def deviation(values: Sequence[float]) -> float:
     return math.sqrt(sum((value - middle) ** 2 for value in values) / len(values))
 
 
-def naive_group(rollouts: Sequence[Made], step: Sequence[Made]) -> dict[str, Any]:
-    """Return a group's figures, each computed on its own."""
+def naive_group(rollouts: Sequence[Made], steps: Sequence[Sequence[Made]]) -> dict[str, Any]:
+    """Return the figures of a group of a run, each computed on its own."""
     rewards = [each.reward for each in rollouts if each.has_root and each.reward is not None]
-    all_rewards = [each.reward for each in step if each.has_root and each.reward is not None]
+    of_steps = [[each.reward for each in step if each.has_root and each.reward is not None] for step in steps]
+    scale = plain_scale([each for each in of_steps if each])
     ordered = sorted(rollouts, key=lambda each: each.rollout)
     variance = solved = None
     if rewards:
-        low, high = min(all_rewards), max(all_rewards)
+        assert scale is not None
+        low, high = scale
         right = [reward > 0 if low == high else reward > (low + high) / 2 for reward in rewards]
         solved = sum(right) / len(right)
         if len(rewards) > 1 and len(set(rewards)) == 1:
             if low == high:
                 variance = "best" if low > 0 else "worst"
             else:
-                variance = "best" if rewards[0] == high else "worst" if rewards[0] == low else "other"
+                variance = "best" if rewards[0] >= high else "worst" if rewards[0] <= low else "other"
     said = [_said(each) for each in ordered]
     longest = max(map(len, said))
     divergence = next(

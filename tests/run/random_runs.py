@@ -114,15 +114,43 @@ def _trajectory(
 
 def naive_steps(trajectories: Iterable[TrajectorySummary]) -> list[dict[str, Any]]:
     """Return all figures of each step and run, in order."""
-    return [_step_figures(run_id, found) for run_id, found in _runs(trajectories)]
+    runs = _runs(trajectories)
+    scales = _scales(runs)
+    return [_step_figures(run_id, found, scales[_series(run_id, found)]) for run_id, found in runs]
 
 
 def naive_groups(trajectories: Iterable[TrajectorySummary]) -> list[dict[str, Any]]:
     """Return all figures of each group, in order."""
     figures = []
-    for run_id, found in _runs(trajectories):
-        figures += [_group_figures(run_id, group, found) for group in _groups(found)]
+    runs = _runs(trajectories)
+    scales = _scales(runs)
+    for run_id, found in runs:
+        figures += [_group_figures(run_id, group, scales[_series(run_id, found)]) for group in _groups(found)]
     return figures
+
+
+def _series(run_id: str | None, found: Sequence[TrajectorySummary]) -> tuple[Any, ...]:
+    return found[0].experiment_name, found[0].validate, run_id
+
+
+def _scales(runs: Sequence[tuple[str | None, Sequence[TrajectorySummary]]]) -> dict[Any, tuple[float, float] | None]:
+    """Return the worst and the best reward of each run, each without the most extreme tenth of its steps."""
+    rewards: dict[Any, list[list[float]]] = {}
+    for run_id, found in runs:
+        of_step = [each.reward for each in found if each.reward is not None]
+        rewards.setdefault(_series(run_id, found), []).extend([of_step] if of_step else [])
+    return {series: plain_scale(steps) for series, steps in rewards.items()}
+
+
+def plain_scale(steps: Sequence[Sequence[float]]) -> tuple[float, float] | None:
+    """Return the scale of the rewards of a run's steps, without steps that have none."""
+    lows, highs = sorted(map(min, steps)), sorted(map(max, steps), reverse=True)
+    out = 0 if len(steps) < 3 else max(1, len(steps) // 10)
+    if not steps:
+        return None
+    if lows[out] < highs[out]:
+        return lows[out], highs[out]
+    return (lows[0], highs[out]) if lows[0] < highs[out] else (lows[0], highs[0])
 
 
 def _runs(trajectories: Iterable[TrajectorySummary]) -> list[tuple[str | None, list[TrajectorySummary]]]:
@@ -164,12 +192,14 @@ def _tag(value: Any) -> tuple[Any, ...]:
     return value is None, isinstance(value, str), value if isinstance(value, int) else 0, str(value)
 
 
-def _step_figures(run_id: str | None, found: list[TrajectorySummary]) -> dict[str, Any]:
+def _step_figures(
+    run_id: str | None, found: list[TrajectorySummary], scale: tuple[float, float] | None
+) -> dict[str, Any]:
     first = found[0]
     rewards = [each.reward for each in found if each.reward is not None]
     named = [group for group in _groups(found) if group[0].sample_index is not None]
     compared = [known for group in named if len(known := [r for each in group if (r := each.reward) is not None]) > 1]
-    variances = [_variance(group, rewards) for group in named]
+    variances = [_variance(group, scale) for group in named]
     error_types = [(each.errors[0].type or each.error_type or "") if each.errors else each.error_type for each in found]
     ends = sorted(each.end_time for each in found)
     start, late = min(each.start_time for each in found), len(found) // 20
@@ -208,7 +238,9 @@ def _step_figures(run_id: str | None, found: list[TrajectorySummary]) -> dict[st
         "reward_lowest": min(rewards, default=None),
         "reward_highest": max(rewards, default=None),
         "group_std": fmean(map(pstdev, compared)) if compared else None,
-        "solved": _solved(rewards, rewards),
+        "scale_lowest": scale and scale[0],
+        "scale_highest": scale and scale[1],
+        "solved": _solved(rewards, scale),
         "comparable_groups": len(compared),
         "zero_variance": dict(Counter(each for each in variances if each is not None)),
         "errors": statuses["error"],
@@ -224,7 +256,9 @@ def _step_figures(run_id: str | None, found: list[TrajectorySummary]) -> dict[st
     }
 
 
-def _group_figures(run_id: str | None, group: list[TrajectorySummary], step: list[TrajectorySummary]) -> dict[str, Any]:
+def _group_figures(
+    run_id: str | None, group: list[TrajectorySummary], scale: tuple[float, float] | None
+) -> dict[str, Any]:
     rewards = [each.reward for each in group if each.reward is not None]
     is_prompt = group[0].sample_index is not None
     prompts = [each.prompt for each in group if each.prompt and is_prompt]
@@ -240,8 +274,8 @@ def _group_figures(run_id: str | None, group: list[TrajectorySummary], step: lis
         "rewards": tuple(each.reward for each in group),
         "statuses": tuple(each.status for each in group),
         "reward_std": pstdev(rewards) if len(rewards) > 1 and is_prompt else None,
-        "solved": _solved(rewards, [each.reward for each in step if each.reward is not None]),
-        "zero_variance": _variance(group, [each.reward for each in step if each.reward is not None]),
+        "solved": _solved(rewards, scale),
+        "zero_variance": _variance(group, scale),
         "tokens": _spread(each.output_tokens for each in group),
         "turns": _spread(each.turns for each in group),
         "seconds": _spread((each.end_time - each.start_time) / 1e9 for each in group),
@@ -257,22 +291,26 @@ def _is_same(one: float, other: float) -> bool:
     return isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def _solved(rewards: Sequence[float], of_step: Sequence[float]) -> float | None:
-    if not rewards:
+def _solved(rewards: Sequence[float], scale: tuple[float, float] | None) -> float | None:
+    if not rewards or scale is None:
         return None
-    low, high = min(of_step), max(of_step)
-    return sum(each > (0 if _is_same(low, high) else (low + high) / 2) for each in rewards) / len(rewards)
+    middle = sum(scale) / 2
+    if _is_same(*scale):
+        return sum(each > 0 for each in rewards) / len(rewards)
+    return sum(each > middle and not _is_same(each, middle) for each in rewards) / len(rewards)
 
 
-def _variance(group: Sequence[TrajectorySummary], of_step: Sequence[float]) -> str | None:
+def _variance(group: Sequence[TrajectorySummary], scale: tuple[float, float] | None) -> str | None:
     rewards = [each.reward for each in group if each.reward is not None]
     if group[0].sample_index is None or len(rewards) < 2 or not _is_same(min(rewards), max(rewards)):
         return None
-    if _is_same(min(of_step), max(of_step)):
+    assert scale is not None
+    low, high = scale
+    if _is_same(low, high):
         return "best" if max(rewards) > 0 else "worst"
-    if _is_same(max(rewards), max(of_step)):
+    if max(rewards) > high or _is_same(max(rewards), high):
         return "best"
-    return "worst" if _is_same(min(rewards), min(of_step)) else "other"
+    return "worst" if min(rewards) < low or _is_same(min(rewards), low) else "other"
 
 
 def _duplicates(group: Sequence[TrajectorySummary]) -> int:

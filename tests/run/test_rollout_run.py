@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout import semconv
+from otel_rollout import read_trajectories, semconv
 from otel_rollout.catalog import Run
 from otel_rollout.errors import NoTracesError
 from otel_rollout.facts import shapes_of
@@ -179,6 +179,33 @@ class TestTrajectories:
         [step, _, _] = run.steps()
         assert [name for name, *_ in run.shapes(step)[f"{trace_id:032x}"]].count("late") == 1
         assert len(read) == 5
+
+    @pytest.mark.parametrize("is_root_first", [False, True])
+    @pytest.mark.parametrize("writers", [1, 2])
+    def test_a_root_of_another_program(self, tmp_path, writers, is_root_first):
+        """A root without a step has the tags of its spans, also if they are in other files."""
+        tags = dict(zip(semconv.TAGS, (5, 1, 2, False, "exp"), strict=True))
+        spans = [
+            make_span("generate", 2, 7, seconds=(0.1, 0.6), attributes={semconv.SPAN_KIND: "LLM", **tags}),
+            make_span("request", 1, 7, parent=None, attributes={"http.method": "GET"}),
+        ]
+        if is_root_first:
+            spans.reverse()
+        if writers == 1:
+            writer = FolderWriter(tmp_path)
+            for span in spans:
+                writer.write([span])
+            writer.close()
+        else:
+            for span in spans:
+                record(tmp_path, [span])
+        run = Run([tmp_path])
+        assert outline(run.steps()) == [(5, False, 1)]
+        found = [*run.summaries(5), *read_trajectories(tmp_path), *read_trajectories(tmp_path, step=5)]
+        assert {(each.name, each.has_root, each.sample_index, each.rollout_n) for each in found} == {
+            ("request", True, 1, 2)
+        }
+        assert len(found) == 3
 
     def test_one_by_its_id(self, folder):
         """In a run that has read nothing yet, with and without a catalog; its spans are read."""

@@ -6,7 +6,7 @@ import math
 import sys
 import tempfile
 from collections import defaultdict
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import orjson
@@ -70,7 +70,10 @@ class TestAgainstAllSpans:
                 assert sum(len(group.trace_ids) for group in groups) == len(found)
                 for group in groups:
                     members = [each for each in found if str(each.sample) == str(group.sample_index)]
-                    expected = naive_group(members, found)
+                    own = [
+                        each for key, each in steps.items() if key[1:] == (summary.validate, summary.experiment_name)
+                    ]
+                    expected = naive_group(members, own)
                     assert {key: getattr(group, key) for key in expected} == expected
 
 
@@ -93,7 +96,7 @@ class TestGroups:
         ],
     )
     def test_without_variance(self, rewards, expected):
-        """Equal known rewards, two at least, are the step's best, its worst, or another."""
+        """Equal known rewards, two at least, are the run's best, its worst, or another."""
         others = [rollout(7, 0.0, sample_index=1), rollout(8, 1.0, sample_index=1)]
         first, _ = groups_of([*(rollout(n, reward) for n, reward in enumerate(rewards)), *others])
         assert first.zero_variance == expected
@@ -106,14 +109,35 @@ class TestGroups:
         assert group.zero_variance == "best"
         assert (signals_of(summaries).failures, step.truncated_with_worst_reward) == ({}, 0)
 
+    def test_an_outlier_of_one_step_is_no_scale(self):
+        """A reward of 50 in one of ten steps leaves the others solved and all best, and is as good as the best."""
+        rewards = [(1.0, 1.0, 0.0), *[(1.0, 1.0)] * 9]
+        made = [
+            rollout(10 * step + n, reward if (step, n) != (3, 1) else 50.0, step=step, sample_index=n == 2)
+            for step, each in enumerate(rewards)
+            for n, reward in enumerate(each)
+        ]
+        runs = summarise_runs(made)
+        assert {(run.summary.scale_lowest, run.summary.scale_highest) for run in runs} == {(0.0, 1.0)}
+        assert [run.summary.solved for run in runs] == [2 / 3, *[1.0] * 9]
+        assert [run.groups[0].zero_variance for run in runs] == ["best"] * 3 + [None] + ["best"] * 6
+
+    def test_a_step_of_one_reward_is_judged_by_the_others(self):
+        """A step in which all have 0.1 is all worst once another step has 1, whatever it was before."""
+        same = [rollout(n, 0.1) for n in range(2)]
+        later = [rollout(n, float(n), step=2) for n in range(2, 4)]
+        assert group_of(*same).zero_variance == "best"
+        first, _ = summarise_runs([*same, *(replace(each, reward=each.reward or 0.1) for each in later)])
+        assert (first.groups[0].zero_variance, first.summary.solved) == ("worst", 0.0)
+
     @pytest.mark.parametrize(("reward", "expected"), [(1.0, "best"), (0.0, "worst"), (-1.0, "worst")])
     def test_if_the_whole_step_has_one_reward(self, reward, expected):
         """Above 0 it counts as the best and as solved, else as the worst."""
         group = group_of(rollout(0, reward), rollout(1, reward))
         assert (group.zero_variance, group.solved) == (expected, float(reward > 0))
 
-    def test_solved_is_the_upper_half_of_the_steps_range(self):
-        """Rewards above the middle between the step's lowest and highest are solved, the middle is not."""
+    def test_solved_is_the_upper_half_of_the_runs_scale(self):
+        """Rewards above the middle between the run's lowest and highest are solved, the middle is not."""
         assert group_of(*(rollout(n, reward) for n, reward in enumerate((-1.0, 0.0, 0.1, 1.0)))).solved == 0.5
 
     def test_any_two_rewards_have_a_middle(self):

@@ -9,7 +9,9 @@ import sys
 import tracemalloc
 from itertools import islice
 from pathlib import Path
+from unittest import mock
 
+import orjson
 import pytest
 
 from otel_rollout import NoTracesError, read_trajectories
@@ -17,8 +19,45 @@ from otel_rollout.folder import stored_file
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import encode_spans
 
-from .read_folders import data_file, names, record, tags
+from .read_folders import data_file, index_file, names, record, tags
 from .recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines, write_records
+
+HARM = {
+    "a line is missing": lambda lines: lines[:4] + lines[5:],
+    "the last line is torn": lambda lines: [*lines[:-1], lines[-1][:40]],
+    "a line is of no form": lambda lines: [*lines[:4], b"nonsense\n", *lines[5:]],
+    "a line comes twice": lambda lines: [*lines[:4], *lines[3:]],
+    "lines are swapped": lambda lines: [lines[1], lines[0], *lines[2:]],
+    "a bit has flipped": lambda lines: [*lines[:4], lines[4].replace(b'"length":', b'"length":1'), *lines[5:]],
+}
+
+
+class TestOneStep:
+    """Of a bundle's hundred steps, one is asked for."""
+
+    @pytest.mark.parametrize("is_closed", [False, True])
+    def test_lines_of_others_are_not_parsed(self, folder, is_closed):
+        """The lines of other steps cost a look at their place; text that looks like a step is none."""
+        trajectories = [make_trajectory(step, 0, n, status='"step":7,') for step in (6, 7, 8) for n in range(3)]
+        if is_closed:
+            writer = FolderWriter(folder)
+            for spans in trajectories:
+                writer.write(spans)
+            writer.close()
+        else:
+            record(folder, *trajectories)
+        with mock.patch("orjson.loads", wraps=orjson.loads) as parse:
+            assert tags(read_trajectories(folder, step=7)) == [(7, 0, n) for n in range(3)]
+        assert parse.call_count == 3
+
+    @pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
+    def test_with_a_harmed_index(self, folder, harm):
+        """A step has what it has among all steps."""
+        record(folder, *(make_trajectory(step, n) for n in range(3) for step in (6, 7, 8)))
+        index = index_file(folder, 6)
+        index.write_bytes(b"".join(harm(index.read_bytes().splitlines(keepends=True))))
+        for step in (6, 7, 8):
+            assert tags(read_trajectories(folder, step=step)) == [(step, n, 0) for n in range(3)]
 
 
 class TestOrder:
@@ -142,10 +181,11 @@ class TestFilters:
     def test_the_indexes_of_other_bundles_are_not_read(self, recorded, monkeypatch):
         """A step is found by the names of the folders; what has no step may belong to it."""
         opened = []
-        genuine = stored_file.read_rows_from
-        monkeypatch.setattr(
-            stored_file, "read_rows_from", lambda path, start: opened.append(str(path)) or genuine(path, start)
-        )
+        for name in ("read_rows_from", "rows_of_steps"):
+            genuine = getattr(stored_file, name)
+            monkeypatch.setattr(
+                stored_file, name, lambda path, start, genuine=genuine: opened.append(str(path)) or genuine(path, start)
+            )
         assert len(list(read_trajectories(recorded, step=1))) == 3
         assert [Path(path).parent.name for path in opened] == ["no-step", "steps=000000-000099"]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from otel_rollout import RecordedTrajectory, UnreadableTraceError, read_trajectories
+from otel_rollout import RecordedTrajectory, UnreadableTraceError, read_trajectories, semconv
 from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.messages import convert_messages
 from otel_rollout.otlp import decode_spans, encode_spans, request_of_json
 
 from .recordings import SECOND, START, make_span, make_trajectory, trace_id_of, write_frames
@@ -18,6 +21,46 @@ def recorded(folder, *trajectories) -> list[RecordedTrajectory]:
         writer.write(spans)
     writer.close()
     return list(read_trajectories(folder))
+
+
+class TestMessages:
+    """Its conversation."""
+
+    def test_form_of_openai(self, tmp_path):
+        """It is the conversation in the form that a client of OpenAI's takes, each message once."""
+        call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}
+        chat = [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "What is 1 + 2?"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "3", "name": "add"},
+            {"role": "assistant", "content": "It is 3."},
+        ]
+        trace_id = trace_id_of(1, 0, 0)
+        standard = [message.as_json() for each in chat for message in convert_messages(each)]
+        turns = [
+            make_span(
+                "generate",
+                10 + at,
+                trace_id,
+                seconds=(at / 10, at / 10 + 0.05),
+                attributes={
+                    semconv.SPAN_KIND: "LLM",
+                    semconv.INPUT_MESSAGES: json.dumps(standard[:at], separators=(",", ":")),
+                    semconv.OUTPUT_MESSAGES: json.dumps(standard[at : at + 1]),
+                },
+            )
+            for at in (2, 4)
+        ]
+        [found] = recorded(tmp_path, [*turns, make_trajectory()[-1]])
+        assert found.messages == chat
+        # A generation that failed has no answer.
+        failed = make_span(
+            "generate", 20, trace_id, error="timeout", seconds=(0.8, 0.9), attributes=turns[1].attributes
+        )
+        [found] = recorded(tmp_path / "failed", [turns[0], failed, make_trajectory()[-1]])
+        assert [each["role"] for each in found.messages][:4] == ["system", "user", "assistant", "tool"]
+        assert "timeout" not in str(found.messages)
 
 
 class TestFields:

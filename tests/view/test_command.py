@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -19,10 +21,15 @@ from pathlib import Path
 import httpx
 import pytest
 
+import otel_rollout
+from otel_rollout import read_trajectories
 from otel_rollout.cli.main import main
+from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.installing import install_line
-from otel_rollout.look.view import server
+from otel_rollout.look.view import data_name, server
 from otel_rollout.look.view.server import DEFAULT_PORT
+from otel_rollout_file import FileSpanExporter
+from tests.trace_folder.recordings import make_trajectory
 from tests.view.viewer import Viewer, wait_for
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli", "view"]
@@ -200,6 +207,39 @@ class TestOptions:
         (tmp_path / "one.jsonl").write_text(capsys.readouterr().out)
         assert main(["view", str(tmp_path / "one.jsonl"), "--export", str(tmp_path / "out")]) == 0
         assert "1 step, 1 trajectory" in capsys.readouterr().out
+
+    def test_one_trajectory(self, folder, tmp_path, capsys):
+        """`--trace` exports the pages of one trajectory, which name the run's folder."""
+        one = next(read_trajectories(folder, step=2, sample_index=0, rollout_n=0))
+        out = tmp_path / "out"
+        assert main(["view", str(folder), "--trace", one.trace_id[:12], "--export", str(out)]) == 0
+        assert "1 step, 1 trajectory, " in capsys.readouterr().out
+        assert json.loads((out / "otel-rollout-export.json").read_text())["folders"] == [str(folder)]
+        assert (out / "data" / f"{data_name(f'trajectory/{one.trace_id}')}.js").is_file()
+        other = [each.trace_id for each in read_trajectories(folder) if each.trace_id != one.trace_id]
+        assert not [name for name in other if list((out / "data").glob(f"*{name}*"))]
+
+    def test_replaced_secrets_are_counted(self, tmp_path, capsys):
+        """What redaction replaced in an export is part of its last line."""
+        otel_rollout.init("p", "exp", backend=FileSpanExporter(folder=tmp_path / "traces"))
+        with otel_rollout.rollout_trace_attr(sample_index=0, step=1, rollout_n=0):
+            otel_rollout.annotate(input={"password": "hunter2hunter2"})
+        assert otel_rollout.shutdown(30.0)
+        assert main(["view", str(tmp_path / "traces"), "--export", str(tmp_path / "out")]) == 0
+        assert "1 trajectory, 1 secret replaced, " in capsys.readouterr().out
+
+    def test_a_trace_is_one_trajectory(self, tmp_path, capsys):
+        """An id that no trajectory has, or that several begin with, is a sentence; nothing is written."""
+        writer = FolderWriter(tmp_path / "traces")
+        for rollout in range(17):
+            writer.write(make_trajectory(7, 12, rollout))
+        writer.close()
+        # Of 17 ids, two begin with the same of 16 digits.
+        digits = Counter(each.trace_id[0] for each in read_trajectories(tmp_path / "traces"))
+        for trace, message in ((digits.most_common(1)[0][0], "several trajectories"), ("f" * 32, "no trajectory")):
+            assert main(["view", str(tmp_path / "traces"), "--trace", trace, "--export", str(tmp_path / "out")]) == 2
+            assert message in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
 
     @pytest.mark.parametrize("options", [["--experiment", "exp"], ["--run", "ru"]])
     def test_one_experiment_or_run(self, folder, tmp_path, capsys, options):

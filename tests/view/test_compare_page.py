@@ -17,9 +17,9 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def viewer(tmp_path_factory: pytest.TempPathFactory):
-    """A viewer of two experiments of 12 prompts: `old` solves all of them in part, `new` only the last three."""
+    """A viewer of two experiments of 12 prompts: `old` solves all of them in part, `new` only the last two."""
     folder = tmp_path_factory.mktemp("compared") / "traces"
-    for seed, experiment, lost in ((1, "old", 0), (2, "new", 9)):
+    for seed, experiment, lost in ((1, "old", 0), (2, "new", 10)):
         _write(folder, seed, experiment, lost)
     with Viewer(folder) as running:
         yield running
@@ -50,7 +50,7 @@ def test_the_answer_has_figures_flips_and_findings(viewer: Viewer) -> None:
     assert answer["verdict"].startswith("B is worse: reward")
     assert part["figures"][0]["title"] == "reward"
     assert (part["figures"][0]["before"], part["figures"][0]["verdict"]) == ("0.75", "worse")
-    assert [flip["sample_index"] for flip in part["lost"]] == list(range(9))
+    assert [flip["sample_index"] for flip in part["lost"]] == list(range(10))
     assert [finding["check"] for finding in answer["new"]] == ["groups_without_signal"]
 
 

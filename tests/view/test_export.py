@@ -62,6 +62,8 @@ def exported(traces, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("exported") / "out"
     counts = export_run(RunState([traces]), STATIC, out)
     assert (counts.steps, counts.trajectories) == (4, 6)
+    # What a message of it says is what is sent: pages and data.
+    assert counts.bytes == sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) > 500_000
     return out
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from otel_rollout import semconv
+from otel_rollout.folder.folder_writer import FolderWriter
 from tests.servers.browser import Browser
-from tests.trace_folder.recordings import trace_id_of
+from tests.trace_folder.recordings import make_span, trace_id_of
 from tests.view.hostile import HARM, LONG, write_broken, write_hostile, write_large
 from tests.view.pages import accessibility_faults, go, harm_of, set_theme, texts, visited, wait_until, watched
 from tests.view.viewer import Viewer
@@ -115,6 +117,42 @@ def test_the_panel_has_the_whole_span(page: Page, demo: Viewer, failing: dict[st
     page.locator(".span-panel").get_by_text("Copied").wait_for()
     copied = orjson.loads(page.evaluate("navigator.clipboard.readText()"))
     assert (copied["span_id"], copied["attributes"]) == (span["span_id"], span["attributes"])
+
+
+def test_a_turn_has_its_rendered_prompt(page: Page, tmp_path: Path) -> None:
+    """The prompt of a later turn is the text of the turns before it and its own, as the engine got it."""
+    trace_id = trace_id_of(1, 0, 0)
+    tags = dict(zip(semconv.TAGS, (1, 0, 0), strict=False))
+    turns = [
+        ({"prompt_text": "<user>2 * 3?<assistant>"}, {"response_text": "<call>2 * 3"}),
+        ({"prompt_text": "<tool>6<assistant>", "prompt_ids_start": 9}, {"response_text": "It is 6."}),
+    ]
+    writer = FolderWriter(tmp_path)
+    spans = [
+        make_span(
+            "generate",
+            number,
+            trace_id,
+            seconds=(float(number), number + 0.5),
+            attributes={
+                semconv.SPAN_KIND: "LLM",
+                **tags,
+                semconv.REQUEST_ID: "conversation",
+                semconv.INPUT_VALUE: orjson.dumps(given).decode(),
+                semconv.OUTPUT_VALUE: orjson.dumps(said).decode(),
+            },
+        )
+        for number, (given, said) in enumerate(turns, 2)
+    ]
+    root = {semconv.SPAN_KIND: "AGENT", **tags, semconv.STATUS: "completed"}
+    writer.write([*spans, make_span("rollout", 1, trace_id, parent=None, attributes=root, seconds=(1.0, 5.0))])
+    writer.close()
+    with Viewer(tmp_path) as viewer:
+        go(page, viewer, f"#/step/1/sample/0/rollout/0?span={3:016x}")
+        shown = page.locator(".span-panel .payload", has_text="rendered prompt")
+        shown.locator("summary").click()
+        text = shown.locator(".payload-text").inner_text()
+    assert "<user>2 * 3?<assistant><call>2 * 3<tool>6<assistant>" in text
 
 
 def test_the_command_and_the_trace_id_are_copied(page: Page, demo: Viewer, failing: dict[str, Any]) -> None:

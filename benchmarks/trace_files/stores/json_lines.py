@@ -28,13 +28,13 @@ class JsonLines(Store):
 
     def write(self, spans: Sequence[ReadableSpan]) -> None:
         for trajectory in self._trajectories.add(spans):
-            self._file.write(orjson.dumps(_request(trajectory), option=orjson.OPT_APPEND_NEWLINE))
+            self._file.write(orjson.dumps(request_of(trajectory), option=orjson.OPT_APPEND_NEWLINE))
 
     def finish(self) -> None:
         self._file.close()
 
     def roots(self, step: int) -> Sequence[Root]:
-        return [_root(spans[-1]) for spans in self._lines((_tag(semconv.STEP, step),))]
+        return [root_of(spans[-1]) for spans in self._lines((_tag(semconv.STEP, step),))]
 
     def trajectory(self, step: int, sample_index: int, rollout_n: int) -> Sequence[Any]:
         tags = {semconv.STEP: step, semconv.SAMPLE_INDEX: sample_index, semconv.ROLLOUT_N: rollout_n}
@@ -46,14 +46,14 @@ class JsonLines(Store):
     def groups(self) -> Sequence[Group]:
         rewards: dict[tuple[int, int], list[float]] = {}
         for spans in self._lines(()):
-            root = _attributes(spans[-1])
+            root = attributes_of(spans[-1])
             rewards.setdefault((int(root[semconv.STEP]), int(root[semconv.SAMPLE_INDEX])), []).append(
                 root[semconv.REWARD]
             )
         return [Group(*key, len(values), statistics.fmean(values)) for key, values in rewards.items()]
 
     def attributes_of(self, span: Any) -> dict[str, Any]:
-        return _attributes(span)
+        return attributes_of(span)
 
     def _create(self) -> BinaryIO:
         return self._path.open("wb")
@@ -66,7 +66,7 @@ class JsonLines(Store):
         with self._open() as file:
             for line in file:
                 if all(tag in line for tag in tags):
-                    yield orjson.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
+                    yield spans_of(orjson.loads(line))
 
 
 class ZstdJsonLines(JsonLines):
@@ -80,7 +80,8 @@ class ZstdJsonLines(JsonLines):
         return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(self._path.open("rb")))  # type: ignore[type-var]
 
 
-def _request(spans: Sequence[ReadableSpan]) -> dict[str, Any]:
+def request_of(spans: Sequence[ReadableSpan]) -> dict[str, Any]:
+    """Return a trajectory as an OTLP request."""
     first = spans[0]
     scope = first.instrumentation_scope
     scope_spans = {
@@ -89,6 +90,11 @@ def _request(spans: Sequence[ReadableSpan]) -> dict[str, Any]:
     }
     resource = {"attributes": [_pair(key, value) for key, value in first.resource.attributes.items()]}
     return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope_spans]}]}
+
+
+def spans_of(request: dict[str, Any]) -> Any:
+    """Return the spans of such a request."""
+    return request["resourceSpans"][0]["scopeSpans"][0]["spans"]
 
 
 def _span(span: ReadableSpan) -> dict[str, Any]:
@@ -125,7 +131,8 @@ def _tag(key: str, value: Any) -> bytes:
     return orjson.dumps(_pair(key, value))
 
 
-def _attributes(span: dict[str, Any]) -> dict[str, Any]:
+def attributes_of(span: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of such a span."""
     attributes = {}
     for pair in span["attributes"]:
         ((kind, value),) = pair["value"].items()
@@ -133,8 +140,9 @@ def _attributes(span: dict[str, Any]) -> dict[str, Any]:
     return attributes
 
 
-def _root(span: dict[str, Any]) -> Root:
-    attributes = _attributes(span)
+def root_of(span: dict[str, Any]) -> Root:
+    """Return the facts of a trajectory from its root."""
+    attributes = attributes_of(span)
     return Root(
         span["traceId"],
         attributes[semconv.SAMPLE_INDEX],

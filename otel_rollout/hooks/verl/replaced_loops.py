@@ -1,4 +1,4 @@
-"""Warn if `agent_loop_manager_class` puts a manager in the place of verl's, whose rollouts no hook of ours sees."""
+"""Warn of a manager or a replay buffer in the place of verl's that no hook of ours sees."""
 
 from __future__ import annotations
 
@@ -35,7 +35,22 @@ def _check_manager(call: Call, result: Any) -> None:
         )
 
 
+def _check_buffer(call: Call, result: Any) -> None:
+    """Warn of a sampler that throws groups away without verl's `_clear_groups`."""
+    module = sys.modules.get("verl.trainer.ppo.v1.replay_buffer")
+    clear = getattr(getattr(module, "ReplayBuffer", None), "_clear_groups", None)
+    if True not in _is_traced or getattr(type(result), "_clear_groups", None) is clear:
+        return
+    warn_once(
+        "verl custom_sampler",
+        "verl: custom_sampler=%s throws groups away by code of its own: their fates are not recorded "
+        "(docs/how-to/verl.md, What is not covered)",
+        type(result).__qualname__,
+    )
+
+
 _LOST: Final = "no warning comes if a class of your own replaces verl's agent loops"
+_LOST_FATES: Final = "no warning says which fates are not recorded"
 
 HOOKS: Final = (
     *(
@@ -52,6 +67,13 @@ HOOKS: Final = (
         _LOST,
         after(_check_manager),
         needs=("fqn", "description"),
+        while_off=True,
+    ),
+    Hook(
+        "verl.trainer.ppo.v1.trainer_base",
+        "PPOTrainer._build_replay_buffer",
+        _LOST_FATES,
+        after(_check_buffer),
         while_off=True,
     ),
 )

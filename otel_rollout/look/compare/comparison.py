@@ -19,7 +19,7 @@ from otel_rollout.look.compare.statistics import (
     sign_test,
     unpaired,
 )
-from otel_rollout.look.findings import Finding, Severity, diagnose_run
+from otel_rollout.look.findings import Finding, Severity, diagnose_run, running_steps
 from otel_rollout.look.findings.reward_level import scale_of
 
 DEFAULT_MARGIN: Final = 0.02
@@ -155,6 +155,7 @@ class Comparison:
         gone: The findings that only the first run has.
         new: Those that only the second has.
         worse: The reasons for which the second run is worse; none if nothing shows it.
+        left_out: The steps that are being written, and so not compared, in words.
     """
 
     before: str
@@ -163,6 +164,7 @@ class Comparison:
     gone: tuple[Finding, ...]
     new: tuple[Finding, ...]
     worse: tuple[str, ...]
+    left_out: tuple[str, ...]
 
 
 def compare_runs(
@@ -187,7 +189,16 @@ def compare_runs(
         on_step: Called with the number of steps that are read, and of all.
     """
     sides = before, after
-    chosen = [_chosen(own, other, all_steps=all_steps) for own, other in (sides, sides[::-1])]
+    wanted = [_chosen(own.steps, other.steps, all_steps=all_steps) for own, other in (sides, sides[::-1])]
+    running = [{each.identity for each in running_steps(side.run, side.run.steps())} for side in sides]
+    ended = [[step for step in side.steps if step.identity not in running[at]] for at, side in enumerate(sides)]
+    left_out = [
+        f"{'validation of ' if step.validate else ''}step {step.step} of {'AB'[at]}"
+        for at in range(2)
+        for step in wanted[at]
+        if step.identity in running[at]
+    ]
+    chosen = [_chosen(own, other, all_steps=all_steps) for own, other in (ended, ended[::-1])]
     scale = scale_of([*chosen[0], *chosen[1]])
     total, done = sum(map(len, chosen)), 0
     samples: dict[tuple[int, bool], Sample] = {}
@@ -208,7 +219,8 @@ def compare_runs(
     ]
     parts = _judged(parts, scale.size if scale else 1.0, margin)
     gone, new = _findings(before, after, *chosen)
-    return Comparison(before.name, after.name, tuple(parts), gone, new, tuple(_reasons(parts, new, judged)))
+    worse = tuple(_reasons(parts, new, judged))
+    return Comparison(before.name, after.name, tuple(parts), gone, new, worse, tuple(left_out))
 
 
 def sides_of(run: Run, folder: str, steps: Iterable[StepSummary] | None = None) -> list[Side]:
@@ -227,9 +239,9 @@ def sides_of(run: Run, folder: str, steps: Iterable[StepSummary] | None = None) 
     ]
 
 
-def _chosen(own: Side, other: Side, *, all_steps: bool) -> list[StepSummary]:
-    theirs = {(step.step, step.validate) for step in other.steps}
-    return [step for step in own.steps if all_steps or (step.step, step.validate) in theirs]
+def _chosen(own: Sequence[StepSummary], other: Sequence[StepSummary], *, all_steps: bool) -> list[StepSummary]:
+    theirs = {(step.step, step.validate) for step in other}
+    return [step for step in own if all_steps or (step.step, step.validate) in theirs]
 
 
 def _last_steps(chosen: Sequence[Sequence[StepSummary]], *, validate: bool) -> frozenset[int | None]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from otel_rollout.catalog import GroupSummary, StepSummary
+from otel_rollout.catalog.reward_scale import Scale
 from otel_rollout.catalog.step_figures import is_cut_off, prompt_key, speed_of, straggler_share, wall_seconds
 from otel_rollout.facts.packed_spans import ToolCounts
 from otel_rollout.facts.table import FACTS, SUMS, Better, Fact, TrajectorySummary
-from otel_rollout.look.findings.reward_level import Scale
 
 MAX_NAMES: Final = 16
 """The most tools, parts of the reward and values of one fact: a model invents any number of tools."""
@@ -140,7 +140,7 @@ class Sample:
             self.step_figures[kind][at] = number
 
     def _is_solved(self, reward: float) -> float:
-        return float(self._scale.place(reward) > 0.5 if self._scale else reward > 0)
+        return float(self._scale.is_solved(reward) if self._scale else reward > 0)
 
     def means(self, kind: FigureKind) -> dict[int, float]:
         """Return the mean of each prompt that has a figure, by the prompt's position."""

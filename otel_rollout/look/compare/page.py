@@ -12,6 +12,7 @@ from otel_rollout.look.compare.words import (
     change_text,
     flips_text,
     interval_text,
+    left_out_text,
     over_text,
     value_text,
     verdict_text,
@@ -66,6 +67,8 @@ def _body(comparison: Comparison, before: Sequence[StepSummary], after: Sequence
     for key, name in (("A", comparison.before), ("B", comparison.after)):
         yield f'<div><b class="key {key.lower()}">{key}</b> {_text(name)}</div>'
     yield f'<p class="{"worse" if comparison.worse else "other"}">{_text(verdict_text(comparison))}</p>'
+    if comparison.left_out:
+        yield f"<p class=weak>{_text(left_out_text(comparison))}</p>"
     for part in comparison.parts:
         yield f"<h2>{'Validation' if part.validate else 'Training'}</h2><p class=weak>{_text(over_text(part))}</p>"
         yield _chart(*([step for step in steps if step.validate == part.validate] for steps in (before, after)))

@@ -38,6 +38,12 @@ def over_text(part: Part) -> str:
     return f"{counted(len(part.steps), 'step')}{steps}, {prompts}{left}"
 
 
+def left_out_text(comparison: Comparison) -> str:
+    """Return the steps that are not compared; empty without any."""
+    steps = ", ".join(comparison.left_out)
+    return f"not compared, as it is being written: {steps}" if steps else ""
+
+
 def flips_text(part: Part) -> str:
     """Return the number of prompts that flipped, and the result of the sign test."""
     gained, lost = len(part.gained), len(part.lost)

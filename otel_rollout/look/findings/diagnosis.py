@@ -343,14 +343,14 @@ def _key(finding: Finding) -> tuple[str, str, bool]:
 
 
 def running_steps(run: Run, known: Sequence[StepSummary]) -> list[StepSummary]:
-    """Return the steps that have running trajectories while a process writes: asynchronous training has several.
+    """Return the steps that a living process writes: its runs' last ones, and those that have open spans.
 
     Args:
         run: The run.
         known: All of its steps.
     """
     is_open = run.open_steps()
-    last = last_steps(known)
+    last = run.of_living(last_steps(known))
     return [step for step in known if step in last or (step.step, step.validate) in is_open]
 
 

@@ -11,7 +11,7 @@ from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold
 from otel_rollout.look.findings.finding import Severity
 
-_WORDS: Final = {"worst": "the step's worst", "best": "the step's best", "other": "another one"}
+_WORDS: Final = {"worst": "the run's worst", "best": "the run's best", "other": "another one"}
 _USUAL: Final = 0.6
 """The part of a step's groups that must have one size, so that it is the size of groups."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from statistics import median
-from typing import Final, NamedTuple
+from typing import Final
 
+from otel_rollout.catalog.reward_scale import Scale, useful_scale
 from otel_rollout.catalog.step_signals import JudgedStep
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.amounts import error_of_mean, mean_of
@@ -29,30 +29,9 @@ _FAILED: Final = 0.05
 _SOLVED: Final = 0.5
 
 
-class Scale(NamedTuple):
-    """The worst and the best reward of a run, whatever a single step or outlier has."""
-
-    lowest: float
-    highest: float
-
-    @property
-    def size(self) -> float:
-        """Their distance."""
-        return self.highest - self.lowest
-
-    def place(self, reward: float) -> float:
-        """Return a reward's place between the worst, 0, and the best, 1."""
-        return (reward - self.lowest) / self.size
-
-
 def scale_of(steps: Sequence[StepSummary]) -> Scale | None:
     """Return the scale of the rewards of a run's steps; None if there is none, or all rewards are one."""
-    lows = [step.reward_lowest for step in steps if step.reward_lowest is not None]
-    highs = [step.reward_highest for step in steps if step.reward_highest is not None]
-    if not lows or not highs:
-        return None
-    scale = Scale(median(lows), median(highs))
-    return scale if 0 < scale.size < math.inf else None
+    return useful_scale((step.reward_lowest, step.reward_highest) for step in steps)
 
 
 def reward_change(before: Sequence[JudgedStep], after: Sequence[JudgedStep]) -> tuple[float, float, bool]:

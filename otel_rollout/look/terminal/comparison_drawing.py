@@ -9,7 +9,15 @@ from rich.console import Console
 from rich.text import Text
 
 from otel_rollout.look.compare import Comparison, Figure, Flip, Part
-from otel_rollout.look.compare.words import change_text, flips_text, interval_text, over_text, value_text, verdict_text
+from otel_rollout.look.compare.words import (
+    change_text,
+    flips_text,
+    interval_text,
+    left_out_text,
+    over_text,
+    value_text,
+    verdict_text,
+)
 from otel_rollout.look.findings import Finding
 from otel_rollout.look.terminal.screen import wrapped
 from otel_rollout.look.terminal.table import Cell, Column, Table, print_lines
@@ -39,6 +47,8 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
 
     say(f"A  {comparison.before}")
     say(f"B  {comparison.after}")
+    if comparison.left_out:
+        say(left_out_text(comparison), "dim")
     for part in comparison.parts:
         say("")
         say(f"{'validation' if part.validate else 'training'}  {over_text(part)}", "bold")

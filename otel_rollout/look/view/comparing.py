@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from otel_rollout.catalog import GroupSummary, StepSummary
+from otel_rollout.catalog.reward_scale import Scale
 from otel_rollout.look.compare import Comparison, Figure, Part, Side, compare_runs, sides_of
 from otel_rollout.look.compare.words import (
     change_text,
     flips_text,
     interval_text,
+    left_out_text,
     over_text,
     value_text,
     verdict_text,
 )
-from otel_rollout.look.findings.reward_level import FAILS, Scale
+from otel_rollout.look.findings.reward_level import FAILS
 from otel_rollout.look.view.answers import AskedWrongError
 from otel_rollout.look.view.run_state import RunState
 
@@ -55,6 +57,7 @@ def _shown(comparison: Comparison) -> dict[str, Any]:
     return {
         "verdict": verdict_text(comparison),
         "is_worse": bool(comparison.worse),
+        "left_out": left_out_text(comparison),
         "parts": list(map(_part, comparison.parts)),
         "gone": comparison.gone,
         "new": comparison.new,
@@ -96,8 +99,7 @@ def biography(groups: Sequence[GroupSummary], scale: Scale | None) -> dict[str, 
         groups: Its groups in the order of steps, one at least.
         scale: The worst and the best reward of the run; None if they are unknown, or all are one.
     """
-    middle = scale.lowest / 2 + scale.highest / 2 if scale else 0.0
-    shares = [_solved_share(each, middle) for each in groups]
+    shares = [each.solved for each in groups]
     solved = [each for each, share in zip(groups, shares, strict=True) if share is not None and share > _SOLVED]
     last = max((at for at, share in enumerate(shares) if share), default=None)
     after = [each for at, each in enumerate(groups) if last is not None and at > last and shares[at] is not None]
@@ -108,12 +110,7 @@ def biography(groups: Sequence[GroupSummary], scale: Scale | None) -> dict[str, 
         "steps": [{"group": each, "solved": share} for each, share in zip(groups, shares, strict=True)],
         "lowest": scale and scale.lowest,
         "highest": scale and scale.highest,
-        "solved_above": middle,
+        "solved_above": scale.middle if scale else 0.0,
         "first_solved": solved[0].step if solved else None,
         "forgotten": after[0].step if solved and tried >= FAILS else None,
     }
-
-
-def _solved_share(group: GroupSummary, middle: float) -> float | None:
-    rewards = [reward for reward in group.rewards if reward is not None]
-    return sum(reward > middle for reward in rewards) / len(rewards) if rewards else None

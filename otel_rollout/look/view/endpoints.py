@@ -338,8 +338,6 @@ def open_counts(live: LiveRun) -> dict[str, Any]:
 
 KINDS: Final = {"LLM": 0, "TOOL": 1, "EVALUATOR": 2}
 OTHER: Final = 3
-FIELDS: Final = 5
-"""The numbers of a segment: kind, start, duration, name, status."""
 
 
 LANE_FACTS: Final = ("trace_id", "sample_index", "rollout_n", "status", "reward", "has_root", "start_time", "end_time")

@@ -110,11 +110,12 @@ class Exported:
     Args:
         steps: The number of steps.
         trajectories: The number of trajectories.
-        bytes: The size of the data.
+        redacted: The secrets that redaction replaced in them, when they were recorded.
+        bytes: The size of the folder.
     """
 
     def __init__(self) -> None:
-        self.steps = self.trajectories = self.bytes = 0
+        self.steps = self.trajectories = self.redacted = self.bytes = 0
 
 
 def export_run(
@@ -149,6 +150,7 @@ def export_run(
         write_pages(static, new, f"{DATA}/{data_name('run')}.js")
         exported = _write_data(Endpoints(state), chosen, new / DATA, on_progress)
         (new / MARK).write_bytes(json_bytes({"folders": list(map(str, state.folders)), "steps": exported.steps}))
+        exported.bytes = sum(path.stat().st_size for path in new.rglob("*") if path.is_file())
         if out.exists():
             old = new.with_name(f"{new.name}-old")
             out.rename(old)
@@ -212,7 +214,7 @@ def _write_data(
 
     def write(path: str, value: Any) -> None:
         name = data_name(path)
-        exported.bytes += (folder / f"{name}.js").write_bytes(script_of(name, value))
+        (folder / f"{name}.js").write_bytes(script_of(name, value))
 
     run = endpoints.run({}, {})
     write("run", {**run, "steps": steps, "is_live": False, "progress": None, "waiting": None})
@@ -244,6 +246,7 @@ def _write_data(
                 exported.trajectories += 1
                 on_progress(exported.trajectories, total)
         exported.steps += 1
+        exported.redacted += step.redacted
     return exported
 
 

@@ -26,16 +26,15 @@ MIN_TEXT: Final = 200
 
 
 class Cutter:
-    """Cuts the texts of one answer, each and altogether.
+    """Cuts the texts of one answer, each and altogether: after `MAX_ANSWER` characters, each has 200.
 
     Args:
         each: The most characters of a text; None for no bound.
-        total: The most characters of all, after which each has 200.
     """
 
-    def __init__(self, each: int | None = MAX_TEXT, total: int = MAX_ANSWER) -> None:
+    def __init__(self, each: int | None = MAX_TEXT) -> None:
         self._each = each
-        self._left = total
+        self._left = MAX_ANSWER
 
     def text(self, text: str) -> tuple[str, int]:
         """Return a text's beginning and the number of characters that are cut."""

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import otel_rollout
+from tests.fresh_interpreter import run_program
 
 pytestmark = pytest.mark.integration
 
@@ -40,8 +41,30 @@ class TestInit:
             "add": ("TOOL", {"left": 2, "right": 2}, 4),
         }
         assert trace.info.tags["experiment_name"] == "exp-1"
-        assert trace.info.trace_metadata["mlflow.trace.session"] == f"step 2 · sample 3 · {project}/exp-1"
+        assert trace.info.trace_metadata["mlflow.trace.session"] == f"s3 · step 2 · {project}/exp-1"
         assert [item.value for item in trace.info.assessments] == [1.0]
+
+    def test_an_end_before_a_new_file_has_its_tables(self, tmp_path) -> None:
+        """The log line says what the spans waited for; the file appears once it is whole, and no part of it before."""
+        program = run_program(
+            """
+            import otel_rollout
+            otel_rollout.init("project", "exp-1", backend="mlflow")
+            with otel_rollout.rollout_trace_attr(step=1, sample_index=0):
+                pass
+            assert not otel_rollout.shutdown(0.2)
+            """,
+            MLFLOW_TRACKING_URI=f"sqlite:///{tmp_path}/fresh.db",
+        )
+        assert program.returncode == 0, program.stderr
+        assert program.stderr.splitlines() == [
+            (
+                "mlflow: 0 of 1 spans delivered, 1 lost (shutdown 1), MLflow is still creating the tables of "
+                f"{tmp_path}/fresh.db"
+            )
+        ]
+        seen = {path.name for path in tmp_path.iterdir()}
+        assert seen <= {"fresh.db.init.lock"}
 
     def test_folder_is_refused_at_once(self, monkeypatch) -> None:
         """`init` raises for a plain folder, with what to use instead."""

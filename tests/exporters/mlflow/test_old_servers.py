@@ -59,7 +59,7 @@ class TestOldServer:
             "experiment_name": "exp-1",
             "status": "completed",
         }
-        assert info.tags["mlflow.traceName"] == "step 1 · sample 7 · rollout 0 · trajectory"
+        assert info.tags["mlflow.traceName"] == "s7 · r0 · step 1 · trajectory"
         assert info.trace_metadata["mlflow.trace.session"] == "exp-1/1/7"
         assert (info.state, info.request_preview, info.response_preview) == (
             "OK",

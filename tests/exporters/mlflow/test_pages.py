@@ -118,10 +118,10 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
 def test_list_tells_rollouts_apart(page: Page, tmp_path: Any) -> None:
     """The list's default view shows the prompt, the answer with the reward, and the session by its step."""
     picture = tmp_path / "list.png"
-    first = '{"reward": 0.75, "output": "The answer is 42."}'
+    first = '{"reward": 0.75, "rollout": 0, "output": "The answer is 42."}'
     wait_for_words(page, "What is 6 times 7?", first, picture=picture)
-    wait_for_words(page, '{"reward": 0.25, "output": "The answer is 43."}', picture=picture)
-    assert page.get_by_text("step 7 · sample 12 · ").first.is_visible()
+    wait_for_words(page, '{"reward": 0.25, "rollout": 1, "output": "The answer is 43."}', picture=picture)
+    assert page.get_by_text("s12 · step 7 · ").first.is_visible()
 
 
 def test_trace_shows_words_and_reward(page: Page, tmp_path: Any) -> None:
@@ -154,8 +154,8 @@ def test_two_rollouts_side_by_side(page: Page, tmp_path: Any) -> None:
 def test_rollouts_of_a_prompt_in_a_session(page: Page, tmp_path: Any) -> None:
     """Grouped by session the rollouts of a prompt are in one row, and below it each with its reward."""
     page.get_by_role("button", name="Group traces by session").click()
-    page.get_by_text("step 7 · sample 12 · ").first.wait_for()
+    page.get_by_text("s12 · step 7 · ").first.wait_for()
     page.get_by_role("button", name="Expand").first.click()
     picture = tmp_path / "sessions.png"
-    wait_for_words(page, '{"reward": 0.75, "output": "The answer is 42."}', picture=picture)
-    wait_for_words(page, '{"reward": 0.25, "output": "The answer is 43."}', picture=picture)
+    wait_for_words(page, '{"reward": 0.75, "rollout": 0, "output": "The answer is 42."}', picture=picture)
+    wait_for_words(page, '{"reward": 0.25, "rollout": 1, "output": "The answer is 43."}', picture=picture)

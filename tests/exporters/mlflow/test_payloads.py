@@ -120,6 +120,19 @@ class TestRoots:
         assert clash["spanOutputs"] == {"reward": 1.0, "output": {"reward": "none"}}
         assert nothing["spanOutputs"] == {"reward": 1.0}
 
+    def test_the_rollout_is_beside_the_reward(self, trajectory) -> None:
+        """The output that MLflow's list shows has the number of the rollout, unless the output has such a field."""
+        root = trajectory().root
+        place = {"rollout.reward": 1, "rollout.rollout_n": 3}
+
+        fields = translated(root, {"output.value": '{"answer":"4"}', **place})
+        clash = translated(root, {"output.value": '{"rollout":"none"}', **place})
+        unusual = translated(root, {"output.value": '{"answer":"4"}', "rollout.reward": 1, "rollout.rollout_n": "a"})
+
+        assert fields["spanOutputs"] == {"reward": 1.0, "rollout": 3, "answer": "4"}
+        assert clash["spanOutputs"] == {"reward": 1.0, "rollout": 3, "output": {"rollout": "none"}}
+        assert unusual["spanOutputs"] == {"reward": 1.0, "answer": "4"}
+
     def test_text(self, trajectory) -> None:
         """A text becomes a message, which the list shows without quotes."""
         found = translated(trajectory().root, {"input.value": "hi", "input.mime_type": "text/plain"})

@@ -86,7 +86,7 @@ class TestTrajectory:
         info = read_back(uri, project).trace(one.mlflow_id).info
 
         assert info.trace_metadata["mlflow.trace.session"] == "exp-1/1/7"
-        assert info.tags["mlflow.traceName"] == "step 1 · sample 7 · rollout 0 · trajectory"
+        assert info.tags["mlflow.traceName"] == "s7 · r0 · step 1 · trajectory"
         assert info.token_usage["total_tokens"] == 15
 
     def test_previews_show_the_messages(self, uri, project, trajectory, read_back) -> None:

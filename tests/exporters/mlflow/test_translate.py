@@ -19,7 +19,7 @@ TAGS = {
     "rollout.validate": False,
     "rollout.experiment_name": "exp-1",
 }
-NAME = "step 1 · sample 7 · rollout 0 · trajectory"
+NAME = "s7 · r0 · step 1 · trajectory"
 TRACE_TAGS = {"step": "1", "sample_index": "7", "rollout_n": "0", "validate": "False", "experiment_name": "exp-1"}
 
 
@@ -76,7 +76,7 @@ class TestOtlpSpans:
             "session.id": "exp-1/1/7",
             "mlflow.spanType": "AGENT",
             "mlflow.spanInputs": '{"messages":[{"role":"user","content":"What is 2+2?"}]}',
-            "mlflow.spanOutputs": '{"reward": 0.5, "output": "4"}',
+            "mlflow.spanOutputs": '{"reward": 0.5, "rollout": 0, "output": "4"}',
             "mlflow.traceTag.mlflow.traceName": NAME,
         }
         assert dict(root.resource.attributes) == {**TRACE_TAGS, "status": "completed"}
@@ -201,7 +201,7 @@ class TestStoredSpans:
             "session.id": '"exp-1/1/7"',
             "mlflow.spanType": '"AGENT"',
             "mlflow.spanInputs": '{"messages":[{"role":"user","content":"What is 2+2?"}]}',
-            "mlflow.spanOutputs": '{"reward": 0.5, "output": "4"}',
+            "mlflow.spanOutputs": '{"reward": 0.5, "rollout": 0, "output": "4"}',
             "mlflow.traceTag.mlflow.traceName": f'"{NAME}"',
             "mlflow.traceRequestId": f'"{one.mlflow_id}"',
         }

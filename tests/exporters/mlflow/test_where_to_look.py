@@ -33,6 +33,14 @@ class TestWhereToLook:
         assert 'mlflow.set_tracking_uri("sqlite:////tmp/mlruns.db")' in shown
         assert "--backend-store-uri sqlite:////tmp/mlruns.db" in shown
 
+    def test_the_code_fits_a_terminal(self):
+        """Pasted from 80 columns, the lines of Python are whole."""
+        lines = where_to_look("sqlite:////tmp/mlruns.db", "math", "demo-20261125-183533-175")
+        code = [line[4:] for line in lines[: lines.index("", 3)] if line.startswith("    ")]
+
+        compile("\n".join(code), "pasted", "exec")
+        assert max(map(len, code)) <= 74
+
     def test_the_server_of_a_database_has_its_driver(self, monkeypatch):
         """`uvx` installs the driver beside MLflow, which has none."""
 

@@ -41,7 +41,7 @@ class TestAnnotations:
         """Each part annotates the root; the reward itself also the trace and the session, there once per trajectory."""
         parts = {"correct": True, "verdict": "good", "judge": {"value": 0.5, "explanation": "half right"}}
         root = make_span(
-            {"rollout.reward": 1.0, "rollout.reward_parts": json.dumps(parts), "session.id": "step 7 · sample 12"}
+            {"rollout.reward": 1.0, "rollout.reward_parts": json.dumps(parts), "session.id": "s12 · step 7"}
         )
         annotations = annotations_of([root])
         on_root = {"span_id": f"{ROOT_ID:016x}", "identifier": "otel-rollout"}
@@ -57,7 +57,7 @@ class TestAnnotations:
             "trace_id": trace_id, "identifier": "otel-rollout", **result("reward", 1.0)
         }  # fmt: skip
         assert annotations[0].session_record() == {
-            "session_id": "step 7 · sample 12", "identifier": trace_id, **result("reward", 1.0)
+            "session_id": "s12 · step 7", "identifier": trace_id, **result("reward", 1.0)
         }  # fmt: skip
 
     def test_a_late_reward(self) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
 
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_phoenix import PhoenixSpanExporter
+
+REFUSED = Outcome(Verdict.REFUSED, "")
 
 
 class TestSettings:
@@ -65,3 +71,30 @@ class TestProject:
         ]
         assert sent[0].resource.attributes["service.name"] == "app"
         assert "openinference.project.name" not in spans[0].resource.attributes
+
+
+class TestNames:
+    """The names of spans, which Phoenix's list cuts."""
+
+    def test_a_root_begins_with_its_place_and_reward(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A trajectory's root is named by its sample, rollout, reward and step; other spans keep their names."""
+        exporter, sent = PhoenixSpanExporter(), []
+        monkeypatch.setattr(exporter, "_sender", SimpleNamespace(send=lambda spans: sent.extend(spans) or REFUSED))
+        scope = InstrumentationScope("otel_rollout")
+        tags = {"rollout.sample_index": 12, "rollout.rollout_n": 3, "rollout.step": 7, "rollout.reward": 0.5}
+        own = SpanContext(1, 1, is_remote=False)
+        for parent, of, attributes in (
+            (None, scope, tags),
+            (None, scope, {"rollout.sample_index": "uid-1", "rollout.validate": True}),
+            (own, scope, tags),
+            (None, None, tags),
+        ):
+            span = ReadableSpan("agent_loop", own, parent, attributes=attributes, instrumentation_scope=of)
+            exporter.send([span])
+
+        assert [span.name for span in sent] == [
+            "s12 · r3 = 0.5 · step 7 · agent_loop",
+            "uid-1 · validate · agent_loop",
+            "agent_loop",
+            "agent_loop",
+        ]

@@ -133,7 +133,7 @@ def make_trajectory(
                 "rollout.input_tokens": 10,
                 "rollout.output_tokens": 5,
                 "rollout.data_source": "gsm8k",
-                "session.id": "step 7 · sample 12 · exp-1",
+                "session.id": "s12 · step 7 · exp-1",
                 "gen_ai.conversation.id": f"{trace_id:032x}",
                 "metadata": "{}",
                 "input.value": words,

@@ -195,7 +195,7 @@ class TestHolding:
         exporter.send([spans[-1], late, *spans[:-1]])
 
         (stored,) = store.conversations
-        assert (stored.key, stored.log_id) == ("agent_loop", f"{0xABC:032x}")
+        assert (stored.key, stored.log_id) == ("agent_loop:0.5", f"s12-r1-trace-{0xABC:032x}")
         assert store.written() == [("success", [1, 2, 3, 4, 9])]
 
 
@@ -317,6 +317,6 @@ class TestSettings:
         lines = "\n".join(exporter.where_to_look("math", "exp-1"))
 
         assert f"TRACKIO_DIR={exporter.folder} trackio show --project math" in lines
-        assert "trackio list traces --project math --run exp-1 --step 1" in lines
+        assert "trackio list traces --project math --run exp-1 --step 1 --limit 10000" in lines
         served = TrackioSpanExporter(server_url="http://host:7860", write_token="s3cret")
         assert served.where_to_look("math", "exp-1")[-1] == "Open http://host:7860"

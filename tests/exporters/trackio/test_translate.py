@@ -32,10 +32,10 @@ class TestTrajectory:
             "project": "math",
             "run": "exp-1",
             "run_id": hashlib.sha256(b"math/exp-1").hexdigest()[:32],
-            "key": "agent_loop",
+            "key": "agent_loop:0.5",
             "step": 7,
             "timestamp": "2025-10-09T08:53:20+00:00",
-            "log_id": "00000000000000000000000000000abc",
+            "log_id": "s12-r1-trace-00000000000000000000000000000abc",
             "trace": {
                 "_type": "trackio.trace",
                 "messages": [USER, WANTED, RESULT, ANSWER],
@@ -53,7 +53,7 @@ class TestTrajectory:
                     "input_tokens": 10,
                     "output_tokens": 5,
                     "duration_ms": 3000.0,
-                    "session_id": "step 7 · sample 12 · exp-1",
+                    "session_id": "s12 · step 7 · exp-1",
                     "trace_id": "00000000000000000000000000000abc",
                     "data_source": "gsm8k",
                 },
@@ -159,7 +159,7 @@ class TestParts:
         )
         record = translate([late])
         metadata = record.trace["metadata"]
-        assert record.key == "annotate"
+        assert record.key == "annotate:0.75"
         assert (metadata["reward"], metadata["reward.format"], metadata["reward.fate"]) == (0.75, 0.5, "trained")
 
     def test_an_unfinished_trajectory(self):
@@ -168,8 +168,8 @@ class TestParts:
 
         record = translate(spans)
 
-        assert (record.key, record.step, record.run) == ("unfinished", 7, "exp-1")
-        assert record.log_id == "00000000000000000000000000000abc-0000000000000002"
+        assert (record.key, record.step, record.run) == ("unfinished:", 7, "exp-1")
+        assert record.log_id == "s12-r1-trace-00000000000000000000000000000abc-0000000000000002"
         metadata = record.trace["metadata"]
         assert (metadata["status"], metadata["sample_index"], metadata["rollout_n"]) == ("unfinished", 12, 1)
         assert record.trace["messages"] == [USER, WANTED, RESULT, ANSWER]
@@ -183,7 +183,7 @@ class TestParts:
 
         record = translate([late])
 
-        assert (record.key, record.log_id) == ("compute_score", "00000000000000000000000000000abc-0000000000000009")
+        assert (record.key, record.log_id) == ("compute_score:1", "00000000000000000000000000000abc-0000000000000009")
         assert record.trace["metadata"]["reward"] == 1.0
         assert record.trace["metadata"]["trace_id"] == "00000000000000000000000000000abc"
 

@@ -119,7 +119,7 @@ class TestReadBack:
     def test_root_is_named_for_its_place_in_training(self, server, reader, exporter, spans, project) -> None:
         """The display name of a root says step, sample and rollout."""
         exporter.send([spans.root(step=3, sample=7, rollout=1)])
-        assert reader.calls(project)[0]["display_name"] == "step 3 · sample 7 · rollout 1 · agent_loop"
+        assert reader.calls(project)[0]["display_name"] == "s7 · r1 · step 3 · agent_loop"
 
     def test_root_is_a_turn_of_its_own_thread(self, server, reader, exporter, spans, project) -> None:
         """A trajectory is a Weave thread, its root the one turn in it."""

@@ -41,7 +41,7 @@ class TestCallOfSpan:
             "trace_id": trace_id,
             "parent_id": None,
             "op_name": reference,
-            "display_name": "step 3 · sample 7 · rollout 0 · agent_loop",
+            "display_name": "s7 · r0 · step 3 · agent_loop",
             "started_at": "2026-01-01T00:00:00.123456Z",
             "ended_at": "2026-01-01T00:00:00.123956Z",
             "attributes": {

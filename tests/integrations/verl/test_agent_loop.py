@@ -424,7 +424,7 @@ class TestIdentity:
         assert {root["rollout.rollout_n_from"] for root in roots} == {"batch"}
         first = [root for root in roots if root["rollout.step"] == 1]
         assert {root["session.id"].rpartition(" · ")[0] for root in first} == {
-            f"step 1 · sample {index}" for index in range(10, 14)
+            f"s{index} · step 1" for index in range(10, 14)
         }
         zero = [root for root in roots if root["rollout.step"] == 2 and not root["rollout.validate"]]
         assert {root["rollout.sample_index_from"] for root in zero} == {"uid"}

@@ -309,7 +309,7 @@ class TestOtherLoops:
         def load_class_from_fqn(fqn: str, description: str = "class") -> type:
             return Trainer
 
-        trainers = {hook.target.partition(".")[0]: hook for hook in plugin.replaced_loops.HOOKS}
+        trainers = {hook.target.removesuffix(".__init__"): hook for hook in plugin.replaced_loops.HOOKS}
         modules = types.ModuleType("verl")
         vars(modules).update(PPOTrainer=Trainer, load_class_from_fqn=load_class_from_fqn)
         install_hook(trainers["PPOTrainer"], modules)
@@ -332,3 +332,28 @@ class TestOtherLoops:
         with caplog.at_level(logging.WARNING, "otel_rollout"):
             plugin.replaced_loops._check_manager(call, type("Manager", (manager,), {}))
         assert not caplog.records
+
+    @pytest.mark.parametrize(("clears", "warnings"), [(False, 0), (True, 1)])
+    def test_sampler_of_the_users(
+        self, clears: bool, warnings: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A sampler that derives from verl's is covered, unless it throws groups away by code of its own."""
+        forget_warnings()
+        buffer = type("ReplayBuffer", (), {"_clear_groups": lambda self, partition_id, uids: None})
+        own = {"_clear_groups": lambda self, partition_id, uids: None} if clears else {}
+        sampler = type("UserSampler", (buffer,), own)
+        monkeypatch.setitem(sys.modules, "verl.trainer.ppo.v1.replay_buffer", SimpleNamespace(ReplayBuffer=buffer))
+        monkeypatch.setattr(plugin.replaced_loops, "_is_traced", {True})
+
+        class Trainer:
+            def _build_replay_buffer(self) -> Any:
+                return sampler()
+
+        modules = types.ModuleType("verl")
+        vars(modules).update(PPOTrainer=Trainer)
+        hooks = {hook.target: hook for hook in plugin.replaced_loops.HOOKS}
+        install_hook(hooks["PPOTrainer._build_replay_buffer"], modules)
+        with caplog.at_level(logging.WARNING, "otel_rollout"):
+            Trainer()._build_replay_buffer()
+        assert len(caplog.records) == warnings
+        assert all("custom_sampler=UserSampler" in record.getMessage() for record in caplog.records)

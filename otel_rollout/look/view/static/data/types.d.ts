@@ -35,6 +35,9 @@ export interface StepSummary {
   turns: Percentiles | null;
   tokens: Percentiles | null;
   seconds: Percentiles | null;
+  subagents: number;
+  forks: number;
+  compactions: number;
   prefix_breaks: number;
   staleness: Percentiles | null;
   fates: Record<string, number>;
@@ -49,6 +52,8 @@ export interface StepSummary {
   reward_lowest: number | null;
   reward_highest: number | null;
   group_std: number | null;
+  scale_lowest: number | null;
+  scale_highest: number | null;
   solved: number | null;
   comparable_groups: number;
   zero_variance: Record<string, number>;
@@ -428,6 +433,7 @@ export interface CompareAnswer {
   version: string;
   verdict: string;
   is_worse: boolean;
+  left_out: string;
   parts: ComparedPart[];
   gone: Finding[];
   new: Finding[];

@@ -94,7 +94,7 @@ function Trajectory({ trajectory, route, go }) {
         ...${{ spans, chosen }}
         onSelect=${(/** @type {string} */ id) => choose(id, "waterfall")}
       />
-      ${span ? html`<${SpanPanel} traceId=${summary.trace_id} span=${span} onClose=${() => choose(null, "waterfall")} />` : null}
+      ${span ? html`<${SpanPanel} traceId=${summary.trace_id} ...${{ span, spans }} onClose=${() => choose(null, "waterfall")} />` : null}
     </div>`,
   };
   const names = /** @type {["conversation", "spans"]} */ (["conversation", "spans"]);

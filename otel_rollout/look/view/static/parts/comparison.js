@@ -35,6 +35,7 @@ export function Comparison({ chosen, against, names, part }) {
       ${visible(capitalized(answer.verdict.replace("B is", "this run is")))}
     </p>
     <p class="weak">A: ${visible(names[1])} · B: ${visible(names[0])}</p>
+    ${answer.left_out && html`<p class="weak">${capitalized(answer.left_out)}</p>`}
     ${
       own
         ? html`<${Part} part=${own} chosen=${chosen} against=${against} />`

@@ -51,7 +51,7 @@ export function groupColumns(step, most) {
     {
       key: "solved",
       title: "Solved",
-      help: "The share of rewards in the upper half of the step's range",
+      help: "The share of rewards in the upper half of the run's rewards",
       width: "4.5rem",
       isNumber: true,
       isDescendingFirst: true,

@@ -2,6 +2,7 @@ import { useEffect, useMemo, useState } from "../vendor/preact_hooks.js";
 import { load, paths } from "../data/client.js";
 import { pretty } from "../data/conversation.js";
 import { duration, visible, whole } from "../data/formats.js";
+import { objectOf, renderedPrompt } from "../data/rendered_prompt.js";
 import { CopyButton } from "./copy_button.js";
 import { html } from "./html.js";
 import { LongText } from "./long_text.js";
@@ -26,9 +27,9 @@ const SHORT = 80;
 /**
  * A span as it was recorded: amounts, error, attributes, events.
  *
- * @param {{traceId: string, span: Span, onClose: () => void}} props
+ * @param {{traceId: string, span: Span, spans: Span[], onClose: () => void}} props `spans`: all of the trajectory
  */
-export function SpanPanel({ traceId, span: listed, onClose }) {
+export function SpanPanel({ traceId, span: listed, spans, onClose }) {
   const [state, setState] = useState({
     spanId: "",
     whole: /** @type {Span | null} */ (null),
@@ -51,6 +52,7 @@ export function SpanPanel({ traceId, span: listed, onClose }) {
   const seconds = Number(BigInt(span.end_time) - BigInt(span.start_time)) / 1e9;
   const entries = Object.entries(span.attributes);
   const ids = useMemo(() => tokenIdsOf(span), [span]);
+  const prompt = useMemo(() => renderedPrompt(span, spans), [span, spans]);
   return html`<section class="span-panel" aria-label="span">
     <header>
       <h2>${visible(span.name)}</h2>
@@ -70,6 +72,7 @@ export function SpanPanel({ traceId, span: listed, onClose }) {
     <dl class="attributes">
       ${entries.filter(([key]) => !PAYLOAD.includes(key)).map((entry) => html`<${Attribute} key=${entry[0]} ...${{ entry, span, onMore }} />`)}
     </dl>
+    ${prompt ? html`<${RenderedPrompt} ...${prompt} />` : null}
     ${entries.filter(([key]) => PAYLOAD.includes(key)).map((entry) => html`<${Payload} key=${entry[0]} ...${{ entry, span, onMore }} />`)}
     ${ids.map(
       ({ name, values, marked }) =>
@@ -117,6 +120,17 @@ function Attribute({ entry: [key, value], span, onMore }) {
   </div>`;
 }
 
+/** @param {{text: string, isWhole: boolean}} props */
+function RenderedPrompt({ text, isWhole }) {
+  return html`<details class="payload">
+    <summary>
+      rendered prompt
+      <span class="weak">· ${whole(text.length)} characters${isWhole ? "" : ", the new part"}</span>
+    </summary>
+    <div class="payload-text"><${CopyButton} text=${text}>Copy</${CopyButton}><${LongText} text=${text} /></div>
+  </details>`;
+}
+
 /** @param {{entry: [string, unknown], span: Span, onMore: () => void}} props */
 function Payload({ entry: [key, value], span, onMore }) {
   const text = useMemo(() => pretty(value), [value]);
@@ -136,7 +150,7 @@ function Payload({ entry: [key, value], span, onMore }) {
 function tokenIdsOf(span) {
   const found = [];
   for (const key of ["input.value", "output.value"]) {
-    const value = parsed(span.attributes[key]);
+    const value = objectOf(span.attributes[key]);
     for (const [name, ids] of Object.entries(value)) {
       if (!Array.isArray(ids) || !ids.length || !ids.every(Number.isInteger)) continue;
       const start = Number(value.prompt_ids_start ?? 0);
@@ -149,17 +163,4 @@ function tokenIdsOf(span) {
     }
   }
   return found;
-}
-
-/**
- * @param {unknown} text
- * @returns {Record<string, unknown>}
- */
-function parsed(text) {
-  if (typeof text !== "string" || !text.startsWith("{")) return {};
-  try {
-    return JSON.parse(text);
-  } catch {
-    return {};
-  }
 }

@@ -1,0 +1,67 @@
+"""The scale of a run's rewards, by which a rollout is solved, and a group all best or all worst."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from otel_rollout.catalog.sql import is_same
+from otel_rollout.facts.amounts import is_same_reward
+
+_LEFT_OUT: Final = 10
+"""One step in so many is left out for its extreme reward, and one at least of three: an outlier is no scale."""
+_FEW: Final = 3
+
+SOLVED: Final = (
+    f"CASE WHEN {is_same(':lowest', ':highest')} THEN {{0}} > 0 "
+    f"ELSE {{0}} > :lowest / 2 + :highest / 2 AND NOT {is_same('{0}', '(:lowest / 2 + :highest / 2)')} END"
+)
+"""The condition of `Scale.is_solved` for a reward; if all rewards of the run are one, it is solved above 0."""
+
+
+class Scale(NamedTuple):
+    """The worst and the best reward of a run, whatever a single step or outlier has."""
+
+    lowest: float
+    highest: float
+
+    @property
+    def size(self) -> float:
+        """Their distance."""
+        return self.highest - self.lowest
+
+    @property
+    def middle(self) -> float:
+        """The reward in the middle; a solved rollout has more."""
+        return self.lowest / 2 + self.highest / 2
+
+    def place(self, reward: float) -> float:
+        """Return a reward's place between the worst, 0, and the best, 1."""
+        return (reward - self.lowest) / self.size
+
+    def is_solved(self, reward: float) -> bool:
+        """Return True for a reward in the upper half."""
+        return reward > self.middle and not is_same_reward(reward, self.middle)
+
+
+def scale_of(ranges: Iterable[tuple[float | None, float | None]]) -> Scale | None:
+    """Return the scale of a run; its ends are the same if all rewards are, and it is None if there are none.
+
+    Args:
+        ranges: The lowest and the highest reward of each step; None without rewards.
+    """
+    known = [(low, high) for low, high in ranges if low is not None and high is not None]
+    if not known:
+        return None
+    lows, highs = sorted(low for low, _ in known), sorted(high for _, high in known)
+    out = max(1, len(known) // _LEFT_OUT) if len(known) >= _FEW else 0
+    # A single step that fails is no outlier if all others are solved.
+    ends = ((lows[out], highs[-1 - out]), (lows[0], highs[-1 - out]), (lows[0], highs[-1]))
+    return Scale(*next((each for each in ends if each[0] < each[1]), ends[-1]))
+
+
+def useful_scale(ranges: Iterable[tuple[float | None, float | None]]) -> Scale | None:
+    """Return the scale of a run, or None if all rewards are the same, or their distance is no number."""
+    found = scale_of(ranges)
+    return found if found is not None and 0 < found.size < math.inf else None

@@ -1,0 +1,182 @@
+"""`subagent`, and what `annotate` records of conversations."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import otel_rollout
+from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv, subagent
+from otel_rollout.facts import Conversation, conversations_of
+from otel_rollout.testing import InMemorySpanExporter, span_tree
+
+
+@rollout_trace_op(kind="LLM", name="llm")
+async def llm(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    await asyncio.sleep(0)
+    return {"role": "assistant", "content": f"{len(messages)} of {messages[-1]['content']}"}
+
+
+async def say(messages: list[dict[str, Any]], text: str) -> None:
+    messages.append({"role": "user", "content": text})
+    messages.append(await llm(messages))
+
+
+def found_in(exporter: InMemorySpanExporter) -> tuple[Conversation, ...]:
+    assert otel_rollout.flush(10.0)
+    return conversations_of(exporter.spans).all
+
+
+class TestSubagent:
+    """A block whose generations are a sub-agent's."""
+
+    def test_is_a_span_of_its_name(self, rollout_spans: InMemorySpanExporter) -> None:
+        """Of kind AGENT, with GenAI's names; an exception that leaves it is its error, and goes on."""
+        with pytest.raises(KeyError), rollout_trace_attr(1, 1, 0), subagent("reader"):
+            raise KeyError("page")
+        assert otel_rollout.flush(10.0)
+        span = next(each for each in rollout_spans.as_dicts() if each["name"] == "reader")
+        assert span["attributes"][semconv.SPAN_KIND] == "AGENT"
+        assert span["attributes"][semconv.OPERATION_NAME] == "invoke_agent"
+        assert span["attributes"][semconv.AGENT_NAME] == "reader"
+        assert span["status"] == "ERROR"
+
+    def test_is_around_what_runs_in_it(self, rollout_spans: InMemorySpanExporter) -> None:
+        """Also in blocks that run at the same time, each with conversations of its own."""
+
+        async def ask(name: str) -> None:
+            async with subagent(name):
+                messages: list[dict[str, Any]] = []
+                await say(messages, "the same task")
+                await say(messages, name)
+
+        async def rollout() -> None:
+            with rollout_trace_attr(1, 1, 0, name="root"):
+                main: list[dict[str, Any]] = []
+                await say(main, "question")
+                await asyncio.gather(ask("one"), ask("two"))
+                await say(main, "go on")
+
+        asyncio.run(rollout())
+        found = found_in(rollout_spans)
+        assert [(each.kind, each.name, each.parent, each.parent_turn, each.joined_turn) for each in found] == [
+            ("main", "", None, None, None),
+            ("subagent", "one", 1, 1, 6),
+            ("subagent", "two", 1, 1, 6),
+        ]
+        assert span_tree(rollout_spans.spans) == [
+            ["root", ["llm"], ["one", ["llm"], ["llm"]], ["two", ["llm"], ["llm"]], ["llm"]]
+        ]
+
+    def test_without_tracing(self) -> None:
+        """It does nothing."""
+        with subagent("reader") as nothing:
+            annotate(compacted=True, trained=False)
+        assert nothing is None
+
+    def test_in_silence(self, rollout_spans: InMemorySpanExporter) -> None:
+        """Under `trace=False` it records nothing."""
+        with rollout_trace_attr(1, 1, 0, trace=False), subagent("reader"):
+            annotate(trained=True)
+        assert otel_rollout.flush(10.0)
+        assert rollout_spans.spans == []
+
+
+class TestAnnotations:
+    """`annotate(compacted=…)` and `annotate(trained=…)`."""
+
+    def test_compacted_marks_the_next_generation(self, rollout_spans: InMemorySpanExporter) -> None:
+        """Inside a sub-agent its own, elsewhere the trajectory's; it begins a conversation that replaces another."""
+
+        async def rollout() -> None:
+            with rollout_trace_attr(1, 1, 0):
+                await say([], "question")
+                annotate(compacted=True)
+                async with subagent("reader"):
+                    await say([], "task")
+                    annotate(compacted=True)
+                    await say([], "shorter task")
+                await say([], "shorter question")
+
+        asyncio.run(rollout())
+        found = found_in(rollout_spans)
+        assert [(each.kind, each.parent, each.turns, each.replaced) for each in found] == [
+            ("main", None, (1,), None),
+            ("subagent", 1, (2,), None),
+            ("compacted", 2, (3,), 2),
+            ("compacted", 1, (4,), 2),
+        ]
+        marked = [each for each in rollout_spans.as_dicts() if semconv.COMPACTED in each["attributes"]]
+        assert [each["attributes"][semconv.TURN] for each in marked] == [3, 4]
+
+    @pytest.mark.parametrize(
+        ("fate", "of_main", "expected"),
+        [
+            (None, True, [True, False, None]),
+            (None, None, [None, False, None]),
+            ("trained", None, [None, False, None]),
+            ("filtered", True, [False, False, False]),
+        ],
+    )
+    def test_training_data(self, rollout_spans: InMemorySpanExporter, fate, of_main, expected) -> None:
+        """A sub-agent's mark is its own, the trajectory's the main one's; one that was filtered has none."""
+
+        async def rollout() -> None:
+            with rollout_trace_attr(1, 1, 0) as trajectory:
+                main: list[dict[str, Any]] = []
+                await say(main, "question")
+                async with subagent("reader"):
+                    annotate(trained=False)
+                    await say([], "task")
+                await say([{"role": "system", "content": "judge"}], "how good is it?")
+                await say(main, "go on")
+                annotate(trained=of_main)
+            trajectory.annotate(fate=fate)
+
+        asyncio.run(rollout())
+        assert [each.trained for each in found_in(rollout_spans)] == expected
+
+    def test_a_training_row_for_each(self, rollout_spans: InMemorySpanExporter) -> None:
+        """If as many rows were trained as there are conversations, each is training data."""
+
+        async def rollout() -> None:
+            with rollout_trace_attr(1, 1, 0):
+                await say([], "question")
+                annotate(compacted=True)
+                await say([], "shorter question")
+                annotate(fate="trained", **{semconv.NUM_OUTPUTS: 2})
+
+        asyncio.run(rollout())
+        assert [each.trained for each in found_in(rollout_spans)] == [True, True]
+
+    def test_one_conversation_that_was_trained(self, rollout_spans: InMemorySpanExporter) -> None:
+        """It is the training data, without a mark."""
+
+        async def rollout() -> None:
+            with rollout_trace_attr(1, 1, 0):
+                await say([], "question")
+                annotate(fate="trained")
+
+        asyncio.run(rollout())
+        assert [each.trained for each in found_in(rollout_spans)] == [True]
+
+    def test_after_the_end(self, rollout_spans: InMemorySpanExporter) -> None:
+        """The use in training may come late; no later generation can be compacted, which is counted."""
+
+        async def rollout() -> None:
+            with rollout_trace_attr(1, 1, 0) as trajectory:
+                await say([], "question")
+            trajectory.annotate(trained=True, compacted=True)
+
+        asyncio.run(rollout())
+        assert [each.trained for each in found_in(rollout_spans)] == [True]
+        assert otel_rollout.stats().lost_annotations == {"compacted": 1}
+
+    def test_what_is_no_boolean(self, rollout_spans: InMemorySpanExporter) -> None:
+        """It is left out and counted."""
+        with rollout_trace_attr(1, 1, 0):
+            annotate(trained="yes")  # type: ignore[arg-type]
+        assert otel_rollout.flush(10.0)
+        assert otel_rollout.stats().lost_annotations == {"trained": 1}

@@ -1,0 +1,138 @@
+"""Rollouts that are trees: conversations found in the calls of loops that exist, compared with the tree of each.
+
+`cases.json`: `messages` are the distinct messages of a case, `calls` its generations in their order: the numbers of the
+prompt's messages, the number of the answer, and the agents around it; `trees` are the trees that a reader may expect,
+each a list of kind, parent and calls.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout import semconv
+from otel_rollout.facts import conversations_of, summarise_trajectory, utterances_of
+from otel_rollout.messages import convert_messages, json_of
+from tests.trace_folder.recordings import make_span
+
+CASES = json.loads((Path(__file__).parent / "cases.json").read_text(encoding="utf-8"))
+RIGHT = 0.95
+FIRST_CALL = 1000
+"""The span id of the first call; the root's is 1, and agents follow it."""
+
+
+def message_of(short: Any) -> dict[str, Any]:
+    """Return a message as OpenAI's API has it: of a text with its role, or of a tool call."""
+    if isinstance(short, dict):
+        return short
+    if isinstance(short, list):
+        identity, name, arguments, *said = short
+        call = {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+        return {"role": "assistant", "content": said[0] if said else "", "tool_calls": [call]}
+    head, _, text = short.partition(": ")
+    role, _, call_id = head.partition(" ")
+    return {"role": role, "content": text, **({"tool_call_id": call_id} if call_id else {})}
+
+
+def numbers_of(ranges: str) -> list[int]:
+    """Return the numbers of `0-2,5`."""
+    ends = [each.split("-") for each in ranges.split(",")]
+    return [number for each in ends for number in range(int(each[0]), int(each[-1]) + 1)]
+
+
+def payloads_of(prompt: list[Any], answer: Any, form: str) -> dict[str, str]:
+    """Return the attributes of a generation with these messages.
+
+    Args:
+        prompt: The messages that it was given.
+        answer: Its answer.
+        form: `genai`, as ops record messages, or `openai`, as a client's payload has them.
+    """
+    if form == "openai":
+        return {
+            semconv.INPUT_VALUE: json.dumps({"messages": prompt}),
+            semconv.OUTPUT_VALUE: json.dumps({"choices": [{"message": answer}]}),
+        }
+    given, said = (json_of([each.as_json() for each in convert_messages(side)]) for side in (prompt, answer))
+    return {semconv.INPUT_MESSAGES: given, semconv.OUTPUT_MESSAGES: said}
+
+
+def spans_of(case: dict[str, Any], form: str = "genai") -> list[ReadableSpan]:
+    """Return the spans of a case: a root, its agents, and a second for each call."""
+    messages = [message_of(each) for each in case["messages"]]
+    spans = [make_span("rollout", 1, 1, parent=None, attributes={semconv.SPAN_KIND: "AGENT"}, seconds=(0, 9999))]
+    around: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    for at, (ranges, answer, *agents) in enumerate(case["calls"]):
+        scope = tuple(agents[0]) if agents else ()
+        for depth, agent in enumerate(scope):
+            around.setdefault(agent, []).append((at, scope[:depth]))
+        payloads = payloads_of([messages[number] for number in numbers_of(ranges)], messages[answer], form)
+        parent = scope[-1] + 2 if scope else 1
+        attributes = {semconv.SPAN_KIND: "LLM", **payloads}
+        seconds = (at + 1, at + 1.5)
+        spans.append(make_span("llm", FIRST_CALL + at, 1, parent=parent, attributes=attributes, seconds=seconds))
+    for agent, calls in around.items():
+        outer = calls[0][1]
+        seconds = (calls[0][0] + 0.9, calls[-1][0] + 1.6)
+        parent = outer[-1] + 2 if outer else 1
+        attributes = {semconv.SPAN_KIND: "AGENT"}
+        name = case["agents"][agent]
+        spans.append(make_span(name, agent + 2, 1, parent=parent, attributes=attributes, seconds=seconds))
+    return spans
+
+
+def tree_of(spans: list[ReadableSpan]) -> list[list[Any]]:
+    """Return the tree that is found in spans."""
+    found = conversations_of(spans).all
+    return [[each.kind, each.parent and each.parent - 1, [turn - 1 for turn in each.turns]] for each in found]
+
+
+def edges_of(tree: list[list[Any]]) -> set[tuple[Any, ...]]:
+    """Return each conversation's calls with its kind and the calls of its parent."""
+    return {(tuple(calls), kind, None if parent is None else tuple(tree[parent][2])) for kind, parent, calls in tree}
+
+
+def score(case: dict[str, Any], found: list[list[Any]]) -> tuple[int, int]:
+    """Return the number of edges that are right, and of all that are expected or found, for the best of the trees."""
+    scores = []
+    for tree in case["trees"]:
+        expected, got = edges_of(tree), edges_of(found)
+        calls = {edge[0] for edge in expected | got}
+        scores.append((len(expected & got), len(calls)))
+    return max(scores, key=lambda each: each[0] / each[1])
+
+
+@pytest.mark.parametrize("form", ["genai", "openai"])
+class TestTrees:
+    """The conversations of all cases."""
+
+    def test_edges(self, form):
+        """Kind and parent are right for 95 of 100 conversations."""
+        scores = {case["name"]: score(case, tree_of(spans_of(case, form))) for case in CASES}
+        right, all_ = (sum(column) for column in zip(*scores.values(), strict=True))
+        wrong = {name: each for name, each in scores.items() if each[0] < each[1]}
+        assert right / all_ >= RIGHT, wrong
+
+    def test_facts_are_those_of_the_conversations(self, form):
+        """An index counts while the spans come, in any order, what readers find in all of them."""
+        for case in CASES:
+            spans = spans_of(case, form)
+            kinds = [kind for kind, _, _ in tree_of(spans)]
+            for given in (spans, spans[::-1]):
+                facts = summarise_trajectory(given)
+                counted = (facts.conversations, facts.subagents, facts.forks, facts.compactions)
+                assert counted == (len(kinds), *map(kinds.count, ("subagent", "fork", "compacted"))), case["name"]
+
+    def test_each_answer_is_told_once(self, form):
+        """In the conversation of its turn, whatever prompts repeat it."""
+        for case in CASES:
+            spans = spans_of(case, form)
+            found = conversations_of(spans)
+            told = [each for each in utterances_of(spans, found) if each.span is not None]
+            answers = {each.span.context.span_id: each.conversation for each in told if each.message.role != "tool"}
+            assert answers == {span_id: found.of_span[span_id] for span_id in answers}
+            assert set(answers) == {span.context.span_id for span in found.turns}, case["name"]
