@@ -17,14 +17,14 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import otel_rollout
 from otel_rollout.backends import factory_of
 from otel_rollout.catalog import GroupSummary, Spread, StepSummary
 from otel_rollout.catalog.columns import COLUMNS, TableColumn
 from otel_rollout.export.exporter import settings_of
-from otel_rollout.facts import FACTS, SUMS, Percentiles, SpanError, ToolCounts, TrajectorySummary
+from otel_rollout.facts import FACTS, SUMS, Conversation, Percentiles, SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import CHECKS
 from otel_rollout.semconv import ATTRIBUTES
 from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES, Setting
@@ -118,6 +118,7 @@ def summaries_types() -> str:
         _interface(kind.__name__, get_type_hints(kind, include_extras=True))
         for kind in (Spread, Percentiles, ToolCounts, StepSummary, GroupSummary, SpanError)
     ]
+    interfaces.append(_interface(Conversation.__name__, get_type_hints(Conversation)))
     interfaces.append(_interface("TrajectorySummary", {name: hints[name] for name in facts}))
     rows = {name: hints[name] for name, fact in facts.items() if fact.shown == "row"}
     interfaces.append(_interface("RolloutFacts", rows))
@@ -169,6 +170,8 @@ def _script_type(hint: Any) -> str:
         return " | ".join(map(_script_type, arguments))
     if origin is Annotated:
         return _script_type(arguments[0])
+    if origin is Literal:
+        return " | ".join(f'"{each}"' for each in arguments)
     if origin is Mapping:
         return f"Record<string, {_script_type(arguments[1])}>"
     if origin in (tuple, Sequence):

@@ -197,7 +197,13 @@ CONVERSATIONS: Final = (
         "the conversation that called the sub-agent, that the fork parts from, or that is compacted; null for `main`",
         lambda it: it.parent,
     ),
-    Column("parent_turn", int, "", "the parent's last turn before it; null if it has none", lambda it: it.parent_turn),
+    Column(
+        "parent_turn",
+        int,
+        "",
+        "the parent's last turn before it, of a fork the last one that it shares; null if it has none",
+        lambda it: it.parent_turn,
+    ),
     Column("joined_turn", int, "", "of a sub-agent, the parent's first turn after it", lambda it: it.joined_turn),
     Column("shared", int, "messages", "the messages at its beginning that are the parent's", lambda it: it.shared),
     Column(

@@ -7,6 +7,7 @@ model generated; a compacted one, if it replaces a history that is not returned 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ class Found:
         replaced: The messages that a compacted one leaves out; None for others.
         turns: Its turns.
         parent: The position of the conversation that it comes from; None of the main one.
+        parent_turn: The parent's last turn before it; of a fork, the last one whose answer it shares.
         messages: The messages of its history, with the last answer.
         others: The number of conversations beyond the bound whose turns it has, by kind.
     """
@@ -47,6 +49,7 @@ class Found:
     replaced: int | None = None
     turns: list[int] = field(default_factory=list)
     parent: int | None = None
+    parent_turn: int | None = None
     messages: int = 0
     others: Counter[Kind] = field(default_factory=Counter)
 
@@ -138,12 +141,19 @@ class _Finder:
                 each.parent = main
         for each in self._found:
             if each.parent is not None:
-                each.shared += self._has_system_of(each.turns[0], self._found[each.parent].turns[0])
+                above = self._found[each.parent].turns
+                each.shared += self._has_system_of(each.turns[0], above[0])
+                before = [turn for turn in above if turn < each.turns[0]]
+                if each.kind == "fork":
+                    before = before[: bisect_right(before, each.shared, key=self._messages)]
+                each.parent_turn = before[-1] if before else None
                 each.parent = numbers[each.parent]
-            each.messages = self._links.length(self._links.tip(each.turns[-1])) + (
-                self._links.histories[each.turns[-1]].system != 0
-            )
+            each.messages = self._messages(each.turns[-1])
         return [self._found[position] for position in order]
+
+    def _messages(self, turn: int) -> int:
+        """Return the number of messages of a turn's history, with its answer."""
+        return self._links.length(self._links.tip(turn)) + (self._links.histories[turn].system != 0)
 
     def _main_conversation(self) -> int:
         """Return the conversation that the others serve: the first one with the least agents around it.

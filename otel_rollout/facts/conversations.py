@@ -31,7 +31,7 @@ class Conversation:
         id: Its number in the trajectory, from 1, in the order of the first turns.
         kind: `main`, `subagent`, `fork` or `compacted`.
         parent: The conversation that called the sub-agent, that the fork parts from, or that is compacted.
-        parent_turn: The parent's last turn before it.
+        parent_turn: The parent's last turn before it; of a fork, the last one whose answer it shares.
         joined_turn: The parent's first turn after a sub-agent's end; None for others.
         shared: The messages at its beginning that it shares with the parent.
         replaced: The messages of the parent that a compacted one leaves out; None for others.
@@ -119,14 +119,14 @@ class _Reading:
         found = self.found[number - 1]
         first, last = found.turns[0], found.turns[-1]
         parent = () if found.parent is None else self.found[found.parent].turns
-        before, after = [turn for turn in parent if turn < first], [turn for turn in parent if turn > last]
+        after = [turn for turn in parent if turn > last]
         spans = [self.turns[turn] for turn in found.turns]
         history = self._given[first].history
         return Conversation(
             number,
             found.kind,
             None if found.parent is None else found.parent + 1,
-            before[-1] + 1 if before else None,
+            None if found.parent_turn is None else found.parent_turn + 1,
             after[0] + 1 if after and found.kind == "subagent" else None,
             found.shared,
             found.replaced,

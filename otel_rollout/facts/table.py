@@ -227,18 +227,21 @@ class TrajectorySummary:
         0,
         lambda it: it.conversations["subagent"],
         unit="conversations",
+        shown="row",
     )
     forks: Count = _fact(
         "the conversations that begin inside another one, as of a second answer to one prompt",
         0,
         lambda it: it.conversations["fork"],
         unit="conversations",
+        shown="row",
     )
     compactions: Count = _fact(
         "the conversations that replace another one, which was too long",
         0,
         lambda it: it.conversations["compacted"],
         unit="conversations",
+        shown="row",
     )
     llm_seconds: Seconds = _fact(
         "the time in generations; spans that overlap count once, and what begins after the root's end doesn't count",

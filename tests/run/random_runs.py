@@ -105,6 +105,9 @@ def _trajectory(
         dropped_spans=rng.choice((0, 3)),
         truncated_bytes=rng.choice((0, 500)),
         redacted=rng.choice((0, 1)),
+        subagents=rng.choice((0, 0, 2)),
+        forks=rng.choice((0, 0, 1)),
+        compactions=rng.choice((0, 0, 1)),
         spans=rng.randint(1, 20),
         bytes=rng.randint(100, 9999),
         stored_bytes=rng.randint(10, 999),
@@ -231,7 +234,10 @@ def _step_figures(
         "fates": dict(Counter(each.fate for each in found if each.fate is not None)),
         **{
             name: sum(getattr(each, name) for each in found)
-            for name in ("dropped_spans", "truncated_bytes", "redacted", "spans", "bytes", "stored_bytes")
+            for name in (
+                *("dropped_spans", "truncated_bytes", "redacted", "spans", "bytes", "stored_bytes"),
+                *("subagents", "forks", "compactions"),
+            )
         },
         "rewarded": len(rewards),
         "reward_std": pstdev(rewards) if rewards else None,

@@ -136,3 +136,15 @@ class TestTrees:
             answers = {each.span.context.span_id: each.conversation for each in told if each.message.role != "tool"}
             assert answers == {span_id: found.of_span[span_id] for span_id in answers}
             assert set(answers) == {span.context.span_id for span in found.turns}, case["name"]
+
+
+@pytest.mark.parametrize(("prompt", "shared", "turn"), [("0", 1, None), ("0-2", 3, 1), ("0-4", 5, 2)])
+def test_a_fork_comes_from_the_last_turn_that_it_shares(prompt: str, shared: int, turn: int | None) -> None:
+    """Where its history parts from its parent's, however many turns the parent had until then."""
+    messages = ["user: q", "assistant: one", "user: more", "assistant: two", "user: and", "assistant: three"]
+    case = {
+        "messages": [*messages, "assistant: other"],
+        "calls": [["0", 1], ["0-2", 3], ["0-4", 5], [prompt, 6]],
+    }
+    fork = conversations_of(spans_of(case)).all[1]
+    assert (fork.kind, fork.parent, fork.shared, fork.parent_turn) == ("fork", 1, shared, turn)

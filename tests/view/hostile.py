@@ -40,7 +40,11 @@ def write_large(folder: Path, turns: int) -> None:
     """
     writer = FolderWriter(folder)
     writer.write(_trajectory(0, [_generation(2, 0, 1, "x" * LONG)]))
-    spoken = [_generation(2 + turn, turn, turn + 1, f"turn number {turn}") for turn in range(turns)]
+    # After the first turn only what is new is recorded, as of a conversation that goes on.
+    new = {semconv.INPUT_MESSAGES: _messages("tool", {"type": "text", "content": "Go on."})}
+    spoken = [
+        _generation(2 + turn, turn, turn + 1, f"turn number {turn}", **(new if turn else {})) for turn in range(turns)
+    ]
     writer.write(_trajectory(1, spoken))
     writer.close()
 

@@ -163,7 +163,7 @@ class TestTrajectory:
         assert [each["conversation"] for each in answer["conversation"]] == [1, 1, 1]
         assert [each["conversation"] for each in answer["spans"]] == [None, 1, 1]
         (main,) = answer["conversations"]
-        assert (main["id"], main["kind"], main["turns"], main["start_time"]) == (1, "main", [1], str(START))
+        assert (main["id"], main["kind"], main["turns"], main["start_time"]) == (1, "main", [1], START)
         assert answer["spans"][0]["start_time"] == str(START)
         assert answer["group"] == {"step": 1, "validate": False, "experiment": "exp", "run": None, "sample_index": 0}
         assert (answer["previous"], answer["next"]) == (None, id_of(1, 0, 1))

@@ -46,7 +46,7 @@ test("The messages that all rollouts begin with are counted, and each turn after
     [1, 2],
   );
   assert.deepEqual(
-    rows[0].cells.map((cell) => cell?.utterances.map((each) => each.text)),
+    rows[0].cells.map((cell) => cell?.said.map((each) => each.text)),
     [["6"], ["five"], undefined],
   );
   assert.equal(rows[0].cells[0]?.from, 3);
@@ -71,7 +71,11 @@ test("A single rollout has all of its turns as rows", () => {
 
 test("Two conversations first differ at a message and its turn; the end of one is a difference", () => {
   const one = [...prompt, calls("2 * 3", "a"), result("6"), answers("6", "b")];
-  assert.deepEqual(firstDifference(one, [...one.slice(0, 4), answers("five", "c")]), { index: 4, turn: 2 });
-  assert.deepEqual(firstDifference(one, one.slice(0, 3)), { index: 3, turn: 1 });
+  assert.deepEqual(firstDifference(one, [...one.slice(0, 4), answers("five", "c")]), {
+    message: 5,
+    turn: 2,
+    branch: null,
+  });
+  assert.deepEqual(firstDifference(one, one.slice(0, 3)), { message: 4, turn: 1, branch: null });
   assert.equal(firstDifference(one, one), null);
 });

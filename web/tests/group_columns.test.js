@@ -12,7 +12,7 @@ import { showCommand } from "../../otel_rollout/look/view/static/data/show_comma
 
 const rollout = (number, more = {}) => ({
   summary: { rollout_n: number, reward: null, output_tokens: null, turns: null, start_time: 0, end_time: 0, ...more },
-  conversation: [],
+  said: [],
 });
 
 test("Rollouts are sorted by an amount, the highest first; those without it are last, and ties keep their order", () => {
@@ -64,7 +64,7 @@ test("The few columns that say something else than most are named; none if there
 test("The turns in which others differ from a rollout stand in order, with those that say the same at the end", () => {
   const said = (...texts) => ({
     ...rollout(0),
-    conversation: texts.map((text, turn) => ({
+    said: texts.map((text, turn) => ({
       role: turn ? "assistant" : "user",
       text,
       calls: [],

@@ -24,12 +24,10 @@ from otel_rollout.look.view.comparing import biography, compared
 from otel_rollout.look.view.run_state import Progress, RunState
 from otel_rollout.look.view.shown_spans import (
     Cutter,
-    conversation_record,
-    prefix_breaks,
+    Turns,
     span_id_of,
     span_record,
     span_records,
-    turn_numbers,
     utterances,
 )
 
@@ -124,12 +122,12 @@ class Endpoints:
         for each in own[:MAX_COLUMNS]:
             spans = self._spans(each.trace_id)
             conversations = conversations_of(spans)
-            told, left_out = utterances(spans, cutter, conversations, has_token_ids=False)
+            told, left_out = utterances(spans, conversations, cutter, has_token_ids=False)
             rollouts.append(
                 {
                     "summary": shown_of(each),
-                    "conversations": list(map(conversation_record, conversations.all)),
                     "conversation": told,
+                    "conversations": conversations.all,
                     "left_out": left_out,
                 }
             )
@@ -162,13 +160,13 @@ class Endpoints:
         ids = group.trace_ids if group is not None else (summary.trace_id,)
         at = ids.index(summary.trace_id)
         conversations = conversations_of(spans)
-        told, left_out = utterances(spans, Cutter(), conversations)
-        records, spans_left_out = span_records(spans, Cutter(), conversations.of_span)
+        told, left_out = utterances(spans, conversations, Cutter())
+        records, spans_left_out = span_records(spans, conversations, Cutter())
         return {
             "version": version,
             "summary": shown_of(summary),
-            "conversations": list(map(conversation_record, conversations.all)),
             "conversation": told,
+            "conversations": conversations.all,
             "left_out": left_out,
             "spans": records,
             "spans_left_out": spans_left_out,
@@ -189,8 +187,7 @@ class Endpoints:
         found = [span for span in spans if span_id_of(span) == path["span_id"]]
         if not found:
             raise AskedWrongError(404, f"the trajectory {path['trace_id']} has no span {path['span_id']!r}")
-        conversations = conversations_of(spans).of_span
-        return span_record(found[-1], Cutter(each=None), turn_numbers(spans), prefix_breaks(spans), conversations)
+        return span_record(found[-1], Turns(conversations_of(spans)), Cutter(each=None))
 
     def findings(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/findings`: the findings of a step, or of the steps of an experiment."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from itertools import count
 from typing import Any, Final
 
@@ -12,8 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.facts.conversations import Conversation, Conversations
-from otel_rollout.facts.trace_tree import error_of, outermost, place_of
+from otel_rollout.facts.conversations import Conversations
+from otel_rollout.facts.trace_tree import error_of, place_of
 from otel_rollout.facts.utterances import Utterance, utterances_of
 from otel_rollout.messages import ToolCall, parse_json
 
@@ -68,45 +67,44 @@ def span_id_of(span: ReadableSpan) -> str:
     return f"{place_of(span).span_id:016x}"
 
 
-def conversation_record(it: Conversation) -> dict[str, Any]:
-    """Return a conversation."""
-    # Nanoseconds since 1970 have more digits than JavaScript's numbers.
-    return {**asdict(it), "start_time": str(it.start_time), "end_time": str(it.end_time)}
-
-
 def span_records(
-    spans: Sequence[ReadableSpan], cutter: Cutter, conversations: Mapping[int, int]
+    spans: Sequence[ReadableSpan], conversations: Conversations, cutter: Cutter
 ) -> tuple[list[dict[str, Any]], int]:
     """Return a trajectory's spans by start, and the number of those that are left out of its middle.
 
     Args:
         spans: All of them.
+        conversations: Its conversations.
         cutter: Cuts their attributes.
-        conversations: The conversations by span id.
     """
-    turns, breaks = turn_numbers(spans), prefix_breaks(spans)
+    turns = Turns(conversations)
     ordered = sorted(spans, key=lambda span: (span.start_time or 0, span.parent is not None))
     left_out = max(0, len(ordered) - MAX_SPANS)
     if left_out:
         ordered = ordered[: MAX_SPANS // 2] + ordered[-MAX_SPANS // 2 :]
-    return [span_record(span, cutter, turns, breaks, conversations) for span in ordered], left_out
+    return [span_record(span, turns, cutter) for span in ordered], left_out
 
 
-def span_record(
-    span: ReadableSpan,
-    cutter: Cutter,
-    turns: Mapping[int, int],
-    breaks: Mapping[int, Mapping[str, int | None]],
-    conversations: Mapping[int, int],
-) -> dict[str, Any]:
+class Turns:
+    """By span id: the numbers of turns, from 1, their prefix breaks, and the conversations of spans.
+
+    Args:
+        conversations: The conversations of a trajectory.
+    """
+
+    def __init__(self, conversations: Conversations) -> None:
+        self.numbers = turn_numbers(conversations)
+        self.breaks = prefix_breaks(conversations.turns)
+        self.conversations = conversations.of_span
+
+
+def span_record(span: ReadableSpan, turns: Turns, cutter: Cutter) -> dict[str, Any]:
     """Return a span.
 
     Args:
         span: The span.
+        turns: The turns of its trajectory.
         cutter: Cuts its attributes and events.
-        turns: The numbers of the trajectory's turns by span id.
-        breaks: Its prefix breaks by span id.
-        conversations: Its conversations by span id.
     """
     place = place_of(span)
     failed = span.status.status_code is StatusCode.ERROR
@@ -128,9 +126,9 @@ def span_record(
         "attributes": attributes,
         "cut": cut,
         "events": events,
-        "turn": turns.get(place.span_id),
-        "conversation": conversations.get(place.span_id),
-        "prefix_break": breaks.get(place.span_id),
+        "turn": turns.numbers.get(place.span_id),
+        "conversation": turns.conversations.get(place.span_id),
+        "prefix_break": turns.breaks.get(place.span_id),
     }
 
 
@@ -150,25 +148,21 @@ MAX_TOKEN_IDS: Final = 20_000
 
 
 def utterances(
-    spans: Sequence[ReadableSpan],
-    cutter: Cutter,
-    conversations: Conversations | None = None,
-    *,
-    has_token_ids: bool = True,
+    spans: Sequence[ReadableSpan], conversations: Conversations, cutter: Cutter, *, has_token_ids: bool = True
 ) -> tuple[list[dict[str, Any]], int]:
     """Return a trajectory's messages, and the number that is left out of their middle.
 
     Args:
         spans: Its spans.
+        conversations: Its conversations.
         cutter: Cuts their texts.
-        conversations: Its conversations, if they are known.
         has_token_ids: Add the ids of generated tokens.
     """
     told = utterances_of(spans, conversations)
     left_out = max(0, len(told) - MAX_UTTERANCES)
     if left_out:
         told = told[: MAX_UTTERANCES // 2] + told[-MAX_UTTERANCES // 2 :]
-    turns = turn_numbers(spans)
+    turns = turn_numbers(conversations)
     seen: set[int] = set()
     records = []
     for each in told:
@@ -223,26 +217,24 @@ def _tokens(span: ReadableSpan) -> dict[str, Any] | None:
     return None if tokens["input"] is None and tokens["output"] is None else tokens
 
 
-def turns_of(spans: Sequence[ReadableSpan]) -> list[ReadableSpan]:
-    """Return the generations that are in no other generation, by start."""
-    return outermost(sorted(spans, key=lambda span: span.start_time or 0), "LLM")
-
-
-def turn_numbers(spans: Sequence[ReadableSpan]) -> dict[int, int]:
+def turn_numbers(conversations: Conversations) -> dict[int, int]:
     """Return the number of each turn, from 1, by span id."""
-    return {place_of(span).span_id: number for number, span in enumerate(turns_of(spans), 1)}
+    return {place_of(span).span_id: number for number, span in enumerate(conversations.turns, 1)}
 
 
-def prefix_breaks(spans: Sequence[ReadableSpan]) -> dict[int, dict[str, int | None]]:
+def prefix_breaks(turns: Sequence[ReadableSpan]) -> dict[int, dict[str, int | None]]:
     """Return the breaks by span id: `at`, the position, and the ids `expected` and `got` there; None is unknown.
+
+    Args:
+        turns: The turns of a trajectory, by start.
 
     A turn is compared with the last one before it of the same request, whose ids are known as a whole.
     """
-    if not any(_is_broken(span) for span in spans):
+    if not any(map(_is_broken, turns)):
         return {}
     breaks: dict[int, dict[str, int | None]] = {}
     known: dict[Any, list[int]] = {}
-    for turn in turns_of(spans):
+    for turn in turns:
         request = (turn.attributes or {}).get(semconv.REQUEST_ID)
         before = known.get(request, [])
         prompt, answer, start = token_ids_of(turn)

@@ -1,11 +1,14 @@
 // The rollouts of a prompt side by side: what all of them begin with, and after that a row for each turn.
 
-/** @import { Utterance } from "./types.d.ts" */
+import { isBranch, messagesIn } from "./branches.js";
+
+/** @import { Said } from "./branches.js" */
+/** @import { Conversation, Utterance } from "./types.d.ts" */
 
 /**
  * The part of a rollout that is in one row.
  * @typedef {object} Cell
- * @property {Utterance[]} utterances
+ * @property {Said[]} said
  * @property {number} from  The position of the first of them in the conversation.
  * @property {number | null} sameAs  An earlier column that says the same in this row.
  */
@@ -18,16 +21,25 @@
 
 /**
  * @typedef {object} Alignment
- * @property {number} common  The number of messages that all rollouts begin with.
+ * @property {number} common  The number of messages and branches that all rollouts begin with.
  * @property {Row[]} rows  What comes after those.
  */
 
 /**
  * Return what was said as a text: equal texts for equal messages, whatever ids and times they have.
- * @param {Utterance} utterance
+ * @param {Said} said
  * @returns {string}
  */
-export function whatWasSaid(utterance) {
+export function whatWasSaid(said) {
+  if (isBranch(said)) {
+    const { kind, name, replaced } = said.conversation;
+    return JSON.stringify([kind, name, replaced, said.said.map(whatWasSaid)]);
+  }
+  return whatAMessageSays(said);
+}
+
+/** @param {Utterance} utterance */
+function whatAMessageSays(utterance) {
   const calls = (utterance.calls ?? []).map((call) => [call.name, call.arguments]);
   const { role, is_error: isError, cut } = utterance;
   return JSON.stringify([role, Boolean(isError), utterance.text.trim(), utterance.reasoning ?? "", calls, cut || 0]);
@@ -35,15 +47,16 @@ export function whatWasSaid(utterance) {
 
 /**
  * Return the turn of each message: 0 for the prompt, then the number of the generation that it is of or follows.
- * @param {Utterance[]} conversation
+ * @param {Said[]} conversation
  * @returns {number[]}
  */
 export function turnsOf(conversation) {
-  const hasSpans = conversation.some((each) => each.role === "assistant" && each.span_id);
+  const hasSpans = conversation.some((each) => !isBranch(each) && each.role === "assistant" && each.span_id);
   let turn = 0;
   /** @type {Utterance | null} */
   let before = null;
   return conversation.map((utterance) => {
+    if (isBranch(utterance)) return turn;
     const isGenerated = utterance.role === "assistant" && (!hasSpans || Boolean(utterance.span_id));
     const goesOn = before !== null && before.role === "assistant" && before.span_id === utterance.span_id;
     if (isGenerated && !goesOn) turn += 1;
@@ -70,17 +83,20 @@ export function commonBeginning(said) {
 }
 
 /**
- * Return the position of the first message that two conversations don't have alike; null if they are alike.
- * @param {Utterance[]} one
- * @param {Utterance[]} other
- * @returns {{index: number, turn: number} | null}
+ * Return the first message that two conversations don't have alike: its number from 1, its turn, and the branch that it is
+ * in; null if they are alike.
+ * @param {Said[]} one
+ * @param {Said[]} other
+ * @returns {{message: number, turn: number, branch: Conversation | null} | null}
  */
 export function firstDifference(one, other) {
   const longest = Math.max(one.length, other.length);
   for (let index = 0; index < longest; index += 1) {
     if (index >= one.length || index >= other.length || whatWasSaid(one[index]) !== whatWasSaid(other[index])) {
       const longer = one.length > index ? one : other;
-      return { index, turn: turnsOf(longer)[index] };
+      const said = longer[index];
+      const message = messagesIn(longer.slice(0, index)) + 1;
+      return { message, turn: turnsOf(longer)[index], branch: isBranch(said) ? said.conversation : null };
     }
   }
   return null;
@@ -88,7 +104,7 @@ export function firstDifference(one, other) {
 
 /**
  * Align conversations by turn.
- * @param {Utterance[][]} conversations
+ * @param {Said[][]} conversations
  * @returns {Alignment}
  */
 export function align(conversations) {
@@ -111,7 +127,7 @@ export function align(conversations) {
       const key = said[column].slice(from, to).join("\n");
       const sameAs = columns.get(key) ?? null;
       if (sameAs === null) columns.set(key, column);
-      return { utterances: conversation.slice(from, to), from, sameAs };
+      return { said: conversation.slice(from, to), from, sameAs };
     });
     if (cells.some(Boolean)) rows.push({ turn, cells });
   }

@@ -1,3 +1,6 @@
+import { isBranch } from "./branches.js";
+
+/** @import { Branch, Said } from "./branches.js" */
 /** @import { ToolCall, Utterance } from "./types.d.ts" */
 
 /**
@@ -13,20 +16,26 @@
  * @property {Card[]} cards
  */
 
+/** @typedef {Item | {branch: Branch, index: number}} Entry */
+
 /**
  * Put the results of tools beside their calls: by the call's id, else by the tool's name, else in order.
  *
- * @param {Utterance[]} conversation
+ * @param {Said[]} conversation
  * @param {number} [from] the position of the first of them
- * @returns {Item[]}
+ * @returns {Entry[]}
  */
 export function pairCalls(conversation, from = 0) {
-  /** @type {Item[]} */
+  /** @type {Entry[]} */
   const items = [];
   /** @type {Card[]} */
   let open = [];
   conversation.forEach((utterance, position) => {
     const index = from + position;
+    if (isBranch(utterance)) {
+      items.push({ branch: utterance, index });
+      return;
+    }
     if (utterance.role === "tool") {
       const card =
         open.find(({ call }) => call?.call_id && call.call_id === utterance.call_id) ??
@@ -47,6 +56,61 @@ export function pairCalls(conversation, from = 0) {
     items.push({ utterance, index, cards: [...open] });
   });
   return items;
+}
+
+/**
+ * A line of a chat: a message with its tools, or the head of a conversation.
+ *
+ * @typedef {object} Line
+ * @property {string} key
+ * @property {number} depth the number of branches that it is in
+ * @property {Item | null} item
+ * @property {Branch | null} branch
+ */
+
+/**
+ * Return the lines of a chat; of a branch that isn't open, only its head.
+ *
+ * @param {Said[]} said
+ * @param {Set<number>} open the ids of the open ones
+ * @returns {Line[]}
+ */
+export function linesOf(said, open) {
+  /** @type {Line[]} */
+  const lines = [];
+  /** @param {Said[]} part @param {string} above @param {number} depth */
+  const add = (part, above, depth) => {
+    for (const entry of pairCalls(part)) {
+      const key = `${above}${entry.index}`;
+      if ("branch" in entry) {
+        const { branch } = entry;
+        lines.push({ key, depth, item: null, branch });
+        if (open.has(branch.conversation.id)) add(branch.said, `${key}.`, depth + 1);
+      } else lines.push({ key, depth, item: entry, branch: null });
+    }
+  };
+  add(said, "", 0);
+  return lines;
+}
+
+/**
+ * Return, for each span that said something in a branch, the ids of the branches around it.
+ *
+ * @param {Said[]} said
+ * @returns {Map<string, number[]>}
+ */
+export function branchesAround(said) {
+  /** @type {Map<string, number[]>} */
+  const found = new Map();
+  /** @param {Said[]} part @param {number[]} around */
+  const add = (part, around) => {
+    for (const each of part) {
+      if (isBranch(each)) add(each.said, [...around, each.conversation.id]);
+      else if (each.span_id !== null && around.length && !found.has(each.span_id)) found.set(each.span_id, around);
+    }
+  };
+  add(said, []);
+  return found;
 }
 
 /**

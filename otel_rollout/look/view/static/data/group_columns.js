@@ -1,9 +1,29 @@
 import { firstDifference } from "./alignment.js";
+import { conversationNames, withBranches } from "./branches.js";
 
 /** @import { GroupAnswer, GroupSummary } from "./types.d.ts" */
 /** @import { Cell } from "./alignment.js" */
+/** @import { Said } from "./branches.js" */
 
-/** @typedef {GroupAnswer["rollouts"][number]} Rollout */
+/**
+ * A rollout of a group; `said` is its chat with its branches.
+ *
+ * @typedef {GroupAnswer["rollouts"][number] & {said: Said[], conversationNames: Map<number, string>}} Rollout
+ */
+
+/**
+ * Return the rollouts of an answer.
+ *
+ * @param {GroupAnswer | undefined} group
+ * @returns {Rollout[]}
+ */
+export function nestedRollouts(group) {
+  return (group?.rollouts ?? []).map((each) => ({
+    ...each,
+    said: withBranches(each.conversation, each.conversations),
+    conversationNames: conversationNames(each.conversations),
+  }));
+}
 
 /** The most columns that are named beside the first difference. */
 const MOST_APART = 3;
@@ -82,7 +102,7 @@ export function differencesFrom(one, rollouts) {
   const found = new Map();
   for (const each of rollouts) {
     if (each === one) continue;
-    const turn = firstDifference(one.conversation, each.conversation)?.turn ?? null;
+    const turn = firstDifference(one.said, each.said)?.turn ?? null;
     found.set(turn, [...(found.get(turn) ?? []), each]);
   }
   return [...found]

@@ -98,6 +98,25 @@ export interface SpanError {
   is_mended: boolean;
 }
 
+export interface Conversation {
+  id: number;
+  kind: "main" | "subagent" | "fork" | "compacted";
+  parent: number | null;
+  parent_turn: number | null;
+  joined_turn: number | null;
+  shared: number;
+  replaced: number | null;
+  name: string;
+  turns: number[];
+  input_tokens: number | null;
+  output_tokens: number | null;
+  messages: number;
+  trained: boolean | null;
+  start_time: number;
+  end_time: number;
+  conversation_id: string;
+}
+
 export interface TrajectorySummary {
   trace_id: string;
   step: number | null;
@@ -174,6 +193,9 @@ export interface RolloutFacts {
   input_tokens: number | null;
   output_tokens: number | null;
   conversations: number;
+  subagents: number;
+  forks: number;
+  compactions: number;
   error_type: string | null;
   prefix_breaks: number;
   prompt: string;
@@ -197,28 +219,6 @@ export interface ToolCall {
   call_id: string | null;
 }
 
-export interface Conversation {
-  id: number;
-  kind: "main" | "subagent" | "fork" | "compacted";
-  /** The conversation that it comes from. */
-  parent: number | null;
-  /** The parent's last turn before it, and the first one after it. */
-  parent_turn: number | null;
-  joined_turn: number | null;
-  /** The messages at its beginning that are the parent's, and those of the parent that a compaction leaves out. */
-  shared: number;
-  replaced: number | null;
-  name: string;
-  turns: number[];
-  input_tokens: number | null;
-  output_tokens: number | null;
-  messages: number;
-  trained: boolean | null;
-  start_time: string;
-  end_time: string;
-  conversation_id: string;
-}
-
 export interface Utterance {
   role: string;
   text: string;
@@ -228,7 +228,7 @@ export interface Utterance {
   span_id: string | null;
   turn: number | null;
   is_error: boolean;
-  /** The number of its conversation. */
+  /** The id of its conversation; 1 in a trajectory without turns. */
   conversation: number;
   reasoning: string | null;
   tokens: { input: number | null; output: number | null } | null;
@@ -255,6 +255,7 @@ export interface Span {
     cut?: Record<string, number>;
   }[];
   turn: number | null;
+  /** The conversation of a turn, or of a span inside a sub-agent's. */
   conversation: number | null;
   prefix_break: { at: number | null; expected: unknown; got: unknown } | null;
 }
@@ -291,7 +292,12 @@ export interface GroupAnswer {
   version: string;
   summary: GroupSummary;
   /** `left_out`: the messages that are left out of the conversation's middle. */
-  rollouts: { summary: TrajectorySummary; conversation: Utterance[]; left_out?: number }[];
+  rollouts: {
+    summary: TrajectorySummary;
+    conversation: Utterance[];
+    conversations: Conversation[];
+    left_out?: number;
+  }[];
   /** The rollouts that are left out of a very large group. */
   left_out?: number;
   other_steps: GroupSummary[];
@@ -302,8 +308,8 @@ export interface GroupAnswer {
 export interface TrajectoryAnswer {
   version: string;
   summary: TrajectorySummary;
-  conversations: Conversation[];
   conversation: Utterance[];
+  conversations: Conversation[];
   /** The messages that are left out of the conversation's middle. */
   left_out?: number;
   /** The spans that are left out of the middle of a very long list. */

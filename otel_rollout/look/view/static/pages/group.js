@@ -1,7 +1,16 @@
 import { firstDifference } from "../data/alignment.js";
+import { plainName } from "../data/branches.js";
 import { paths } from "../data/client.js";
 import { counted, decimal, duration, percent, visible, whole } from "../data/formats.js";
-import { differencesFrom, groupsBySteps, meanReward, namesOf, ORDERS, orderRollouts } from "../data/group_columns.js";
+import {
+  differencesFrom,
+  groupsBySteps,
+  meanReward,
+  namesOf,
+  nestedRollouts,
+  ORDERS,
+  orderRollouts,
+} from "../data/group_columns.js";
 import { addressOf, inAddress, navigate, selectionOf } from "../data/router.js";
 import { seriesName, seriesOf } from "../data/step_figures.js";
 import { GroupColumns } from "../parts/group_columns.js";
@@ -53,9 +62,6 @@ export function GroupPage({ route }) {
     : html`<${LoadingState}>Reading the rollouts …</${LoadingState}>`;
 }
 
-/** @type {Rollout[]} */
-const NONE = [];
-
 /**
  * The same prompt of the run that the address is against.
  *
@@ -84,19 +90,20 @@ function Group({ group, route, other }) {
   const isNarrow = useMedia(NARROW);
   const [single, setSingle] = useState(0);
   const order = route.query.sort ?? "rollout";
-  const theirs = other?.group?.rollouts ?? NONE;
-  const all = useMemo(() => [...group.rollouts, ...theirs], [group, theirs]);
+  const ours = useMemo(() => nestedRollouts(group), [group]);
+  const theirs = useMemo(() => nestedRollouts(other?.group), [other?.group]);
+  const all = useMemo(() => [...ours, ...theirs], [ours, theirs]);
   const rollouts = useMemo(
-    () => interleaved(orderRollouts(group.rollouts, order), orderRollouts(theirs, order)),
-    [group, theirs, order],
+    () => interleaved(orderRollouts(ours, order), orderRollouts(theirs, order)),
+    [ours, theirs, order],
   );
   const names = useMemo(
     () =>
       new Map([
-        ...namesOf(group.rollouts),
+        ...namesOf(ours),
         ...[...namesOf(theirs)].map(([each, name]) => /** @type {[Rollout, string]} */ ([each, `${name} of A`])),
       ]),
-    [group, theirs],
+    [ours, theirs],
   );
   const chosen = chosenOf(route.query.compare, rollouts, names);
   const isComparing = chosen.length === 2;
@@ -120,6 +127,8 @@ function Group({ group, route, other }) {
   const headOf = (/** @type {Rollout} */ rollout) =>
     html`<${RolloutHead}
       summary=${rollout.summary}
+      conversations=${rollout.conversations}
+      conversationNames=${rollout.conversationNames}
       name=${names.get(rollout)}
       address=${addressOfRollout(rollout)}
       ...${{ lowest, highest }}
@@ -287,14 +296,15 @@ function CompareBar({ chosen, names, rollouts, onEnd }) {
       </span>
     </p>`;
   }
-  const difference = firstDifference(chosen[0].conversation, chosen[1].conversation);
+  const difference = firstDifference(chosen[0].said, chosen[1].said);
   const where = difference?.turn ? `turn ${difference.turn}` : "the prompt";
+  const branch = difference?.branch && plainName(difference.branch);
   return html`<p class="compare-bar" role="status">
     <span
       >${`Rollouts ${first} and ${second} `}${
         difference === null
           ? "say the same."
-          : html`first differ in <b>${where}</b>${`, message ${difference.index + 1}.`}`
+          : html`first differ in <b>${where}</b>${`${branch ? `, in ${visible(branch)}` : ""}, message ${difference.message}.`}`
       }</span
     >
     <button type="button" onClick=${onEnd}>

@@ -1,4 +1,5 @@
 import { useMemo, useState } from "../vendor/preact_hooks.js";
+import { conversationCounts, conversationNames } from "../data/branches.js";
 import { paths } from "../data/client.js";
 import { compact, counted, duration, signed, visible, whole } from "../data/formats.js";
 import { addressOf, inAddress, navigate } from "../data/router.js";
@@ -14,11 +15,15 @@ import { RewardParts } from "../parts/rollout_head.js";
 import { RunningNow } from "../parts/running_now.js";
 import { SpanPanel } from "../parts/span_panel.js";
 import { EmptyState, ErrorState, LoadingState } from "../parts/states.js";
+import { TurnLanes } from "../parts/turn_lanes.js";
 import { useData } from "../parts/use_data.js";
 import { NARROW, useMedia } from "../parts/use_media.js";
 import { Waterfall } from "../parts/waterfall.js";
 
 /** @import { GroupAnswer, Route, Span, TrajectoryAnswer } from "../data/types.d.ts" */
+
+/** @typedef {"conversation" | "waterfall" | "lanes" | "address"} From the place where a span is chosen */
+/** @typedef {{spanId: string, from: From}} Chosen */
 
 /** @param {{route: Route}} props */
 export function TrajectoryPage({ route }) {
@@ -56,10 +61,10 @@ export function TrajectoryPage({ route }) {
 
 /** @param {{trajectory: TrajectoryAnswer, route: Route, go: (traceId: string | null) => void}} props */
 function Trajectory({ trajectory, route, go }) {
-  const { conversation, spans, summary } = trajectory;
+  const { conversation, conversations, spans, summary } = trajectory;
   const isNarrow = useMedia(NARROW);
   const [tab, setTab] = useState("conversation");
-  const [from, setFrom] = useState(/** @type {"conversation" | "waterfall" | "address"} */ ("address"));
+  const [from, setFrom] = useState(/** @type {From} */ ("address"));
   const byId = useMemo(() => new Map(spans.map((span) => [span.span_id, span])), [spans]);
   const spanId = route.query.span;
   const listed = spanId === undefined ? undefined : byId.get(spanId);
@@ -69,9 +74,18 @@ function Trajectory({ trajectory, route, go }) {
   const chosen = useMemo(() => (span ? { spanId: span.span_id, from } : null), [span?.span_id, from]);
   const family = useMemo(() => (span ? familyOf(span, byId, spans) : []), [span, byId]);
   const spanOf = (/** @type {string | null} */ id) => (id === null ? undefined : byId.get(id));
-  const choose = (/** @type {string | null} */ id, /** @type {"conversation" | "waterfall"} */ where) => {
+  const choose = (/** @type {string | null} */ id, /** @type {From} */ where) => {
     setFrom(where);
     navigate(addressOf({ ...route, query: { ...route.query, span: id ?? "" } }), { replace: true });
+  };
+  const names = useMemo(() => conversationNames(conversations), [conversations]);
+  const spanOfTurn = useMemo(() => spansOfTurns(trajectory), [trajectory]);
+  const failed = useMemo(() => failedTurns(spans), [spans]);
+  const goToTurn = (/** @type {number} */ turn) => {
+    const id = spanOfTurn.get(turn);
+    if (id === undefined) return;
+    setTab("conversation");
+    choose(id, "lanes");
   };
   useKeys(
     span
@@ -86,18 +100,19 @@ function Trajectory({ trajectory, route, go }) {
   );
   const panes = {
     conversation: html`<${Conversation}
-      ...${{ conversation, spanOf, chosen, family }}
+      ...${{ conversation, conversations, names, spanOf, chosen, family }}
+      onTurn=${goToTurn}
       onSelect=${(/** @type {string} */ id) => choose(id, "conversation")}
     />`,
     spans: html`<div class="spans-pane ${span ? "has-panel" : ""}">
       <${Waterfall}
-        ...${{ spans, chosen }}
+        ...${{ spans, names, chosen }}
         onSelect=${(/** @type {string} */ id) => choose(id, "waterfall")}
       />
       ${span ? html`<${SpanPanel} traceId=${summary.trace_id} ...${{ span, spans }} onClose=${() => choose(null, "waterfall")} />` : null}
     </div>`,
   };
-  const names = /** @type {["conversation", "spans"]} */ (["conversation", "spans"]);
+  const tabs = /** @type {["conversation", "spans"]} */ (["conversation", "spans"]);
   return html`<div class="trajectory-page">
     <${TrajectoryHeader} trajectory=${trajectory} go=${go} />
     ${summary.has_root ? null : html`<${RunningNow} traceId=${summary.trace_id} />`}
@@ -108,7 +123,7 @@ function Trajectory({ trajectory, route, go }) {
             role="group"
             aria-label="conversation or spans"
           >
-            ${names.map(
+            ${tabs.map(
               (name) =>
                 html`<button
                   key=${name}
@@ -122,9 +137,10 @@ function Trajectory({ trajectory, route, go }) {
           </div>`
         : null
     }
+    ${conversations.length > 1 ? html`<${TurnLanes} ...${{ conversations, names, failed }} turn=${span?.turn ?? null} onTurn=${goToTurn} />` : null}
     <${LeftOut} messages=${trajectory.left_out ?? 0} spans=${trajectory.spans_left_out ?? 0} />
     <div class="panes">
-      ${names.filter((name) => !isNarrow || name === tab).map((name) => html`<div key=${name} class="pane">${panes[name]}</div>`)}
+      ${tabs.filter((name) => !isNarrow || name === tab).map((name) => html`<div key=${name} class="pane">${panes[name]}</div>`)}
     </div>
   </div>`;
 }
@@ -161,6 +177,7 @@ function TrajectoryHeader({ trajectory, go }) {
         ${summary.fate_reason ? html`<span class="fate-reason" title="why">${visible(summary.fate_reason)}</span>` : null}
         <span>${compact(summary.input_tokens) || "?"} → ${compact(summary.output_tokens) || "?"} tokens</span>
         ${summary.turns === null ? null : html`<span>${whole(summary.turns)} ${summary.turns === 1 ? "turn" : "turns"}</span>`}
+        ${conversationCounts(summary).map((each) => html`<span key=${each}>${each}</span>`)}
         <span title=${`generating ${duration(summary.llm_seconds)}, tools ${duration(summary.tool_seconds)}, reward ${duration(summary.reward_seconds)}, waiting ${duration(summary.waiting_seconds)}`}>${duration(seconds)}${summary.has_root ? "" : " until the end of its last span"}</span>
         ${summary.dropped_spans ? html`<span class="warning">${whole(summary.dropped_spans)} spans dropped</span>` : null}
         ${summary.truncated_bytes ? html`<span class="warning">${whole(summary.truncated_bytes)} bytes of payload cut</span>` : null}
@@ -217,6 +234,28 @@ function addressIn(route, group, traceId) {
     return addressOf({ page: "trajectory", traceId });
   }
   return addressOf({ ...route, rollout: String(number), query: {} });
+}
+
+/**
+ * Return the span of each turn: of a long trajectory, also of turns whose spans are left out of the list.
+ *
+ * @param {TrajectoryAnswer} trajectory
+ * @returns {Map<number, string>}
+ */
+function spansOfTurns({ conversation, spans }) {
+  const found = new Map();
+  for (const { turn, span_id: spanId } of [...conversation, ...spans]) if (turn !== null) found.set(turn, spanId);
+  return found;
+}
+
+/**
+ * Return the turns that failed.
+ *
+ * @param {Span[]} spans
+ * @returns {Set<number>}
+ */
+function failedTurns(spans) {
+  return new Set(spans.flatMap(({ turn, status }) => (turn !== null && status === "error" ? [turn] : [])));
 }
 
 /**

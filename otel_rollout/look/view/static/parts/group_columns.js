@@ -1,11 +1,12 @@
 import { align } from "../data/alignment.js";
+import { messagesIn } from "../data/branches.js";
 import { pairCalls } from "../data/conversation.js";
 import { counted, whole } from "../data/formats.js";
 import { columnsApart } from "../data/group_columns.js";
 import { messageDifferences } from "../data/message_differences.js";
 import { useEffect, useMemo, useRef, useState } from "../vendor/preact_hooks.js";
+import { ChatEntry } from "./chat_entry.js";
 import { html } from "./html.js";
-import { Message } from "./message.js";
 
 /** @import { Cell, Row } from "../data/alignment.js" */
 /** @import { Rollout } from "../data/group_columns.js" */
@@ -30,14 +31,15 @@ const MANY = 4;
  * @param {boolean} props.isComparing marks the differences of the two that are shown
  */
 export function GroupColumns({ rollouts, shown, names, headOf, addressOf, isComparing }) {
-  const { common, rows } = useMemo(() => align(rollouts.map(({ conversation }) => conversation)), [rollouts]);
+  const { common, rows } = useMemo(() => align(rollouts.map(({ said }) => said)), [rollouts]);
   const [isUnfolded, setUnfolded] = useState(false);
   const isOpen = isUnfolded || !rows.length;
   const [count, end] = useMore(rows.length, Math.max(ROWS_AT_ONCE, Math.ceil(CELLS_AT_ONCE / shown.length)));
-  const longest = rollouts.find(({ conversation }) => conversation.length >= common);
+  const longest = rollouts.find(({ said }) => said.length >= common);
   const columns = shown.map((at) => rollouts[at]);
   const addressAt = (/** @type {number} */ at) => addressOf(rollouts[at]);
   const isEndedAt = (/** @type {number} */ at) => rollouts[at].summary.has_root;
+  const isTree = rollouts.some(({ conversations }) => conversations.length > 1);
   const nameAt = (/** @type {number} */ at) => names.get(rollouts[at]) ?? "";
   return html`<div
     class="columns ${columns.length === 1 ? "single" : ""}"
@@ -60,15 +62,16 @@ export function GroupColumns({ rollouts, shown, names, headOf, addressOf, isComp
                   onClick=${() => setUnfolded(!isOpen)}
                 >
                   <span aria-hidden="true">${isOpen ? "▾ " : "▸ "}</span>
-                  ${alike(common, rollouts.length)}
+                  ${alike(messagesIn(longest.said.slice(0, common)), rollouts.length)}
                 </button>
                 ${
                   isOpen
-                    ? pairCalls(longest.conversation.slice(0, common)).map(
-                        (item) =>
-                          html`<${Message}
-                            key=${item.index}
-                            item=${item}
+                    ? pairCalls(longest.said.slice(0, common)).map(
+                        (entry) =>
+                          html`<${ChatEntry}
+                            key=${entry.index}
+                            entry=${entry}
+                            names=${longest.conversationNames}
                             first=${FIRST}
                           />`,
                       )
@@ -83,7 +86,8 @@ export function GroupColumns({ rollouts, shown, names, headOf, addressOf, isComp
       (row, at) =>
         html`<${Turn}
             key=${row.turn}
-            ...${{ row, shown, nameAt, isComparing, addressAt, isEndedAt }}
+            ...${{ row, shown, nameAt, isComparing, isTree, addressAt, isEndedAt }}
+            conversationNamesAt=${(/** @type {number} */ at) => rollouts[at].conversationNames}
             before=${rows[at - 1] ?? null}
             isFirst=${at === 0 && rollouts.length > 1}
           />`,
@@ -102,12 +106,14 @@ export function GroupColumns({ rollouts, shown, names, headOf, addressOf, isComp
  * @param {number[]} props.shown
  * @param {boolean} props.isFirst
  * @param {boolean} props.isComparing
+ * @param {boolean} props.isTree a rollout has several conversations
+ * @param {(column: number) => Map<number, string>} props.conversationNamesAt
  * @param {(column: number) => string} props.nameAt
  * @param {(column: number) => string} props.addressAt
  * @param {(column: number) => boolean} props.isEndedAt
  */
-function Turn({ row, before, shown, isFirst, isComparing, nameAt, addressAt, isEndedAt }) {
-  const items = useMemo(() => row.cells.map((cell) => (cell ? pairCalls(cell.utterances, cell.from) : [])), [row]);
+function Turn({ row, before, shown, isFirst, isComparing, isTree, conversationNamesAt, nameAt, addressAt, isEndedAt }) {
+  const items = useMemo(() => row.cells.map((cell) => (cell ? pairCalls(cell.said, cell.from) : [])), [row]);
   const differences = useMemo(
     () => (isComparing && shown.length === 2 ? messageDifferences(items[shown[0]], items[shown[1]]) : null),
     [items, isComparing, shown.join()],
@@ -120,7 +126,7 @@ function Turn({ row, before, shown, isFirst, isComparing, nameAt, addressAt, isE
     >
       <div role="rowheader">
         <span class="turn-label"
-          >${row.turn === 0 ? "Prompt" : `Turn ${row.turn}`}${
+          >${row.turn === 0 ? "Prompt" : `Turn ${row.turn}${isTree ? " of main" : ""}`}${
             isFirst
               ? html`<b class="first-difference"
                   ><span aria-hidden="true">≠</span> first difference</b
@@ -141,10 +147,11 @@ function Turn({ row, before, shown, isFirst, isComparing, nameAt, addressAt, isE
             ${
               row.cells[at]
                 ? items[at].map(
-                    (item, nth) =>
-                      html`<${Message}
-                        key=${item.index}
-                        item=${item}
+                    (entry, nth) =>
+                      html`<${ChatEntry}
+                        key=${entry.index}
+                        entry=${entry}
+                        names=${conversationNamesAt(at)}
                         heading=${isRepeated(row.cells[at], shown) ? (nth ? "" : `= as rollout ${nameAt(row.cells[at]?.sameAs ?? at)}`) : undefined}
                         differences=${differences?.[place][nth]}
                         first=${shown.length < MANY ? FIRST : FIRST_OF_MANY}

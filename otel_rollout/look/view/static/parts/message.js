@@ -9,8 +9,8 @@ import { SpanButton, ToolCard, Traceback } from "./tool_card.js";
 /** @import { Span } from "../data/types.d.ts" */
 
 /**
- * The changed parts of a message: of its text, and of each of its cards.
- * @typedef {{text?: Part[], cards: {arguments?: Part[], result?: Part[]}[]}} Differences
+ * The changed parts of a message: of its text, and of each of its cards; `inside`: those of a branch's messages.
+ * @typedef {{text?: Part[], cards: {arguments?: Part[], result?: Part[]}[], inside?: Differences[]}} Differences
  */
 
 /**

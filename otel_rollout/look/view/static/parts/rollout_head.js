@@ -1,21 +1,25 @@
+import { conversationCounts } from "../data/branches.js";
 import { compact, decimal, duration, signed, visible, whole } from "../data/formats.js";
 import { RewardBadge, StatusBadge } from "./badges.js";
 import { html } from "./html.js";
+import { SmallLanes } from "./turn_lanes.js";
 
-/** @import { TrajectorySummary } from "../data/types.d.ts" */
+/** @import { Conversation, TrajectorySummary } from "../data/types.d.ts" */
 
 /**
  * The head of a rollout's column: how it ended, what it was given for that, and what it took.
  *
  * @param {object} props
  * @param {TrajectorySummary} props.summary
+ * @param {Conversation[]} props.conversations
+ * @param {Map<number, string>} props.conversationNames
  * @param {string} props.name
  * @param {string} props.address of its trajectory
  * @param {number | null} props.lowest of the rewards that are shown
  * @param {number | null} props.highest
  * @param {{isChosen: boolean, onChange: () => void} | null} props.comparing
  */
-export function RolloutHead({ summary, name, address, lowest, highest, comparing }) {
+export function RolloutHead({ summary, conversations, conversationNames, name, address, lowest, highest, comparing }) {
   const { reward, advantage, fate, status } = summary;
   return html`<div class="rollout-head">
     <div class="rollout-name">
@@ -53,10 +57,12 @@ export function RolloutHead({ summary, name, address, lowest, highest, comparing
         >${duration((summary.end_time - summary.start_time) / 1e9)}</span
       >
       ${summary.turns === null ? null : html`<span>${whole(summary.turns)} ${summary.turns === 1 ? "turn" : "turns"}</span>`}
+      ${conversationCounts(summary).map((each) => html`<span key=${each}>${each}</span>`)}
       <${ToolErrors} summary=${summary} />
       ${summary.prefix_breaks ? html`<span class="warning" title="turns whose prompt doesn't extend the turn before">⚠ prefix</span>` : null}
     </div>
     <${RewardParts} parts=${summary.reward_parts} />
+    ${conversations.length > 1 ? html`<${SmallLanes} conversations=${conversations} names=${conversationNames} />` : null}
   </div>`;
 }
 

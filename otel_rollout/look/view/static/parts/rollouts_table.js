@@ -13,7 +13,19 @@ import { numberColumn } from "./table.js";
 const number = numberColumn;
 
 /** The columns that only some steps have. */
-const RARE = ["service", "name", "sample", "rollout", "advantage", "fate", "breaks"];
+const RARE = [
+  "service",
+  "name",
+  "sample",
+  "rollout",
+  "advantage",
+  "fate",
+  "breaks",
+  "conversations",
+  "subagents",
+  "compactions",
+  "forks",
+];
 
 /**
  * The table of a step's trajectories.
@@ -109,6 +121,10 @@ export function rolloutColumns(step, rollouts) {
           : "",
     },
     number("breaks", "Prefix breaks", "7rem", (each) => each.prefix_breaks || null, whole),
+    number("conversations", "Conversations", "7.6rem", ({ conversations: n }) => (n > 1 ? n : null), whole),
+    number("subagents", "Sub-agents", "6.2rem", (each) => each.subagents || null, whole),
+    number("compactions", "Compactions", "7rem", (each) => each.compactions || null, whole),
+    number("forks", "Forks", "4.2rem", (each) => each.forks || null, whole),
     text("prompt", "Prompt", "minmax(12rem, 1fr)"),
     text("answer", "Answer", "minmax(14rem, 1.2fr)"),
   ];

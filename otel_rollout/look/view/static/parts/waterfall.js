@@ -19,10 +19,11 @@ const KINDS = { LLM: "generating", TOOL: "tool", EVALUATOR: "reward" };
  *
  * @param {object} props
  * @param {Span[]} props.spans
- * @param {{spanId: string, from: "conversation" | "waterfall" | "address"} | null} props.chosen
+ * @param {Map<number, string>} props.names of the conversations
+ * @param {import("../pages/trajectory.js").Chosen | null} props.chosen
  * @param {(spanId: string) => void} props.onSelect
  */
-export function Waterfall({ spans, chosen, onSelect }) {
+export function Waterfall({ spans, names, chosen, onSelect }) {
   const { rows, seconds } = useMemo(() => layOutWaterfall(spans), [spans]);
   const places = useMemo(() => new Map(rows.map((row, at) => [row.span.span_id, at])), [rows]);
   const { scroller, items, height, show } = useWindowed({
@@ -78,7 +79,7 @@ export function Waterfall({ spans, chosen, onSelect }) {
               class="waterfall-name"
               style=${{ paddingLeft: `${Math.min(depth, MOST_INDENTED) * 0.8}rem` }}
             >
-              ${span.status === "error" ? html`<span class="failure" aria-label="failed">✕ </span>` : null}${visible(span.name)}${detailOf(span) ? html` <span class="weak">${detailOf(span)}</span>` : null}
+              ${span.status === "error" ? html`<span class="failure" aria-label="failed">✕ </span>` : null}${visible(span.name)}${detailOf(span, names) ? html` <span class="weak">${detailOf(span, names)}</span>` : null}
             </span>
             <span class="waterfall-time">
               <span
@@ -95,12 +96,16 @@ export function Waterfall({ spans, chosen, onSelect }) {
 }
 
 /**
- * Return what a span's name doesn't say: a generation's turn, a call's tool.
+ * Return what a span's name doesn't say: a generation's turn, and its conversation if there are several; a call's tool.
  *
  * @param {Span} span
+ * @param {Map<number, string>} names
  */
-function detailOf(span) {
-  if (span.turn !== null) return `turn ${span.turn}`;
+function detailOf(span, names) {
+  if (span.turn !== null) {
+    const name = names.size > 1 && span.conversation !== null ? names.get(span.conversation) : undefined;
+    return name === undefined ? `turn ${span.turn}` : `turn ${span.turn}, ${visible(name)}`;
+  }
   const tool = span.attributes["gen_ai.tool.name"];
   return typeof tool === "string" && tool !== span.name ? visible(tool) : "";
 }
