@@ -332,8 +332,8 @@ class _Finder:
     def _is_longer_text(self, at: int, before: int) -> bool:
         """Return True if a prompt of one message is an earlier one with more at its end.
 
-        The last characters of the earlier one are not compared. So questions that begin the same are told apart by
-        little more at the end, by another agent around them, and by a conversation that goes on.
+        The last characters of the earlier one are not compared. So another question that begins the same is known by
+        its length, by another agent around it, or by the earlier conversation, which goes on.
         """
         old, new = self._links.histories[before], self._links.histories[at]
         pieces = min(old.length // PIECE, len(old.texts))
