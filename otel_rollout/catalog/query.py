@@ -190,7 +190,7 @@ def _plain_errors(connection: sqlite3.Connection, seconds: float = 0.0) -> Itera
 
 
 def _elsewhere(tables: Sequence[str]) -> str:
-    """Return where a column is that the question's tables lack."""
+    """Return the tables that have a column that the question's tables lack, for a message."""
     if not tables:
         return ""
     join = " (JOIN trajectories USING (trace_id))" if "trajectories" in tables else ""

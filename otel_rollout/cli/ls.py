@@ -152,7 +152,7 @@ def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_
 
 
 def _split_steps(arguments: argparse.Namespace, trajectories: Sequence[RecordedTrajectory]) -> Container[StepKey]:
-    """Return the steps whose runs are told apart; the filters may hide the rollouts by which they are."""
+    """Return the steps whose runs are distinguished; the filters may hide the rollouts by which they are."""
     if len({each.run_id for each in trajectories}) < 2:
         return ()
     steps = Run([arguments.folder]).steps({each.step for each in trajectories})

@@ -269,7 +269,7 @@ def print_groups(
         trajectories: In the order of `in_order_of_prompts`.
         problems: Notes the trajectories that can't be read; they are listed by their index entries.
         in_order: Puts the rollouts of a group, with their summaries, in the order of their rows.
-        split: The steps whose runs are told apart.
+        split: The steps whose runs are distinguished.
 
     Returns:
         True if there is any group.

@@ -10,7 +10,6 @@ import pytest
 
 from otel_rollout.facts import TrajectorySummary
 from otel_rollout.look.compare import Comparison, Side, compare_runs
-from otel_rollout.look.compare.words import too_few_texts
 from tests.compare.made import MadeRun, Shape, made_run
 
 SEEDS = 40
@@ -196,11 +195,9 @@ class TestTooFew:
         tiny = Shape(steps=2, prompts=4, pool=4)
         (part,) = compared(1, before=tiny, after=tiny).parts
         assert part.figures == ()
-        of_prompts, of_both = too_few_texts(part)
-        assert of_prompts.startswith("fewer than 8 prompts: reward, solved, ")
-        assert of_both.startswith("fewer than 8 prompts or 4 steps: ")
-        assert "p99 of turns, " in of_both
-        assert "wall time of a step" in of_both
+        needs = {each.title: each.needs for each in part.too_few}
+        assert needs["reward"] == needs["solved"] == "8 prompts"
+        assert needs["p99 of turns"] == needs["wall time of a step"] == "8 prompts and 4 steps"
 
     def test_durations_need_four_steps(self):
         """The trajectories of a step share its machine: three steps say nothing of how steps differ."""

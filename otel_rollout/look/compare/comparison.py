@@ -105,7 +105,7 @@ class TooSmall:
     Args:
         name: Its name.
         title: Its name in words.
-        needs: What both runs need of it.
+        needs: The least amount of it that both runs must have.
     """
 
     name: str
