@@ -152,7 +152,7 @@ class Histories:
             for message, code in zip(said, codes, strict=True):
                 node = self.child(node, code, message)
         texts, length = ((), 0) if said else (known.texts, known.characters)
-        if len(said) == 1 and known.node == ROOT:
+        if len(said) == 1 and known.node == ROOT and not is_added:
             texts, length = _beginnings(said[0].text)
         if not is_added:
             self._remember(attributes, _Known(0, 0, system, head, node, texts, length))
@@ -224,7 +224,8 @@ class Histories:
         self.parents.append(node)
         self.codes.append(code)
         if message is not None and code & 7 != TOOL:
-            if any(word in message.text[:_SEARCHED].lower() for word in _SUMMARY):
+            text = message.text[:_SEARCHED].lower()
+            if any(word in text for word in _SUMMARY):
                 self.summaries.add(found)
             if any(part.get("type") == "compaction" for part in message.parts):
                 self.compactions.add(found)

@@ -17,9 +17,9 @@ IMAGES = {
     name: service["image"].rpartition(":")
     for name, service in yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"].items()
 }
-PARTS, FOLDER_PARTS = (
+PARTS, FOLDER_PARTS, (EXPORT,) = (
     list(yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / f"{name}.yaml").read_text(encoding="utf-8")))
-    for name in ("collectors", "folder")
+    for name in ("collectors", "folder", "export")
 )
 
 
@@ -45,7 +45,8 @@ class TestVersions:
 
     def test_receiver_has_the_version_of_this_checkout(self):
         """The image of the receiver has the version that this checkout has, wherever it is named."""
-        names = [ROOT / "deploy" / "receiver" / "Dockerfile", ROOT / "deploy" / "kubernetes" / "folder.yaml"]
+        kubernetes = ROOT / "deploy" / "kubernetes"
+        names = [ROOT / "deploy" / "receiver" / "Dockerfile", kubernetes / "folder.yaml", kubernetes / "export.yaml"]
         text = "".join(path.read_text(encoding="utf-8") for path in names)
 
         assert IMAGES["receiver"][2] == __version__
@@ -135,3 +136,17 @@ class TestKubernetes:
             compose["services"]["receiver"]["command"],
         ):
             assert parse(arguments).command == "receive"
+
+    def test_export_reads_the_folder_of_the_receiver(self):
+        """The job of export.yaml runs `otel-rollout export` on the receiver's volume, where the receiver's pod is."""
+        spec = EXPORT["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        (export,) = spec["containers"]
+        receiver = FOLDER_PARTS[2]["spec"]["template"]["spec"]["containers"][1]
+        (near,) = spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+
+        assert parse(export["args"]).command == "export"
+        assert export["image"] == receiver["image"]
+        assert export["args"][1] == receiver["args"][1]
+        assert {**receiver["volumeMounts"][0], "readOnly": True} in export["volumeMounts"]
+        assert FOLDER_PARTS[1]["metadata"]["name"] in str(spec["volumes"])
+        assert near["labelSelector"]["matchLabels"] == FOLDER_PARTS[2]["spec"]["template"]["metadata"]["labels"]
