@@ -249,7 +249,7 @@ class TestProviders:
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": "root",
             "gen_ai.conversation.id": f"{root['trace_id']:032x}",
-            "session.id": "sample 1 · project/experiment",
+            "session.id": "s1 · project/experiment",
             "rollout.sample_index": 1,
             "rollout.validate": False,
             "rollout.experiment_name": "experiment",

@@ -495,7 +495,7 @@ def _outermost(kept: Mapping[int, Said], scopes: Sequence[tuple[SpanRow, Scope]]
     """Return the main conversation's text: the first one inside the least agents, tools and evaluators.
 
     Args:
-        kept: The texts by the spans that they were said in.
+        kept: The texts, by the id of the span around each.
         scopes: The generations that are in no other one.
     """
     if len(kept) < 2:

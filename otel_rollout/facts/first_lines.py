@@ -61,7 +61,7 @@ def find_prompt(attributes: Mapping[str, Any], *, is_root: bool) -> str:
     if is_root and plain:
         return _kept(plain)
     named = ""
-    # A root's payload is what the program annotated, its messages are those of the generations.
+    # The program annotated a root's payload; its messages come from generations.
     for payload in (text, messages) if is_root else (messages, text):
         found = _ASKED.search(payload, 0, MAX_SEARCHED_CHARACTERS)
         if found is not None and (asked := _asked_at(payload, found.start())):
@@ -88,7 +88,7 @@ def find_answer(attributes: Mapping[str, Any], *, is_root: bool) -> str:
     if is_root and plain:
         return _kept(plain)
     if is_root and (named := _named_answer(text)):
-        # The payload is what the program annotated, the messages are those of the last generation.
+        # The program annotated the payload; the messages come from a generation.
         return _kept(named)
     found = _SAID.search(messages, 0, MAX_SEARCHED_CHARACTERS)
     if found is not None and (said := _string_at(messages, found.end()).strip()):
