@@ -23,6 +23,8 @@ _RECENT: Final = 4
 _CANDIDATES: Final = 16
 _SHRUNK: Final = 0.75
 """A history that has less than this part of its messages left was replaced."""
+_UNKNOWN: Final = 0.125
+"""The part of another agent's prompt that may be unknown where it is continued."""
 _LONG: Final = 4
 """A shorter history is not compacted without a sign of it."""
 
@@ -291,7 +293,8 @@ class _Finder:
         """Place a turn whose history is an earlier one that was edited, shortened or compacted; False if it is none."""
         scope = self._turns[at].scope
         codes = [self._tree.codes[node] for node in self._tree.path(self._links.asked[at])]
-        for before in self._latest()[:_CANDIDATES]:
+        edited: list[tuple[bool, int, int]] = []
+        for before in sorted(self._latest()[:_CANDIDATES], key=lambda each: self._turns[each].scope != scope):
             if len(scope) > len(self._turns[before].scope) or self._links.is_apart(before, at):
                 continue
             if self._is_longer_text(at, before):
@@ -302,20 +305,22 @@ class _Finder:
             if self._has_other_answer(before, codes, shared):
                 self._add(at, self._of_turn[before])
                 return True
-            counts, rest = Counter(old), codes[shared:]
+            counts = Counter(old)
             recent = {code for code in old[max(shared, len(old) - _RECENT) :] if counts[code] == 1}
-            first = next((place for place, code in enumerate(rest) if code in recent), None)
-            if first is None:
-                continue
-            known = set(old)
-            first = next(place for place, code in enumerate(rest) if code in known)
-            is_inserted = first > 0 and len(codes) < len(old)
-            if is_inserted or len(codes) < _SHRUNK * len(old):
-                self._begin_compacted(at, before)
-            else:
-                self._add(at, self._of_turn[before])
-            return True
-        return False
+            if not recent.isdisjoint(codes[shared:]):
+                edited.append((self._turns[before].scope == scope, len(counts.keys() & set(codes)), before))
+        if not edited:
+            return False
+        before = max(edited)[-1]
+        old = self._links.codes(before)
+        rest, known = codes[_common(old, codes) :], set(old)
+        first = next(place for place, code in enumerate(rest) if code in known)
+        is_inserted = first > 0 and len(codes) < len(old)
+        if is_inserted or len(codes) < _SHRUNK * len(old):
+            self._begin_compacted(at, before)
+        else:
+            self._add(at, self._of_turn[before])
+        return True
 
     def _has_other_answer(self, before: int, codes: Sequence[int], shared: int) -> bool:
         """Return True if a prompt is an earlier one with another answer, as where a cut answer was continued."""
@@ -325,15 +330,21 @@ class _Finder:
         return 0 < len(asked) == shared < len(codes) and codes[len(asked)] & 7 == ASSISTANT
 
     def _is_longer_text(self, at: int, before: int) -> bool:
-        """Return True if a prompt of one message is an earlier one with more at its end."""
+        """Return True if a prompt of one message is an earlier one with more at its end.
+
+        The last characters of the earlier one are not compared. So another question that begins the same is known by
+        its length, by another agent around it, or by the earlier conversation, which goes on.
+        """
         old, new = self._links.histories[before], self._links.histories[at]
         pieces = min(old.length // PIECE, len(old.texts))
         return (
             pieces > 0
-            and new.length > old.length
+            and new.length >= old.length + PIECE
+            and (old.length % PIECE <= old.length * _UNKNOWN or self._turns[before].scope == self._turns[at].scope)
             and len(new.texts) >= pieces
             and old.texts[pieces - 1] == new.texts[pieces - 1]
             and self._links.has_one_system(before, at)
+            and not self._is_returned_to(before, at)
         )
 
     def _begin_other(self, at: int) -> None:
@@ -360,7 +371,8 @@ class _Finder:
         if not pool and (first := self._earlier_attempt(at)) is not None:
             self._begin(at, "fork", first)
             return
-        same = next((each for each in self._latest(pool) if self._links.has_one_system(each, at)), None)
+        likely = {self._of_turn[owner]} if shared and owner is not None else pool
+        same = next((each for each in self._latest(likely) if self._links.has_one_system(each, at)), None)
         if same is None or self._is_called(at) or self._links.is_apart(same, at):
             self._begin(at, "subagent", self._caller(at))
         elif self._is_returned_to(same, at):
@@ -403,14 +415,15 @@ class _Finder:
     def _is_replacement(self, at: int, before: int, shared: int) -> bool:
         """Return True if a prompt replaces a history, and is no agent's task."""
         conversation = self._found[self._of_turn[before]]
-        if conversation.kind == "subagent" and before != at - 1:
+        scope = self._turns[at].scope
+        if conversation.kind == "subagent" and not shared and self._last.get(scope, at - 1) != before:
             # Its caller went on meanwhile, or another agent.
             return False
         path = self._tree.path(self._links.asked[at])[shared:]
         if any(node in self._tree.summaries for node in path[:3]) or self._is_longer_text(at, conversation.turns[0]):
             return True
         is_long = self._links.length(self._links.tip(before)) >= _LONG
-        if conversation.kind == "subagent" and not self._turns[at].scope:
+        if conversation.kind == "subagent" and not scope:
             return is_long and bool(self._links.histories[before].calls)
         return is_long
 

@@ -148,3 +148,27 @@ def test_a_fork_comes_from_the_last_turn_that_it_shares(prompt: str, shared: int
     }
     fork = conversations_of(spans_of(case)).all[1]
     assert (fork.kind, fork.parent, fork.shared, fork.parent_turn) == ("fork", 1, shared, turn)
+
+
+ASKED = ("How long is the first bridge?", "How long is the second bridge?", "How long is the third bridge, in metres?")
+
+
+@pytest.mark.parametrize("has_agents", [True, False])
+@pytest.mark.parametrize("is_parallel", [True, False])
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_workers_of_one_system_prompt_are_apart(turns: int, is_parallel: bool, has_agents: bool) -> None:
+    """Each has a conversation of its own, though their questions begin the same, with or without agents around them."""
+    messages = ["system: You lead.", "user: Compare.", "assistant: I ask.", "user: They say a lot.", "assistant: So."]
+    messages += ["system: You look things up.", *(f"user: {question}" for question in ASKED)]
+    histories, expected = [["5", str(6 + worker)] for worker in range(3)], [[], [], []]
+    calls: list[list[Any]] = [["0-1", 2]]
+    steps = [(turn, worker) for turn in range(turns) for worker in range(3)]
+    for turn, worker in steps if is_parallel else sorted(steps, key=lambda step: step[1]):
+        expected[worker].append(len(calls))
+        answer = len(messages)
+        calls.append([",".join(histories[worker]), answer, *([[worker]] if has_agents else [])])
+        messages += [f"assistant: Answer {turn} of {worker}.", "user: Go on."]
+        histories[worker] += [str(answer), str(answer + 1)]
+    calls.append(["0-3", 4])
+    found = tree_of(spans_of({"messages": messages, "calls": calls, "agents": ["worker"] * 3}))
+    assert found == [["main", None, [0, len(calls) - 1]], *(["subagent", 0, each] for each in expected)]
