@@ -501,7 +501,8 @@ def _outermost(kept: Mapping[int, Said], scopes: Sequence[tuple[SpanRow, Scope]]
     if len(kept) < 2:
         return next((said.text for said in kept.values()), "")
     depths = {row[3]: len(scope) for row, scope in scopes}
-    return min(kept.items(), key=lambda each: (depths.get(each[0], MAX_DEPTH), *_rank(each[1])))[1].text
+    said = min(kept.items(), key=lambda each: (depths.get(each[0], MAX_DEPTH), *_rank(each[1])))[1]
+    return str(said.text)
 
 
 def _conversations_of(scopes: Iterable[tuple[SpanRow, Scope]], histories: Histories) -> Counter[str]:
