@@ -52,8 +52,9 @@ def files(place: Path) -> dict[str, tuple[int, int]]:
     """Return the files of an export by their names, each with what tells whether it was written again."""
     return {
         path.relative_to(place).as_posix(): (path.stat().st_ino, path.stat().st_mtime_ns)
-        for path in place.rglob("*")
-        if path.is_file()
+        for table in TABLES
+        # Not the folder of unfinished files, where they come and go.
+        for path in (place / table).rglob("*.*")
     }
 
 
