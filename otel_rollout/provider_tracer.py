@@ -64,6 +64,8 @@ class ProviderTracer(RolloutTracer):
         self._chat = reader.chat
         self._asked: WeakKeyDictionary[Span, tuple[ChatSide | None, Any]] = WeakKeyDictionary()
         """The messages and arguments of running LLM ops; if one fails, they go with its span."""
+        self._depths: WeakKeyDictionary[Span, int] = WeakKeyDictionary()
+        """The numbers of agents, tools and evaluators that ops are inside, except for 0."""
 
     def start_root(
         self, name: str, trajectory: TrajectoryState, links: Sequence[Link], start_time: int | None = None
@@ -82,12 +84,19 @@ class ProviderTracer(RolloutTracer):
         """Start a span under the current one."""
         trajectory = frame.trajectory if frame is not None else None
         tags = trajectory.tags if trajectory is not None else {semconv.OUTSIDE_TRAJECTORY: True}
-        return self._start(name, context, {**attributes, **tags}, trajectory, start_time)
+        span = self._start(name, context, {**attributes, **tags}, trajectory, start_time)
+        if span is not None and frame is not None and frame.depth:
+            self._depths[span] = frame.depth
+        return span
 
     def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
         """Remember the span's trajectory, if our queues get it too."""
         if self._on_start is not None:
             self._on_start(span, trajectory)
+
+    def depth_of(self, span: Span) -> int:
+        """Return the number of agents, tools and evaluators that an op is inside; 0 of a root."""
+        return self._depths.get(span, 0)
 
     def end(self, span: Span, end_time: int | None = None) -> None:
         """End a span that has not ended."""
@@ -118,7 +127,8 @@ class ProviderTracer(RolloutTracer):
                 write_result = self._chat.write_result
                 written = self._written(span, lambda value: write_result(value, arguments), value)
                 if written is not None and semconv.TURN in _attributes_of(span):
-                    self._chat.conversations.add(span.get_span_context().trace_id, asked, written.side)
+                    trace_id = span.get_span_context().trace_id
+                    self._chat.conversations.add(trace_id, asked, written.side, self.depth_of(span))
             self._set_payload(span, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE, taken, value, written)
 
     def set_tokenizer(self, span: Span, tokenizer: Any) -> None:

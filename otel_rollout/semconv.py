@@ -296,3 +296,5 @@ OPERATION_NAMES: Final = {"AGENT": "invoke_agent", "LLM": "chat", "TOOL": "execu
 SpanKind = Literal["AGENT", "CHAIN", "EVALUATOR", "LLM", "TOOL"]
 SPAN_KINDS: Final[tuple[SpanKind, ...]] = get_args(SpanKind)
 """The OpenInference span kinds that `rollout_trace_op` takes."""
+SCOPES: Final = ("AGENT", "EVALUATOR", "TOOL")
+"""The kinds whose spans, below a root, have conversations of their own inside."""

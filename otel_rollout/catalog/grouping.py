@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 
 class Tagged(Protocol):
@@ -22,6 +22,15 @@ class Tagged(Protocol):
     def rollout_n(self) -> int | str | None: ...  # noqa: D102
     @property
     def start_time(self) -> int: ...  # noqa: D102
+
+
+StepKey: TypeAlias = tuple[int | None, bool, str | None]
+"""A step, whether it is its validation, and the experiment."""
+
+
+def step_key(trajectory: Tagged) -> StepKey:
+    """Return the step of a trajectory."""
+    return trajectory.step, trajectory.validate, trajectory.experiment_name
 
 
 def step_order(step: int | None, *, validate: bool) -> tuple[bool, int, bool]:

@@ -182,19 +182,28 @@ def _plain_errors(connection: sqlite3.Connection, seconds: float = 0.0) -> Itera
     if unknown is None:
         raise QueryError(said)
     kind, name = unknown.groups()
-    known = {"table": TABLES, "function": (*FUNCTIONS, *_BUILT_IN)}.get(kind) or _columns_of(connection)
+    tables = _tables_of(connection) if kind == "column" else {}
+    known = {"table": TABLES, "function": (*FUNCTIONS, *_BUILT_IN)}.get(kind, tables.keys() - {name})
     near = closest(name, known)
     means = f"; did you mean {near}?" if near else f"; there are {', '.join(known)}" if kind != "column" else ""
-    raise QueryError(f"there is no {kind} {name}{means}")
+    raise QueryError(f"there is no {kind} {name}{_elsewhere(tables.get(name, ()))}{means}")
 
 
-def _columns_of(connection: sqlite3.Connection) -> list[str]:
-    names: dict[str, None] = {}
+def _elsewhere(tables: Sequence[str]) -> str:
+    """Return the tables that have a column that the question's tables lack, for a message."""
+    if not tables:
+        return ""
+    join = " (JOIN trajectories USING (trace_id))" if "trajectories" in tables else ""
+    return f" in what it asks: {', '.join(tables)} {'has' if len(tables) == 1 else 'have'} it{join}"
+
+
+def _tables_of(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """Return the tables that have each column."""
+    names: dict[str, list[str]] = {}
     for table in TABLES:
-        names.update(
-            dict.fromkeys(each[0] for each in connection.execute(f"SELECT * FROM {table} LIMIT 0").description)
-        )
-    return list(names)
+        for column, *_ in connection.execute(f"SELECT * FROM {table} LIMIT 0").description:
+            names.setdefault(column, []).append(table)
+    return names
 
 
 def _quoted(text: str) -> str:

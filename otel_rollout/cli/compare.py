@@ -22,7 +22,7 @@ from otel_rollout.cli.reading import (
 )
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.guard.garbage_collection import collect_rarely
-from otel_rollout.look.compare import DEFAULT_MARGIN, Comparison, Side, compare_runs, sides_of
+from otel_rollout.look.compare import DEFAULT_MARGIN, Comparison, Side, compare_runs, narrowed, sides_of
 from otel_rollout.look.compare.words import left_out_text
 from otel_rollout.look.findings import CHECKS
 from otel_rollout.text.near_miss import did_you_mean
@@ -81,7 +81,8 @@ the number of figures that are looked at, and above the margin.
         metavar="NAME",
         action="append",
         default=[],
-        help="only this figure or finding decides the exit code, such as reward; may be given more than once",
+        help="only this figure or finding, such as reward, is shown, and decides the exit code; may be given more "
+        "than once",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page, which is one file")
@@ -107,7 +108,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise NoTracesError(
             f"{before.name} and {after.name} have no step in common{left}; --all-steps compares them as a whole"
         )
-    _check_names(arguments.figure, comparison)
+    if arguments.figure:
+        _check_names(arguments.figure, comparison)
+        comparison = narrowed(comparison, arguments.figure)
     if arguments.html is not None:
         from otel_rollout.look.compare.page import page_of
 
@@ -180,7 +183,9 @@ def _named(sides: Sequence[Side]) -> str:
 
 
 def _check_names(names: Sequence[str], comparison: Comparison) -> None:
-    known = {figure.name for part in comparison.parts for figure in part.figures} | {check.name for check in CHECKS}
+    known = {check.name for check in CHECKS}
+    for part in comparison.parts:
+        known |= {each.name for each in part.figures} | {each.name for each in part.too_few}
     for name in names:
         if name not in known:
             raise ConfigurationError(

@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise NoTracesError(nothing_matches(arguments))
         raise NoTracesError(no_step_matches(arguments.folder, "--step", known))
     against = None
+    compared: Sequence[StepSummary] = ()
     if arguments.against is not None:
         other, compared = _baseline(arguments, recorded, known, problems)
         if other is recorded:
@@ -94,10 +95,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(orjson.dumps({"folder": str(arguments.folder), **_as_dict(diagnosis)}))
     else:
-        from otel_rollout.look.terminal.findings_drawing import print_diagnosis
+        from otel_rollout.look.terminal.findings_drawing import print_diagnosis, rewards_text
         from otel_rollout.look.terminal.screen import open_screen
 
-        print_diagnosis(open_screen(), diagnosis)
+        print_diagnosis(open_screen(), diagnosis, rewards_text(compared, steps))
     problems.print()
     return 1 if diagnosis.findings else 0
 

@@ -24,6 +24,10 @@ FORMS: Final = ("parquet",)
 MAX_NAMES: Final = 10
 
 
+NAMES: Final = {"rewards": "parts of rewards"}
+"""Names in words of tables; the whole reward is a column of `trajectories`."""
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the description and the options of the command."""
     parser.description = """\
@@ -88,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _summary(report: ExportReport, place: str) -> Iterator[str]:
-    tables = ", ".join(f"{count:,} {table}" for table, count in reversed(report.rows.items()))
+    tables = ", ".join(f"{count:,} {NAMES.get(table, table)}" for table, count in reversed(report.rows.items()))
     again = f", {report.again:,} of them anew" if report.again else ""
     present = f"; {report.present:,} were there already" if report.present else ""
     running = f"; not finished: {_named(report.running)}" if report.running else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from otel_rollout.catalog import Run, summaries_of, summarise_runs, to_json
-from otel_rollout.catalog.grouping import sortable
+from otel_rollout.catalog.grouping import StepKey, sortable, step_key
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.options import READ, add_filters, add_folder, exit_codes
@@ -132,7 +132,10 @@ def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_
     screen = open_screen()
     if arguments.sample_index is not None:
         trajectories = in_order_of_prompts(selected(arguments, problems))
-        has_any = print_groups(screen, trajectories, problems, partial(_sorted, arguments))
+        split = _split_steps(arguments, trajectories)
+        has_any = print_groups(screen, trajectories, problems, partial(_sorted, arguments), split)
+        if note := _note_of_mixed_runs(trajectories, split):
+            complain(note)
     else:
         if is_by_step:
             steps = _steps(arguments, problems)
@@ -146,6 +149,29 @@ def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_
             print_lines(screen, table)
     if not has_any:
         complain(nothing_matches(arguments))
+
+
+def _split_steps(arguments: argparse.Namespace, trajectories: Sequence[RecordedTrajectory]) -> Container[StepKey]:
+    """Return the steps whose runs are distinguished; the filters may hide the rollouts by which they are."""
+    if len({each.run_id for each in trajectories}) < 2:
+        return ()
+    steps = Run([arguments.folder]).steps({each.step for each in trajectories})
+    return {each.identity[:3] for each in steps if each.run_id is not None}
+
+
+def _note_of_mixed_runs(trajectories: Iterable[RecordedTrajectory], split: Container[StepKey]) -> str:
+    """Return a line about prompts whose rollouts may be of several runs; empty if they are of one."""
+    runs: dict[tuple[StepKey, str], set[str | None]] = {}
+    for each in trajectories:
+        if each.rollout_n is None and each.sample_index is not None and step_key(each) not in split:
+            runs.setdefault((step_key(each), str(each.sample_index)), set()).add(each.run_id)
+    most = max(map(len, runs.values()), default=0)
+    if most < 2:
+        return ""
+    return (
+        f"rollouts of one prompt, without rollout_n, are of {most:,} run ids, so advantages may be over several runs: "
+        "--run takes one; give each rollout its rollout_n, or all processes of a run one OTEL_ROLLOUT_RUN_ID"
+    )
 
 
 def _sorted(

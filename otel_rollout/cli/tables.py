@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Any, Final
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from otel_rollout import semconv
 from otel_rollout.catalog import FolderStats, summaries_of, summarise_runs
+from otel_rollout.catalog.grouping import StepKey, step_key
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.reading import SHORT_ID, ProblemLog, distinct_digits
 from otel_rollout.errors import UnreadableTraceError
@@ -259,6 +260,7 @@ def print_groups(
     trajectories: Sequence[RecordedTrajectory],
     problems: ProblemLog,
     in_order: Callable[[_Pairs], _Pairs],
+    split: Container[StepKey] = (),
 ) -> bool:
     """Print each group: on a terminal below its prompt, elsewhere as rows of one table.
 
@@ -267,11 +269,12 @@ def print_groups(
         trajectories: In the order of `in_order_of_prompts`.
         problems: Notes the trajectories that can't be read; they are listed by their index entries.
         in_order: Puts the rollouts of a group, with their summaries, in the order of their rows.
+        split: The steps whose runs are distinguished.
 
     Returns:
         True if there is any group.
     """
-    groups = [_rows(group, in_order) for group in _groups(trajectories)]
+    groups = [_rows(group, in_order) for group in _groups(trajectories, split)]
     if not screen.is_terminal:
         if groups:
             rows = ((group, summaries, _answers(group, problems)) for group, summaries in groups)
@@ -297,20 +300,22 @@ def print_groups(
     return bool(groups)
 
 
-def _groups(trajectories: Sequence[RecordedTrajectory]) -> Iterator[Sequence[RecordedTrajectory]]:
+def _groups(
+    trajectories: Sequence[RecordedTrajectory], split: Container[StepKey]
+) -> Iterator[Sequence[RecordedTrajectory]]:
     by_id = {each.trace_id: each for each in trajectories}
-    for run in summarise_runs(summaries_of(trajectories)):
-        for group in run.groups:
-            yield [by_id[trace_id] for trace_id in group.trace_ids]
+    for _, step in groupby(trajectories, step_key):
+        runs: dict[str | None, list[RecordedTrajectory]] = {}
+        for each in step:
+            runs.setdefault(each.run_id if step_key(each) in split else None, []).append(each)
+        for members in runs.values():
+            for run in summarise_runs(summaries_of(members)):
+                for group in run.groups:
+                    yield [by_id[trace_id] for trace_id in group.trace_ids]
 
 
 def _key(trajectory: RecordedTrajectory) -> tuple[Any, ...]:
-    return (
-        trajectory.step,
-        trajectory.validate,
-        str(trajectory.experiment_name),
-        str(trajectory.sample_index),
-    )
+    return *step_key(trajectory), str(trajectory.sample_index)
 
 
 def _rows(

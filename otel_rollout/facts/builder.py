@@ -21,6 +21,7 @@ from otel_rollout.facts.packed_spans import (
     ERROR,
     KINDS,
     LLM,
+    MAX_DEPTH,
     PACKED,
     TOOL,
     SpanRow,
@@ -53,7 +54,7 @@ from otel_rollout.facts.span_values import (
     times_of,
     unparsed_calls_of,
 )
-from otel_rollout.facts.turn_links import Turn
+from otel_rollout.facts.turn_links import Scope, Turn
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import INT64_MAX
 
@@ -62,6 +63,8 @@ MAX_ODD: Final = 64
 """Odd results of further tools are not counted."""
 MAX_NAMES: Final = 1024
 """Later names of spans are an ellipsis."""
+MAX_SAID: Final = 8
+"""The spans whose generations' first prompt, and whose last answer, are kept."""
 
 _NAMED: Final = (REWARD, *OF_TRAINING)
 _MAX_FACTS: Final = MAX_PARTS + len(_NAMED) + len(MEASURES)
@@ -81,6 +84,7 @@ _UNSET, _ERROR = StatusCode.UNSET, StatusCode.ERROR
 _NOBODY: Final = (2, 1, 0, 0)
 _BASE_BYTES: Final = 4096
 _NAME_BYTES: Final = 256
+_SAID_BYTES: Final = 800
 
 
 class SummaryBuilder:
@@ -118,9 +122,11 @@ class SummaryBuilder:
         self.errors: list[tuple[int, int, str, str, str]] = []
         self.error_type: str | None = None
         self.root_prompt = self.root_answer = ""
-        """Raw, like `prompt` and `answer`."""
-        self.prompt = Said("", INT64_MAX)
-        self.answer = Said("", -1)
+        """Raw, like `prompts` and `answers`."""
+        self.prompts: dict[int, Said] = {}
+        """The first prompt of the generations right inside a span, by its id: the least deep one's is main's."""
+        self.answers: dict[int, Said] = {}
+        """Likewise the last answer, by the negative of its start."""
         self.finish = Said(None, -1)
         self.unknown_tool_calls = self.unparsed_tool_calls = self.prefix_breaks = self.invalid_rewards = 0
         self.odd_results: dict[str, int] = {}
@@ -223,7 +229,8 @@ class SummaryBuilder:
     @property
     def size(self) -> int:
         """The bytes that it takes in memory, roughly."""
-        return _BASE_BYTES + len(self.rows) + _NAME_BYTES * len(self.names) + self.histories.size
+        texts = _NAME_BYTES * len(self.names) + _SAID_BYTES * (len(self.prompts) + len(self.answers))
+        return _BASE_BYTES + len(self.rows) + texts + self.histories.size
 
     def _add_places(self, spans: Iterator[ReadableSpan]) -> None:
         for span in spans:
@@ -240,7 +247,7 @@ class SummaryBuilder:
 
     def _add(self, spans: Iterator[ReadableSpan]) -> None:  # noqa: PLR0915 - a call for each part would cost as much
         rows, names, pack = self.rows, self.names, PACKED.pack
-        last: list[tuple[int, Mapping[str, Any]]] = []
+        last: list[tuple[int, int, Mapping[str, Any]]] = []
         for span in spans:
             self.spans += 1
             attributes = span.attributes or {}
@@ -276,11 +283,10 @@ class SummaryBuilder:
                 tokens = get(_ANSWERED)
                 if type(tokens) is int and 0 <= tokens <= INT64_MAX:
                     answered = tokens
-                if start <= self.prompt[1]:
-                    prompt = find_prompt(attributes, is_root=False)
-                    if prompt and (start < self.prompt[1] or line_of(prompt) < line_of(self.prompt[0])):
-                        self.prompt = Said(prompt, start)
-                last.append((start, attributes))
+                inside = 0 if parent is None else parent.span_id & UINT64_MAX
+                if not self.root_prompt and _may_keep(self.prompts, inside, start):
+                    _keep(self.prompts, inside, Said(find_prompt(attributes, is_root=False), start))
+                last.append((start, inside, attributes))
                 reasons = get(_FINISH_REASONS)
                 if reasons and start >= self.finish[1]:
                     reason = last_text(reasons)
@@ -326,18 +332,12 @@ class SummaryBuilder:
         if last and not self.root_answer:
             self._add_answer(last)
 
-    def _add_answer(self, generations: list[tuple[int, Mapping[str, Any]]]) -> None:
-        """Find the answer in the last of some generations that has one; of two with the same start, the lesser text.
-
-        The lines of a trajectory may be joined in any order.
-        """
+    def _add_answer(self, generations: list[tuple[int, int, Mapping[str, Any]]]) -> None:
+        """Find the answers in the last generations that have one."""
         generations.sort(key=itemgetter(0), reverse=True)
-        for start, attributes in generations:
-            if start < self.answer.at:
-                return
-            answer = find_answer(attributes, is_root=False)
-            if answer and (start > self.answer.at or line_of(answer) < line_of(self.answer.text)):
-                self.answer = Said(answer, start)
+        for start, inside, attributes in generations:
+            if _may_keep(self.answers, inside, -start):
+                _keep(self.answers, inside, Said(find_answer(attributes, is_root=False), -start))
 
     def _add_identity(self, span: ReadableSpan, attributes: Mapping[str, Any], start: int, status: int) -> None:
         context, parent = span.context, span.parent
@@ -407,10 +407,35 @@ class SummaryBuilder:
 
 
 class Said(NamedTuple):
-    """A text with the start of the generation that it came from; 0 if that is the root, or there is none."""
+    """A text with the start of the generation that it came from."""
 
     text: Any
     at: int
+
+
+def _may_keep(kept: Mapping[int, Said], inside: int, at: int) -> bool:
+    """Return True if a generation that starts then may be among those kept; most are not, and none is parsed for it."""
+    known = kept.get(inside)
+    if known is not None:
+        return at <= known.at
+    return len(kept) < MAX_SAID or at <= max(said.at for said in kept.values())
+
+
+def _keep(kept: dict[int, Said], inside: int, said: Said) -> None:
+    """Keep the first text inside each of the spans with the first ones; of two with the same start, the lesser text.
+
+    The lines of a trajectory may be joined in any order.
+    """
+    known = kept.get(inside)
+    if not said.text or (known is not None and _rank(known) <= _rank(said)):
+        return
+    kept[inside] = said
+    if len(kept) > MAX_SAID:
+        del kept[max(kept, key=lambda each: (*_rank(kept[each]), each))]
+
+
+def _rank(said: Said) -> tuple[int, str]:
+    return said.at, line_of(said.text)
 
 
 class SpanError(NamedTuple):
@@ -446,10 +471,11 @@ class Collected:
         self.figures = figures_of(self._rows, list(trace.names), trace.main[3] if trace.has_root else 0)
         own = Totals(*[count_of(self.root.get(key)) for key in _TOTALS])
         self.totals = self.figures.totals if own == (None, None, None) else own
-        self.conversations = _conversations_of(self._rows, trace.histories)
+        scopes = list(scopes_of(self._rows))
+        self.conversations = _conversations_of(scopes, trace.histories)
         """The number of conversations by kind, and of all."""
-        self.prompt = line_of(trace.root_prompt or trace.prompt.text)
-        self.answer = line_of(trace.root_answer or trace.answer.text)
+        self.prompt = line_of(trace.root_prompt or _outermost(trace.prompts, scopes))
+        self.answer = line_of(trace.root_answer or _outermost(trace.answers, scopes))
         reason = text_of(self.root.get(semconv.FINISH_REASON))
         self.finish_reason = trace.finish.text if reason is None else reason
 
@@ -465,10 +491,24 @@ class Collected:
         )
 
 
-def _conversations_of(rows: Sequence[SpanRow], histories: Histories) -> Counter[str]:
+def _outermost(kept: Mapping[int, Said], scopes: Sequence[tuple[SpanRow, Scope]]) -> str:
+    """Return the main conversation's text: the first one inside the least agents, tools and evaluators.
+
+    Args:
+        kept: The texts, by the id of the span around each.
+        scopes: The generations that are in no other one.
+    """
+    if len(kept) < 2:
+        return next((said.text for said in kept.values()), "")
+    depths = {row[3]: len(scope) for row, scope in scopes}
+    said = min(kept.items(), key=lambda each: (depths.get(each[0], MAX_DEPTH), *_rank(each[1])))[1]
+    return str(said.text)
+
+
+def _conversations_of(scopes: Iterable[tuple[SpanRow, Scope]], histories: Histories) -> Counter[str]:
     """Return the number of conversations by kind."""
     given = []
-    for row, scope in scopes_of(rows):
+    for row, scope in scopes:
         span_id = row[2]
         given.append(Turn(span_id, row[0], row[1], row[10] == ERROR, scope, histories.of_span.get(span_id)))
     counts: Counter[str] = Counter()

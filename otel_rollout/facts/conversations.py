@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
@@ -18,9 +18,6 @@ from otel_rollout.facts.span_values import count_of, text_of, times_of
 from otel_rollout.facts.trace_tree import outermost, place_of
 from otel_rollout.facts.turn_links import Scope, Turn
 from otel_rollout.text.sanitize import INT64_MAX
-
-SCOPES: Final = ("AGENT", "TOOL", "EVALUATOR")
-"""The kinds of spans whose generations may be a sub-agent's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +163,7 @@ class _Reading:
         while at in self._known and at not in scope:
             around = self._known[at]
             above = place_of(around).parent_id
-            if above is not None and kind_of(around.attributes or {}) in SCOPES:
+            if above is not None and kind_of(around.attributes or {}) in semconv.SCOPES:
                 scope[at] = None
             elif at == above:
                 break

@@ -61,7 +61,8 @@ def find_prompt(attributes: Mapping[str, Any], *, is_root: bool) -> str:
     if is_root and plain:
         return _kept(plain)
     named = ""
-    for payload in (messages, text):
+    # The program annotated a root's payload; its messages come from generations.
+    for payload in (text, messages) if is_root else (messages, text):
         found = _ASKED.search(payload, 0, MAX_SEARCHED_CHARACTERS)
         if found is not None and (asked := _asked_at(payload, found.start())):
             return _kept(asked)
@@ -70,6 +71,8 @@ def find_prompt(attributes: Mapping[str, Any], *, is_root: bool) -> str:
                 return _kept(asked)
             if payload is text and not named:
                 named = _named(key, piece, _PROMPT_KEYS)
+        if is_root and named:
+            break
     return _kept(plain or named or (text if is_root and text[:1] in "{[" else ""))
 
 
@@ -84,6 +87,9 @@ def find_answer(attributes: Mapping[str, Any], *, is_root: bool) -> str:
     plain = _plain(text, attributes.get(semconv.OUTPUT_MIME_TYPE))
     if is_root and plain:
         return _kept(plain)
+    if is_root and (named := _named_answer(text)):
+        # The program annotated the payload; the messages come from a generation.
+        return _kept(named)
     found = _SAID.search(messages, 0, MAX_SEARCHED_CHARACTERS)
     if found is not None and (said := _string_at(messages, found.end()).strip()):
         return _kept(said)
@@ -92,10 +98,15 @@ def find_answer(attributes: Mapping[str, Any], *, is_root: bool) -> str:
             return _kept(said)
     if messages and not is_root:
         return ""
-    if not plain and (found := _ANSWERED.match(text)):
-        plain = _string_at(text, found.end())
-    named = plain or next(filter(None, (_named(key, piece, _ANSWER_KEYS) for key, piece in _pieces(text))), "")
-    return _kept(named or (text if is_root and text[:1] in "{[" else ""))
+    if is_root:
+        return _kept(text if text[:1] in "{[" else "")
+    return _kept(plain or _named_answer(text))
+
+
+def _named_answer(text: str) -> str:
+    if (found := _ANSWERED.match(text)) and (answer := _string_at(text, found.end())):
+        return answer
+    return next(filter(None, (_named(key, piece, _ANSWER_KEYS) for key, piece in _pieces(text))), "")
 
 
 def line_of(text: str) -> str:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias, cast
 
+from otel_rollout import semconv
 from otel_rollout.facts.content_hash import PRIME, UINT32_MAX
 from otel_rollout.text.sanitize import INT64_MAX
 
 KINDS: Final = ("", "AGENT", "CHAIN", "EMBEDDING", "EVALUATOR", "LLM", "TOOL")
 """A row has the position of its kind here."""
 AGENT, EVALUATOR, LLM, TOOL = 1, 4, 5, 6
-_SCOPES: Final = (AGENT, EVALUATOR, TOOL)
+_SCOPES: Final = frozenset(map(KINDS.index, semconv.SCOPES))
 ERROR: Final = 2
 MAX_TOOLS: Final = 64
 OTHER_TOOLS: Final = "…"

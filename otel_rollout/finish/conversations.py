@@ -19,14 +19,18 @@ _NOTE_BYTES: Final = 160
 
 
 class Conversation:
-    """The turns of one trajectory. Several conversations in it, such as sub-agents', follow one after the other.
+    """The turns of one trajectory that are inside as few agents, tools and evaluators as any: its main conversation.
+
+    Several with other beginnings follow one after the other.
 
     Args:
         limit: The most bytes of its messages.
+        depth: The number of agents, tools and evaluators that its turns are inside.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, depth: int = 0) -> None:
         self._limit = limit
+        self.depth = depth
         self._segments: dict[bytes, list[bytes]] = {}
         """The messages of each conversation before the last answer, by its first message; the current one is last."""
         self.answer: list[Message] = []
@@ -72,7 +76,7 @@ class Conversation:
         self._bound()
 
     def messages_after(self, given: list[bytes]) -> list[bytes] | None:
-        """Return the messages with annotated ones at the beginning; None if the first turn's are others.
+        """Return the messages with annotated ones at the beginning; None if no conversation begins with these.
 
         Args:
             given: The annotated input, each message as JSON. It takes the place of decoded text, or of no turn.
@@ -80,7 +84,8 @@ class Conversation:
         first = next(iter(self._segments.values()), None)
         if first is None or (self._is_text and len(self._segments) == 1):
             return [*given, *([] if first is None else first[self._first_length :])]
-        return self.messages() if first[: len(given)] == given else None
+        is_known = any(segment[: len(given)] == given for segment in self._segments.values())
+        return self.messages() if is_known else None
 
     def messages(self) -> list[bytes]:
         """Return the messages before the last answer, each as JSON."""
@@ -168,17 +173,21 @@ class Conversations:
         self._dropped: OrderedDict[int, int] = OrderedDict()
         self._bytes = 0
 
-    def add(self, trace_id: int, asked: ChatSide | None, answered: ChatSide | None) -> None:
-        """Add a turn of a trajectory.
+    def add(self, trace_id: int, asked: ChatSide | None, answered: ChatSide | None, depth: int = 0) -> None:
+        """Add a turn of a trajectory, unless others are further out; then those further in are forgotten.
 
         Args:
             trace_id: The trajectory's trace id.
             asked: The messages that the model got, if they were captured.
             answered: Its answer, if it has one.
+            depth: The number of agents, tools and evaluators that it is inside.
         """
         with self._lock:
-            conversation = self._pop(trace_id)
-            conversation.add(asked, answered)
+            conversation = self._pop(trace_id, depth)
+            if depth < conversation.depth:
+                conversation = Conversation(self._limit, depth)
+            if depth == conversation.depth:
+                conversation.add(asked, answered)
             self._running[trace_id] = conversation
             self._bytes += conversation.size
             while self._bytes > self._max_bytes and len(self._running) > 1:
@@ -195,10 +204,10 @@ class Conversations:
             conversation.cut += self._dropped.pop(trace_id, 0)
             return conversation
 
-    def _pop(self, trace_id: int) -> Conversation:
+    def _pop(self, trace_id: int, depth: int = 0) -> Conversation:
         conversation = self._running.pop(trace_id, None)
         if conversation is None:
-            return Conversation(self._limit)
+            return Conversation(self._limit, depth)
         self._bytes -= conversation.size
         return conversation
 

@@ -102,7 +102,7 @@ class SpanReader:
         conversation = chat.conversations.take(trace_id) if chat is not None and is_root else None
         finished = finish_span(span, self.finisher, chat, conversation, is_shared=is_shared)
         if finished.turn is not None and chat is not None and semconv.TURN in span.attributes:
-            chat.conversations.add(trace_id, *finished.turn)
+            chat.conversations.add(trace_id, *finished.turn, span.depth)
         if finished.clean_tags is not None and trajectory is not None:
             trajectory.tags, trajectory.has_clean_tags = finished.clean_tags, True
         if finished.cut or finished.redacted:

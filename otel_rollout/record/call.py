@@ -52,6 +52,7 @@ class Operation:
         "follow_result",
         "has_receiver",
         "is_llm",
+        "is_scope",
         "name",
     )
 
@@ -67,6 +68,7 @@ class Operation:
     ) -> None:
         self.name = name or _name(function)
         self.is_llm = kind == "LLM"
+        self.is_scope = kind in semconv.SCOPES
         self.capture_inputs = capture_inputs
         self.capture_output = capture_output
         self.follow_result = follow_result
@@ -168,9 +170,10 @@ class Call:
         if span is None:
             self.token = enter_silence(context)
             return
-        self.frame = Frame(
-            trajectory, span, is_llm or (frame is not None and frame.is_llm), None if frame is None else frame.agent
-        )
+        if frame is None:
+            self.frame = Frame(trajectory, span, is_llm)
+        else:
+            self.frame = Frame(trajectory, span, is_llm or frame.is_llm, frame.agent, frame.depth + operation.is_scope)
         tracer.started(span, trajectory)
         if trajectory is not None:
             trajectory.open_ops[id(span)] = span

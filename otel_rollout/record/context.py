@@ -37,17 +37,24 @@ class Frame:
         span: The innermost span of ours; None in silence.
         is_llm: True inside an LLM op: another one that it calls is part of the same turn.
         agent: The sub-agent that it is inside, if there is one.
+        depth: The number of agents, tools and evaluators that it is inside.
     """
 
-    __slots__ = ("agent", "is_llm", "span", "trajectory")
+    __slots__ = ("agent", "depth", "is_llm", "span", "trajectory")
 
     def __init__(
-        self, trajectory: TrajectoryState | None, span: Span | None, is_llm: bool = False, agent: Agent | None = None
+        self,
+        trajectory: TrajectoryState | None,
+        span: Span | None,
+        is_llm: bool = False,
+        agent: Agent | None = None,
+        depth: int = 0,
     ) -> None:
         self.trajectory = trajectory
         self.span = span
         self.is_llm = is_llm
         self.agent = agent
+        self.depth = depth
 
 
 SILENCE: Final = Frame(None, None)

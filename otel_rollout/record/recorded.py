@@ -56,7 +56,8 @@ def record_span(pipeline: RunningPipeline, trajectory: TrajectoryState, parent: 
     end_time = read_time(given.end_time) or clock.monotonic_ns() + trajectory.clock_offset
     start_time = read_time(given.start_time) or end_time
     context = set_span_in_context(parent, Context())
-    span = tracer.start_op(name, context, Frame(trajectory, parent), attributes_of(kind, name), start_time)
+    frame = Frame(trajectory, parent, depth=tracer.depth_of(parent) + _is_scope(parent))
+    span = tracer.start_op(name, context, frame, attributes_of(kind, name), start_time)
     if span is None:
         return None
     try:
@@ -65,6 +66,12 @@ def record_span(pipeline: RunningPipeline, trajectory: TrajectoryState, parent: 
     finally:
         tracer.end(span, end_time)
     return span
+
+
+def _is_scope(span: Span) -> bool:
+    """Return True for an agent, a tool or an evaluator below the root, by the attributes of our spans and the SDK's."""
+    kind = (getattr(span, "attributes", None) or {}).get(semconv.SPAN_KIND)
+    return kind in semconv.SCOPES and getattr(span, "parent", None) is not None
 
 
 def _describe(pipeline: RunningPipeline, span: Span, trajectory: TrajectoryState, given: Recorded) -> None:

@@ -103,6 +103,8 @@ class RolloutSpan(Span):
     events: list[RecordedEvent] | None = None
     status_code = StatusCode.UNSET
     status_description: str | None = None
+    depth = 0
+    """The number of agents, tools and evaluators that it is inside."""
     extra_bytes = 0
     dropped_attributes = 0
     dropped_events = 0

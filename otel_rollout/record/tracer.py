@@ -70,6 +70,10 @@ class RolloutTracer(abc.ABC):
         """Count a span as open; called once its owner has stored it, so that an interrupted start leaves no count."""
 
     @abc.abstractmethod
+    def depth_of(self, span: Span) -> int:
+        """Return the number of agents, tools and evaluators that an op is inside; 0 of a root."""
+
+    @abc.abstractmethod
     def end(self, span: Span, end_time: int | None = None) -> None:
         """End a span, now or at a time in nanoseconds since 1970, or finish an interrupted end."""
 
@@ -177,6 +181,8 @@ class RecordingTracer(RolloutTracer):
         span = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end, self._bounds)
         if trajectory is None:
             span.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)
+        if frame is not None and frame.depth:
+            span.depth = frame.depth
         if start_time is not None:
             span.start_time = read_time(start_time) or span.start_time
         return span
@@ -184,6 +190,10 @@ class RecordingTracer(RolloutTracer):
     def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
         """Count a span as open."""
         self._open_spans.started(span)  # type: ignore[arg-type]  # this tracer makes RolloutSpans only
+
+    def depth_of(self, span: Span) -> int:
+        """Return the number of agents, tools and evaluators that an op is inside; 0 of a root."""
+        return span.depth if isinstance(span, RolloutSpan) else 0
 
     def end(self, span: Span, end_time: int | None = None) -> None:
         """End a span, or finish an interrupted end."""

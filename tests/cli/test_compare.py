@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,16 @@ EVIL = "\x1b[31m<script>alert(1)</script>\u202e"
 
 
 def write_run(
-    folder: Path, seed: int, *, steps: int = 6, lost: int = 0, experiment: str = "exp", validate: bool = False
+    folder: Path,
+    seed: int,
+    *,
+    steps: int = 6,
+    prompts: int = 12,
+    lost: int = 0,
+    experiment: str = "exp",
+    validate: bool = False,
 ) -> Path:
-    """Write steps of 12 prompts with 4 rollouts; the first `lost` prompts are never solved."""
+    """Write steps of prompts with 4 rollouts; the first `lost` prompts are never solved."""
     rng, own_id = random.Random(seed), trace_id_of
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recordings, "trace_id_of", lambda *tags, **more: own_id(*tags, **more) ^ seed)
@@ -38,7 +46,7 @@ def write_run(
                         validate=validate,
                         payload=json.dumps(f"{sample} {EVIL}"),
                     )
-                    for sample in range(12)
+                    for sample in range(prompts)
                     for rollout in range(4)
                 ),
             )
@@ -62,9 +70,26 @@ class TestExitCode:
     """The exit code."""
 
     def test_is_0_for_equal_runs(self, capsys, runs):
-        """Another seed is not worse."""
+        """Another seed is not shown to be worse; the last line has what was compared."""
         code, out, _ = compare(capsys, runs[0], runs[1])
-        assert (code, out.splitlines()[-1]) == (0, "B is not worse")
+        assert code == 0
+        verdict = re.fullmatch(
+            r"B is not shown to be worse; (\d+) figures compared; reward changes by (\S+) to (\S+) \(95%\)",
+            out.splitlines()[-1],
+        )
+        assert verdict is not None
+        figures, low, high = map(float, verdict.groups())
+        assert figures > 8
+        assert low < 0 < high
+
+    def test_is_0_if_everything_is_too_small(self, capsys, tmp_path):
+        """The last line doesn't say that B is no worse."""
+        small = [write_run(tmp_path / name, seed, steps=1, prompts=3) for seed, name in enumerate("ab")]
+        code, out, _ = compare(capsys, *small)
+        assert (code, out.splitlines()[-1]) == (0, "too few to tell if B is worse")
+        code, out, _ = compare(capsys, *small, "--figure", "reward")
+        assert (code, out.splitlines()[-1]) == (0, "too few to tell if B is worse")
+        assert "too few to tell: fewer than 8 prompts: reward\n" in out
 
     def test_is_1_for_a_worse_run(self, capsys, runs):
         """The last line has the reasons."""
@@ -76,7 +101,8 @@ class TestExitCode:
         """The last line names what is better."""
         code, out, _ = compare(capsys, runs[2], runs[0])
         assert code == 0
-        assert out.splitlines()[-1].startswith("B is not worse; better: reward")
+        assert out.splitlines()[-1].startswith("B is not shown to be worse; ")
+        assert "; better: reward, " in out.splitlines()[-1]
 
     def test_is_0_if_another_figure_is_worse(self, capsys, runs):
         """`--figure` names those that decide."""
@@ -180,8 +206,21 @@ class TestText:
     def test_names_flipped_prompts(self, capsys, runs):
         """Nine prompts are lost."""
         _, out, _ = compare(capsys, runs[0], runs[2])
-        assert "9 prompts solved by A only, 0 by B only" in out
-        assert sum(line.startswith("  A only  sample ") for line in out.splitlines()) == 9
+        assert "9 prompts mostly solved by A only, 0 by B only" in out
+        flips = [line for line in out.splitlines() if line.startswith("  A only  sample ")]
+        assert len(flips) == 9
+        assert all(re.search(r"  A \d+ of 24, B 0 of 24 rollouts solved  ", line) for line in flips)
+
+    def test_has_only_the_figure_that_is_asked_for(self, capsys, runs):
+        """`--figure reward` prints no other row, no prompts and no findings."""
+        _, out, _ = compare(capsys, runs[0], runs[2], "--figure", "reward")
+        *rows, verdict = out.split("training")[1].splitlines()[2:]
+        assert [row.split()[0] for row in rows] == ["reward"]
+        assert verdict == "B is worse: reward"
+        told = json.loads(compare(capsys, runs[0], runs[2], "--figure", "solved", "--json")[1])
+        assert [each["name"] for each in told["parts"][0]["figures"]] == ["solved"]
+        assert len(told["parts"][0]["lost"]) == 9
+        assert told["new"] == []
 
     def test_has_findings_that_are_new_and_gone(self, capsys, runs):
         """A finding of only one run is listed."""

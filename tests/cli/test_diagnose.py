@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -231,6 +232,7 @@ class TestSelection:
     def test_against_a_step(self, capsys, tmp_path):
         """Each finding has the value of that step."""
         _, out, _ = diagnose(capsys, write_steps(tmp_path), "--step", "2", "--against", "1")
+        assert re.search(r"^mean reward \d\.\d+ before, \d\.\d+ now, of 32 and 32 trajectories$", out, re.MULTILINE)
         assert "truncated  50%, threshold 15%, before 50%" in out
         assert "tool errors: search  100%, threshold 25%, before 0%" in out
 

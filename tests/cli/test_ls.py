@@ -338,6 +338,29 @@ class TestExperiments:
         write_lines(tmp_path / "traces.jsonl", first, [with_trace_id(span, 7, other) for span in second])
         assert [(row["run_id"], row["trajectories"]) for row in rows(capsys, tmp_path)] == [(None, 2)]
 
+    def test_are_told_apart_in_a_prompt(self, tmp_path, capsys, on_terminal):
+        """A prompt whose rollouts have no number is listed by run, as the step's other prompts are told apart."""
+        made = [make_trajectory(1, sample, rollout) for sample, rollout in ((0, None), (5, 0))]
+        other = made[0][0].resource.merge(Resource({semconv.RUN_ID: "second"}))
+        again = [[with_trace_id(span, 7 + at, other) for span in spans] for at, spans in enumerate(made)]
+        write_lines(tmp_path / "traces.jsonl", *made, *again)
+        _, lines, error = run(capsys, tmp_path, "--step", 1, "--sample", 0)
+        assert [" ".join(line) for line in lines if "prompt" in line] == [
+            "step 1 sample 0 run run 1 rollout of one prompt",
+            "step 1 sample 0 run second 1 rollout of one prompt",
+        ]
+        assert error == ""
+
+    def test_that_nothing_tells_apart_are_said(self, tmp_path, capsys):
+        """Rollouts of one prompt without numbers may be of one run's processes, or of two runs: a line says so."""
+        first = make_trajectory(1, 0, None)
+        other = first[0].resource.merge(Resource({semconv.RUN_ID: "second"}))
+        write_lines(tmp_path / "traces.jsonl", first, [with_trace_id(span, 7, other) for span in first])
+        _, _, error = run(capsys, tmp_path, "--step", 1, "--sample", 0)
+        assert error.startswith("rollouts of one prompt, without rollout_n, are of 2 run ids, ")
+        assert "--run takes one" in error
+        assert run(capsys, tmp_path, "--step", 1, "--sample", 0, "--run", "sec")[2] == ""
+
     def test_are_named(self, several, capsys, on_terminal):
         """On a terminal there is a column for them."""
         _, lines, _ = run(capsys, several)

@@ -197,7 +197,11 @@ class TestLimits:
         ("sql", "said"),
         [
             ("SELECT rewrd FROM trajectories", "there is no column rewrd; did you mean reward?"),
-            ("SELECT t.turn FROM trajectories t", "there is no column turn; did you mean turn"),
+            ("SELECT t.turn FROM trajectories t", "have it; did you mean turns?"),
+            (
+                "SELECT sample_index FROM messages",
+                "sample_index in what it asks: trajectories, groups have it (JOIN trajectories USING (trace_id))",
+            ),
             ("SELECT * FROM trajectory", "there is no table trajectory; did you mean trajectories?"),
             ("SELECT medain(reward) FROM trajectories", "there is no function medain; did you mean median?"),
             ("SELECT FROM", "syntax error"),

@@ -195,9 +195,9 @@ class TestTooFew:
         tiny = Shape(steps=2, prompts=4, pool=4)
         (part,) = compared(1, before=tiny, after=tiny).parts
         assert part.figures == ()
-        assert part.too_few[0].startswith("fewer than 8 prompts: reward, solved, ")
-        assert part.too_few[1].startswith("fewer than 8 prompts or 4 steps: ")
-        assert "wall time of a step" in part.too_few[1]
+        needs = {each.title: each.needs for each in part.too_few}
+        assert needs["reward"] == needs["solved"] == "8 prompts"
+        assert needs["p99 of turns"] == needs["wall time of a step"] == "8 prompts and 4 steps"
 
     def test_durations_need_four_steps(self):
         """The trajectories of a step share its machine: three steps say nothing of how steps differ."""

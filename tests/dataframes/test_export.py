@@ -71,7 +71,7 @@ class TestTables:
         """Each table has the rows and columns of the data frame, with the partition's columns from the names."""
         export(folder, place)
         assert capsys.readouterr().out.startswith(
-            f"4 steps written to {place}: 7 trajectories, 12 rewards, 21 spans, 21 messages, 7 conversations\n"
+            f"4 steps written to {place}: 7 trajectories, 12 parts of rewards, 21 spans, 21 messages, 7 conversations\n"
         )
         for table in TABLES:
             names = pq.read_schema(next((place / table).rglob("*.parquet"))).names

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import permutations
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv, subagent
-from otel_rollout.facts import Conversation, conversations_of
+from otel_rollout.facts import Conversation, conversations_of, summarise_trajectory
+from otel_rollout.messages import chat_messages
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 
 
@@ -82,6 +85,89 @@ class TestSubagent:
             annotate(trained=True)
         assert otel_rollout.flush(10.0)
         assert rollout_spans.spans == []
+
+
+ORDERS = {
+    "before": ["sub-agent", "main", "main"],
+    "between": ["main", "sub-agent", "main"],
+    "after": ["main", "main", "sub-agent"],
+    "two": ["sub-agent", "sub-agent", "main", "main"],
+    "tool": ["tool", "main", "main", "tool"],
+    "recorded": ["recorded", "main", "main", "recorded"],
+}
+
+
+async def use(who: str, main: list[dict[str, Any]], trajectory: Any) -> None:
+    if who == "main":
+        await say(main, f"{who} {len(main)}")
+    elif who == "sub-agent":
+        with subagent("reader"):
+            await say([], "task")
+    elif who == "tool":
+        await rollout_trace_op(kind="TOOL", name="search")(say)([], "task")
+    else:
+        tool = trajectory.record("search", kind="TOOL")
+        said = {"role": "assistant", "content": "found"}
+        trajectory.record("llm", kind="LLM", parent=tool, input=[{"role": "user", "content": "task"}], output=said)
+
+
+def run_main(exporter: InMemorySpanExporter, order: list[str], *, is_annotated: bool) -> list[ReadableSpan]:
+    async def rollout() -> None:
+        main: list[dict[str, Any]] = []
+        with rollout_trace_attr(1, 1, 0) as trajectory:
+            for who in order:
+                await use(who, main, trajectory)
+            if is_annotated:
+                annotate(reward=1.0, input=main[:1], output=main[-1]["content"])
+
+    asyncio.run(rollout())
+    assert otel_rollout.flush(10.0)
+    return exporter.spans
+
+
+class TestRoot:
+    """The root of a trajectory with sub-agents."""
+
+    @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+    @pytest.mark.parametrize("is_annotated", [False, True], ids=["alone", "annotated"])
+    @pytest.mark.parametrize("is_theirs", [False, True], ids=["ours", "provider"])
+    def test_has_the_main_conversation(self, order: list[str], is_annotated: bool, is_theirs: bool) -> None:
+        """Its messages are those outside of sub-agents and tools, wherever these run; so are prompt and answer."""
+        exporter = InMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False) if is_theirs else None
+        otel_rollout.init("p", "e", exporter, tracer_provider=provider)
+        spans = run_main(exporter, order, is_annotated=is_annotated)
+        root = next(span for span in spans if span.parent is None)
+        found = chat_messages(root.attributes or {})
+        assert found is not None
+        assert [each.text for each in found.input] == ["main 0", "1 of main 0", "main 2"]
+        assert [each.text for each in found.output] == ["3 of main 2"]
+        summary = summarise_trajectory(spans)
+        assert (summary.prompt, summary.answer) == ("main 0", "3 of main 2")
+
+    @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+    def test_if_it_is_missing_main_has_the_prompt(self, rollout_spans: InMemorySpanExporter, order: list[str]) -> None:
+        """Of a run that crashed too, the prompt and the answer are main's, in whatever order its spans are read."""
+        spans = [span for span in run_main(rollout_spans, order, is_annotated=False) if span.parent is not None]
+        for some in permutations(spans[:5]):
+            summary = summarise_trajectory([*some, *spans[5:]])
+            assert (summary.prompt, summary.answer) == ("main 0", "3 of main 2")
+
+    def test_has_the_sub_agents_conversation_if_there_is_no_other(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A trajectory whose turns are all inside an agent has these."""
+        root = run_main(rollout_spans, ["sub-agent"], is_annotated=False)[-1]
+        found = chat_messages(root.attributes or {})
+        assert found is not None
+        assert [each.text for each in (*found.input, *found.output)] == ["task", "1 of task"]
+
+    def test_an_annotated_input_that_no_model_got_is_the_prompt(self, rollout_spans: InMemorySpanExporter) -> None:
+        """The messages are the model's, the prompt and the answer what the program says."""
+        with rollout_trace_attr(1, 1, 0):
+            asyncio.run(say([], "Read: what is it?"))
+            annotate(input=[{"role": "user", "content": "what is it?"}], output={"answer": "it"})
+        assert otel_rollout.flush(10.0)
+        summary = summarise_trajectory(rollout_spans.spans)
+        assert (summary.prompt, summary.answer) == ("what is it?", "it")
 
 
 class TestAnnotations:

@@ -8,6 +8,7 @@ from otel_rollout.look.compare.comparison import (
     Part,
     Side,
     compare_runs,
+    narrowed,
     sides_of,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "Part",
     "Side",
     "compare_runs",
+    "narrowed",
     "sides_of",
 ]

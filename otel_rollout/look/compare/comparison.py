@@ -27,6 +27,8 @@ _MATCHED: Final = 0.5
 """The part of the smaller run's prompts that both must have, so that prompts are compared in pairs."""
 _HALF: Final = 0.5
 _FLIPS: Final = "flips"
+_OF_PROMPTS: Final = f"{LEAST_UNITS} prompts"
+_OF_BOTH: Final = f"{LEAST_UNITS} prompts and {LEAST_STEPS} steps"
 _LEAST_FOR_END: Final = 6
 """The fewest steps whose last third is compared too."""
 
@@ -97,6 +99,21 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class TooSmall:
+    """A figure that is not compared, as there is too little of it.
+
+    Args:
+        name: Its name.
+        title: Its name in words.
+        needs: The least amount of it that both runs must have.
+    """
+
+    name: str
+    title: str
+    needs: str
+
+
+@dataclass(frozen=True)
 class Flip:
     """A prompt that is solved in one run and not in the other; solved: more than half of its rollouts are.
 
@@ -130,7 +147,7 @@ class Part:
         gained: The prompts that only the second run solves, the clearest first.
         lost: Those that only the first solves.
         flip_p: The probability of counts as uneven as these; None without prompts in pairs.
-        too_few: Sentences about what is not compared, as there is too little of it.
+        too_few: The figures that are not compared, as there is too little of them.
     """
 
     validate: bool
@@ -141,7 +158,7 @@ class Part:
     gained: tuple[Flip, ...]
     lost: tuple[Flip, ...]
     flip_p: float | None
-    too_few: tuple[str, ...]
+    too_few: tuple[TooSmall, ...]
 
 
 @dataclass(frozen=True)
@@ -223,6 +240,22 @@ def compare_runs(
     return Comparison(before.name, after.name, tuple(parts), gone, new, worse, tuple(left_out))
 
 
+def narrowed(comparison: Comparison, names: Collection[str]) -> Comparison:
+    """Return a comparison with only the figures and findings of these names; prompts that flipped are of `solved`."""
+    parts = [
+        replace(
+            part,
+            figures=tuple(each for each in part.figures if each.name in names),
+            too_few=tuple(each for each in part.too_few if each.name in names),
+        )
+        for part in comparison.parts
+    ]
+    if SOLVED.name not in names:
+        parts = [replace(part, gained=(), lost=(), flip_p=None) for part in parts]
+    gone, new = (tuple(each for each in found if each.check in names) for found in (comparison.gone, comparison.new))
+    return replace(comparison, parts=tuple(parts), gone=gone, new=new)
+
+
 def sides_of(run: Run, folder: str, steps: Iterable[StepSummary] | None = None) -> list[Side]:
     """Return each experiment and run of folders, in the order of their starts.
 
@@ -257,21 +290,20 @@ def _part(validate: bool, before: Sample, after: Sample) -> Part:
     least = min(len(before.prompts), len(after.prompts))
     is_paired = len(pairs) >= max(LEAST_UNITS, _MATCHED * least)
     figures: list[Figure] = []
-    missing: list[str] = []
-    missing_steps: list[str] = []
+    too_few: list[TooSmall] = []
     for kind in compared_kinds(before, after):
         figure = _figure(kind, before, after, pairs if is_paired else None)
         if figure is not None:
             figures.append(figure)
         elif before.means(kind) or after.means(kind):
-            (missing_steps if kind.unit == SECONDS else missing).append(kind.title)
+            too_few.append(TooSmall(kind.name, kind.title, _OF_BOTH if kind.unit == SECONDS else _OF_PROMPTS))
     of_steps = []
     for kind in dict.fromkeys([*before.step_figures, *after.step_figures]):
         one, other = before.step_figures[kind], after.step_figures[kind]
         common = [step for step in one if step in other]
         estimate = paired([(one[step], other[step]) for step in common], LEAST_STEPS)
         if estimate is None:
-            missing_steps.append(kind.title)
+            too_few.append(TooSmall(kind.name, kind.title, _OF_BOTH))
         elif any(one[step] or other[step] for step in common):
             means = [mean_of([steps[step] for step in common]) for steps in (one, other)]
             of_steps.append(_as_figure(kind, means, estimate, len(common), "steps"))
@@ -286,7 +318,7 @@ def _part(validate: bool, before: Sample, after: Sample) -> Part:
         gained=tuple(gained),
         lost=tuple(lost),
         flip_p=sign_test(len(gained), len(lost)) if is_paired else None,
-        too_few=tuple(_too_few(missing, missing_steps)),
+        too_few=tuple(too_few),
     )
 
 
@@ -349,13 +381,6 @@ def _flips(before: Sample, after: Sample, pairs: Mapping[int, int]) -> tuple[lis
 
 def _size(flip: Flip) -> float:
     return -abs(flip.after - flip.before)
-
-
-def _too_few(missing: Sequence[str], missing_steps: Sequence[str]) -> Iterator[str]:
-    if missing:
-        yield f"fewer than {LEAST_UNITS} prompts: {', '.join(missing)}"
-    if missing_steps:
-        yield f"fewer than {LEAST_UNITS} prompts or {LEAST_STEPS} steps: {', '.join(missing_steps)}"
 
 
 def _judged(parts: Sequence[Part], scale: float, margin: float) -> list[Part]:

@@ -198,8 +198,8 @@ def _values_of(
 _BY_VALUE: Final = frozenset(fact for _, fact, how in SUMS if how == "by value")
 REWARD: Final = FigureKind("reward", "reward", "", "higher")
 SOLVED: Final = FigureKind("solved", "solved", SHARE, "higher")
-_LAST_REWARD: Final = FigureKind("reward.last", "reward, last third of the steps", "", "higher")
-_LAST_SOLVED: Final = FigureKind("solved.last", "solved, last third of the steps", SHARE, "higher")
+_LAST_REWARD: Final = FigureKind("reward.last", "reward in the last third of the steps", "", "higher")
+_LAST_SOLVED: Final = FigureKind("solved.last", "solved in the last third of the steps", SHARE, "higher")
 _OUTCOMES: Final[Mapping[FigureKind, Callable[[TrajectorySummary], float]]] = {
     FigureKind("errors", "ended in an error", SHARE, "lower"): lambda each: each.status == "error",
     FigureKind("truncated", "cut off", SHARE, "lower"): is_cut_off,
@@ -216,7 +216,7 @@ _OF_GROUPS: Final[Mapping[FigureKind, Callable[[GroupSummary], float | None]]] =
 }
 _UNITS: Final[Mapping[str, tuple[str, Better]]] = {each.name: (each.unit, each.better or "neither") for each in FACTS}
 _P99: Final = {
-    name: FigureKind(f"{fact}.p99", f"{fact.replace('_', ' ')}, p99", *_UNITS.get(fact, ("s", "lower")))
+    name: FigureKind(f"{fact}.p99", f"p99 of {fact.replace('_', ' ')}", *_UNITS.get(fact, ("s", "lower")))
     for name, fact, how in SUMS
     if how == "percentiles"
 }

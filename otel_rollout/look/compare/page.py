@@ -14,6 +14,8 @@ from otel_rollout.look.compare.words import (
     interval_text,
     left_out_text,
     over_text,
+    solved_text,
+    too_few_texts,
     value_text,
     verdict_text,
 )
@@ -76,10 +78,10 @@ def _body(comparison: Comparison, before: Sequence[StepSummary], after: Sequence
         yield "<th>p, adjusted<th>of<th></tr></thead><tbody>"
         yield from map(_row, part.figures)
         yield "</tbody></table></div>"
-        yield from (f"<p class=weak>Too few to tell: {_text(text)}</p>" for text in part.too_few)
+        yield from (f"<p class=weak>Too few to tell: {_text(text)}</p>" for text in too_few_texts(part))
         if part.flip_p is not None:
             yield f"<h2>Prompts that flipped</h2><p>{_text(flips_text(part))}</p>"
-            for title, flips in (("Solved by A only", part.lost), ("Solved by B only", part.gained)):
+            for title, flips in (("Mostly solved by A only", part.lost), ("Mostly solved by B only", part.gained)):
                 yield from _flips(title, flips)
     for title, findings in (("Findings that are new", comparison.new), ("Findings that are gone", comparison.gone)):
         if findings:
@@ -153,10 +155,8 @@ def _flips(title: str, flips: Sequence[Flip]) -> Iterator[str]:
     yield f"<h3>{title}</h3>{_wide(title)}<table><thead><tr><th>sample<th>A<th>B<th class=text>prompt"
     yield "</tr></thead><tbody>"
     for each in flips[:MAX_FLIPS]:
-        yield (
-            f"<tr><td>{_text(str(each.sample_index))}<td>{each.before:.0%} of {each.rollouts[0]}"
-            f"<td>{each.after:.0%} of {each.rollouts[1]}<td class=text>{_text(each.prompt)}</tr>"
-        )
+        cells = _text(str(each.sample_index)), *solved_text(each)
+        yield f"<tr><td>{'<td>'.join(cells)}<td class=text>{_text(each.prompt)}</tr>"
     yield "</tbody></table></div>"
     if len(flips) > MAX_FLIPS:
         yield f"<p class=weak>and {len(flips) - MAX_FLIPS:,} more</p>"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from otel_rollout.look.compare.comparison import Comparison, Figure, Part
-from otel_rollout.look.compare.figures import SHARE
+from itertools import groupby
+
+from otel_rollout.look.compare.comparison import Comparison, Figure, Flip, Part
+from otel_rollout.look.compare.figures import REWARD, SHARE
 from otel_rollout.text.plain_text import counted
 
 
@@ -50,20 +52,57 @@ def flips_text(part: Part) -> str:
     if not gained and not lost:
         return "no prompt flipped between solved and unsolved"
     p = f"; sign test, adjusted p {part.flip_p:.2g}" if part.flip_p is not None else ""
-    return f"{counted(lost, 'prompt')} solved by A only, {gained:,} by B only{p}"
+    return f"{counted(lost, 'prompt')} mostly solved by A only, {gained:,} by B only{p}"
+
+
+def solved_text(flip: Flip) -> tuple[str, str]:
+    """Return the solved rollouts of a prompt in each run, and all."""
+    one, other = (
+        f"{round(share * number):,} of {number:,}"
+        for share, number in zip((flip.before, flip.after), flip.rollouts, strict=True)
+    )
+    return one, other
+
+
+def too_few_texts(part: Part) -> list[str]:
+    """Return the figures that are not compared, a text for each amount that they need."""
+    in_order = sorted(part.too_few, key=lambda each: len(each.needs))
+    return [
+        f"fewer than {needs.replace(' and ', ' or ')}: {', '.join(each.title for each in found)}"
+        for needs, found in groupby(in_order, lambda each: each.needs)
+    ]
 
 
 def verdict_text(comparison: Comparison) -> str:
     """Return the conclusion."""
     if comparison.worse:
         return f"B is worse: {', '.join(comparison.worse)}"
-    better = [
-        f"{figure.title}{' in validation' if part.validate else ''}"
-        for part in comparison.parts
-        for figure in part.figures
-        if figure.verdict == "better"
+    figures = [
+        (figure, " in validation" if part.validate else "") for part in comparison.parts for figure in part.figures
     ]
-    return f"B is not worse{'; better: ' if better else ''}{', '.join(better)}"
+    small = [
+        f"{each.title}{' in validation' if part.validate else ''}"
+        for part in comparison.parts
+        for each in part.too_few
+        if each.name == REWARD.name
+    ]
+    if not figures and any(part.too_few for part in comparison.parts):
+        return "too few to tell if B is worse"
+    rewards = [
+        f"{figure.title}{where} changes by {interval_text(figure)} (95%)"
+        for figure, where in figures
+        if figure.name == REWARD.name
+    ]
+    better = [f"{figure.title}{where}" for figure, where in figures if figure.verdict == "better"]
+    return "; ".join(
+        [
+            "B is not shown to be worse",
+            *([f"{counted(len(figures), 'figure')} compared"] if figures else []),
+            *rewards,
+            *([f"too few to tell: {', '.join(small)}"] if small else []),
+            *([f"better: {', '.join(better)}"] if better else []),
+        ]
+    )
 
 
 def _number(value: float) -> str:

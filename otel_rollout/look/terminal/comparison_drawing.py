@@ -15,6 +15,8 @@ from otel_rollout.look.compare.words import (
     interval_text,
     left_out_text,
     over_text,
+    solved_text,
+    too_few_texts,
     value_text,
     verdict_text,
 )
@@ -52,8 +54,9 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     for part in comparison.parts:
         say("")
         say(f"{'validation' if part.validate else 'training'}  {over_text(part)}", "bold")
-        print_lines(console, _table(part.figures))
-        for text in part.too_few:
+        if part.figures:
+            print_lines(console, _table(part.figures))
+        for text in too_few_texts(part):
             say(f"too few to tell: {text}", "dim")
         if part.flip_p is not None:
             for text, style in _flip_lines(part):
@@ -91,7 +94,7 @@ def _flip_lines(part: Part) -> Iterator[tuple[str, str]]:
 
 def _flip_texts(flips: Sequence[Flip]) -> Iterator[str]:
     for each in flips[:MAX_FLIPS]:
-        solved = f"{each.before:.0%} of {each.rollouts[0]} → {each.after:.0%} of {each.rollouts[1]}"
+        solved = "A {}, B {} rollouts solved".format(*solved_text(each))
         yield f"sample {printable(str(each.sample_index))}  {solved}  {printable(shorten(each.prompt, 60))}"
     if len(flips) > MAX_FLIPS:
         yield f"and {len(flips) - MAX_FLIPS:,} more"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
+from otel_rollout.catalog import StepSummary
 from otel_rollout.look.findings import Diagnosis, Finding, Severity, TooFew
 from otel_rollout.look.terminal.hints import command_lines
 from otel_rollout.look.terminal.screen import wrapped
@@ -19,17 +20,45 @@ MAX_SUBJECT: Final = 80
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow"}
 
 
-def print_diagnosis(console: Console, diagnosis: Diagnosis) -> None:
-    """Print a diagnosis; on a terminal wrapped to its width, in a pipe a line for each sentence."""
+def print_diagnosis(console: Console, diagnosis: Diagnosis, rewards: str = "") -> None:
+    """Print a diagnosis; on a terminal wrapped to its width, in a pipe a line for each sentence.
+
+    Args:
+        console: The console.
+        diagnosis: The diagnosis.
+        rewards: The rewards that it compares, as `rewards_text` has them.
+    """
     width = console.width if console.is_terminal else None
-    for line in _lines(diagnosis, width):
+    for line in _lines(diagnosis, width, rewards):
         console.print(line, soft_wrap=True)
 
 
-def _lines(diagnosis: Diagnosis, width: int | None) -> Iterator[Text]:
+def rewards_text(before: Sequence[StepSummary], after: Sequence[StepSummary]) -> str:
+    """Return the mean rewards of steps that are compared; empty if none of them has both."""
+    texts = []
+    for validate in (False, True):
+        sides = [
+            [(step.reward_mean, step.rewarded) for step in steps if step.validate == validate]
+            for steps in (before, after)
+        ]
+        counts = [sum(rewarded for _, rewarded in side) for side in sides]
+        if all(counts):
+            means = [
+                sum((mean or 0.0) * rewarded for mean, rewarded in side) / count
+                for side, count in zip(sides, counts, strict=True)
+            ]
+            of = " and ".join(f"{count:,}" for count in counts)
+            where = " in validation" if validate else ""
+            texts.append(f"mean reward{where} {means[0]:.3f} before, {means[1]:.3f} now, of {of} trajectories")
+    return "; ".join(texts)
+
+
+def _lines(diagnosis: Diagnosis, width: int | None, rewards: str) -> Iterator[Text]:
     found = diagnosis.findings
     checked = f"{counted(diagnosis.steps, 'step')}  {counted(diagnosis.trajectories, 'trajectory')}"
     yield Text(f"{checked}  {counted(len(found), 'finding') if found else 'nothing above its threshold'}")
+    if rewards:
+        yield from (Text(line) for line in wrapped(rewards, width, ""))
     if diagnosis.failures:
         classes = ", ".join(f"{name} {number:,}" for name, number in diagnosis.failures.items())
         total = sum(diagnosis.failures.values())

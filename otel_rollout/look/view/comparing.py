@@ -14,6 +14,7 @@ from otel_rollout.look.compare.words import (
     interval_text,
     left_out_text,
     over_text,
+    too_few_texts,
     value_text,
     verdict_text,
 )
@@ -72,7 +73,7 @@ def _part(part: Part) -> dict[str, Any]:
         "flips": None if part.flip_p is None else flips_text(part),
         "lost": part.lost[:MAX_FLIPS],
         "gained": part.gained[:MAX_FLIPS],
-        "too_few": part.too_few,
+        "too_few": too_few_texts(part),
     }
 
 

@@ -1,5 +1,5 @@
 import { isExported, paths } from "../data/client.js";
-import { capitalized, percent, visible, whole } from "../data/formats.js";
+import { capitalized, visible, whole } from "../data/formats.js";
 import { addressOf, inAddress } from "../data/router.js";
 import { useState } from "../vendor/preact_hooks.js";
 import { html } from "./html.js";
@@ -70,8 +70,8 @@ function Part({ part, chosen, against }) {
     </div>
     ${part.too_few.map((text) => html`<p key=${text} class="weak">Too few to tell: ${visible(text)}</p>`)}
     ${part.flips === null ? null : html`<p>${capitalized(part.flips)}</p>`}
-    <${Flips} title="Solved by A only" flips=${part.lost} ...${{ part, chosen, against }} />
-    <${Flips} title="Solved by B only" flips=${part.gained} ...${{ part, chosen, against }} />`;
+    <${Flips} title="Mostly solved by A only" flips=${part.lost} ...${{ part, chosen, against }} />
+    <${Flips} title="Mostly solved by B only" flips=${part.gained} ...${{ part, chosen, against }} />`;
 }
 
 /** @param {{figure: ComparedFigure}} props */
@@ -115,7 +115,7 @@ function Flips({ title, flips, part, chosen, against }) {
               >sample ${visible(inAddress(flip.sample_index))}</a
             >
             <span class="is-number"
-              >${percent(flip.before)} of ${flip.rollouts[0]} → ${percent(flip.after)} of ${flip.rollouts[1]}</span
+              >A ${solvedOf(flip.before, flip.rollouts[0])}, B ${solvedOf(flip.after, flip.rollouts[1])} rollouts solved</span
             >
             <span class="said weak">${visible(flip.prompt)}</span>
           </li>`,
@@ -128,6 +128,16 @@ function Flips({ title, flips, part, chosen, against }) {
           </button>`
         : null
     }`;
+}
+
+/**
+ * Return the solved rollouts, and all.
+ *
+ * @param {number} share
+ * @param {number} number
+ */
+function solvedOf(share, number) {
+  return `${whole(Math.round(share * number))} of ${whole(number)}`;
 }
 
 /**
