@@ -307,7 +307,10 @@ class _Finder:
                 return True
             counts = Counter(old)
             recent = {code for code in old[max(shared, len(old) - _RECENT) :] if counts[code] == 1}
-            if not recent.isdisjoint(codes[shared:]):
+            # A repeated action is evidence only in the place of the last answer.
+            is_answered = shared < len(old) and bool(self._links.answers[before])
+            is_kept = is_answered and codes[len(old) - 1 : len(old)] == old[-1:]
+            if is_kept or not recent.isdisjoint(codes[shared:]):
                 edited.append((self._turns[before].scope == scope, len(counts.keys() & set(codes)), before))
         if not edited:
             return False

@@ -172,3 +172,13 @@ def test_workers_of_one_system_prompt_are_apart(turns: int, is_parallel: bool, h
     calls.append(["0-3", 4])
     found = tree_of(spans_of({"messages": messages, "calls": calls, "agents": ["worker"] * 3}))
     assert found == [["main", None, [0, len(calls) - 1]], *(["subagent", 0, each] for each in expected)]
+
+
+def test_a_repeated_action_goes_on_after_an_edited_message() -> None:
+    """A reminder that isn't kept parts the histories at the last message, and no answer is there only once."""
+    messages, kept, calls = ["system: Act.", "user: Go to the door.", "assistant: wait"], "0-1", []
+    for turn in range(6):
+        messages += [f"user: Nothing moves.\n{9 - turn} steps left.", "user: Nothing moves."]
+        calls.append([f"{kept},{len(messages) - 2}", 2])
+        kept += f",{len(messages) - 1},2"
+    assert tree_of(spans_of({"messages": messages, "calls": calls})) == [["main", None, list(range(6))]]
