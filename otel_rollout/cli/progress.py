@@ -34,7 +34,9 @@ def byte_progress(name: str, total: int) -> Iterator[Callable[[int], object]]:
         progress.DownloadColumn(),
         progress.TimeRemainingColumn(compact=True),
     )
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    # What is printed meanwhile goes above the bar, but into a file that standard output is.
+    console, is_shown = Console(stderr=True), sys.stdout.isatty()
+    with progress.Progress(*columns, console=console, transient=True, redirect_stdout=is_shown) as bars:
         task = bars.add_task(name, total=total)
         yield lambda size: bars.update(task, advance=size)
 

@@ -139,7 +139,8 @@ def show_progress(name: str, total: Total) -> Iterator[Progress]:
         progress.TextColumn("left:", style="dim"),
         progress.TimeRemainingColumn(compact=True),
     )
-    with progress.Progress(*columns, console=Console(stderr=True)) as bars:
+    # What a backend prints goes above the bar, but into a file that standard output is.
+    with progress.Progress(*columns, console=Console(stderr=True), redirect_stdout=sys.stdout.isatty()) as bars:
         task = bars.add_task(name, total=total.units, counts="")
         yield lambda report, size: bars.update(task, completed=report.settled + report.untried, counts=_counts(report))
 

@@ -228,6 +228,25 @@ class TestProgress:
         assert "left:" in text
         assert "\x1b[" in text
 
+    def test_output_goes_where_it_is_sent(self, folder, environ, tmp_path):
+        """With the bar on a terminal, what the backend prints is in the file that standard output is."""
+        terminal, other = pty.openpty()
+        with (tmp_path / "trees.txt").open("wb") as file:
+            done = subprocess.run(
+                [*COMMAND, str(folder), "--backend", "console"],
+                stdout=file,
+                stderr=other,
+                stdin=other,
+                env={**environ, "TERM": "xterm-256color", "COLUMNS": "100"},
+                timeout=60,
+                check=False,
+            )
+        os.close(other)
+        os.close(terminal)
+
+        assert done.returncode == 0
+        assert (tmp_path / "trees.txt").read_text().count("step=") == 8
+
     def test_lines_elsewhere(self, capsys):
         """What is no terminal gets whole lines with the counts and the time that is left, without escape sequences."""
         progress = LineProgress("mlflow", Total(4, 400), seconds=0.0)

@@ -77,7 +77,7 @@ class Figure:
         change: The second minus the first.
         low: The lower end of the change's 95% interval.
         high: The upper end.
-        p: The probability of such a change without a cause, adjusted for the number of figures.
+        p: The probability of such a change without a cause, adjusted for the number of figures that are judged.
         units: The number of prompts, or steps, that it is a mean of; without pairs the lower one.
         over: `prompts that both have`, `prompts`, or `steps`.
         verdict: `better`, `worse` or `other` for a change that is significant and above the margin; else empty.
@@ -234,7 +234,7 @@ def compare_runs(
         for validate in (False, True)
         if (0, validate) in samples and (1, validate) in samples
     ]
-    parts = _judged(parts, scale.size if scale else 1.0, margin)
+    parts = _judged(parts, scale.size if scale else 1.0, margin, judged)
     gone, new = _findings(before, after, *chosen)
     worse = tuple(_reasons(parts, new, judged))
     return Comparison(before.name, after.name, tuple(parts), gone, new, worse, tuple(left_out))
@@ -383,34 +383,40 @@ def _size(flip: Flip) -> float:
     return -abs(flip.after - flip.before)
 
 
-def _judged(parts: Sequence[Part], scale: float, margin: float) -> list[Part]:
+def _judged(parts: Sequence[Part], scale: float, margin: float, judged: Collection[str]) -> list[Part]:
     """Return the parts with adjusted probabilities and verdicts."""
-    adjusted = _adjusted(parts)
+    adjusted = _adjusted(parts, judged)
     return [
         replace(
             part,
             figures=tuple(
-                _with_verdict(each, adjusted[part.validate, each.name], scale, margin) for each in part.figures
+                _with_verdict(each, adjusted[key], scale, margin)
+                if (key := (part.validate, each.name)) in adjusted
+                else each
+                for each in part.figures
             ),
-            flip_p=None if part.flip_p is None else adjusted[part.validate, _FLIPS],
+            flip_p=adjusted.get((part.validate, _FLIPS)),
         )
         for part in parts
     ]
 
 
-def _adjusted(parts: Sequence[Part]) -> dict[tuple[bool, str], float]:
+def _adjusted(parts: Sequence[Part], judged: Collection[str]) -> dict[tuple[bool, str], float]:
     """Return p-values adjusted for their number: rewards have half of the chance of an error, all others the rest."""
     outcomes: dict[tuple[bool, str], float] = {}
     others: dict[tuple[bool, str], float] = {}
     for part in parts:
         for each in part.figures:
+            if judged and each.name not in judged:
+                continue
             family = outcomes if each.name.partition(".")[0] in (REWARD.name, SOLVED.name) else others
             family[part.validate, each.name] = each.p
-        if part.flip_p is not None:
+        if part.flip_p is not None and (not judged or SOLVED.name in judged):
             outcomes[part.validate, _FLIPS] = part.flip_p
+    families = [family for family in (outcomes, others) if family]
     return {
-        key: min(1.0, 2 * p)
-        for family in (outcomes, others)
+        key: min(1.0, len(families) * p)
+        for family in families
         for key, p in zip(family, holm([*family.values()]), strict=True)
     }
 
