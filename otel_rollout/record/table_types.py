@@ -69,12 +69,14 @@ def _label(name: Any) -> str:
 
 def _rows(blocks: tuple[Any, ...], shape: list[int]) -> list[list[Any]]:
     """Return the first rows of a frame; cells of an unknown form are the class of their array."""
-    rows: list[list[Any]] = [[None] * min(shape[1], MAX_COLUMNS) for _ in range(min(shape[0], MAX_ROWS))]
+    width = min(shape[1], MAX_COLUMNS)
+    rows: list[list[Any]] = [[None] * width for _ in range(min(shape[0], MAX_ROWS))]
     for block in blocks:
         held = _member(block, "values")
         array, places = _array_in(held), _member(_member(block, "_mgr_locs"), "as_array")
         for position, place in enumerate([] if places is None else places.tolist()):
-            if place >= MAX_COLUMNS:
+            # Beyond the shape's: the frame is changed meanwhile.
+            if place >= width:
                 continue
             unknown = [f"<{class_name(type(held))}>"] * len(rows)
             cells = unknown if array is None else _head(array if array.ndim == 1 else array[position])

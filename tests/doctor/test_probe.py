@@ -63,7 +63,7 @@ class TestBackends:
         assert (found.result, found.sent) == ("ok", "took a trajectory of 2 spans")
         assert found.read_back == f"read back whole from project {PROJECT} of Phoenix at {phoenix.address}"
         stored = phoenix.api.spans(PROJECT, trace_id=found.trace_id)
-        assert {span["name"] for span in stored} == {"generate", "otel-rollout doctor"}
+        assert {span["name"] for span in stored} == {"generate", "s0 · r0 · otel-rollout doctor"}
 
     @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
     def test_a_receiver_that_can_not_be_asked(self, phoenix, monkeypatch, protocol):

