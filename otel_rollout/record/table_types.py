@@ -43,7 +43,7 @@ def read_pandas(value: Any, room: int, deep: bool) -> Any:
         array = _array_in(value)
         if array is None:
             return f"<{class_name(kind)}>"
-        return {**described, "shape": list(array.shape), "dtype": str(array.dtype), "head": _head(array)}
+        return {**described, **_series(array)}
     axes, blocks = _member(manager, "axes"), _member(manager, "blocks")
     if type(axes) is not list or type(blocks) is not tuple:
         return f"<{class_name(kind)}>"
@@ -51,12 +51,18 @@ def read_pandas(value: Any, room: int, deep: bool) -> Any:
     if len(axes) == 1:
         array = _array_in(_member(blocks[0], "values")) if blocks else None
         if array is not None:
-            described |= {"dtype": str(array.dtype), "head": _head(array)}
+            described |= _series(array)
         return described
     columns = _array_in(axes[0])
     names = [_label(name) for name in _head(columns, MAX_COLUMNS)] if columns is not None else []
     described["columns"] = names or [str(number) for number in range(min(described["shape"][1], MAX_COLUMNS))]
     return {**described, "head": _rows(blocks, described["shape"])}
+
+
+def _series(array: Any) -> dict[str, Any]:
+    if _is_arrow(array):
+        return {"shape": [len(array)], "dtype": str(array.type), "head": _head(array)}
+    return {"shape": list(array.shape), "dtype": str(array.dtype), "head": _head(array)}
 
 
 def _label(name: Any) -> str:
@@ -79,7 +85,9 @@ def _rows(blocks: tuple[Any, ...], shape: list[int]) -> list[list[Any]]:
             if place >= width:
                 continue
             unknown = [f"<{class_name(type(held))}>"] * len(rows)
-            cells = unknown if array is None else _head(array if array.ndim == 1 else array[position])
+            cells = (
+                unknown if array is None else _head(array if _is_arrow(array) or array.ndim == 1 else array[position])
+            )
             for row, cell in zip(rows, cells, strict=False):
                 row[place] = cell
     return rows
@@ -93,15 +101,17 @@ def _member(value: Any, name: str) -> Any:
 
 
 def _array_in(value: Any, depth: int = 0) -> Any:
-    """Return numpy's array in an index, a series or an extension array; None if there is none."""
+    """Return the array of numpy or Arrow in an index, a series or an extension array; None if there is none."""
     numpy = sys.modules["numpy"]
-    if type(value) is numpy.ndarray:
+    if type(value) is numpy.ndarray or _is_arrow(value):
         return value
     if value is None or depth > MAX_DEPTH or type(value).__qualname__ == "Categorical":
         # A categorical holds the numbers of its values.
         return None
     fields = fields_of(value)
-    held = next((fields[name] for name in ("_ndarray", "_data", "_codes", "values") if name in fields), None)
+    held = next(
+        (fields[name] for name in ("_ndarray", "_data", "_codes", "values", "_pa_array") if name in fields), None
+    )
     held = _member(value, "_ndarray") if held is None else held
     return _array_in(held, depth + 1)
 
@@ -111,10 +121,18 @@ def _length(axis: Any) -> int:
     if type(held) is range:
         return len(held)
     array = _array_in(axis)
-    return 0 if array is None else int(array.shape[0])
+    return 0 if array is None else len(array)
+
+
+def _is_arrow(value: Any) -> bool:
+    """Return True for the column that pandas keeps texts in where pyarrow is installed."""
+    arrow = sys.modules.get("pyarrow.lib")
+    return arrow is not None and type(value) is arrow.ChunkedArray
 
 
 def _head(array: Any, count: int = MAX_ROWS) -> list[Any]:
+    if _is_arrow(array):
+        return list(array.slice(0, count).to_pylist())
     items = read_elements(sys.modules["numpy"], array[:count])
     return items if type(items) is list else [items]
 
