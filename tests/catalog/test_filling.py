@@ -63,7 +63,7 @@ class TestWhatIsKept:
     def test_spans_of_one_trajectory(self, folder):
         """Who reads the trajectories of a step has the spans of one of them in memory."""
         gc.collect()
-        others = {id(known) for known in gc.get_objects() if isinstance(known, RecordedTrajectory)}
+        others = {id(known): known for known in gc.get_objects() if isinstance(known, RecordedTrajectory)}
         for each in Run([folder]).read():
             assert each.spans
             found = (known for known in gc.get_objects() if isinstance(known, RecordedTrajectory))
