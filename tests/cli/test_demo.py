@@ -191,7 +191,7 @@ class TestMlflow:
         assert done.returncode == 0, done.stderr
         assert (folder / "mlruns.db").exists()
         lines = [line.strip() for line in done.stdout.splitlines() if line.startswith("      ")]
-        query = lines[lines.index("import mlflow") :][:5]
+        query = lines[lines.index("import mlflow") :][:6]
         program = "\n".join(query)
         found = subprocess.run(
             [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=LIMIT, cwd=folder

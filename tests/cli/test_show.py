@@ -100,9 +100,7 @@ class TestTree:
             "project / exp / run",
             "",
             "rollout        AGENT         1.00 s  ━━━━━━━━━━━━━━━━━━━━  how many? → how many?",
-            '└─ generate    LLM         500.0 ms  ━━━━━━━━━━            90→9 tok  {"text":"'
-            + "x" * 70
-            + "… → I look it up",
+            "└─ generate    LLM         500.0 ms  ━━━━━━━━━━            90→9 tok  " + "x" * 79 + "… → I look it up",
             "   │  • cache hit  +500.0 ms  blocks=12",
             "   └─ look_up  TOOL        100.0 ms            ━━          ToolError: no entry",
         ]

@@ -120,9 +120,12 @@ class TestWhereNext:
         pytest.importorskip("mlflow")
         said = next_steps("mlflow", MLFLOW_TRACKING_URI="sqlite:////data/m.db")
         code = [line.strip() for line in said.splitlines() if line.startswith("    ")]
-        compile("\n".join(code[:4]), "query", "exec")
-        assert "mlflow.search_traces(filter_string=\"tags.experiment_name = 'e' AND tags.step = '1'\")" in code[3]
-        (command,) = code[4:]
+        compile("\n".join(code[:6]), "query", "exec")
+        assert code[3:5] == [
+            "run = \"tags.experiment_name = 'e'\"",
+            "found = mlflow.search_traces(filter_string=f\"{run} AND tags.step = '1'\")",
+        ]
+        (command,) = code[6:]
         assert command.endswith("mlflow server --backend-store-uri sqlite:////data/m.db --port 5000")
 
     def test_an_mlflow_server_is_opened_in_the_browser(self, next_steps):

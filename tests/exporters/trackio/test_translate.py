@@ -183,7 +183,10 @@ class TestParts:
 
         record = translate([late])
 
-        assert (record.key, record.log_id) == ("compute_score:1", "00000000000000000000000000000abc-0000000000000009")
+        assert (record.key, record.log_id) == (
+            "compute_score:1",
+            "s12-r1-trace-00000000000000000000000000000abc-0000000000000009",
+        )
         assert record.trace["metadata"]["reward"] == 1.0
         assert record.trace["metadata"]["trace_id"] == "00000000000000000000000000000abc"
 
