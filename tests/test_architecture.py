@@ -14,7 +14,7 @@ from tests.installed import CORE, EXPORTERS
 
 # Lower numbers are recorded here by the change that lowers them.
 MODULES = 137
-LINES = 23_320
+LINES = 23_340
 
 TREE = Path(__file__).resolve().parent.parent
 PAGE = TREE / "docs" / "explanation" / "architecture.md"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.facts import SpanError, TrajectorySummary
+from otel_rollout.facts import SpanError, TrajectorySummary, conversations_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.run.random_runs import made_run
 
@@ -29,6 +30,15 @@ def write_run(folder: Path, seed: int) -> list[TrajectorySummary]:
     writers = [FolderWriter(folder) for _ in range(rng.choice((1, 2)))]
     for each in rng.sample(made, min(len(made), 40)):
         expected, spans, after = _spans_of(rng, each)
+        # Which there are is tested with trees; here, how they are kept and summed.
+        kinds = Counter(found.kind for found in conversations_of(spans).all)
+        expected = replace(
+            expected,
+            conversations=kinds.total(),
+            subagents=kinds["subagent"],
+            forks=kinds["fork"],
+            compactions=kinds["compacted"],
+        )
         rng.choice(writers).write(spans)
         told.append(expected)
         late += after
