@@ -324,14 +324,14 @@ class RedactingSpan(Span):
     def _clean(self, replace: Callable[[Any], tuple[Any, int]], value: _Value, instead: Any) -> _Value:
         try:
             clean, redacted = replace(value)
-            self._counts.add(self.trajectory, 0, redacted)
-            return clean  # type: ignore[no-any-return]  # of the kind that it was given
         except FAULTS as error:
             if not is_plain(error):
                 raise
             # A value that can't be searched must not be exported.
             internal_error("replacing secrets")
             return instead  # type: ignore[no-any-return]
+        self._counts.add(self.trajectory, 0, redacted)
+        return clean  # type: ignore[no-any-return]  # of the kind that it was given
 
 
 def _trajectory_of(span: Span) -> TrajectoryState | None:
