@@ -34,7 +34,7 @@ def byte_progress(name: str, total: int) -> Iterator[Callable[[int], object]]:
         progress.DownloadColumn(),
         progress.TimeRemainingColumn(compact=True),
     )
-    # What is printed meanwhile goes above the bar, but into a file that standard output is.
+    # Printed lines go above the bar; where standard output is a file, they go there.
     console, is_shown = Console(stderr=True), sys.stdout.isatty()
     with progress.Progress(*columns, console=console, transient=True, redirect_stdout=is_shown) as bars:
         task = bars.add_task(name, total=total)

@@ -139,7 +139,7 @@ def show_progress(name: str, total: Total) -> Iterator[Progress]:
         progress.TextColumn("left:", style="dim"),
         progress.TimeRemainingColumn(compact=True),
     )
-    # What a backend prints goes above the bar, but into a file that standard output is.
+    # Lines of a backend go above the bar; where standard output is a file, they go there.
     with progress.Progress(*columns, console=Console(stderr=True), redirect_stdout=sys.stdout.isatty()) as bars:
         task = bars.add_task(name, total=total.units, counts="")
         yield lambda report, size: bars.update(task, completed=report.settled + report.untried, counts=_counts(report))
