@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.facts.span_messages import SYSTEM_INSTRUCTIONS, input_messages, messages_of, output_messages
-from otel_rollout.messages import Message, json_of, parse_json
+from otel_rollout.messages import Message, json_of, messages_in, parse_json
 
 PROMPT_START: Final = '"prompt_ids_start":'
 """In a turn's input: the number of the prompt's token ids that earlier turns have recorded."""
@@ -88,7 +88,7 @@ class History(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A prompt's JSON without its last bracket: its hash and length, and fields of its `History`."""
+    """A prompt's JSON until its last message's end: its hash and length, and fields of its `History`."""
 
     hash: int
     length: int
@@ -137,7 +137,8 @@ class Histories:
         if span.context is None:
             return
         attributes: Mapping[str, Any] = span.attributes or {}
-        known, asked = self._read(span, attributes)
+        prompt = _encoded_prompt(attributes)
+        known, asked = self._read(span, attributes, memoryview(prompt))
         answers = _answers(span) if _is_chat(attributes, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE) else []
         is_added = known.node == ROOT and has_only_new_messages(attributes, asked)
         system, head, node, at = known.system, known.head, known.node, 0
@@ -155,7 +156,7 @@ class Histories:
         if len(said) == 1 and known.node == ROOT and not is_added:
             texts, length = _beginnings(said[0].text)
         if not is_added:
-            self._remember(attributes, _Known(0, 0, system, head, node, texts, length))
+            self._remember(prompt, _Known(0, 0, system, head, node, texts, length))
         conversation, request = attributes.get(semconv.CONVERSATION_ID), attributes.get(semconv.REQUEST_ID)
         self.of_span[span.context.span_id] = History(
             system,
@@ -171,37 +172,33 @@ class Histories:
             request if type(request) is str else "",
         )
 
-    def _read(self, span: ReadableSpan, attributes: Mapping[str, Any]) -> tuple[_Known, list[Message]]:
+    def _read(
+        self, span: ReadableSpan, attributes: Mapping[str, Any], prompt: memoryview
+    ) -> tuple[_Known, list[Message]]:
         """Return the longest prompt before that a generation's prompt begins with, and the messages after it."""
-        text = attributes.get(semconv.INPUT_MESSAGES)
-        is_whole = SYSTEM_INSTRUCTIONS not in attributes and PROMPT_START not in str(
-            attributes.get(semconv.INPUT_VALUE)
-        )
-        if type(text) is str and self._known and is_whole:
-            encoded = memoryview(text.encode("utf-8", "replace"))
-            found = _NOTHING_KNOWN
-            at = hashed = 0
-            for length in sorted(self._known):
-                if length >= len(encoded):
-                    break
-                hashed, at = crc32(encoded[at:length], hashed), length
-                if self._known[length].hash == hashed and encoded[length] in b",]":
-                    found = self._known[length]
-            if found.node != ROOT:
-                rest = bytes(encoded[found.length + 1 :]).decode("utf-8", "replace")
-                return found, messages_of(f"[{rest}") if rest else []
+        found = _NOTHING_KNOWN
+        at = hashed = 0
+        for length in sorted(self._known):
+            if length > len(prompt):
+                break
+            hashed, at = crc32(prompt[at:length], hashed), length
+            if self._known[length].hash == hashed and bytes(prompt[length : length + 1]) in b",":
+                found = self._known[length]
+        if found.node != ROOT:
+            rest = f"[{bytes(prompt[found.length + 1 :]).decode('utf-8', 'replace')}]"
+            more = messages_of(rest) if semconv.INPUT_MESSAGES in attributes else messages_in(parse_json(rest))
+            if more or rest == "[]":
+                return found, more
         if not _is_chat(attributes, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE):
             return _NOTHING_KNOWN, []
         return _NOTHING_KNOWN, input_messages(span)
 
-    def _remember(self, attributes: Mapping[str, Any], prompt: _Known) -> None:
-        text = attributes.get(semconv.INPUT_MESSAGES)
-        if type(text) is not str or text[-1:] != "]" or prompt.node == ROOT or SYSTEM_INSTRUCTIONS in attributes:
+    def _remember(self, prompt: bytes, known: _Known) -> None:
+        length = len(prompt)
+        if not length or known.node == ROOT:
             return
-        encoded = text.encode("utf-8", "replace")
-        length = len(encoded) - 1
         self._known.pop(length, None)
-        self._known[length] = prompt._replace(hash=crc32(encoded[:length]), length=length)
+        self._known[length] = known._replace(hash=crc32(prompt), length=length)
         if len(self._known) > _MAX_KNOWN:
             del self._known[next(iter(self._known))]
 
@@ -265,6 +262,17 @@ def has_only_new_messages(attributes: Mapping[str, Any], prompt: Sequence[Messag
     value = attributes.get(semconv.INPUT_VALUE)
     # No conversation begins with a tool's result.
     return (isinstance(value, str) and PROMPT_START in value) or (bool(prompt) and prompt[0].role == "tool")
+
+
+def _encoded_prompt(attributes: Mapping[str, Any]) -> bytes:
+    """Return the JSON of a whole prompt until its last message's end; nothing if it isn't a list of objects."""
+    text, payload = attributes.get(semconv.INPUT_MESSAGES), attributes.get(semconv.INPUT_VALUE)
+    if SYSTEM_INSTRUCTIONS in attributes or (type(payload) is str and PROMPT_START in payload):
+        return b""
+    if type(text) is not str:
+        text = payload if type(payload) is str else ""
+    # Other arguments may come after the messages. If they have a list, too, no prompt begins with this one.
+    return text[: text.rfind("}]") + 1].encode("utf-8", "replace")
 
 
 def _is_chat(attributes: Mapping[str, Any], messages: str, *payloads: str) -> bool:

@@ -54,7 +54,7 @@ def payloads_of(prompt: list[Any], answer: Any, form: str) -> dict[str, str]:
     """
     if form == "openai":
         return {
-            semconv.INPUT_VALUE: json.dumps({"messages": prompt}),
+            semconv.INPUT_VALUE: json.dumps({"messages": prompt, "tools": [{"name": "search"}], "temperature": 1.0}),
             semconv.OUTPUT_VALUE: json.dumps({"choices": [{"message": answer}]}),
         }
     given, said = (json_of([each.as_json() for each in convert_messages(side)]) for side in (prompt, answer))

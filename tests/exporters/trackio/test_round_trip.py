@@ -43,10 +43,10 @@ class TestFolder:
         """A trajectory that is sent again, as by a retry or a replay, is stored once, as it was."""
         exporter.send(make_trajectory(project=project))
 
-        assert exporter.send(make_trajectory(project=project)) == DELIVERED
+        assert exporter.send(make_trajectory(project=project, words="Other words?")) == DELIVERED
 
         (stored,) = trackio_server.traces(project)
-        assert stored["metadata"]["reward"] == 0.5
+        assert stored["messages"][0]["content"] == "What is 17 * 3?"
 
     def test_all_processes_are_one_run(self, trackio_server, project):
         """Four workers that start at once store all, in one run, without importing trackio."""
