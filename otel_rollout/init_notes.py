@@ -32,11 +32,8 @@ OTHER_VARIABLES: Final[Mapping[str, str]] = {
     "OTEL_ROLLOUT_VERL": "`off` leaves verl as it is",
     "OTEL_ROLLOUT_RECEIVE_TOKEN": "the token that senders show to `otel-rollout receive`",
     "OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS": "for tests: internal errors are raised",
-    "OTEL_ROLLOUT_CACHE": "for tests: the folder of installed servers",
-    "OTEL_ROLLOUT_REQUIRE_SERVERS": "for tests: a server that can't be installed fails them",
-    "OTEL_ROLLOUT_SHARED": "for tests: the folder of packed programs",
 }
-"""Variables of commands, hooks and tests."""
+"""Variables of commands and hooks."""
 
 
 def log_off(*, is_chosen: bool) -> None:

@@ -6,7 +6,7 @@ own, in a cache folder, made once and reused until its requirements change:
     python scripts/environments.py            # all that `make test` needs
     python scripts/environments.py phoenix    # this one; prints where it is
 
-The cache folder is $OTEL_ROLLOUT_CACHE, else ~/.cache/otel-rollout.
+The cache folder is $TEST_CACHE, else ~/.cache/otel-rollout.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def names() -> list[str]:
 
 def cache_folder() -> Path:
     """Return the folder that environments are made in."""
-    return Path(os.environ.get("OTEL_ROLLOUT_CACHE") or Path.home() / ".cache" / "otel-rollout")
+    return Path(os.environ.get("TEST_CACHE") or Path.home() / ".cache" / "otel-rollout")
 
 
 def ensure(name: str) -> Path:

@@ -3,7 +3,7 @@
     python scripts/otelcol.py         # prints where the program is
 
 It is $OTELCOL, else `otelcol` or `otelcol-contrib` on PATH, else a packed program next to the checkout
-(../shared/bin/otelcol-VERSION-linux-amd64.xz; $OTEL_ROLLOUT_SHARED names another folder than ../shared), which is
+(../shared/bin/otelcol-VERSION-linux-amd64.xz; $TEST_PROGRAMS names another folder than ../shared), which is
 unpacked into the cache folder of environments.py.
 """
 
@@ -56,7 +56,7 @@ def ensure() -> Path:
 
 def shared_folder() -> Path | None:
     """Return the folder next to the checkout that may have a packed program; None if there is none."""
-    given = os.environ.get("OTEL_ROLLOUT_SHARED")
+    given = os.environ.get("TEST_PROGRAMS")
     # A worktree is one folder deeper than the checkout.
     folders = [Path(given)] if given else [parent / "shared" for parent in ROOT.parents[:2]]
     return next((folder for folder in folders if folder.is_dir()), None)

@@ -17,10 +17,8 @@ pytest_plugins = ["tests.file_seconds", "tests.servers.fixtures"]
 
 # Set on import too: fixtures of a wider scope than a test see the same environment.
 CLEARED_PREFIXES = ("OTEL_", "MLFLOW_", "PHOENIX_", "WANDB_", "WEAVE_", "WF_TRACE_")
-# What steers the test run itself.
-OURS = ("OTEL_ROLLOUT_CACHE", "OTEL_ROLLOUT_REQUIRE_SERVERS")
 for _variable in list(os.environ):
-    if _variable.startswith(CLEARED_PREFIXES) and _variable not in OURS:
+    if _variable.startswith(CLEARED_PREFIXES):
         del os.environ[_variable]
 # mlflow reports its use to its makers unless it is told not to, and reads this when it is imported.
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"

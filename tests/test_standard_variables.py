@@ -135,11 +135,8 @@ OF_OTHERS = {
     "OTEL_ROLLOUT_DIR_MAX_BYTES",
     "OTEL_ROLLOUT_VERL",
     "OTEL_ROLLOUT_RECEIVE_TOKEN",
-    "OTEL_ROLLOUT_CACHE",
-    "OTEL_ROLLOUT_REQUIRE_SERVERS",
-    "OTEL_ROLLOUT_SHARED",
 }
-"""Variables of commands, hooks and tests."""
+"""Variables of commands and hooks."""
 
 MISSPELT: dict[str, Callable[[str], str]] = {
     "a letter is missing": lambda name: name[:-3] + name[-2:],

@@ -227,6 +227,7 @@ _CLEAR: Final = (
     ),
     f"DELETE FROM step_runs WHERE {_OF_STEP}",
     f"DELETE FROM changed_steps WHERE {_OF_STEP}",
+    "INSERT OR IGNORE INTO unjudged VALUES (1)",
 )
 
 _NAMED: Final = """CASE WHEN run."run_id" IS NULL AND EXISTS (
@@ -253,6 +254,7 @@ CREATE INDEX group_figures_by_run ON group_figures (run);
 CREATE INDEX group_figures_by_prompt ON group_figures ("sample_index");
 CREATE TABLE step_figures (run INTEGER PRIMARY KEY, {_names(_STEP)}, {_names(_OF_GROUPS)},
   "solved", "zero_variance" DEFAULT '{{}}');
+CREATE TABLE unjudged (one INTEGER PRIMARY KEY);
 CREATE VIEW steps AS {_STEP_ROWS};
 CREATE VIEW groups AS {_GROUP_ROWS};
 """
@@ -295,6 +297,12 @@ def judge(connection: sqlite3.Connection, scales: Mapping[tuple[str | None, bool
             if tuple(known) != ends:
                 for statement in _JUDGE:
                     connection.execute(statement, {"run": run, "lowest": ends[0], "highest": ends[1]})
+    connection.execute("DELETE FROM unjudged")
+
+
+def is_judged(connection: sqlite3.Connection) -> bool:
+    """Return False if the figures of a step were computed, and `judge` was not called since."""
+    return connection.execute("SELECT 1 FROM unjudged").fetchone() is None
 
 
 def refresh_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:

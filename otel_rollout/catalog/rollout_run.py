@@ -561,7 +561,8 @@ class Run:
             figures.refresh_step(connection, *each)
             connection.execute("DELETE FROM signals WHERE step IS ? AND validate = ?", each)
             connection.execute("COMMIT")
-        if changed:
+        # Not by what has changed: a reader can be killed before it judges what it has computed.
+        if not figures.is_judged(connection):
             connection.execute("BEGIN IMMEDIATE")
             figures.judge(connection)
             connection.execute("COMMIT")

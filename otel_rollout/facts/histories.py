@@ -194,13 +194,11 @@ class Histories:
         return _NOTHING_KNOWN, input_messages(span)
 
     def _remember(self, prompt: bytes, known: _Known) -> None:
-        length = len(prompt)
-        if not length or known.node == ROOT:
-            return
-        self._known.pop(length, None)
-        self._known[length] = known._replace(hash=crc32(prompt), length=length)
-        if len(self._known) > _MAX_KNOWN:
-            del self._known[next(iter(self._known))]
+        if prompt and known.node != ROOT:
+            self._known.pop(len(prompt), None)
+            self._known[len(prompt)] = known._replace(hash=crc32(prompt), length=len(prompt))
+            if len(self._known) > _MAX_KNOWN:
+                del self._known[next(iter(self._known))]
 
     def child(self, node: int, code: int, message: Message | None = None) -> int:
         """Return the node of a message after a node; the node itself if there are too many.
@@ -211,8 +209,7 @@ class Histories:
             message: The message.
         """
         key = (node, code)
-        found = self._children.get(key)
-        if found is not None:
+        if (found := self._children.get(key)) is not None:
             return found
         if len(self.parents) > MAX_MESSAGES:
             self.is_full = True

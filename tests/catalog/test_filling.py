@@ -63,10 +63,10 @@ class TestWhatIsKept:
     def test_spans_of_one_trajectory(self, folder):
         """Who reads the trajectories of a step has the spans of one of them in memory."""
         gc.collect()
-        others = {id(known): known for known in gc.get_objects() if isinstance(known, RecordedTrajectory)}
+        others = {id(known): known for known in gc.get_objects() if type(known) is RecordedTrajectory}
         for each in Run([folder]).read():
             assert each.spans
-            found = (known for known in gc.get_objects() if isinstance(known, RecordedTrajectory))
+            found = (known for known in gc.get_objects() if type(known) is RecordedTrajectory)
             assert sum(known._spans is not None for known in found if id(known) not in others) == 1
 
 
@@ -303,6 +303,14 @@ def _count(folder: Path, number: int) -> list[int]:
 class TestKilledReaders:
     """A reader that is killed at any instant."""
 
+    def test_before_it_compares_with_the_scale(self, folder, monkeypatch):
+        """The figures of steps are there, those by the run's scale aren't: the next one adds them."""
+        with monkeypatch.context() as patch:
+            patch.setattr("otel_rollout.catalog.figures.judge", _raise_interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                Run([folder]).steps()
+        assert [step.solved for step in assert_right(folder)["steps"]] == [0.5, 0.5, 1.0]
+
     @pytest.mark.parametrize("rounds", [8, pytest.param(50, marks=pytest.mark.slow)])
     def test_leave_a_catalog_with_the_right_answers(self, tmp_path, monkeypatch, rounds):
         """While it reads a new folder, more of it, or after files are gone: the next one goes on."""
@@ -322,6 +330,10 @@ class TestKilledReaders:
             for _ in range(4):
                 _read_until_killed(tmp_path, random.uniform(0, seconds))
             assert_right(tmp_path)
+
+
+def _raise_interrupt(*unused):
+    raise KeyboardInterrupt
 
 
 def _read_until_killed(folder: Path, seconds: float) -> None:

@@ -21,13 +21,13 @@ from tests.servers.shared import WEAVE_STORE
 
 __all__ = ["WEAVE_STORE", "missing"]
 
-REQUIRE_SERVERS = "OTEL_ROLLOUT_REQUIRE_SERVERS"
+REQUIRE_SERVERS = "REQUIRE_SERVERS"
 
 Uncaptured = Callable[[], AbstractContextManager[None]]
 
 
 def missing(reason: str) -> NoReturn:
-    """Skip the test, or fail it with OTEL_ROLLOUT_REQUIRE_SERVERS set, as in CI."""
+    """Skip the test, or fail it with REQUIRE_SERVERS set, as in CI."""
     if os.environ.get(REQUIRE_SERVERS):
         pytest.fail(reason)
     pytest.skip(reason)

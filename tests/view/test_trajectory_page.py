@@ -147,8 +147,7 @@ def test_a_turn_has_its_rendered_prompt(page: Page, tmp_path: Path) -> None:
     root = {semconv.SPAN_KIND: "AGENT", **tags, semconv.STATUS: "completed"}
     writer.write([*spans, make_span("rollout", 1, trace_id, parent=None, attributes=root, seconds=(1.0, 5.0))])
     writer.close()
-    with Viewer(tmp_path) as viewer:
-        go(page, viewer, f"#/step/1/sample/0/rollout/0?span={3:016x}")
+    with visited(page, tmp_path, f"#/step/1/sample/0/rollout/0?span={3:016x}"):
         shown = page.locator(".span-panel .payload", has_text="rendered prompt")
         shown.locator("summary").click()
         text = shown.locator(".payload-text").inner_text()

@@ -1,4 +1,4 @@
-"""MLflow's own pages in a browser, without scrolling: the words of a turn, the reward, two rollouts side by side."""
+"""MLflow's own pages in a browser: the words of a turn, the reward, two rollouts side by side."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ SEEN = {
     "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": True,
     "mlflow.assistant.panelOpen_v1": False,
 }
+BEGINNINGS = (
+    '{"reward": 0.75, "rollout": 0, "output": "The answer',
+    '{"reward": 0.25, "rollout": 1, "output": "The answer',
+)
+"""As much of the outputs as the list has place for."""
 TOOLS = [
     {
         "type": "function",
@@ -115,12 +120,16 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
         yield opened
 
 
+def scroll_to(page: Page, words: str, *, picture: Any) -> None:
+    """Scroll the last text with these words into view, and wait until it is shown."""
+    page.get_by_text(words).last.scroll_into_view_if_needed()
+    wait_for_words(page, words, picture=picture)
+
+
 def test_list_tells_rollouts_apart(page: Page, tmp_path: Any) -> None:
-    """The list's default view shows the prompt, the answer with the reward, and the session by its step."""
+    """The list's default view shows the prompt, the reward, the rollout, the answer, and the session by its sample."""
     picture = tmp_path / "list.png"
-    first = '{"reward": 0.75, "rollout": 0, "output": "The answer is 42."}'
-    wait_for_words(page, "What is 6 times 7?", first, picture=picture)
-    wait_for_words(page, '{"reward": 0.25, "rollout": 1, "output": "The answer is 43."}', picture=picture)
+    wait_for_words(page, "What is 6 times 7?", *BEGINNINGS, picture=picture)
     assert page.get_by_text("s12 · step 7 · ").first.is_visible()
 
 
@@ -128,7 +137,8 @@ def test_trace_shows_words_and_reward(page: Page, tmp_path: Any) -> None:
     """A trace opens with the conversation, the answer and the reward; a turn shows its words before its token ids."""
     page.get_by_text("The answer is 42.").first.click()
     picture = tmp_path / "trace.png"
-    wait_for_words(page, "You are a calculator.", "6 * 7", "The answer is 42.", "0.75", picture=picture)
+    wait_for_words(page, "You are a calculator.", "6 * 7", "0.75", picture=picture)
+    scroll_to(page, "The answer is 42.", picture=picture)
 
     page.get_by_text("generate", exact=True).first.click()
     picture = tmp_path / "turn.png"
@@ -148,7 +158,9 @@ def test_two_rollouts_side_by_side(page: Page, tmp_path: Any) -> None:
     page.get_by_role("button", name="Actions for selected traces").click()
     page.get_by_role("menuitem", name="Compare").click()
     picture = tmp_path / "compare.png"
-    wait_for_words(page, "The answer is 42.", "0.75", "The answer is 43.", "0.25", picture=picture)
+    wait_for_words(page, "0.75", "0.25", picture=picture)
+    for answer in ("The answer is 42.", "The answer is 43."):
+        scroll_to(page, answer, picture=picture)
 
 
 def test_rollouts_of_a_prompt_in_a_session(page: Page, tmp_path: Any) -> None:
@@ -157,5 +169,4 @@ def test_rollouts_of_a_prompt_in_a_session(page: Page, tmp_path: Any) -> None:
     page.get_by_text("s12 · step 7 · ").first.wait_for()
     page.get_by_role("button", name="Expand").first.click()
     picture = tmp_path / "sessions.png"
-    wait_for_words(page, '{"reward": 0.75, "rollout": 0, "output": "The answer is 42."}', picture=picture)
-    wait_for_words(page, '{"reward": 0.25, "rollout": 1, "output": "The answer is 43."}', picture=picture)
+    wait_for_words(page, *BEGINNINGS, picture=picture)
