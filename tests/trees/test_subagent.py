@@ -6,6 +6,7 @@ import asyncio
 from itertools import permutations
 from typing import Any
 
+import numpy as np
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
@@ -72,6 +73,31 @@ class TestSubagent:
         assert span_tree(rollout_spans.spans) == [
             ["root", ["llm"], ["one", ["llm"], ["llm"]], ["two", ["llm"], ["llm"]], ["llm"]]
         ]
+
+    def test_serves_blocks_at_once(self, rollout_spans: InMemorySpanExporter) -> None:
+        """In each other, in tasks that run at the same time, and in one that isn't traced."""
+        reader = subagent("reader")
+
+        async def rollout(number: int) -> None:
+            with rollout_trace_attr(1, 1, number, name="root", trace=number != 1):
+                async with reader:
+                    await say([], "task")
+                    await asyncio.sleep(0.001 * number)
+                    with reader:
+                        await say([], "another")
+                    await say([], "a third")
+                await say([], "the last")
+
+        async def rollouts() -> None:
+            await asyncio.gather(*map(rollout, range(5)))
+
+        asyncio.run(rollouts())
+        assert otel_rollout.flush(10.0)
+        traces = {span.context.trace_id for span in rollout_spans.spans if span.context is not None}
+        assert [
+            span_tree([span for span in rollout_spans.spans if span.context and span.context.trace_id == each])
+            for each in traces
+        ] == [[["root", ["reader", ["llm"], ["reader", ["llm"]], ["llm"]], ["llm"]]]] * 4
 
     def test_without_tracing(self) -> None:
         """It does nothing."""
@@ -260,9 +286,14 @@ class TestAnnotations:
         assert [each.trained for each in found_in(rollout_spans)] == [True]
         assert otel_rollout.stats().lost_annotations == {"compacted": 1}
 
-    def test_what_is_no_boolean(self, rollout_spans: InMemorySpanExporter) -> None:
-        """It is left out and counted."""
-        with rollout_trace_attr(1, 1, 0):
-            annotate(trained="yes")  # type: ignore[arg-type]
+    @pytest.mark.parametrize("flag", ["yes", 1, [True], np.array([True, False])], ids=["text", "1", "list", "array"])
+    def test_what_is_no_boolean(self, rollout_spans: InMemorySpanExporter, flag: Any) -> None:
+        """It is left out and counted, in a trajectory, in a sub-agent and after the end; numpy's booleans are some."""
+        with rollout_trace_attr(1, 1, 0) as trajectory:
+            annotate(trained=flag, compacted=flag)
+            with subagent("reader"):
+                annotate(trained=flag, compacted=flag)
+            annotate(trained=np.True_, compacted=np.False_)  # type: ignore[arg-type]
+        trajectory.annotate(trained=flag, compacted=flag)
         assert otel_rollout.flush(10.0)
-        assert otel_rollout.stats().lost_annotations == {"trained": 1}
+        assert otel_rollout.stats().lost_annotations == {"trained": 3, "compacted": 3}
