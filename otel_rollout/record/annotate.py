@@ -147,9 +147,9 @@ def _annotate_current(pipeline: RunningPipeline, facts: Facts) -> None:
         lose_annotation("no trajectory", "annotate() was called outside rollout_trace_attr: call it in the block")
         return
     root = frame.trajectory.root
+    if frame.agent is not None:
+        facts = _annotate_agent(frame.agent, facts)
     if root is not None and root.is_recording():
-        if frame.agent is not None:
-            facts = _annotate_agent(frame.agent, facts)
         _annotate_running(pipeline, frame.trajectory, facts)
     else:
         # It has ended, or runs in the process of `inject()`.
@@ -189,11 +189,14 @@ def _annotate_other(pipeline: RunningPipeline | None, given: Any, facts: Facts) 
 
 def _annotate_agent(agent: Agent, facts: Facts) -> Facts:
     """Keep what is known of a sub-agent with it, and return the rest."""
-    if _read_flag("compacted", facts.compacted):
-        agent.is_compacted = True
-    trained = _read_flag("trained", facts.trained)
-    if trained is not None:
-        agent.span.set_attribute(semconv.TRAINED, trained)
+    is_compacted, trained = _read_flag("compacted", facts.compacted), _read_flag("trained", facts.trained)
+    if agent.span.is_recording():
+        agent.is_compacted = is_compacted or agent.is_compacted
+        if trained is not None:
+            agent.span.set_attribute(semconv.TRAINED, trained)
+    else:
+        for name in ["compacted"] * (is_compacted is True) + ["trained"] * (trained is not None):
+            _leave_out(name, "its sub-agent has ended")
     return facts._replace(compacted=False, trained=None)
 
 

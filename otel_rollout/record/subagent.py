@@ -12,7 +12,7 @@ from otel_rollout import semconv
 from otel_rollout.record import runtime
 from otel_rollout.record.array_types import is_compiling
 from otel_rollout.record.call import Call, Operation
-from otel_rollout.record.context import Agent
+from otel_rollout.record.context import SILENCE, Agent, current_frame
 from otel_rollout.record.scalars import read_tag
 
 _MAX_NAMES = 256
@@ -23,6 +23,7 @@ def subagent(name: str) -> Subagent:
 
     It works with `with` and with `async with`; one can serve several blocks together. In it, `annotate(compacted=True)`
     and `annotate(trained=False)` speak of the sub-agent. With tracing off, and under `trace=False`, it does nothing.
+    Around a `yield`, what the generator's caller does is inside: there, decorate with `rollout_trace_op(kind="AGENT")`.
 
     Args:
         name: The sub-agent's name.
@@ -52,13 +53,27 @@ class Subagent:
             call.context = context_api.get_current()
             self._calls.append(call)
         except BaseException:
-            call.clean_up()
+            self._end(call, None)
             raise
 
     def __exit__(self, kind: object, exception: BaseException | None, traceback: object) -> None:
+        call: Call | None = None
+        try:
+            call = self._current_call()
+            self._end(call, exception)
+        except BaseException:
+            # Interrupted, by a signal handler for example: each step may be repeated.
+            self._end(call or self._current_call(), exception)
+            raise
+
+    def _current_call(self) -> Call | None:
         context, calls = context_api.get_current(), self._calls[::-1]
-        # A generator that nobody finishes is closed in another context.
-        call = next((each for each in calls if each.context is context), calls[0] if calls else None)
+        frame = current_frame(context)
+        # In silence all have one frame; a generator that nobody finishes is closed in another context.
+        own = [each for each in calls if (each.context is context if frame is SILENCE else each.frame is frame)]
+        return next(iter(own or calls), None)
+
+    def _end(self, call: Call | None, exception: BaseException | None) -> None:
         if call is None:
             return
         try:
@@ -69,9 +84,10 @@ class Subagent:
         finally:
             if call.is_open:
                 call.clean_up()
-            # Another thread can have ended it.
-            with suppress(ValueError):
-                self._calls.remove(call)
+            if call in self._calls:
+                # Another thread can have ended it.
+                with suppress(ValueError):
+                    self._calls.remove(call)
 
     async def __aenter__(self) -> None:
         self.__enter__()

@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from opentelemetry import baggage, trace
+from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv, subagent
 from otel_rollout.facts import Conversation, conversations_of, summarise_trajectory
+from otel_rollout.hooks.carrier import extract, inject
 from otel_rollout.messages import chat_messages
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 
@@ -98,6 +101,68 @@ class TestSubagent:
             span_tree([span for span in rollout_spans.spans if span.context and span.context.trace_id == each])
             for each in traces
         ] == [[["root", ["reader", ["llm"], ["reader", ["llm"]], ["llm"]], ["llm"]]]] * 4
+
+    def test_keeps_what_it_is_told_where_the_root_is_elsewhere(self, rollout_spans: InMemorySpanExporter) -> None:
+        """In a process that the trajectory goes on in, and after the trajectory's end."""
+
+        async def rest(carrier: dict[str, str]) -> None:
+            with extract(carrier), subagent("reader"):
+                annotate(trained=False)
+                await say([], "task")
+
+        async def rollout() -> None:
+            with rollout_trace_attr(1, 1, 0):
+                await say([], "question")
+                carrier = inject()
+                await rest(carrier)
+                late = asyncio.create_task(rest(carrier))
+            await late
+
+        asyncio.run(rollout())
+        found = found_in(rollout_spans)
+        assert [(each.kind, each.trained) for each in found] == [
+            ("main", None),
+            ("subagent", False),
+            ("subagent", False),
+        ]
+
+    def test_that_has_ended_is_told_nothing(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A task that outlives the block speaks of nothing, which is counted."""
+
+        async def rollout() -> None:
+            async def outlive() -> None:
+                await ended.wait()
+                annotate(trained=False, compacted=True)
+
+            ended = asyncio.Event()
+            with rollout_trace_attr(1, 1, 0):
+                with subagent("reader"):
+                    task = asyncio.create_task(outlive())
+                    await asyncio.sleep(0)
+                ended.set()
+                await task
+
+        asyncio.run(rollout())
+        assert otel_rollout.flush(10.0)
+        assert otel_rollout.stats().lost_annotations == {"trained": 1, "compacted": 1}
+
+    def test_serves_blocks_that_leave_a_context_attached(self, rollout_spans: InMemorySpanExporter) -> None:
+        """Each block ends its own span, though one attaches a context and doesn't detach it."""
+        reader = subagent("reader")
+
+        async def block(number: int) -> bool:
+            async with reader:
+                if number == 0:
+                    context_api.attach(baggage.set_baggage("key", "value"))
+                await asyncio.sleep(0.001 * number)
+                span = trace.get_current_span()
+            return span.is_recording()
+
+        async def blocks() -> list[bool]:
+            with rollout_trace_attr(1, 1, 0):
+                return await asyncio.gather(*map(block, range(3)))
+
+        assert asyncio.run(blocks()) == [False] * 3
 
     def test_without_tracing(self) -> None:
         """It does nothing."""
