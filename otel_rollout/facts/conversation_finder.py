@@ -492,7 +492,7 @@ class _Finder:
             later = [each for each in self._links.next[before] if each > at]
             uses = [self._links.last_uses.get(self._tree.codes[node], -1) for node in self._links.answers[before]]
             if (later and min(later) > end) or (not later and max(uses, default=-1) > end):
-                # Of several answers to one prompt, the main conversation asks what to think of them.
+                # The main conversation asks what to think of several answers to its prompt.
                 is_sampled = self._links.leaders[self._main] == self._links.leaders[before] and self._main in latest
                 return self._main if is_sampled else before
         own = (each for each in latest if self._found[self._of_turn[each]].kind in ("main", "compacted"))

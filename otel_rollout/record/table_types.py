@@ -29,11 +29,11 @@ COST: Final = 160
 
 
 class _Array(NamedTuple):
-    """What holds the values of a column, or of several.
+    """The values of a column, or of several.
 
     Args:
         values: An array of numpy, or one of Arrow in chunks.
-        mask: An array that is true where a value is missing; None if `values` says so.
+        mask: An array that is true where a value is missing; None without one.
     """
 
     values: Any
