@@ -88,13 +88,14 @@ def run(arguments: argparse.Namespace) -> int:
         complain(line)
     for line in _summary(report, place):
         print(line)
-    return 1 if report.kept or report.unreadable else 0
+    return 1 if report.kept or report.unreadable or report.failed else 0
 
 
 def _summary(report: ExportReport, place: str) -> Iterator[str]:
     tables = ", ".join(f"{count:,} {NAMES.get(table, table)}" for table, count in reversed(report.rows.items()))
     again = f", {report.again:,} of them anew" if report.again else ""
-    present = f"; {report.present:,} were there already" if report.present else ""
+    were = "was" if report.present == 1 else "were"
+    present = f"; {report.present:,} {were} there already" if report.present else ""
     running = f"; not finished: {_named(report.running)}" if report.running else ""
     written = f"{counted(len(report.exported), 'step')} written to {place}{again}" if report.exported else "nothing new"
     yield f"{written}{f': {tables}' if tables else ''}{present}{running}"
@@ -111,6 +112,8 @@ def _notes(report: ExportReport) -> Iterator[str]:
             f"left as they are: {_named(report.kept)}; there are trajectories in them that the folder doesn't have: "
             "export all folders of the experiment together, or to another place"
         )
+    for partition, error in report.failed.items():
+        yield f"{partition} and later ones of its experiment can't be written: {error}; run it again to go on"
 
 
 def _named(partitions: Iterable[Partition]) -> str:

@@ -73,10 +73,12 @@ class Folder:
                 raise ConfigurationError(f"another export writes to {self._path} now: wait for its end")
             for left in self._temporary.iterdir():
                 left.unlink()
-            yield
-            # Under the lock: another export may wait for it, and makes it again.
-            with suppress(OSError):
-                self._temporary.rmdir()
+            try:
+                yield
+            finally:
+                # Under the lock: another export may wait for it, and makes it again.
+                with suppress(OSError):
+                    self._temporary.rmdir()
 
     def open(self, name: str) -> IO[bytes] | None:
         """Open a file to read; None if it isn't there."""
@@ -114,7 +116,8 @@ class Store:
             self._files: Any
             self._files, self._path = fsspec.core.url_to_fs(url)
         except ImportError as error:
-            raise MissingExtraError(f"{url} needs another package ({error}): {install_line('s3')}, for S3") from error
+            line = f": {install_line('s3')}" if url.startswith(("s3://", "s3a://")) else ""
+            raise MissingExtraError(f"{url} needs another package ({error}){line}") from error
         except ValueError as error:
             raise ConfigurationError(f"{url}: {error}") from error
         self._url = url
@@ -151,8 +154,14 @@ class Store:
 
 
 def destination_of(text: str) -> Folder | Store:
-    """Return the place that a path or an address names."""
+    """Return the place that a path or an address names.
+
+    Raises:
+        ConfigurationError: It names none.
+    """
     kind, is_url, rest = text.partition("://")
+    if not text or text == "s3:" or (is_url and not rest):
+        raise ConfigurationError(f"{text!r} names no place: write a folder, or an address such as s3://bucket/path")
     if is_url and kind not in ("file", "local"):
         return Store(text.rstrip("/"))
     return Folder(Path(rest if is_url else text).expanduser())

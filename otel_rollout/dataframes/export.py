@@ -1,7 +1,7 @@
 """Adds the finished steps of trace folders to Parquet tables, a file for each table and step.
 
 <place>/<table>/experiment_name=<experiment>/step=<step>/training.parquet, and validation.parquet for validation passes.
-`trajectories` comes last: its metadata has the fingerprint of the step that was exported.
+`trajectories` comes last: its metadata has the fingerprint of the exported step, then its unreadable trajectories.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from otel_rollout.catalog.columns import COLUMNS, TableColumn
 from otel_rollout.catalog.query import OF_SPANS
 from otel_rollout.dataframes.arrow import UNREADABLE_KEY, Redactions, batches_of, schema_of
 from otel_rollout.dataframes.destination import Folder, Store
+from otel_rollout.dataframes.frames import error_of
 from otel_rollout.dataframes.payload import payload_batches
 
 TABLES: Final = ("spans", "messages", "conversations", "rewards", "trajectories")
@@ -30,6 +31,9 @@ TABLES: Final = ("spans", "messages", "conversations", "rewards", "trajectories"
 PARTITIONS: Final = ("experiment_name", "step")
 """The columns that are in the names of folders, and not in the files."""
 FINGERPRINT_KEY: Final = b"otel_rollout.fingerprint"
+EXPERIMENT_KEY: Final = b"otel_rollout.experiment_name"
+MAX_NAME: Final = 255 - len("experiment_name=")
+"""The most bytes of an experiment in the name of a folder: file systems take 255."""
 NOTHING: Final = "__HIVE_DEFAULT_PARTITION__"
 """The name for null that Hive has given to all."""
 
@@ -48,14 +52,27 @@ class Partition(NamedTuple):
 
     def place_of(self, table: str) -> str:
         """Return the place of its file of a table."""
-        experiment = quote(self.experiment, safe="") if self.experiment else NOTHING
+        experiment = _folder_name(self.experiment) if self.experiment else NOTHING
         step = NOTHING if self.step is None else self.step
         name = "validation" if self.validate else "training"
         return f"{table}/experiment_name={experiment}/step={step}/{name}.parquet"
 
     def __str__(self) -> str:
         step = "no step" if self.step is None else f"step {self.step}"
-        return f"{step}'s validation" if self.validate else step
+        experiment = f" of {self.experiment}" if self.experiment else ""
+        return f"{step}'s validation{experiment}" if self.validate else f"{step}{experiment}"
+
+
+def _folder_name(experiment: str) -> str:
+    """Return the name percent-encoded; of one that is too long, the beginning and a hash."""
+    if len(name := quote(experiment, safe="")) <= MAX_NAME:
+        return name
+    digest = blake2b(experiment.encode(), digest_size=8).hexdigest()
+    kept = experiment[:MAX_NAME]
+    # Whole characters: readers decode the name.
+    while len(name := f"{quote(kept, safe='')}-{digest}") > MAX_NAME:
+        kept = kept[:-1]
+    return name
 
 
 @dataclass
@@ -71,6 +88,7 @@ class ExportReport:
         rows: The number of rows written, by table.
         redacted: The values that redaction had replaced, by table and column.
         unreadable: The trace ids of trajectories whose spans can't be read.
+        failed: The partitions that can't be written, each with the error.
     """
 
     exported: list[Partition] = field(default_factory=list)
@@ -81,6 +99,7 @@ class ExportReport:
     rows: Counter[str] = field(default_factory=Counter)
     redacted: Counter[str] = field(default_factory=Counter)
     unreadable: list[str] = field(default_factory=list)
+    failed: dict[Partition, OSError] = field(default_factory=dict)
 
 
 def export_parquet(
@@ -96,15 +115,18 @@ def export_parquet(
 
     Raises:
         NoTracesError: None of the folders has traces.
-        OSError: The place can't be written to.
+        OSError: The place can't be opened.
     """
     report = ExportReport()
+    given_up: set[str | None] = set()
     with place.locked():
         waiting: list[tuple[Partition, str, int]] = []
         for partition, fingerprint, size in _finished(run, steps, report):
             known = _metadata(place, partition)
-            if known is not None and known.get(FINGERPRINT_KEY) == fingerprint.encode():
+            exported, *lacking = (known or {}).get(FINGERPRINT_KEY, b"").decode().split(" ")
+            if exported == fingerprint and _are_unreadable(run, lacking):
                 report.present += 1
+                report.unreadable += lacking
             elif known is not None and not _exported_ids(place, partition) <= set(_ids(run, partition)):
                 report.kept.append(partition)
             else:
@@ -112,8 +134,14 @@ def export_parquet(
                 waiting.append((partition, fingerprint, size))
         on_done = on_start(sum(size for *_, size in waiting))
         for partition, fingerprint, size in waiting:
-            _Step(run, place, partition, fingerprint, report).write()
-            report.exported.append(partition)
+            try:
+                # The next step would meet the same error, such as a full disk.
+                if partition.experiment not in given_up:
+                    _Step(run, place, partition, fingerprint, report).write()
+                    report.exported.append(partition)
+            except OSError as error:
+                given_up.add(partition.experiment)
+                report.failed[partition] = error
             on_done(size)
     return report
 
@@ -168,6 +196,12 @@ def _metadata(place: Folder | Store, partition: Partition) -> Mapping[bytes, byt
     return None
 
 
+def _are_unreadable(run: Run, trace_ids: Sequence[str]) -> bool:
+    with suppress(KeyError), run.one_look():
+        return all(error_of(run.trajectory(trace_id)) for trace_id in trace_ids)
+    return False
+
+
 def _exported_ids(place: Folder | Store, partition: Partition) -> set[str]:
     file = place.open(partition.place_of("trajectories"))
     if file is None:
@@ -209,7 +243,7 @@ class _Step:
         self._run = run
         self._place = place
         self._partition = partition
-        self._metadata = {FINGERPRINT_KEY: fingerprint.encode()}
+        self._fingerprint = fingerprint
         self._report = report
         self._unreadable: list[str] = []
 
@@ -254,7 +288,8 @@ class _Step:
                 yield written
                 writer.add_key_value_metadata(
                     {
-                        **self._metadata,
+                        FINGERPRINT_KEY: " ".join((self._fingerprint, *self._unreadable)).encode(),
+                        EXPERIMENT_KEY: (self._partition.experiment or "").encode(),
                         **written.redactions.metadata(),
                         UNREADABLE_KEY: str(len(self._unreadable)).encode(),
                     }

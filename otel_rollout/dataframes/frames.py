@@ -116,7 +116,7 @@ def errors(folder: Folder | Sequence[Folder], *, steps: Steps = None) -> pa.Tabl
     problems: list[ReadProblem] = []
     damaged: list[Mapping[str, Any]] = []
     for trajectory in Run(_folders(folder), problems.append).read(step=steps):
-        if (error := _error_of(trajectory)) is not None:
+        if (error := error_of(trajectory)) is not None:
             tags = {"trace_id": trajectory.trace_id, "step": trajectory.step, "validate": trajectory.validate}
             damaged.append({**tags, "file": str(trajectory.parts[0][0].path), "error": error})
     damaged += [{"file": str(each.path), "offset": each.offset, "error": each.what} for each in problems]
@@ -125,7 +125,7 @@ def errors(folder: Folder | Sequence[Folder], *, steps: Steps = None) -> pa.Tabl
     return pa.Table.from_pylist(damaged, pa.schema(fields))
 
 
-def _error_of(trajectory: RecordedTrajectory) -> str | None:
+def error_of(trajectory: RecordedTrajectory) -> str | None:
     """Return the reason why a trajectory can't be read; None if it can."""
     try:
         for span in trajectory.spans:
