@@ -92,6 +92,15 @@ class Run:
         self._filling = Filling(self.folders, on_progress or (lambda done, total: None))
         self._looks = local()
 
+    def require_folders(self) -> None:
+        """Check that each of the folders has traces.
+
+        Raises:
+            NoTracesError: One has none.
+        """
+        for folder in self.folders:
+            find_files([folder])
+
     @contextmanager
     def one_look(self) -> Iterator[None]:
         """Look at the folders once for everything that is asked in the block by this thread."""

@@ -6,7 +6,9 @@ import argparse
 import csv
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,9 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
         require_reader()
     folders = arguments.folders
     sql = arguments.sql
-    if sql and not folders and not sql.strip().count(" ") and Path(sql).is_dir():
-        # `query DIR`: a question has a space.
-        sql, folders = "", [Path(sql)]
+    if sql != "-" and len(sql.split()) == 1 and "(" not in sql:
+        # `query DIR`: a question has a space, or is `VALUES(1)`.
+        sql, folders = "", [Path(sql), *folders]
     problems = ProblemLog()
     recorded = Run(
         folders or [default_folder()],
@@ -102,6 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         experiment=arguments.experiment,
         run=arguments.run,
     )
+    recorded.require_folders()
     if not sql and sys.stdin.isatty():
         _Prompt(recorded, arguments).run()
     else:
@@ -122,8 +125,9 @@ def _ask(recorded: Run, arguments: argparse.Namespace, sql: str) -> None:
         on_step=_show_steps,
     )
     if arguments.json:
+        names = _distinct(answer.columns)
         for row in answer.rows:
-            print_json(orjson.dumps(dict(zip(answer.columns, row, strict=True)), default=repr))
+            print_json(orjson.dumps(dict(zip(names, row, strict=True)), default=repr))
     elif arguments.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.columns)
@@ -149,7 +153,16 @@ def _write_parquet(answer: Answer, path: Path) -> None:
     from otel_rollout.dataframes.destination import replaced
 
     with replaced(path, path.with_name(f".{path.name}.new")) as file:
-        pq.write_table(table_of_answer(answer.columns, answer.rows), file, compression="zstd")
+        pq.write_table(table_of_answer(_distinct(answer.columns), answer.rows), file, compression="zstd")
+
+
+def _distinct(names: Sequence[str]) -> Sequence[str]:
+    """Return names with a number after each that was there before: the columns of a JOIN can have one name."""
+    found: dict[str, None] = {}
+    for name in names:
+        further = (f"{name}_{number}" for number in count(2))
+        found[name if name not in found else next(each for each in further if each not in (*found, *names))] = None
+    return list(found)
 
 
 def _print_table(answer: Answer) -> None:

@@ -34,8 +34,10 @@ def columns_named(table: str, names: Sequence[str] | None) -> Sequence[TableColu
     """Return columns of a table by their names; all of them if None.
 
     Raises:
-        QueryError: The table doesn't have one.
+        QueryError: The table doesn't have one, or none is named.
     """
+    if isinstance(names, str) or (names is not None and not len(names)):
+        raise QueryError(f"columns is a list with one name or more, or None for all columns, not {names!r}")
     columns = {each.name: each for each in COLUMNS[table]}
     for name in names or ():
         if name not in columns:
