@@ -18,7 +18,7 @@ from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
-from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
+from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, subagent
 from otel_rollout.hooks import Hook, Observer, observe
 from otel_rollout.hooks.carrier import extract, inject
 from otel_rollout.hooks.executor import _InTrajectory
@@ -31,6 +31,7 @@ EACH_INSTRUCTION = (
     "op.py",
     "context.py",
     "trajectory.py",
+    "subagent.py",
     "exporter_queue.py",
     "pipeline.py",
     "patching.py",
@@ -253,6 +254,17 @@ class TestEveryInstruction:
         assert exhaust(run, check_counts) > 20
         assert runtime.pipeline is not None
         assert runtime.pipeline.open_trajectories.running_for(0) == []
+
+    def test_in_a_subagent(self, exporters: list[InMemorySpanExporter]) -> None:
+        """So it is in a block of `subagent`, which one object serves again and again."""
+        reader = subagent("reader")
+
+        def run() -> None:
+            with reader:
+                tool(VALUE)
+
+        assert exhaust(run, check_counts) > 20
+        assert reader._calls == []
 
     def test_in_silence(self, exporters: list[InMemorySpanExporter]) -> None:
         """So it is with `trace=False`, and after it ops are traced."""

@@ -234,6 +234,67 @@ class TestPandas:
 
         assert read(self.pd.DataFrame(self.np.zeros((1, 2)), columns=named))["columns"][1] == "7"
 
+    def test_names_of_several_levels(self):
+        """Columns that have names of several levels are named by all of them."""
+        names = self.pd.MultiIndex.from_tuples([("loss", "train"), ("loss", "test"), ("steps", 1)])
+        described = read(self.pd.DataFrame([[0.5, 0.6, 7]], columns=names))
+
+        assert described["shape"] == [1, 3]
+        assert described["columns"] == ["loss / train", "loss / test", "steps / 1"]
+        assert described["head"] == [[0.5, 0.6, 7]]
+
+    def test_missing_values_beside_others(self):
+        """A masked column has none where the mask says so; numbers of periods are no values."""
+        numbers, years = self.pd.array([1, None], dtype="Int64"), self.pd.period_range("2026", periods=2)
+        frame = self.pd.DataFrame({"a": numbers, "b": years})
+
+        assert read(frame)["head"] == [[1, "<pandas.arrays.PeriodArray>"], [None, "<pandas.arrays.PeriodArray>"]]
+        assert read(frame["a"])["head"] == [1, None]
+
+    def test_texts_in_arrow(self):
+        """They are read from the bytes, from any slice; long ones in part, and bytes that are no text too."""
+        pa = pytest.importorskip("pyarrow")
+        texts = pa.chunked_array([["left out", "é", None], [], ["x" * 20_000, ""]], pa.string())
+        buffers = [None, pa.py_buffer(self.np.array([0, 2], dtype="int32").tobytes()), pa.py_buffer(b"\xff\xfe")]
+        broken = pa.chunked_array([pa.Array.from_buffers(pa.string(), 1, buffers)])
+
+        def head(column):
+            return read(self.pd.Series(self.pd.arrays.ArrowExtensionArray(column)))["head"]
+
+        for kind in (pa.string(), pa.large_string()):
+            assert head(texts.cast(kind).slice(1)) == ["é", None, "x" * 16_384 + "… (20,000 bytes)", ""]
+        assert head(broken) == ["\ufffd\ufffd"]
+
+    def test_other_columns_in_arrow(self):
+        """No function that makes values is called: it fails, takes long, or runs the code of a program's type."""
+        pa = pytest.importorskip("pyarrow")
+
+        class Kind(pa.ExtensionType):
+            def __init__(self):
+                super().__init__(pa.string(), "kind")
+
+            def __arrow_ext_serialize__(self):
+                return b""
+
+            def __str__(self):
+                raise AttributeError("called")
+
+            __arrow_ext_scalar_class__ = __repr__ = __str__
+
+        columns = [
+            pa.array([2**62], pa.timestamp("s")),
+            pa.array([2**31 - 1], pa.date32()),
+            pa.array([1], pa.timestamp("s", tz="No/Where")),
+            pa.array([list(range(100_000))]),
+            pa.ExtensionArray.from_storage(Kind(), pa.array(["a"])),
+        ]
+        arrays = [self.pd.arrays.ArrowExtensionArray(pa.chunked_array([column])) for column in columns]
+
+        assert [read(self.pd.Series(array))["shape"] for array in arrays] == [[1]] * len(columns)
+        unknown = "<pandas.arrays.ArrowExtensionArray>"
+        assert read(self.pd.DataFrame(dict(enumerate(arrays))))["head"] == [[unknown] * len(columns)]
+        assert read(self.pd.Series(arrays[1]))["dtype"] == "date32[day]"
+
     def test_duplicate_columns(self):
         """Columns of one name cost no column and no warning."""
         frame = self.pd.DataFrame([[1, 2]], columns=["a", "a"])

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 import weakref
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -404,6 +405,24 @@ class TestReuse:
                 op()
         assert [span["trace_id"] for span in recorded(rollout_spans)] == [1, 1, 2, 2]
         assert span_tree(rollout_spans.spans) == [["rollout_trace", ["op"]]] * 2
+
+    def test_one_object_in_tasks_at_once(self, rollout_spans: InMemorySpanExporter) -> None:
+        """Each task has a trajectory of its own, and one in silence has none and ends none."""
+        trajectory = rollout_trace_attr(1)
+
+        async def rollout(number: int) -> None:
+            with rollout_trace_attr(trace=False) if number == 1 else nullcontext(), trajectory:
+                await asyncio.sleep(0.002 * (number != 1))
+                op()
+
+        async def rollouts() -> None:
+            await asyncio.gather(*map(rollout, range(3)))
+
+        asyncio.run(rollouts())
+        assert otel_rollout.flush(10.0)
+        assert span_tree(rollout_spans.spans) == [["rollout_trace", ["op"]]] * 2
+        # A root is delivered when it ends.
+        assert [span.name for span in rollout_spans.spans] == ["op", "rollout_trace"] * 2
 
     def test_left_in_another_thread(
         self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from otel_rollout.facts.histories import ASSISTANT, PIECE, ROOT, Histories, History
-from otel_rollout.facts.turn_links import Scope, Turn, TurnLinks
+from otel_rollout.facts.turn_links import Link, Scope, Turn, TurnLinks
 
 Kind: TypeAlias = Literal["main", "subagent", "fork", "compacted"]
 MAX_CONVERSATIONS: Final = 128
@@ -25,6 +25,8 @@ _SHRUNK: Final = 0.75
 """A history that has less than this part of its messages left was replaced."""
 _UNKNOWN: Final = 0.125
 """The part of another agent's prompt that may be unknown where it is continued."""
+_OTHER_WORDS: Final = 16
+"""System prompts that begin the same, and differ by fewer characters in length, are versions of one."""
 _LONG: Final = 4
 """A shorter history is not compacted without a sign of it."""
 
@@ -122,7 +124,7 @@ class _Finder:
         """Return the conversations."""
         for at in range(len(self._turns)):
             if len(self._found) >= MAX_CONVERSATIONS and self._links.of[at] is None:
-                self._begin(at, "subagent", None)
+                self._begin(at, "fork" if self._links.leaders[at] < at else "subagent", None)
             else:
                 self._place(at)
             self._mark(at)
@@ -207,6 +209,8 @@ class _Finder:
             )
         elif leader < at and link is None:
             self._go_on(at, leader)
+        elif link is not None and self._is_of_other_agent(at, link.turn):
+            self._place_with_agent(at, link)
         elif link is not None and self._links.is_best(at, link.turn):
             self._add(at, self._of_turn[link.turn])
         elif self._is_edited(at):
@@ -217,6 +221,23 @@ class _Finder:
             self._begin(at, "subagent" if is_deeper or is_other else "fork", link.turn, link.shared)
         else:
             self._begin_other(at)
+
+    def _is_of_other_agent(self, at: int, before: int) -> bool:
+        """Return True if a turn has an earlier one's history, and another agent's system prompt."""
+        one, two = self._links.histories[before], self._links.histories[at]
+        (start, length), (other_start, other_length) = one.shape, two.shape
+        # As with another date in them.
+        is_alike = start == other_start and abs(length - other_length) <= _OTHER_WORDS
+        return bool(one.system and two.system) and not is_alike and not self._links.has_one_system(before, at)
+
+    def _place_with_agent(self, at: int, link: Link) -> None:
+        """Place a turn with the history that agents hand to each other: with its agent's turns in it."""
+        path = set(self._tree.path(self._links.asked[at]))
+        for before in self._latest():
+            if self._links.has_one_system(before, at) and self._links.tip(before) in path:
+                self._add(at, self._of_turn[before])
+                return
+        self._begin(at, "subagent", link.turn, link.shared)
 
     def _go_on(self, at: int, leader: int) -> None:
         """Go on with the conversation that began with the same prompt; an answer that is left is a fork of it."""
@@ -297,6 +318,8 @@ class _Finder:
         for before in sorted(self._latest()[:_CANDIDATES], key=lambda each: self._turns[each].scope != scope):
             if len(scope) > len(self._turns[before].scope) or self._links.is_apart(before, at):
                 continue
+            if (self._links.histories[at].system == 0) != (self._links.histories[before].system == 0):
+                continue
             if self._is_longer_text(at, before):
                 self._add(at, self._of_turn[before])
                 return True
@@ -352,6 +375,9 @@ class _Finder:
 
     def _begin_other(self, at: int) -> None:
         """Begin a conversation with a prompt that extends no history."""
+        if len(self._found) >= MAX_CONVERSATIONS:
+            self._begin(at, "fork" if self._links.of[at] is not None else "subagent", None)
+            return
         scope = self._turns[at].scope
         if self._links.leaders[at] == self._links.leaders[self._main]:
             self._begin(at, "main", None)
@@ -376,7 +402,7 @@ class _Finder:
             return
         likely = {self._of_turn[owner]} if shared and owner is not None else pool
         same = next((each for each in self._latest(likely) if self._links.has_one_system(each, at)), None)
-        if same is None or self._is_called(at) or self._links.is_apart(same, at):
+        if same is None or self._links.is_apart(same, at) or (self._is_called(at) and not self._has_task_of(same, at)):
             self._begin(at, "subagent", self._caller(at))
         elif self._is_returned_to(same, at):
             if shared:
@@ -423,15 +449,26 @@ class _Finder:
             # Its caller went on meanwhile, or another agent.
             return False
         path = self._tree.path(self._links.asked[at])[shared:]
-        if any(node in self._tree.summaries for node in path[:3]) or self._is_longer_text(at, conversation.turns[0]):
+        is_first = self._links.length(self._links.tip(before)) > 2 or self._begins_alike(before, at)
+        if (is_first and any(node in self._tree.summaries for node in path[:3])) or self._is_longer_text(
+            at, conversation.turns[0]
+        ):
             return True
         is_long = self._links.length(self._links.tip(before)) >= _LONG
         if conversation.kind == "subagent" and not scope:
             return is_long and bool(self._links.histories[before].calls)
         return is_long
 
+    def _begins_alike(self, before: int, at: int) -> bool:
+        return self._links.histories[before].texts[:1] == self._links.histories[at].texts[:1]
+
     def _is_called(self, at: int) -> bool:
         return self._calling_turn(at) is not None
+
+    def _has_task_of(self, before: int, at: int) -> bool:
+        """Return True if a turn's prompt begins with the first message of an earlier turn's conversation."""
+        first = self._found[self._of_turn[before]].turns[0]
+        return self._tree.path(self._links.asked[first])[:1] == self._tree.path(self._links.asked[at])[:1]
 
     def _calling_turn(self, at: int) -> int | None:
         """Return the earlier turn that called a tool with the task of a turn's prompt."""
@@ -455,10 +492,11 @@ class _Finder:
             later = [each for each in self._links.next[before] if each > at]
             uses = [self._links.last_uses.get(self._tree.codes[node], -1) for node in self._links.answers[before]]
             if (later and min(later) > end) or (not later and max(uses, default=-1) > end):
-                return before
-        if deepest:
-            return latest[0]
-        return next((each for each in latest if self._found[self._of_turn[each]].kind != "subagent"), None)
+                # The main conversation asks what to think of several answers to its prompt.
+                is_sampled = self._links.leaders[self._main] == self._links.leaders[before] and self._main in latest
+                return self._main if is_sampled else before
+        own = (each for each in latest if self._found[self._of_turn[each]].kind in ("main", "compacted"))
+        return next(own, latest[0] if deepest else None)
 
     def _is_around(self, outer: Scope, inner: Scope) -> bool:
         return outer == inner[: len(outer)]

@@ -158,15 +158,16 @@ class _Reading:
 
     def _scope(self, span: ReadableSpan) -> Scope:
         """Return the agents, tools and evaluators around a span, from the outermost; without the root."""
-        scope: dict[int, None] = {}
+        scope: list[int] = []
+        passed: set[int] = set()
         at = place_of(span).parent_id
-        while at in self._known and at not in scope:
+        # Spans of other programs may be nested in a circle.
+        while at in self._known and at not in passed:
+            passed.add(at)
             around = self._known[at]
             above = place_of(around).parent_id
             if above is not None and kind_of(around.attributes or {}) in semconv.SCOPES:
-                scope[at] = None
-            elif at == above:
-                break
+                scope.append(at)
             at = above
         return tuple(reversed(scope))
 

@@ -26,6 +26,7 @@ _MIN_TASK: Final = 8
 """Shorter arguments of a call are no task."""
 _HEAD: Final = 48
 """System prompts that begin with the same characters are versions of one."""
+_START: Final = 32
 PIECE: Final = 16
 _MAX_PIECES: Final = 128
 _ROLES: Final = {"assistant": ASSISTANT, "tool": TOOL, "user": USER, "system": SYSTEM, "developer": SYSTEM}
@@ -54,7 +55,8 @@ _TEXT: Final = '_text":'
 _MAX_PAYLOAD: Final = 256 * 1024
 _MAX_KNOWN: Final = 32
 _NODE_BYTES: Final = 160
-_TURN_BYTES: Final = 400
+_TURN_BYTES: Final = 480
+_NUMBER_BYTES: Final = 40
 
 
 class History(NamedTuple):
@@ -63,6 +65,7 @@ class History(NamedTuple):
     Args:
         system: The hash of its system prompt; 0 without one.
         head: The hash of the system prompt's beginning.
+        shape: The hash of a shorter beginning, and the system prompt's length.
         asked: The node of its prompt's last message.
         answers: The codes of its answers; several if it was asked for several.
         added: The codes of its prompt's messages if they are only those that earlier turns don't have; else None.
@@ -76,6 +79,7 @@ class History(NamedTuple):
 
     system: int
     head: int
+    shape: tuple[int, int]
     asked: int
     answers: tuple[int, ...]
     added: tuple[int, ...] | None
@@ -88,18 +92,18 @@ class History(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A prompt's JSON until its last message's end: its hash and length, and fields of its `History`."""
+    """A prompt's JSON until its last message's end: its length, and fields of its `History`."""
 
-    hash: int
     length: int
     system: int
     head: int
+    shape: tuple[int, int]
     node: int
     texts: tuple[int, ...]
     characters: int
 
 
-_NOTHING_KNOWN: Final = _Known(0, 0, 0, 0, ROOT, (), 0)
+_NOTHING_KNOWN: Final = _Known(0, 0, 0, (0, 0), ROOT, (), 0)
 
 
 class Histories:
@@ -115,8 +119,10 @@ class Histories:
         self.compactions: set[int] = set()
         """The nodes with a part of type `compaction`."""
         self._children: dict[tuple[int, int], int] = {}
-        self._known: dict[int, _Known] = {}
-        """The JSON of the last prompts, by length: most prompts begin with an earlier one, which isn't read again."""
+        self._numbers = 0
+        """The numbers of all turns' tuples."""
+        self._known: dict[tuple[int, int], _Known] = {}
+        """The JSON of the last prompts, by length and hash: most begin with an earlier one, which isn't read again."""
         self.is_full = False
         """True once a message was left out."""
 
@@ -130,7 +136,7 @@ class Histories:
     @property
     def size(self) -> int:
         """The bytes that it takes in memory, roughly."""
-        return _NODE_BYTES * len(self.parents) + _TURN_BYTES * len(self.of_span)
+        return _NODE_BYTES * len(self.parents) + _TURN_BYTES * len(self.of_span) + _NUMBER_BYTES * self._numbers
 
     def add(self, span: ReadableSpan) -> None:
         """Add a generation."""
@@ -141,12 +147,12 @@ class Histories:
         known, asked = self._read(span, attributes, memoryview(prompt))
         answers = _answers(span) if _is_chat(attributes, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE) else []
         is_added = known.node == ROOT and has_only_new_messages(attributes, asked)
-        system, head, node, at = known.system, known.head, known.node, 0
+        (system, head, shape, node), at = known[1:5], 0
         if node == ROOT:
             while at < len(asked) and _ROLES.get(asked[at].role) == SYSTEM:
                 at += 1
             text = "\n".join([message.text for message in asked[:at]])
-            system, head = _hash(text), _hash(text[:_HEAD])
+            system, head, shape = _hash(text), _hash(text[:_HEAD]), (_hash(text[:_START]), len(text))
         said = asked[at:]
         codes = list(map(code_of, said))
         if not is_added:
@@ -156,11 +162,12 @@ class Histories:
         if len(said) == 1 and known.node == ROOT and not is_added:
             texts, length = _beginnings(said[0].text)
         if not is_added:
-            self._remember(prompt, _Known(0, 0, system, head, node, texts, length))
+            self._remember(prompt, _Known(0, system, head, shape, node, texts, length))
         conversation, request = attributes.get(semconv.CONVERSATION_ID), attributes.get(semconv.REQUEST_ID)
-        self.of_span[span.context.span_id] = History(
+        self.of_span[span.context.span_id] = history = History(
             system,
             head,
+            shape,
             node,
             tuple(map(code_of, answers)),
             tuple(codes) if is_added else None,
@@ -171,6 +178,7 @@ class Histories:
             conversation if type(conversation) is str else "",
             request if type(request) is str else "",
         )
+        self._numbers += sum(map(len, (history.answers, history.added or (), history.texts, history.calls)))
 
     def _read(
         self, span: ReadableSpan, attributes: Mapping[str, Any], prompt: memoryview
@@ -178,12 +186,12 @@ class Histories:
         """Return the longest prompt before that a generation's prompt begins with, and the messages after it."""
         found = _NOTHING_KNOWN
         at = hashed = 0
-        for length in sorted(self._known):
+        for length, expected in sorted(self._known):
             if length > len(prompt):
                 break
             hashed, at = crc32(prompt[at:length], hashed), length
-            if self._known[length].hash == hashed and bytes(prompt[length : length + 1]) in b",":
-                found = self._known[length]
+            if expected == hashed and bytes(prompt[length : length + 1]) in b",":
+                found = self._known[length, expected]
         if found.node != ROOT:
             rest = f"[{bytes(prompt[found.length + 1 :]).decode('utf-8', 'replace')}]"
             more = messages_of(rest) if semconv.INPUT_MESSAGES in attributes else messages_in(parse_json(rest))
@@ -195,8 +203,9 @@ class Histories:
 
     def _remember(self, prompt: bytes, known: _Known) -> None:
         if prompt and known.node != ROOT:
-            self._known.pop(len(prompt), None)
-            self._known[len(prompt)] = known._replace(hash=crc32(prompt), length=len(prompt))
+            key = len(prompt), crc32(prompt)
+            self._known.pop(key, None)
+            self._known[key] = known._replace(length=len(prompt))
             if len(self._known) > _MAX_KNOWN:
                 del self._known[next(iter(self._known))]
 

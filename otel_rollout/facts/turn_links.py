@@ -10,7 +10,7 @@ from otel_rollout.facts.histories import ASSISTANT, ROOT, TOOL, Histories, Histo
 Scope: TypeAlias = tuple[int, ...]
 _LATEST: Final = 32
 """The most turns with one history that a turn is compared with."""
-_NO_HISTORY: Final = History(0, 0, ROOT, (), None, (), 0, (), False, "", "")
+_NO_HISTORY: Final = History(0, 0, (0, 0), ROOT, (), None, (), 0, (), False, "", "")
 
 
 class Turn(NamedTuple):
@@ -209,13 +209,16 @@ class TurnLinks:
         self, at: int, asked_at: dict[int, list[int]], answered_at: dict[int, list[int]]
     ) -> Link | None:
         node = asked = self.asked[at]
-        while node != ROOT:
+        refused = 0
+        while node != ROOT and refused < _LATEST:
             for known in (answered_at, asked_at):
                 if known is asked_at and node == asked:
                     continue
-                others = [other for other in known.get(node, ())[-_LATEST:] if self._is_one(other, at, node)]
+                latest = known.get(node, ())[-_LATEST:]
+                others = [other for other in latest if self._is_one(other, at, node)]
                 if others:
                     return Link(max(others, key=lambda other: self._nearness(other, at)), self.length(node))
+                refused += bool(latest)
             node = self.tree.parents[node]
         return None
 

@@ -11,8 +11,9 @@ monotonic: Final = partial(time.monotonic)
 """Return the seconds of a clock that never goes back."""
 monotonic_ns: Final = partial(time.monotonic_ns)
 """Return its nanoseconds."""
+_time_ns: Final = partial(time.time_ns)
 
 
 def clock_offset() -> int:
     """Return the nanoseconds from the monotonic clock's time to the time since 1970."""
-    return time.time_ns() - monotonic_ns()
+    return _time_ns() - monotonic_ns()

@@ -115,14 +115,13 @@ def annotate(
         **attributes: More attributes: texts, numbers, booleans, or lists of one of these.
     """
     pipeline = runtime.pipeline
-    if trajectory is CURRENT:
-        if pipeline is None or is_compiling():
-            return
-        facts = Facts(reward, rewards, advantage, fate, status, input, output, compacted, trained, attributes)
-        _annotate_current(pipeline, facts)
-    elif not is_compiling():
-        facts = Facts(reward, rewards, advantage, fate, status, input, output, compacted, trained, attributes)
+    if (pipeline is None and trajectory is CURRENT) or is_compiling():
+        return
+    facts = Facts(reward, rewards, advantage, fate, status, input, output, compacted, trained, attributes)
+    if trajectory is not CURRENT:
         _annotate_other(pipeline, trajectory, facts)
+    elif pipeline is not None:
+        _annotate_current(pipeline, facts)
 
 
 class Facts(NamedTuple):
@@ -148,9 +147,9 @@ def _annotate_current(pipeline: RunningPipeline, facts: Facts) -> None:
         lose_annotation("no trajectory", "annotate() was called outside rollout_trace_attr: call it in the block")
         return
     root = frame.trajectory.root
+    if frame.agent is not None:
+        facts = _annotate_agent(frame.agent, facts)
     if root is not None and root.is_recording():
-        if frame.agent is not None:
-            facts = _annotate_agent(frame.agent, facts)
         _annotate_running(pipeline, frame.trajectory, facts)
     else:
         # It has ended, or runs in the process of `inject()`.
@@ -190,17 +189,20 @@ def _annotate_other(pipeline: RunningPipeline | None, given: Any, facts: Facts) 
 
 def _annotate_agent(agent: Agent, facts: Facts) -> Facts:
     """Keep what is known of a sub-agent with it, and return the rest."""
-    if facts.compacted is True:
-        agent.is_compacted = True
-    trained = _read_numbers(facts._replace(reward=None, advantage=None, fate=None)).get(semconv.TRAINED)
-    if trained is not None:
-        agent.span.set_attribute(semconv.TRAINED, trained)
+    is_compacted, trained = _read_flag("compacted", facts.compacted), _read_flag("trained", facts.trained)
+    if agent.span.is_recording():
+        agent.is_compacted = is_compacted or agent.is_compacted
+        if trained is not None:
+            agent.span.set_attribute(semconv.TRAINED, trained)
+    else:
+        for name in ["compacted"] * (is_compacted is True) + ["trained"] * (trained is not None):
+            _leave_out(name, "its sub-agent has ended")
     return facts._replace(compacted=False, trained=None)
 
 
 def _annotate_running(pipeline: RunningPipeline, trajectory: TrajectoryState, facts: Facts) -> None:
     root = trajectory.root
-    if facts.compacted is True:
+    if _read_flag("compacted", facts.compacted):
         trajectory.is_compacted = True
     trajectory.annotations.update(_read_numbers(facts))
     if facts.rewards is not None:
@@ -226,7 +228,7 @@ def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str,
         ("status", facts.status),
         ("input", facts.input),
         ("output", facts.output),
-        ("compacted", facts.compacted or None),
+        ("compacted", _read_flag("compacted", facts.compacted) or None),
     )
     for name, value in given_early:
         if value is not None:
@@ -310,11 +312,19 @@ def _read_numbers(facts: Facts) -> dict[str, Any]:
             found[semconv.FATE] = fate
         else:
             _leave_out("fate", f"a fate is one of {', '.join(semconv.FATES)}, not {_shown(fate)}")
-    if type(facts.trained) is bool:
-        found[semconv.TRAINED] = facts.trained
-    elif facts.trained is not None:
-        _leave_out("trained", f"it is True or False, not {_type_name(facts.trained)}")
+    trained = _read_flag("trained", facts.trained)
+    if trained is not None:
+        found[semconv.TRAINED] = trained
     return found
+
+
+def _read_flag(name: str, given: Any) -> bool | None:
+    flag = read_scalar(given)
+    if type(flag) is bool:
+        return flag
+    if flag is not None:
+        _leave_out(name, f"it is True or False, not {_type_name(given)}")
+    return None
 
 
 def _read_rewards(known: dict[str, Any], given: Any) -> dict[str, Any]:

@@ -37,7 +37,6 @@ from otel_rollout.record.object_reading import (
     object_reader,
     per_class,
 )
-from otel_rollout.record.table_types import read_pandas
 from otel_rollout.text.sanitize import integer_text
 
 MAX_ROWS: Final = 8
@@ -273,6 +272,8 @@ def _reader_by_package(kind: type) -> Reader | None:
         return _costly(read_torch(torch))
     package = module_of(kind)
     if package == "pandas":
+        from otel_rollout.record.table_types import read_pandas
+
         return read_pandas
     if package == "PIL" and kind.__name__.endswith("Image"):
         return _read_image

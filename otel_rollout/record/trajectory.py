@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, MutableMapping
 from contextvars import Token
-from types import CoroutineType, FunctionType, TracebackType
+from types import CoroutineType, FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from opentelemetry import context as context_api
@@ -163,7 +163,7 @@ class Trajectory(HasHandle):
         """True if somebody looked for it, and did not find it."""
         self._outer: Context | None = None
         self._others: dict[int, Trajectory] = {}
-        """The trajectories of tasks that entered it while another one was in it, by the id of their state."""
+        """The trajectories of tasks that entered it while another was in it, by the id of their state or context."""
         self._token: Token[Context] | None = None
 
     @property
@@ -323,13 +323,8 @@ class Trajectory(HasHandle):
     async def __aenter__(self) -> Trajectory:  # noqa: PYI034 - Python 3.10 has no Self
         return self.__enter__()
 
-    async def __aexit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.__exit__(exception_type, exception, traceback)
+    async def __aexit__(self, kind: object, exception: BaseException | None, traceback: object) -> None:
+        self.__exit__(kind, exception, traceback)
 
     def __enter__(self) -> Trajectory:  # noqa: PYI034 - Python 3.10 has no Self
         self._pipeline = pipeline = runtime.pipeline
@@ -351,8 +346,8 @@ class Trajectory(HasHandle):
         """Enter a trajectory of its own: another task is in this one."""
         other = Trajectory(self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
         other.__enter__()
-        if other._state is not None:
-            self._others[id(other._state)] = other
+        # In silence it has no state.
+        self._others[id(other._state or context_api.get_current())] = other
         return other
 
     def _start(self, pipeline: RunningPipeline) -> None:
@@ -425,17 +420,14 @@ class Trajectory(HasHandle):
         remember(self._place)
         return root
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, exception: BaseException | None, traceback: object) -> None:
         if self._others:
-            frame = current_frame(context_api.get_current())
-            other = None if frame is None else self._others.pop(id(frame.trajectory), None)
+            context = context_api.get_current()
+            frame = current_frame(context)
+            inside = context if frame is None or frame.trajectory is None else frame.trajectory
+            other = self._others.pop(id(inside), None)
             if other is not None:
-                other.__exit__(exception_type, exception, traceback)
+                other.__exit__(kind, exception, traceback)
                 return
         try:
             self._end(exception)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pkgutil
+import tracemalloc
 from typing import Any
 
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.facts import conversations_of, summarise_trajectory, utterances_of
+from otel_rollout.facts import SummaryBuilder, conversations_of, summarise_trajectory, utterances_of
 from tests.trace_folder.recordings import make_span
 
 MAX_CONVERSATIONS = 128
@@ -93,9 +95,49 @@ class TestAnySpans:
         assert facts.conversations == len(found.all)
         assert facts.conversations == bool(turns) + facts.subagents + facts.forks + facts.compactions
 
+    def test_spans_in_a_circle(self):
+        """Spans of other programs that are inside each other hold turns all the same."""
+        around = [make_span("step", number, 1, parent=5 - number, attributes={}, seconds=(0, 9)) for number in (2, 3)]
+        found = conversations_of([*around, llm(1, [message("user", "task")], [message("assistant", "done")], parent=2)])
+        assert [each.turns for each in found.all] == [(1,)]
+
 
 class TestBounds:
     """Trajectories of any size."""
+
+    def test_answers_to_one_prompt(self):
+        """Further ones than are told apart are forks in the facts, too."""
+        prompt = [message("user", "task")]
+        spans = [llm(number, prompt, [message("assistant", f"answer {number}")]) for number in range(200)]
+        assert summarise_trajectory(spans).forks == 199
+
+    def test_prompts_of_one_length(self, monkeypatch):
+        """Two histories that grow in turn, as long as each other, are read once each."""
+        read = []
+        rest = "otel_rollout.facts.histories.messages_of"
+        parse = pkgutil.resolve_name(rest)
+        monkeypatch.setattr(rest, lambda text: read.append(len(text)) or parse(text))
+        grown = [[message("user", name)] for name in "ab"]
+        spans = []
+        for number in range(40):
+            history = grown[number % 2]
+            spans.append(llm(number, history, [message("assistant", "go on")]))
+            history += [message("assistant", "go on"), message("user", f"{number:02}")]
+        summarise_trajectory(spans)
+        assert max(read) < 400
+
+    def test_memory(self):
+        """What a trajectory's histories take is known, also of prompts of one long message, and of tools' results."""
+        known = SummaryBuilder(1)
+        tracemalloc.start()
+        try:
+            for number in range(300):
+                known.add([llm(2 * number, [message("user", f"{number} " + "x" * 2_000)], [])])
+                known.add([llm(2 * number + 1, [message("tool", str(each)) for each in range(100)], [])])
+            taken, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert taken / 2 < known.size < 2 * taken
 
     def test_conversations(self):
         """The last one that is told apart has the turns of all further ones; the facts count them all."""

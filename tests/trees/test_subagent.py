@@ -6,12 +6,16 @@ import asyncio
 from itertools import permutations
 from typing import Any
 
+import numpy as np
 import pytest
+from opentelemetry import baggage, trace
+from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv, subagent
 from otel_rollout.facts import Conversation, conversations_of, summarise_trajectory
+from otel_rollout.hooks.carrier import extract, inject
 from otel_rollout.messages import chat_messages
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 
@@ -72,6 +76,93 @@ class TestSubagent:
         assert span_tree(rollout_spans.spans) == [
             ["root", ["llm"], ["one", ["llm"], ["llm"]], ["two", ["llm"], ["llm"]], ["llm"]]
         ]
+
+    def test_serves_blocks_at_once(self, rollout_spans: InMemorySpanExporter) -> None:
+        """In each other, in tasks that run at the same time, and in one that isn't traced."""
+        reader = subagent("reader")
+
+        async def rollout(number: int) -> None:
+            with rollout_trace_attr(1, 1, number, name="root", trace=number != 1):
+                async with reader:
+                    await say([], "task")
+                    await asyncio.sleep(0.001 * number)
+                    with reader:
+                        await say([], "another")
+                    await say([], "a third")
+                await say([], "the last")
+
+        async def rollouts() -> None:
+            await asyncio.gather(*map(rollout, range(5)))
+
+        asyncio.run(rollouts())
+        assert otel_rollout.flush(10.0)
+        traces = {span.context.trace_id for span in rollout_spans.spans if span.context is not None}
+        assert [
+            span_tree([span for span in rollout_spans.spans if span.context and span.context.trace_id == each])
+            for each in traces
+        ] == [[["root", ["reader", ["llm"], ["reader", ["llm"]], ["llm"]], ["llm"]]]] * 4
+
+    def test_keeps_what_it_is_told_where_the_root_is_elsewhere(self, rollout_spans: InMemorySpanExporter) -> None:
+        """In a process that the trajectory goes on in, and after the trajectory's end."""
+
+        async def rest(carrier: dict[str, str]) -> None:
+            with extract(carrier), subagent("reader"):
+                annotate(trained=False)
+                await say([], "task")
+
+        async def rollout() -> None:
+            with rollout_trace_attr(1, 1, 0):
+                await say([], "question")
+                carrier = inject()
+                await rest(carrier)
+                late = asyncio.create_task(rest(carrier))
+            await late
+
+        asyncio.run(rollout())
+        found = found_in(rollout_spans)
+        assert [(each.kind, each.trained) for each in found] == [
+            ("main", None),
+            ("subagent", False),
+            ("subagent", False),
+        ]
+
+    def test_that_has_ended_is_told_nothing(self, rollout_spans: InMemorySpanExporter) -> None:
+        """A task that outlives the block speaks of nothing, which is counted."""
+
+        async def rollout() -> None:
+            async def outlive() -> None:
+                await ended.wait()
+                annotate(trained=False, compacted=True)
+
+            ended = asyncio.Event()
+            with rollout_trace_attr(1, 1, 0):
+                with subagent("reader"):
+                    task = asyncio.create_task(outlive())
+                    await asyncio.sleep(0)
+                ended.set()
+                await task
+
+        asyncio.run(rollout())
+        assert otel_rollout.flush(10.0)
+        assert otel_rollout.stats().lost_annotations == {"trained": 1, "compacted": 1}
+
+    def test_serves_blocks_that_leave_a_context_attached(self, rollout_spans: InMemorySpanExporter) -> None:
+        """Each block ends its own span, though one attaches a context and doesn't detach it."""
+        reader = subagent("reader")
+
+        async def block(number: int) -> bool:
+            async with reader:
+                if number == 0:
+                    context_api.attach(baggage.set_baggage("key", "value"))
+                await asyncio.sleep(0.001 * number)
+                span = trace.get_current_span()
+            return span.is_recording()
+
+        async def blocks() -> list[bool]:
+            with rollout_trace_attr(1, 1, 0):
+                return await asyncio.gather(*map(block, range(3)))
+
+        assert asyncio.run(blocks()) == [False] * 3
 
     def test_without_tracing(self) -> None:
         """It does nothing."""
@@ -260,9 +351,14 @@ class TestAnnotations:
         assert [each.trained for each in found_in(rollout_spans)] == [True]
         assert otel_rollout.stats().lost_annotations == {"compacted": 1}
 
-    def test_what_is_no_boolean(self, rollout_spans: InMemorySpanExporter) -> None:
-        """It is left out and counted."""
-        with rollout_trace_attr(1, 1, 0):
-            annotate(trained="yes")  # type: ignore[arg-type]
+    @pytest.mark.parametrize("flag", ["yes", 1, [True], np.array([True, False])], ids=["text", "1", "list", "array"])
+    def test_what_is_no_boolean(self, rollout_spans: InMemorySpanExporter, flag: Any) -> None:
+        """It is left out and counted, in a trajectory, in a sub-agent and after the end; numpy's booleans are some."""
+        with rollout_trace_attr(1, 1, 0) as trajectory:
+            annotate(trained=flag, compacted=flag)
+            with subagent("reader"):
+                annotate(trained=flag, compacted=flag)
+            annotate(trained=np.True_, compacted=np.False_)  # type: ignore[arg-type]
+        trajectory.annotate(trained=flag, compacted=flag)
         assert otel_rollout.flush(10.0)
-        assert otel_rollout.stats().lost_annotations == {"trained": 1}
+        assert otel_rollout.stats().lost_annotations == {"trained": 3, "compacted": 3}
