@@ -21,6 +21,8 @@ OF_SPANS: Final = frozenset({"spans", "messages", "conversations"})
 """The tables that are filled for the steps that are asked for."""
 MAX_SPAN_BYTES: Final = 2**30
 """The most bytes, as OTLP, of the trajectories whose spans one question may read."""
+MAX_ANSWER_BYTES: Final = 2**28
+"""The rows of an answer end once their values take more memory."""
 
 _READS: Final = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -56,7 +58,7 @@ class Answer:
     Args:
         columns: The names of its columns.
         rows: Its rows: texts, numbers and None.
-        is_cut: True if there are more rows.
+        is_cut: True if there are more rows: than were asked for, or than `MAX_ANSWER_BYTES` hold.
         unreadable: The trajectories whose spans were asked for and can't be read.
     """
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from otel_rollout.catalog import TABLES, Answer, QueryError, Run
-from otel_rollout.catalog.query import OF_SPANS
+from otel_rollout.catalog.query import MAX_ANSWER_BYTES, OF_SPANS
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.options import READ, add_run, add_seconds, add_steps, default_folder, exit_codes, positive
 from otel_rollout.cli.reading import (
@@ -29,6 +29,7 @@ from otel_rollout.cli.reading import (
 from otel_rollout.dataframes.frames import require_arrow
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.text.plain_text import counted, printable
+from otel_rollout.text.sanitize import replace_surrogates
 
 MAX_ROWS: Final = 10_000
 _NARROWEST: Final = 12
@@ -118,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _ask(recorded: Run, arguments: argparse.Namespace, sql: str) -> None:
     answer = recorded.query(
-        sql.strip().rstrip(";"),
+        replace_surrogates(sql.strip().rstrip(";")),
         arguments.step,
         max_rows=arguments.limit,
         seconds=arguments.timeout,
@@ -136,7 +137,11 @@ def _ask(recorded: Run, arguments: argparse.Namespace, sql: str) -> None:
         _write_parquet(answer, arguments.parquet)
     else:
         _print_table(answer)
-    if answer.is_cut:
+    if answer.is_cut and len(answer.rows) < arguments.limit:
+        complain(
+            f"there are more rows than {MAX_ANSWER_BYTES >> 20} MiB hold: name fewer columns, or cut texts by substr"
+        )
+    elif answer.is_cut:
         complain(f"there are more than {arguments.limit:,} rows; --limit N prints more")
     if arguments.json or arguments.csv or arguments.parquet:
         values = (each for row in answer.rows for each in zip(answer.columns, row, strict=True))

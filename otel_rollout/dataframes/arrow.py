@@ -23,8 +23,6 @@ UNREADABLE_KEY: Final = b"otel_rollout.unreadable"
 ROWS_AT_ONCE: Final = 8192
 _ROWS_ALIVE: Final = 256
 """So few that they don't start the garbage collector, which takes a third of the time otherwise."""
-BYTES_AT_ONCE: Final = 2**25
-"""The bound on the trajectories, as OTLP, whose rows are one batch."""
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _TYPES: Final = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}

@@ -142,9 +142,15 @@ def _run_of(folder: Folder | Sequence[Folder], on_problem: Callable[[ReadProblem
     folders = [folder] if isinstance(folder, (str, PathLike)) else folder
     if not len(folders):
         raise NoTracesError("there is no trace folder in an empty list")
-    run = Run([Path(each) for each in folders], on_problem)
+    run = Run([Path(each) for each in folders], on_problem or _warn)
     run.require_folders()
     return run
+
+
+def _warn(problem: ReadProblem) -> None:
+    warnings.warn(
+        f"{problem.what} skipped in {problem.path}; otel_rollout.dataframes.errors has the place", stacklevel=2
+    )
 
 
 def _steps_of(steps: Steps) -> Steps:

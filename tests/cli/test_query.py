@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 from threading import Timer
 
@@ -190,6 +191,40 @@ class TestLimits:
         shown = capsys.readouterr()
         assert len(shown.out.splitlines()) == 4
         assert "more than 3 rows" in shown.err
+
+    def test_bytes(self, folder, capsys, monkeypatch):
+        """Rows end at a bound in bytes, and that is said; a limit of any size is taken."""
+        monkeypatch.setattr("otel_rollout.catalog.rollout_run.MAX_ANSWER_BYTES", 300)
+        assert main(["query", "SELECT trace_id FROM trajectories, steps", "--limit", str(2**40), "--csv"]) == 0
+        shown = capsys.readouterr()
+        assert 2 <= len(shown.out.splitlines()) < 8
+        assert "there are more rows than" in shown.err
+
+    def test_memory(self, folder):
+        """Rows that SQLite sorts are on the disk, not in memory."""
+        texts = "SELECT DISTINCT printf('%d%.*c', x, 300000, 'a') AS t FROM n LIMIT 1000"
+        sql = f"WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT sum(length(t)) FROM ({texts})"
+        code = f"""if 1:
+            import resource
+            from otel_rollout.cli.main import main
+            assert main(["query", {sql!r}]) == 0
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert int(done.stdout.split()[-1]) < 250_000
+
+    def test_closed_streams(self, folder):
+        """Without standard streams nothing is printed, and nothing fails."""
+        command = f"{sys.executable} -m otel_rollout"
+        for shell in (
+            f"ls {folder} >&-",
+            f"query 'SELECT 1' {folder} --json >&- 2>&- <&-",
+            f"export {folder} --help >&-",
+        ):
+            done = subprocess.run(["sh", "-c", f"{command} {shell}"], capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stderr) == (0, "")
+        for odd in (f"query - {folder} <&-", f"query {folder} <&-", f"query 'SELECT \udcff' {folder}"):
+            done = subprocess.run(["sh", "-c", f"{command} {odd}"], capture_output=True, text=True, check=False)
+            assert (done.returncode, "Traceback" in done.stderr) == (2, False)
 
     def test_time(self, folder, capsys):
         """A question that takes longer than the limit ends with a message; the next one is answered."""

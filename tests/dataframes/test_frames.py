@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import warnings
 
 import pytest
@@ -159,6 +160,14 @@ class TestDamage:
         assert (error["trace_id"], error["step"]) == (lost, 2)
         assert "is damaged" in error["error"]
         assert error["file"].endswith(".otlp.zst")
+
+    def test_torn_frames_are_told(self, folder):
+        """A frame that is cut off is in a warning of each table."""
+        [path] = folder.rglob("*.otlp.zst")
+        os.truncate(path, path.stat().st_size - 100)
+        for read in READERS.values():
+            with pytest.warns(UserWarning, match="skipped in .*; otel_rollout.dataframes.errors has the place"):
+                read(folder)
 
 
 class TestRedaction:
