@@ -2,7 +2,7 @@
 
     python scripts/otelcol.py         # prints where the program is
 
-It is $OTELCOL, else `otelcol` or `otelcol-contrib` on PATH, else a packed program next to the checkout
+It is $TEST_OTELCOL, else `otelcol` or `otelcol-contrib` on PATH, else a packed program next to the checkout
 (../shared/bin/otelcol-VERSION-linux-amd64.xz; $TEST_PROGRAMS names another folder than ../shared), which is
 unpacked into the cache folder of environments.py.
 """
@@ -40,9 +40,9 @@ def ensure() -> Path:
     Raises:
         NotHereError: There is none on this machine.
     """
-    if given := os.environ.get("OTELCOL"):
+    if given := os.environ.get("TEST_OTELCOL"):
         if not (found := shutil.which(given)):
-            raise NotHereError(f"OTELCOL={given} is no program")
+            raise NotHereError(f"TEST_OTELCOL={given} is no program")
         return Path(found)
     for name in NAMES:
         if found := shutil.which(name):
@@ -50,7 +50,7 @@ def ensure() -> Path:
     folder = shared_folder()
     packed = sorted(folder.glob(PACKED)) if folder is not None and _is_linux_amd64() else []
     if not packed:
-        raise NotHereError(f"no OpenTelemetry Collector: neither $OTELCOL, nor {' or '.join(NAMES)} on PATH")
+        raise NotHereError(f"no OpenTelemetry Collector: neither $TEST_OTELCOL, nor {' or '.join(NAMES)} on PATH")
     return _unpacked(packed[-1])
 
 

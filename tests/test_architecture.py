@@ -13,8 +13,8 @@ from tests.fresh_interpreter import run_program
 from tests.installed import CORE, EXPORTERS
 
 # Lower numbers are recorded here by the change that lowers them.
-MODULES = 137
-LINES = 23_340
+MODULES = 136
+LINES = 23_290
 
 TREE = Path(__file__).resolve().parent.parent
 PAGE = TREE / "docs" / "explanation" / "architecture.md"

@@ -243,6 +243,28 @@ class TestPandas:
         assert described["columns"] == ["loss / train", "loss / test", "steps / 1"]
         assert described["head"] == [[0.5, 0.6, 7]]
 
+    @pytest.mark.parametrize("kind", ["CategoricalIndex", "IntervalIndex", "PeriodIndex", "RangeIndex"])
+    def test_shape_with_any_index(self, kind):
+        """A frame has as many rows and columns as its index, whatever that holds its values in."""
+        index = {
+            "CategoricalIndex": lambda: self.pd.CategoricalIndex(["a", "b", "a"]),
+            "IntervalIndex": lambda: self.pd.interval_range(0, 3),
+            "PeriodIndex": lambda: self.pd.period_range("2026", periods=3),
+            "RangeIndex": lambda: self.pd.RangeIndex(10, 40, 10),
+        }[kind]()
+        described = read(self.pd.DataFrame([[1, 2, 3]] * 3, index=index, columns=index))
+
+        assert (described["shape"], described["head"]) == ([3, 3], [[1, 2, 3]] * 3)
+        assert described["columns"] == (["10", "20", "30"] if kind == "RangeIndex" else ["0", "1", "2"])
+
+    def test_many_columns(self):
+        """The first hundred are shown, from as many arrays."""
+        frame = self.pd.DataFrame({str(number): [f"x{number}"] for number in range(300)})
+        described = read(frame)
+
+        assert described["head"] == [[f"x{number}" for number in range(100)]]
+        assert len(described["columns"]) == 100
+
     def test_missing_values_beside_others(self):
         """A masked column has none where the mask says so; numbers of periods are no values."""
         numbers, years = self.pd.array([1, None], dtype="Int64"), self.pd.period_range("2026", periods=2)

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import eq
 from typing import Final, Literal, TypeAlias
 
 from otel_rollout.facts.histories import ASSISTANT, PIECE, ROOT, Histories, History
@@ -26,7 +27,7 @@ _SHRUNK: Final = 0.75
 _UNKNOWN: Final = 0.125
 """The part of another agent's prompt that may be unknown where it is continued."""
 _OTHER_WORDS: Final = 16
-"""System prompts that begin the same, and differ by fewer characters in length, are versions of one."""
+"""System prompts that begin or end the same, and differ by so few characters in length, are versions of one."""
 _LONG: Final = 4
 """A shorter history is not compacted without a sign of it."""
 
@@ -225,9 +226,9 @@ class _Finder:
     def _is_of_other_agent(self, at: int, before: int) -> bool:
         """Return True if a turn has an earlier one's history, and another agent's system prompt."""
         one, two = self._links.histories[before], self._links.histories[at]
-        (start, length), (other_start, other_length) = one.shape, two.shape
+        *ends, length = one.shape
         # As with another date in them.
-        is_alike = start == other_start and abs(length - other_length) <= _OTHER_WORDS
+        is_alike = abs(length - two.shape[-1]) <= _OTHER_WORDS and any(map(eq, ends, two.shape))
         return bool(one.system and two.system) and not is_alike and not self._links.has_one_system(before, at)
 
     def _place_with_agent(self, at: int, link: Link) -> None:

@@ -27,6 +27,7 @@ _MIN_TASK: Final = 8
 _HEAD: Final = 48
 """System prompts that begin with the same characters are versions of one."""
 _START: Final = 32
+_END: Final = 16
 PIECE: Final = 16
 _MAX_PIECES: Final = 128
 _ROLES: Final = {"assistant": ASSISTANT, "tool": TOOL, "user": USER, "system": SYSTEM, "developer": SYSTEM}
@@ -50,10 +51,13 @@ _SUMMARY: Final = (
 )
 """Words of a message that replaces the messages before it."""
 _SEARCHED: Final = 400
+_LISTS_AFTER: Final = ('"tools":', '"functions":')
+"""Arguments of a client's call with a list of objects."""
 _IDS: Final = '_ids":'
 _TEXT: Final = '_text":'
 _MAX_PAYLOAD: Final = 256 * 1024
 _MAX_KNOWN: Final = 32
+_MAX_ID: Final = 256
 _NODE_BYTES: Final = 160
 _TURN_BYTES: Final = 480
 _NUMBER_BYTES: Final = 40
@@ -65,7 +69,7 @@ class History(NamedTuple):
     Args:
         system: The hash of its system prompt; 0 without one.
         head: The hash of the system prompt's beginning.
-        shape: The hash of a shorter beginning, and the system prompt's length.
+        shape: The hashes of a shorter beginning and of its end, and the system prompt's length.
         asked: The node of its prompt's last message.
         answers: The codes of its answers; several if it was asked for several.
         added: The codes of its prompt's messages if they are only those that earlier turns don't have; else None.
@@ -79,7 +83,7 @@ class History(NamedTuple):
 
     system: int
     head: int
-    shape: tuple[int, int]
+    shape: tuple[int, int, int]
     asked: int
     answers: tuple[int, ...]
     added: tuple[int, ...] | None
@@ -92,18 +96,19 @@ class History(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A prompt's JSON until its last message's end: its length, and fields of its `History`."""
+    """A prompt's JSON until its last message's end: its length and hash, and fields of its `History`."""
 
     length: int
+    hash: int
     system: int
     head: int
-    shape: tuple[int, int]
+    shape: tuple[int, int, int]
     node: int
     texts: tuple[int, ...]
     characters: int
 
 
-_NOTHING_KNOWN: Final = _Known(0, 0, 0, (0, 0), ROOT, (), 0)
+_NOTHING_KNOWN: Final = _Known(0, 0, 0, 0, (0, 0, 0), ROOT, (), 0)
 
 
 class Histories:
@@ -147,12 +152,13 @@ class Histories:
         known, asked = self._read(span, attributes, memoryview(prompt))
         answers = _answers(span) if _is_chat(attributes, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE) else []
         is_added = known.node == ROOT and has_only_new_messages(attributes, asked)
-        (system, head, shape, node), at = known[1:5], 0
+        (system, head, shape, node), at = known[2:6], 0
         if node == ROOT:
             while at < len(asked) and _ROLES.get(asked[at].role) == SYSTEM:
                 at += 1
             text = "\n".join([message.text for message in asked[:at]])
-            system, head, shape = _hash(text), _hash(text[:_HEAD]), (_hash(text[:_START]), len(text))
+            system, head = _hash(text), _hash(text[:_HEAD])
+            shape = _hash(text[:_START]), _hash(text[-_END:]), len(text)
         said = asked[at:]
         codes = list(map(code_of, said))
         if not is_added:
@@ -162,7 +168,7 @@ class Histories:
         if len(said) == 1 and known.node == ROOT and not is_added:
             texts, length = _beginnings(said[0].text)
         if not is_added:
-            self._remember(prompt, _Known(0, system, head, shape, node, texts, length))
+            self._remember(prompt, _Known(0, 0, system, head, shape, node, texts, length))
         conversation, request = attributes.get(semconv.CONVERSATION_ID), attributes.get(semconv.REQUEST_ID)
         self.of_span[span.context.span_id] = history = History(
             system,
@@ -175,8 +181,8 @@ class Histories:
             length,
             tuple(_tasks(answers)),
             attributes.get(semconv.COMPACTED) is True,
-            conversation if type(conversation) is str else "",
-            request if type(request) is str else "",
+            conversation[:_MAX_ID] if type(conversation) is str else "",
+            request[:_MAX_ID] if type(request) is str else "",
         )
         self._numbers += sum(map(len, (history.answers, history.added or (), history.texts, history.calls)))
 
@@ -193,6 +199,8 @@ class Histories:
             if expected == hashed and bytes(prompt[length : length + 1]) in b",":
                 found = self._known[length, expected]
         if found.node != ROOT:
+            # The last to be forgotten.
+            self._known[found.length, found.hash] = self._known.pop((found.length, found.hash))
             rest = f"[{bytes(prompt[found.length + 1 :]).decode('utf-8', 'replace')}]"
             more = messages_of(rest) if semconv.INPUT_MESSAGES in attributes else messages_in(parse_json(rest))
             if more or rest == "[]":
@@ -205,7 +213,7 @@ class Histories:
         if prompt and known.node != ROOT:
             key = len(prompt), crc32(prompt)
             self._known.pop(key, None)
-            self._known[key] = known._replace(length=len(prompt))
+            self._known[key] = known._replace(length=key[0], hash=key[1])
             if len(self._known) > _MAX_KNOWN:
                 del self._known[next(iter(self._known))]
 
@@ -277,8 +285,13 @@ def _encoded_prompt(attributes: Mapping[str, Any]) -> bytes:
         return b""
     if type(text) is not str:
         text = payload if type(payload) is str else ""
-    # Other arguments may come after the messages. If they have a list, too, no prompt begins with this one.
-    return text[: text.rfind("}]") + 1].encode("utf-8", "replace")
+    end = text.rfind("}]") + 1
+    for name in _LISTS_AFTER:
+        before = text.rfind("}]", 0, max(0, text.rfind(name))) + 1
+        # Unless a message has this name.
+        if before and isinstance(parse_json("{" + text[before + 1 :].lstrip(", ")), Mapping):
+            end = before
+    return text[:end].encode("utf-8", "replace")
 
 
 def _is_chat(attributes: Mapping[str, Any], messages: str, *payloads: str) -> bool:

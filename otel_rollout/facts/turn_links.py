@@ -10,7 +10,7 @@ from otel_rollout.facts.histories import ASSISTANT, ROOT, TOOL, Histories, Histo
 Scope: TypeAlias = tuple[int, ...]
 _LATEST: Final = 32
 """The most turns with one history that a turn is compared with."""
-_NO_HISTORY: Final = History(0, 0, (0, 0), ROOT, (), None, (), 0, (), False, "", "")
+_NO_HISTORY: Final = History(0, 0, (0, 0, 0), ROOT, (), None, (), 0, (), False, "", "")
 
 
 class Turn(NamedTuple):

@@ -19,11 +19,15 @@ MAX_ROWS: Final = 8
 """First rows that are shown."""
 MAX_COLUMNS: Final = 100
 """Columns that are shown."""
+MAX_BLOCKS: Final = 1_000
+"""Arrays of a frame that are looked at for these columns."""
 MAX_LEVELS: Final = 8
 """Levels of columns' names that are shown."""
 MAX_CELL_BYTES: Final = 16 * 1024
 """The bytes of a text of Arrow that are shown."""
 MAX_DEPTH: Final = 4
+_OF_NUMBERS: Final = frozenset({"Categorical", "PeriodArray"})
+"""Arrays that hold the numbers of their values."""
 COST: Final = 160
 """The cost of a table, in items of a container."""
 
@@ -87,7 +91,9 @@ def _series(array: _Array) -> dict[str, Any]:
 
 def _names(axis: Any) -> list[str]:
     """Return the names of columns; empty if they are numbers in order."""
-    levels = _levels(axis)
+    held, levels = fields_of(axis).get("_range"), _levels(axis)
+    if type(held) is range:
+        return [*map(str, held[:MAX_COLUMNS])]
     if not levels:
         array = _array_in(axis)
         return [] if array is None else [_label(name) for name in _cells(array, count=MAX_COLUMNS)]
@@ -122,14 +128,18 @@ def _label(name: Any) -> str:
 def _rows(blocks: tuple[Any, ...], shape: list[int]) -> list[list[Any]]:
     """Return the first rows of a frame; cells of an unknown form are the class of their array."""
     width = min(shape[1], MAX_COLUMNS)
-    rows: list[list[Any]] = [[None] * width for _ in range(min(shape[0], MAX_ROWS))]
-    for block in blocks:
+    rows: list[list[Any]] = [["…"] * width for _ in range(min(shape[0], MAX_ROWS))]
+    found = 0
+    for block in blocks[:MAX_BLOCKS]:
+        if found >= width:
+            break
         held = _member(block, "values")
         array, places = _array_in(held), _member(_member(block, "_mgr_locs"), "as_array")
         unknown = [f"<{class_name(type(held))}>"] * len(rows)
         # Those beyond the shape are of a frame that is changed meanwhile.
         for position in [] if places is None else (places < width).nonzero()[0].tolist():
             place = places[position].item()
+            found += 1
             for row, cell in zip(rows, unknown if array is None else _column(array, position, unknown), strict=False):
                 row[place] = cell
     return rows
@@ -151,17 +161,23 @@ def _member(value: Any, name: str) -> Any:
     return member.__get__(value) if is_of_extension else fields_of(value).get(name)
 
 
-def _array_in(value: Any, depth: int = 0) -> _Array | None:
-    """Return the array of numpy or Arrow in an index, a series or an extension array; None if there is none."""
+def _array_in(value: Any, depth: int = 0, *, is_counted: bool = False) -> _Array | None:
+    """Return the array of numpy or Arrow in an index, a series or an extension array; None if there is none.
+
+    Args:
+        value: The object.
+        depth: The number of objects around it.
+        is_counted: Any array of the same length will do.
+    """
     numpy = sys.modules["numpy"]
     if type(value) is numpy.ndarray or _is_arrow(value):
         return _Array(value, None)
-    if value is None or depth > MAX_DEPTH or type(value).__qualname__ in ("Categorical", "PeriodArray"):
-        # They hold the numbers of their values.
+    if value is None or depth > MAX_DEPTH or (not is_counted and type(value).__qualname__ in _OF_NUMBERS):
         return None
     fields = fields_of(value)
-    held = next((fields[name] for name in ("_ndarray", "_data", "values", "_pa_array") if name in fields), None)
-    array = _array_in(_member(value, "_ndarray") if held is None else held, depth + 1)
+    names = ("_ndarray", "_data", "values", "_pa_array", *(("_codes", "_left") if is_counted else ()))
+    held = next((fields[name] for name in names if name in fields), None)
+    array = _array_in(_member(value, "_ndarray") if held is None else held, depth + 1, is_counted=is_counted)
     mask = fields.get("_mask")
     return array if array is None or type(mask) is not numpy.ndarray else array._replace(mask=mask)
 
@@ -172,7 +188,7 @@ def _length(axis: Any) -> int:
         return len(held)
     if levels := _levels(axis):
         return len(levels[0][0])
-    array = _array_in(axis)
+    array = _array_in(axis, is_counted=True)
     return 0 if array is None else len(array.values)
 
 

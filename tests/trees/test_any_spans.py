@@ -7,6 +7,7 @@ import pkgutil
 import tracemalloc
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan
@@ -36,6 +37,20 @@ def llm(number: int, prompt: Any, answers: Any, parent: int = 1, error: str | No
     return make_span(
         "llm", number + 10, 1, parent=parent, attributes=attributes, seconds=(number, number + 0.5), error=error
     )
+
+
+def as_payload(span: ReadableSpan) -> ReadableSpan:
+    """Return a generation with its prompt as a client's arguments alone."""
+    attributes = dict(span.attributes or {})
+    prompt = [
+        {"role": each["role"], "content": "".join(part["content"] for part in each["parts"])}
+        for each in json.loads(str(attributes.pop(semconv.INPUT_MESSAGES)))
+    ]
+    call = {"model": "m", "messages": prompt, "tools": [{"name": "search"}, {"name": "read"}], "temperature": 1.0}
+    attributes[semconv.INPUT_VALUE] = json.dumps(call)
+    number = (span.start_time or 0) // 1_000_000_000
+    seconds = (number, number + 0.5)
+    return make_span("llm", span.context.span_id, 1, parent=1, attributes=attributes, seconds=seconds)
 
 
 MESSAGES = st.lists(st.builds(message, st.sampled_from(ROLES), st.sampled_from(TEXTS)), max_size=5)
@@ -111,20 +126,24 @@ class TestBounds:
         spans = [llm(number, prompt, [message("assistant", f"answer {number}")]) for number in range(200)]
         assert summarise_trajectory(spans).forks == 199
 
-    def test_prompts_of_one_length(self, monkeypatch):
-        """Two histories that grow in turn, as long as each other, are read once each."""
-        read = []
-        rest = "otel_rollout.facts.histories.messages_of"
-        parse = pkgutil.resolve_name(rest)
-        monkeypatch.setattr(rest, lambda text: read.append(len(text)) or parse(text))
-        grown = [[message("user", name)] for name in "ab"]
+    @pytest.mark.parametrize("form", ["messages", "payload"])
+    def test_prompts_that_grow(self, monkeypatch, form):
+        """Each is read whole once: two as long as each other in turn, and beside many that begin as they do."""
+        whole = "otel_rollout.facts.histories.input_messages"
+        read, reads = [], pkgutil.resolve_name(whole)
+        monkeypatch.setattr(whole, lambda span: read.append(span) or reads(span))
+        histories = [[message("user", name)] for name in "ab"]
+        answer = message("assistant", "go on")
         spans = []
         for number in range(40):
-            history = grown[number % 2]
-            spans.append(llm(number, history, [message("assistant", "go on")]))
-            history += [message("assistant", "go on"), message("user", f"{number:02}")]
+            history = histories[number % 2]
+            spans.append(llm(2 * number, history, [answer]))
+            spans.append(llm(2 * number + 1, [*histories[0][:1], answer, message("user", f"other {number}")], [answer]))
+            history += [answer, message("user", f"{number:02}")]
+        if form == "payload":
+            spans = list(map(as_payload, spans))
         summarise_trajectory(spans)
-        assert max(read) < 400
+        assert len(read) <= 3
 
     def test_memory(self):
         """What a trajectory's histories take is known, also of prompts of one long message, and of tools' results."""

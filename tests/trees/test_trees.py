@@ -182,3 +182,15 @@ def test_a_repeated_action_goes_on_after_an_edited_message() -> None:
         calls.append([f"{kept},{len(messages) - 2}", 2])
         kept += f",{len(messages) - 1},2"
     assert tree_of(spans_of({"messages": messages, "calls": calls})) == [["main", None, list(range(6))]]
+
+
+@pytest.mark.parametrize(
+    "system",
+    ["It is {}. You are a guide.", "You are a guide.\nIt is {}.", "You are (it is {}) a guide to the museums of Linz."],
+)
+def test_a_date_in_the_system_prompt_is_no_other_agent(system: str) -> None:
+    """Wherever it stands in it, the turns go on with one conversation."""
+    messages = ["user: q", "assistant: one", "user: more", "assistant: two", "user: and", "assistant: three"]
+    systems = [f"system: {system.format(f'2026-11-25 {hour:02}:00')}" for hour in range(3)]
+    case = {"messages": [*messages, *systems], "calls": [["6,0", 1], ["7,0-2", 3], ["8,0-4", 5]]}
+    assert tree_of(spans_of(case)) == [["main", None, [0, 1, 2]]]
