@@ -26,7 +26,7 @@ from otel_rollout.text.sanitize import clean
 MAX_BYTES: Final = 2**28
 """The bound on the texts of all steps' rows: beyond it the steps that were filled first are emptied."""
 BYTES_AT_ONCE: Final = 2**25
-"""The bound on the trajectories, as OTLP, whose rows are made at once."""
+"""The bound on the trajectories, as OTLP, whose rows are inserted together."""
 _ROW_BYTES: Final = 200
 MAX_SHAPES: Final = 65_536
 """The trajectories whose places on timelines are kept: some 60 MB."""
