@@ -170,3 +170,10 @@ class TestOpenPrivate:
         (tmp_path / "file").touch()
         with pytest.raises(FileExistsError):
             make_folder(tmp_path / "file")
+
+
+def test_a_folder_of_everybody(tmp_path, umask):
+    """In a folder with the sticky bit, such as /tmp, a file is private."""
+    tmp_path.chmod(0o1777)
+    os.close(open_private(tmp_path / "file", os.O_WRONLY))
+    assert mode_of(tmp_path / "file") == 0o600

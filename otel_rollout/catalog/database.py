@@ -205,7 +205,6 @@ def _opened(path: Path) -> sqlite3.Connection:
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         # Losing the last transactions with the power is no harm: they are read again.
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA temp_store = MEMORY")
         prepare(connection)
     except BaseException:
         connection.close()

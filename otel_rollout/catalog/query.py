@@ -21,12 +21,17 @@ OF_SPANS: Final = frozenset({"spans", "messages", "conversations"})
 """The tables that are filled for the steps that are asked for."""
 MAX_SPAN_BYTES: Final = 2**30
 """The most bytes, as OTLP, of the trajectories whose spans one question may read."""
+MAX_ANSWER_BYTES: Final = 2**28
+"""The rows of an answer end once their values take more memory."""
 
 _READS: Final = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
 _INSTRUCTIONS_BETWEEN_LOOKS: Final = 10_000
 _UNKNOWN: Final = re.compile(r"no such (column|table|function): (?:\w+\.)?(.+)")
+_QUOTED: Final = re.compile(
+    r"""'(?:[^']|'')*' | --[^\n]* | /\*.*?\*/ | \[[^\]]*\] | `[^`]*` | "((?:[^"]|"")*)\"""", re.DOTALL | re.VERBOSE
+)
 _BUILT_IN: Final = (
     "avg",
     "count",
@@ -53,7 +58,7 @@ class Answer:
     Args:
         columns: The names of its columns.
         rows: Its rows: texts, numbers and None.
-        is_cut: True if there are more rows.
+        is_cut: True if there are more rows: than were asked for, or than `MAX_ANSWER_BYTES` hold.
         unreadable: The trajectories whose spans were asked for and can't be read.
     """
 
@@ -70,8 +75,10 @@ def columns_read(connection: sqlite3.Connection, sql: str) -> Mapping[str, set[s
         QueryError: It is no question.
     """
     found: dict[str, set[str]] = {}
-    with _only_reads(connection, found), _plain_errors(connection):
-        connection.execute(f"EXPLAIN {sql}").close()
+    with _only_reads(connection, found), _plain_errors(connection, sql):
+        # SQLite reads a misspelt name in double quotes as a text, but not one in backticks.
+        named = _QUOTED.sub(lambda it: it[0] if it[1] is None else f"`{it[1].replace('`', '``')}`", sql)
+        connection.execute(f"EXPLAIN {named}").close()
     return found
 
 
@@ -92,7 +99,7 @@ def take_rows(
     end = time.monotonic() + seconds
     connection.set_progress_handler(lambda: time.monotonic() > end, _INSTRUCTIONS_BETWEEN_LOOKS)
     try:
-        with _only_reads(connection, {}), _plain_errors(connection, seconds):
+        with _only_reads(connection, {}), _plain_errors(connection, sql, seconds, end):
             cursor = connection.execute(sql)
             try:
                 return take(cursor)
@@ -164,7 +171,7 @@ def _only_reads(connection: sqlite3.Connection, columns: dict[str, set[str]]) ->
 
 
 @contextmanager
-def _plain_errors(connection: sqlite3.Connection, seconds: float = 0.0) -> Iterator[None]:
+def _plain_errors(connection: sqlite3.Connection, sql: str, seconds: float = 0.0, end: float = 0.0) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, sqlite3.Warning) as error:
@@ -173,12 +180,17 @@ def _plain_errors(connection: sqlite3.Connection, seconds: float = 0.0) -> Itera
     else:
         return
     connection.set_authorizer(None)
+    if said == "interrupted" and time.monotonic() < end:
+        # SQLite has swallowed Ctrl-C, which the progress handler has raised.
+        raise KeyboardInterrupt
     if said == "interrupted":
         raise QueryError(f"it took more than {seconds:g} s; narrow it to some steps, or give it more time")
     if "not authorized" in said or "prohibited" in said:
         raise QueryError("it would do more than read: a question is one SELECT")
     if "one statement at a time" in said:
         raise QueryError("it has several statements: a question is one SELECT")
+    if "user-defined aggregate" in said:
+        raise QueryError("mean, median, percentile and stddev take numbers; percentile's second one is from 0 to 100")
     if unknown is None:
         raise QueryError(said)
     kind, name = unknown.groups()
@@ -186,6 +198,8 @@ def _plain_errors(connection: sqlite3.Connection, seconds: float = 0.0) -> Itera
     known = {"table": TABLES, "function": (*FUNCTIONS, *_BUILT_IN)}.get(kind, tables.keys() - {name})
     near = closest(name, known)
     means = f"; did you mean {near}?" if near else f"; there are {', '.join(known)}" if kind != "column" else ""
+    if f'"{name}"' in sql:
+        means += f"; a text has single quotes: {_quoted(name)}"
     raise QueryError(f"there is no {kind} {name}{_elsewhere(tables.get(name, ()))}{means}")
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from sys import getsizeof
 from threading import Lock, local
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -28,7 +29,16 @@ from otel_rollout.catalog.filling import (
 )
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.live import LiveRun, read_live
-from otel_rollout.catalog.query import MAX_SPAN_BYTES, OF_SPANS, Answer, QueryError, columns_read, narrowed, take_rows
+from otel_rollout.catalog.query import (
+    MAX_ANSWER_BYTES,
+    MAX_SPAN_BYTES,
+    OF_SPANS,
+    Answer,
+    QueryError,
+    columns_read,
+    narrowed,
+    take_rows,
+)
 from otel_rollout.catalog.search import Search, SearchQuery
 from otel_rollout.catalog.spans import MAX_BYTES, fill_step, filled_steps, keep_shapes
 from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
@@ -91,6 +101,15 @@ class Run:
         self._database = Database(self.folders)
         self._filling = Filling(self.folders, on_progress or (lambda done, total: None))
         self._looks = local()
+
+    def require_folders(self) -> None:
+        """Check that each of the folders has traces.
+
+        Raises:
+            NoTracesError: One has none.
+        """
+        for folder in self.folders:
+            find_files([folder])
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
@@ -383,8 +402,15 @@ class Run:
         """
 
         def take(cursor: sqlite3.Cursor) -> Answer:
-            rows = cursor.fetchmany(max_rows + 1)
-            return Answer([each[0] for each in cursor.description or ()], rows[:max_rows], len(rows) > max_rows)
+            rows: list[Sequence[Any]] = []
+            answer = Answer([each[0] for each in cursor.description or ()], rows, False)
+            size = 0
+            for row in cursor:
+                if len(rows) == max_rows or size > MAX_ANSWER_BYTES:
+                    return replace(answer, is_cut=True)
+                rows.append(row)
+                size += sum(map(getsizeof, row))
+            return answer
 
         answer, unreadable = self.take(sql, take, step, seconds=seconds, on_step=on_step)
         return replace(answer, unreadable=unreadable)

@@ -25,6 +25,8 @@ from otel_rollout.text.sanitize import clean
 
 MAX_BYTES: Final = 2**28
 """The bound on the texts of all steps' rows: beyond it the steps that were filled first are emptied."""
+BYTES_AT_ONCE: Final = 2**25
+"""The bound on the trajectories, as OTLP, whose rows are inserted together."""
 _ROW_BYTES: Final = 200
 MAX_SHAPES: Final = 65_536
 """The trajectories whose places on timelines are kept: some 60 MB."""
@@ -312,7 +314,7 @@ def fill_step(
     """
     empty_step(connection, step, validate)
     unreadable: list[str] = []
-    size = 0
+    size = waiting = 0
     rows: dict[str, list[Sequence[Any]]] = {table: [] for table in _TABLES}
     for trajectory in trajectories:
         try:
@@ -320,11 +322,13 @@ def fill_step(
         except UnreadableTraceError:
             unreadable.append(trajectory.trace_id)
             continue
+        waiting += trajectory.size_bytes
         for table, of_table in found.items():
             rows[table] += [(trajectory.trace_id, step, validate, *row) for row in of_table]
-            if len(rows[table]) >= ROWS_AT_ONCE:
+            if len(rows[table]) >= ROWS_AT_ONCE or waiting > BYTES_AT_ONCE:
                 size += _insert(connection, table, rows[table])
                 rows[table].clear()
+        waiting = 0 if waiting > BYTES_AT_ONCE else waiting
     size += sum(_insert(connection, table, left) for table, left in rows.items())
     connection.execute("INSERT INTO filled_steps (step, validate, bytes) VALUES (?, ?, ?)", (step, validate, size))
     _keep_within(connection, max_bytes)

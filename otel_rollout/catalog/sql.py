@@ -112,6 +112,8 @@ class _Percentile:
         self._percent = 0.0
 
     def step(self, value: Any, percent: float) -> None:
+        if not 0 <= percent <= 100:
+            raise ValueError(percent)
         if value is not None:
             self._values.append(value)
             self._percent = percent

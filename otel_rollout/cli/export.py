@@ -77,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     problems = ProblemLog()
     recorded = Run(arguments.folders or [default_folder()], problems.note, show_progress)
+    recorded.require_folders()
     with ExitStack() as stack:
 
         def on_start(total: int) -> Callable[[int], object]:

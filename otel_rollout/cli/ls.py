@@ -55,6 +55,9 @@ _STEP_COLUMNS: Final[Mapping[str, Callable[[StepSummary], Any]]] = {
     "spans": lambda step: step.spans,
     "redacted": lambda step: step.redacted,
     "size": lambda step: step.bytes,
+    "on-disk": lambda step: step.stored_bytes,
+    "experiment": lambda step: step.experiment_name,
+    "run": lambda step: step.run_id,
 }
 """The columns of the steps, by the names of the table with `-` for a space."""
 
@@ -70,6 +73,9 @@ _TRAJECTORY_COLUMNS: Final[Mapping[str, Callable[[TrajectorySummary], Any]]] = {
     "spans": lambda each: each.spans,
     "redacted": lambda each: each.redacted,
     "size": lambda each: each.bytes,
+    "experiment": lambda each: each.experiment_name,
+    "run": lambda each: each.run_id,
+    "trace": lambda each: each.trace_id,
     "start": lambda each: each.start_time,
 }
 """The columns of the trajectories, and when each started; tokens are those that were generated."""

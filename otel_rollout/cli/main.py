@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Final
 
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None, at_start: Callable[[], object] 
     try:
         if at_start is not None:
             at_start()
-        _prepare_output()
+        _prepare_streams()
         parsed = parse(sys.argv[1:] if arguments is None else arguments)
         if parsed.command is None:
             return 0
@@ -122,8 +123,12 @@ def _joined(arguments: Sequence[str]) -> list[str]:
     return joined
 
 
-def _prepare_output() -> None:
-    for stream in (sys.stdout, sys.stderr):
+def _prepare_streams() -> None:
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        # `>&-`: the next file to be opened would get the descriptor.
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - the process's
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
         # Without UTF-8, a character that the encoding lacks becomes a mark, not an error.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -6,14 +6,16 @@ import argparse
 import csv
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from otel_rollout.catalog import TABLES, Answer, QueryError, Run
-from otel_rollout.catalog.query import OF_SPANS
+from otel_rollout.catalog.query import MAX_ANSWER_BYTES, OF_SPANS
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.options import READ, add_run, add_seconds, add_steps, default_folder, exit_codes, positive
 from otel_rollout.cli.reading import (
@@ -27,6 +29,7 @@ from otel_rollout.cli.reading import (
 from otel_rollout.dataframes.frames import require_arrow
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.text.plain_text import counted, printable
+from otel_rollout.text.sanitize import replace_surrogates
 
 MAX_ROWS: Final = 10_000
 _NARROWEST: Final = 12
@@ -91,9 +94,9 @@ def run(arguments: argparse.Namespace) -> int:
         require_reader()
     folders = arguments.folders
     sql = arguments.sql
-    if sql and not folders and not sql.strip().count(" ") and Path(sql).is_dir():
-        # `query DIR`: a question has a space.
-        sql, folders = "", [Path(sql)]
+    if sql != "-" and len(sql.split()) == 1 and "(" not in sql:
+        # `query DIR`: a question has a space, or is `VALUES(1)`.
+        sql, folders = "", [Path(sql), *folders]
     problems = ProblemLog()
     recorded = Run(
         folders or [default_folder()],
@@ -102,6 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
         experiment=arguments.experiment,
         run=arguments.run,
     )
+    recorded.require_folders()
     if not sql and sys.stdin.isatty():
         _Prompt(recorded, arguments).run()
     else:
@@ -115,15 +119,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _ask(recorded: Run, arguments: argparse.Namespace, sql: str) -> None:
     answer = recorded.query(
-        sql.strip().rstrip(";"),
+        replace_surrogates(sql.strip().rstrip(";")),
         arguments.step,
         max_rows=arguments.limit,
         seconds=arguments.timeout,
         on_step=_show_steps,
     )
     if arguments.json:
+        names = _distinct(answer.columns)
         for row in answer.rows:
-            print_json(orjson.dumps(dict(zip(answer.columns, row, strict=True)), default=repr))
+            print_json(orjson.dumps(dict(zip(names, row, strict=True)), default=repr))
     elif arguments.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.columns)
@@ -132,7 +137,11 @@ def _ask(recorded: Run, arguments: argparse.Namespace, sql: str) -> None:
         _write_parquet(answer, arguments.parquet)
     else:
         _print_table(answer)
-    if answer.is_cut:
+    if answer.is_cut and len(answer.rows) < arguments.limit:
+        complain(
+            f"there are more rows than {MAX_ANSWER_BYTES >> 20} MiB hold: name fewer columns, or cut texts by substr"
+        )
+    elif answer.is_cut:
         complain(f"there are more than {arguments.limit:,} rows; --limit N prints more")
     if arguments.json or arguments.csv or arguments.parquet:
         values = (each for row in answer.rows for each in zip(answer.columns, row, strict=True))
@@ -149,7 +158,16 @@ def _write_parquet(answer: Answer, path: Path) -> None:
     from otel_rollout.dataframes.destination import replaced
 
     with replaced(path, path.with_name(f".{path.name}.new")) as file:
-        pq.write_table(table_of_answer(answer.columns, answer.rows), file, compression="zstd")
+        pq.write_table(table_of_answer(_distinct(answer.columns), answer.rows), file, compression="zstd")
+
+
+def _distinct(names: Sequence[str]) -> Sequence[str]:
+    """Return names with a number after each that was there before: the columns of a JOIN can have one name."""
+    found: dict[str, None] = {}
+    for name in names:
+        further = (f"{name}_{number}" for number in count(2))
+        found[name if name not in found else next(each for each in further if each not in (*found, *names))] = None
+    return list(found)
 
 
 def _print_table(answer: Answer) -> None:

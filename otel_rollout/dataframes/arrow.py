@@ -23,8 +23,6 @@ UNREADABLE_KEY: Final = b"otel_rollout.unreadable"
 ROWS_AT_ONCE: Final = 8192
 _ROWS_ALIVE: Final = 256
 """So few that they don't start the garbage collector, which takes a third of the time otherwise."""
-BYTES_AT_ONCE: Final = 2**25
-"""The bound on the trajectories, as OTLP, whose rows are one batch."""
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _TYPES: Final = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
@@ -34,8 +32,10 @@ def columns_named(table: str, names: Sequence[str] | None) -> Sequence[TableColu
     """Return columns of a table by their names; all of them if None.
 
     Raises:
-        QueryError: The table doesn't have one.
+        QueryError: The table doesn't have one, or none is named.
     """
+    if isinstance(names, str) or (names is not None and not len(names)):
+        raise QueryError(f"columns is a list with one name or more, or None for all columns, not {names!r}")
     columns = {each.name: each for each in COLUMNS[table]}
     for name in names or ():
         if name not in columns:

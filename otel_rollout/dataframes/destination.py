@@ -80,6 +80,10 @@ class Folder:
                 with suppress(OSError):
                     self._temporary.rmdir()
 
+    def names(self) -> set[str]:
+        """Return the names of the Parquet files that are there."""
+        return {path.relative_to(self._path).as_posix() for path in self._path.rglob("*.parquet")}
+
     def open(self, name: str) -> IO[bytes] | None:
         """Open a file to read; None if it isn't there."""
         try:
@@ -129,6 +133,12 @@ class Store:
     def locked(self) -> Iterator[None]:
         """Do nothing: stores have no locks, and two exports of one folder write the same files."""
         yield
+
+    def names(self) -> set[str]:
+        """Return the names of the files that are there."""
+        self._files.invalidate_cache()
+        above = len(self._path.rstrip("/")) + 1
+        return {place[above:] for place in self._files.find(self._path)}
 
     def open(self, name: str) -> IO[bytes] | None:
         """Open a file to read; None if it isn't there."""

@@ -120,11 +120,13 @@ def export_parquet(
     report = ExportReport()
     given_up: set[str | None] = set()
     with place.locked():
+        names = place.names()
         waiting: list[tuple[Partition, str, int]] = []
         for partition, fingerprint, size in _finished(run, steps, report):
             known = _metadata(place, partition)
             exported, *lacking = (known or {}).get(FINGERPRINT_KEY, b"").decode().split(" ")
-            if exported == fingerprint and _are_unreadable(run, lacking):
+            is_whole = names.issuperset(map(partition.place_of, TABLES))
+            if exported == fingerprint and is_whole and _are_unreadable(run, lacking):
                 report.present += 1
                 report.unreadable += lacking
             elif known is not None and not _exported_ids(place, partition) <= set(_ids(run, partition)):
@@ -203,11 +205,18 @@ def _are_unreadable(run: Run, trace_ids: Sequence[str]) -> bool:
 
 
 def _exported_ids(place: Folder | Store, partition: Partition) -> set[str]:
+    """Return the trajectories of a step that is there; none if its file is damaged."""
     file = place.open(partition.place_of("trajectories"))
     if file is None:
         return set()
     with file:
-        return set(pq.read_table(file, columns=["trace_id"])["trace_id"].to_pylist())
+        try:
+            return set(pq.read_table(file, columns=["trace_id"])["trace_id"].to_pylist())
+        except (OSError, pa.ArrowException) as error:
+            # Damage is an OSError of Arrow's, without a number.
+            if getattr(error, "errno", None) is not None:
+                raise
+            return set()
 
 
 def _ids(run: Run, partition: Partition) -> list[str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from operator import index
 from os import PathLike
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from otel_rollout.catalog import Run
-from otel_rollout.errors import MissingExtraError, UnreadableTraceError
+from otel_rollout.catalog import QueryError, Run
+from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.folder.stored_file import ReadProblem
 from otel_rollout.installing import install_line
@@ -115,7 +117,7 @@ def errors(folder: Folder | Sequence[Folder], *, steps: Steps = None) -> pa.Tabl
 
     problems: list[ReadProblem] = []
     damaged: list[Mapping[str, Any]] = []
-    for trajectory in Run(_folders(folder), problems.append).read(step=steps):
+    for trajectory in _run_of(folder, problems.append).read(step=_steps_of(steps)):
         if (error := error_of(trajectory)) is not None:
             tags = {"trace_id": trajectory.trace_id, "step": trajectory.step, "validate": trajectory.validate}
             damaged.append({**tags, "file": str(trajectory.parts[0][0].path), "error": error})
@@ -136,8 +138,31 @@ def error_of(trajectory: RecordedTrajectory) -> str | None:
     return None
 
 
-def _folders(folder: Folder | Sequence[Folder]) -> Sequence[Path]:
-    return [Path(folder)] if isinstance(folder, (str, PathLike)) else [Path(each) for each in folder]
+def _run_of(folder: Folder | Sequence[Folder], on_problem: Callable[[ReadProblem], None] | None = None) -> Run:
+    folders = [folder] if isinstance(folder, (str, PathLike)) else folder
+    if not len(folders):
+        raise NoTracesError("there is no trace folder in an empty list")
+    run = Run([Path(each) for each in folders], on_problem or _warn)
+    run.require_folders()
+    return run
+
+
+def _warn(problem: ReadProblem) -> None:
+    warnings.warn(
+        f"{problem.what} skipped in {problem.path}; otel_rollout.dataframes.errors has the place", stacklevel=2
+    )
+
+
+def _steps_of(steps: Steps) -> Steps:
+    """Return steps as `Run` takes them: numpy has integers of its own, and looks for None, and pandas for labels."""
+    if isinstance(steps, (range, NoneType)):
+        return steps
+    try:
+        if isinstance(steps, Iterable) and not isinstance(steps, str):
+            return {None if each is None else index(each) for each in steps}
+        return steps if isinstance(steps, Container) and not isinstance(steps, str) else index(steps)
+    except TypeError:
+        raise QueryError(f"steps is a whole number, or a range, a set or a list of them, not {steps!r}") from None
 
 
 def require_arrow() -> None:
@@ -159,7 +184,7 @@ def _rows(
     from otel_rollout.dataframes.arrow import columns_named, schema_of, table_of
 
     columns = columns_named(table, names)
-    batches, _ = _asked(Run(_folders(folder)), table, columns, where, steps)
+    batches, _ = _asked(_run_of(folder), table, columns, where, _steps_of(steps))
     return table_of(schema_of(columns), batches, {})
 
 
@@ -173,6 +198,8 @@ def _asked(run: Run, table: str, columns: Sequence[Any], where: str, steps: Step
 
 
 def _condition(where: str) -> str:
+    if where.split()[:1] in (["WHERE"], ["where"]):
+        raise QueryError(f"where is the condition without the word WHERE, not {where!r}")
     # On a line of its own: it may end in a comment.
     return f" WHERE ({where}\n)" if where.strip() else ""
 
@@ -186,7 +213,7 @@ def _payload(
     from otel_rollout.dataframes.payload import payload_batches
 
     columns = columns_named(table, names)
-    run = Run(_folders(folder))
+    run, steps = _run_of(folder), _steps_of(steps)
     unreadable: list[str] = []
     condition = _condition(where)
     if condition and not run.columns_read(f"SELECT 1 FROM {table}{condition}").get(table, set()) <= _OF_TRAJECTORY:

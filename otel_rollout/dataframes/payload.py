@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from otel_rollout.catalog.columns import TableColumn
-from otel_rollout.catalog.spans import COMMON, column_of, rows_of
-from otel_rollout.dataframes.arrow import BYTES_AT_ONCE, ROWS_AT_ONCE, batch_of, schema_of
+from otel_rollout.catalog.spans import BYTES_AT_ONCE, COMMON, column_of, rows_of
+from otel_rollout.dataframes.arrow import ROWS_AT_ONCE, batch_of, schema_of
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.folder.reader import RecordedTrajectory
 

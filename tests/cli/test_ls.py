@@ -252,6 +252,8 @@ class TestSort:
 
     def test_a_column_that_is_not_there(self, folder, capsys):
         """The message has the one that is meant, or lists them; `--reverse` alone is a mistake."""
+        for name in ("on-disk", "experiment", "run"):
+            assert len(rows(capsys, folder, "--sort", name)) == len(rows(capsys, folder))
         for options, said in (
             (["--sort", "rewrad"], "--sort rewrad: there is no such column; did you mean 'reward'?"),
             (["--sort", "x"], "--sort x: there is no such column; there are step, trajectories, prompts, reward, "),

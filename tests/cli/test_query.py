@@ -5,11 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import signal
+import subprocess
 import sys
+from threading import Timer
 
 import pytest
 
 from otel_rollout import semconv
+from otel_rollout.catalog import Run
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of
@@ -150,6 +155,21 @@ class TestAnswers:
         writer.close()
         rows = ask(capsys, "SELECT step FROM steps", str(folder), str(tmp_path / "more"))
         assert rows == [{"step": 1}, {"step": 2}, {"step": 7}]
+        assert "there is no trace folder nowhere" in refused(capsys, "SELECT 1", str(folder), "nowhere")
+
+    def test_names_in_double_quotes(self, folder, capsys):
+        """They are names of columns and aliases, and texts and comments may have double quotes."""
+        sql = """SELECT "step" AS "the ""step`", '"' AS "b" /* "c" */ FROM steps ORDER BY "the ""step`" DESC -- "d\""""
+        assert ask(capsys, sql) == [{'the "step`': 2, "b": '"'}, {'the "step`': 1, "b": '"'}]
+
+    def test_columns_of_one_name(self, folder, capsys, tmp_path):
+        """JSON and Parquet have each of the columns, under a name of its own."""
+        pq = pytest.importorskip("pyarrow.parquet")
+        sql = "SELECT 1 AS a, 2 AS a, 3 AS a_2, 4 AS a"
+        expected = {"a": 1, "a_3": 2, "a_2": 3, "a_4": 4}
+        assert ask(capsys, sql) == [expected]
+        assert main(["query", sql, "--parquet", str(tmp_path / "x.parquet")]) == 0
+        assert pq.read_table(tmp_path / "x.parquet").to_pylist() == [expected]
 
     def test_question_in_a_pipe(self, folder, capsys, monkeypatch):
         """Standard input is the question."""
@@ -171,6 +191,40 @@ class TestLimits:
         shown = capsys.readouterr()
         assert len(shown.out.splitlines()) == 4
         assert "more than 3 rows" in shown.err
+
+    def test_bytes(self, folder, capsys, monkeypatch):
+        """Rows end at a bound in bytes, and that is said; a limit of any size is taken."""
+        monkeypatch.setattr("otel_rollout.catalog.rollout_run.MAX_ANSWER_BYTES", 300)
+        assert main(["query", "SELECT trace_id FROM trajectories, steps", "--limit", str(2**40), "--csv"]) == 0
+        shown = capsys.readouterr()
+        assert 2 <= len(shown.out.splitlines()) < 8
+        assert "there are more rows than" in shown.err
+
+    def test_memory(self, folder):
+        """Rows that SQLite sorts are on the disk, not in memory."""
+        texts = "SELECT DISTINCT printf('%d%.*c', x, 300000, 'a') AS t FROM n LIMIT 1000"
+        sql = f"WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT sum(length(t)) FROM ({texts})"
+        code = f"""if 1:
+            import resource
+            from otel_rollout.cli.main import main
+            assert main(["query", {sql!r}]) == 0
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert int(done.stdout.split()[-1]) < 250_000
+
+    def test_closed_streams(self, folder):
+        """Without standard streams nothing is printed, and nothing fails."""
+        command = f"{sys.executable} -m otel_rollout"
+        for shell in (
+            f"ls {folder} >&-",
+            f"query 'SELECT 1' {folder} --json >&- 2>&- <&-",
+            f"export {folder} --help >&-",
+        ):
+            done = subprocess.run(["sh", "-c", f"{command} {shell}"], capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stderr) == (0, "")
+        for odd in (f"query - {folder} <&-", f"query {folder} <&-", f"query 'SELECT \udcff' {folder}"):
+            done = subprocess.run(["sh", "-c", f"{command} {odd}"], capture_output=True, text=True, check=False)
+            assert (done.returncode, "Traceback" in done.stderr) == (2, False)
 
     def test_time(self, folder, capsys):
         """A question that takes longer than the limit ends with a message; the next one is answered."""
@@ -205,6 +259,11 @@ class TestLimits:
             ("SELECT * FROM trajectory", "there is no table trajectory; did you mean trajectories?"),
             ("SELECT medain(reward) FROM trajectories", "there is no function medain; did you mean median?"),
             ("SELECT FROM", "syntax error"),
+            ('SELECT "rewrd" FROM trajectories', "there is no column rewrd; did you mean reward?"),
+            ('SELECT 1 FROM trajectories WHERE name = "it\'s" -- "x"', "a text has single quotes: 'it''s'"),
+            ("SELECT percentile(reward, 200) FROM trajectories", "percentile's second one is from 0 to 100"),
+            ("SELECT percentile(reward, -1) FROM trajectories", "percentile's second one is from 0 to 100"),
+            ("nowhere", "there is no trace folder nowhere"),
         ],
     )
     def test_message_names_what_was_meant(self, folder, capsys, sql, said):
@@ -243,3 +302,12 @@ class TestPrompt:
         assert "reward_mean\n" in shown.out
         assert "did you mean reward?" in shown.err
         assert "there is no .halp" in shown.err
+
+    def test_ctrl_c_ends_a_question(self, folder):
+        """Ctrl-C is no limit of time."""
+        run = Run([folder])
+        killer = Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        killer.start()
+        with pytest.raises(KeyboardInterrupt):
+            run.query(ENDLESS, max_rows=1, seconds=60)
+        killer.join()

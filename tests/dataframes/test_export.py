@@ -23,6 +23,7 @@ from tests.dataframes.made import SECRET, damage, record, steps
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of
 
 pytest.importorskip("pyarrow")
+import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
@@ -138,12 +139,13 @@ class TestTables:
         kept = {pq.read_metadata(path).metadata[b"otel_rollout.experiment_name"].decode() for path in paths}
         assert kept == set(names)
 
-    def test_pandas_without_a_step(self, place, tmp_path):
-        """pandas reads a table with trajectories that have no step, with the partitioning that the docs name."""
+    def test_pandas_with_any_step(self, place, tmp_path):
+        """pandas reads a table with large steps, and without a step, by the partitioning that the docs name."""
         pd = pytest.importorskip("pandas")
-        export(record(tmp_path / "traces", *steps([1, None])), place)
-        found = pd.read_parquet(place / "trajectories", partitioning=pads.partitioning(flavor="hive"))
-        assert sorted(found["step"].fillna(-1)) == [-1, -1, 1, 1]
+        export(record(tmp_path / "traces", *steps([1, 3_000_000_000, None], rollouts=1)), place)
+        fields = pads.partitioning(pa.schema({"experiment_name": pa.string(), "step": pa.int64()}), flavor="hive")
+        found = pd.read_parquet(place / "trajectories", partitioning=fields)
+        assert sorted(found["step"].fillna(-1)) == [-1, 1, 3_000_000_000]
 
     def test_redaction_is_told(self, place, tmp_path, capsys):
         """The summary, and each file, tell how many values redaction had replaced, in which columns."""
@@ -237,6 +239,21 @@ class TestAgain:
         assert "left as they are: step 2 of exp" in capsys.readouterr().err
         assert [row for row in rows(place, "spans") if row["step"] != 4] == before
         main(["export", str(folder), str(other), "--to", "parquet", str(place)])
+        assert len(rows(place, "trajectories")) == 9
+
+    def test_missing_tables(self, folder, place):
+        """A file that is gone is written again, and one that is damaged."""
+        export(folder, place)
+        before = files(place)
+        shutil.rmtree(place / "spans" / "experiment_name=exp" / "step=2")
+        export(folder, place)
+        assert files(place).keys() == before.keys()
+        [damaged, _] = (place / "trajectories" / "experiment_name=exp" / "step=3").iterdir()
+        data = bytearray(damaged.read_bytes())
+        data[4:400] = b"\xff" * 396
+        damaged.write_bytes(data)
+        record(folder, make_trajectory(3, 9), make_trajectory(3, 9, validate=True))
+        export(folder, place)
         assert len(rows(place, "trajectories")) == 9
 
     def test_some_steps(self, folder, place):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import warnings
 
 import pytest
 
 from otel_rollout import dataframes, semconv
-from otel_rollout.errors import MissingExtraError, RolloutTraceError
+from otel_rollout.errors import MissingExtraError, NoTracesError, RolloutTraceError
 from tests.dataframes.made import SECRET, damage, record, steps
 from tests.trace_folder.recordings import START, make_trajectory
 
@@ -84,6 +85,17 @@ class TestTables:
         """Several folders are one table."""
         more = record(tmp_path / "more", make_trajectory(9, 0, 0))
         assert set(dataframes.trajectories([folder, more])["step"].to_pylist()) == {1, 2, 9}
+        for wrong in ([folder, tmp_path / "none"], []):
+            with pytest.raises(NoTracesError, match="there is no trace folder"):
+                dataframes.spans(wrong)
+
+    @pytest.mark.parametrize("steps", ["numpy.int64(2)", "numpy.array([2, 3])", "pandas.Series([2], [7])", "[2, None]"])
+    def test_steps_of_other_libraries(self, folder, steps):
+        """Integers and containers of numpy and pandas are steps, too."""
+        libraries = {name: pytest.importorskip(name) for name in ("numpy", "pandas")}
+        asked = eval(steps, libraries)
+        for read in (dataframes.trajectories, dataframes.spans):
+            assert set(read(folder, steps=asked)["step"].to_pylist()) == {2}
 
 
 class TestConditions:
@@ -116,6 +128,12 @@ class TestConditions:
             ("messages", {"where": "contnt = ''"}, "there is no column contnt; did you mean content?"),
             ("spans", {"columns": ["knd"]}, "there is no column knd in spans; did you mean kind?"),
             ("spans", {"columns": ["reward", "€"]}, "there is no column reward in spans"),
+            ("trajectories", {"where": '"rewrd" > 0'}, "there is no column rewrd; did you mean reward?"),
+            ("trajectories", {"where": "WHERE step = 1"}, "without the word WHERE"),
+            ("spans", {"columns": []}, "columns is a list with one name or more"),
+            ("trajectories", {"columns": "step"}, "columns is a list with one name or more"),
+            ("trajectories", {"steps": "1"}, "steps is a whole number, or a range"),
+            ("spans", {"steps": 1.0}, "steps is a whole number, or a range"),
             ("trajectories", {"where": "1); DELETE FROM trajectories; --"}, "a question is one SELECT"),
         ],
     )
@@ -142,6 +160,14 @@ class TestDamage:
         assert (error["trace_id"], error["step"]) == (lost, 2)
         assert "is damaged" in error["error"]
         assert error["file"].endswith(".otlp.zst")
+
+    def test_torn_frames_are_told(self, folder):
+        """A frame that is cut off is in a warning of each table."""
+        [path] = folder.rglob("*.otlp.zst")
+        os.truncate(path, path.stat().st_size - 100)
+        for read in READERS.values():
+            with pytest.warns(UserWarning, match="skipped in .*; otel_rollout.dataframes.errors has the place"):
+                read(folder)
 
 
 class TestRedaction:
