@@ -185,7 +185,7 @@ class TurnLinks:
             self.answers.append([self.tree.child(node, code) for code in history.answers])
             if node:
                 asked_at.setdefault(node, []).append(at)
-            # A prompt may be a system prompt alone: the agent speaks first.
+            # An agent that speaks first is given a system prompt, and no message.
             for answer in self.answers[at] if node or history.system else ():
                 answered_at.setdefault(answer, []).append(at)
 
