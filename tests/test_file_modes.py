@@ -172,8 +172,9 @@ class TestOpenPrivate:
             make_folder(tmp_path / "file")
 
 
-def test_a_folder_of_everybody(tmp_path, umask):
-    """In a folder with the sticky bit, such as /tmp, a file is private."""
-    tmp_path.chmod(0o1777)
+@pytest.mark.parametrize(("folder", "file"), [(0o1777, 0o600), (0o1770, 0o660)])
+def test_a_folder_with_the_sticky_bit(tmp_path, umask, folder, file):
+    """In one where everybody may write, as in /tmp, a file is private; in a group's it is the group's."""
+    tmp_path.chmod(folder)
     os.close(open_private(tmp_path / "file", os.O_WRONLY))
-    assert mode_of(tmp_path / "file") == 0o600
+    assert mode_of(tmp_path / "file") == file

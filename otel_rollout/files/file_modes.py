@@ -1,8 +1,8 @@
 """The modes of the files that we create: private, unless their folder is shared.
 
 A folder that we create is 0700, a file 0600. In an existing folder a file takes its group and other bits (0750 makes
-0640), whatever the umask: a shared disk is set up once, by its folder. A folder with the sticky bit, such as /tmp,
-is everybody's: a file in it is 0600.
+0640), whatever the umask: a shared disk is set up once, by its folder. Where everybody may write, with the sticky bit as
+/tmp has it, a file is 0600.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def open_private(path: str | os.PathLike[str], flags: int) -> int:
     # Some network file systems refuse to change modes: there the file stays private, or as they made it.
     with suppress(OSError, AttributeError):
         shared = os.stat(os.path.dirname(path) or ".").st_mode  # noqa: PTH116, PTH120
-        mode = _FILE if shared & stat.S_ISVTX else _FILE | (shared & _FILE_BITS_OF_OTHERS)
+        is_everybodys = shared & stat.S_ISVTX and shared & stat.S_IWOTH
+        mode = _FILE if is_everybodys else _FILE | (shared & _FILE_BITS_OF_OTHERS)
         if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
             os.fchmod(descriptor, mode)
     return descriptor
