@@ -290,8 +290,10 @@ class TestPrompt:
                 "SELECT rewrd FROM trajectories;",
                 ".tables",
                 ".columns steps",
+                ";",
+                ".help;",
                 ".halp",
-                ".quit",
+                "quit;",
             ]
         )
         monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
@@ -301,7 +303,8 @@ class TestPrompt:
         assert "groups" in shown.out
         assert "reward_mean\n" in shown.out
         assert "did you mean reward?" in shown.err
-        assert "there is no .halp" in shown.err
+        assert shown.err.splitlines()[1:] == ["there is no .halp; .help lists what there is"]
+        assert "the end, as Ctrl-D is" in shown.out
 
     def test_ctrl_c_ends_a_question(self, folder):
         """Ctrl-C is no limit of time."""
