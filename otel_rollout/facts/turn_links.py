@@ -185,8 +185,9 @@ class TurnLinks:
             self.answers.append([self.tree.child(node, code) for code in history.answers])
             if node:
                 asked_at.setdefault(node, []).append(at)
-                for answer in self.answers[at]:
-                    answered_at.setdefault(answer, []).append(at)
+            # An agent that speaks first is given a system prompt, and no message.
+            for answer in self.answers[at] if node or history.system else ():
+                answered_at.setdefault(answer, []).append(at)
 
     def _link_added(self, at: int, added: Sequence[int], last: Mapping[str | Scope, int]) -> Link | None:
         """Link a turn that is recorded without the messages of earlier turns, and put its messages after theirs.
