@@ -76,7 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
     from otel_rollout.dataframes.export import export_parquet
 
     problems = ProblemLog()
-    recorded = Run(arguments.folders or [default_folder()], problems.note, show_progress)
+    folders = arguments.folders or [default_folder()]
+    if Path(place).resolve() in [each.resolve() for each in folders]:
+        raise ConfigurationError(f"{place} is the trace folder: write the tables to a folder of their own")
+    recorded = Run(folders, problems.note, show_progress)
     recorded.require_folders()
     with ExitStack() as stack:
 

@@ -224,7 +224,9 @@ class _Prompt:
             print()
 
     def _answer(self, question: str) -> None:
-        word, _, rest = question.partition(" ")
+        word, _, rest = question.rstrip("; ").partition(" ")
+        if not word:
+            return
         if word == ".help":
             print(_HELP)
         elif word == ".tables":
@@ -257,7 +259,7 @@ def _read_question() -> str | None:
             print()
             lines.clear()
             continue
-        if not lines and line.strip() in (".quit", ".exit"):
+        if not lines and line.strip(" ;") in (".quit", ".exit", "quit", "exit"):
             return None
         lines.append(line)
         question = "\n".join(lines).strip()

@@ -205,10 +205,11 @@ class TestLimits:
         texts = "SELECT DISTINCT printf('%d%.*c', x, 300000, 'a') AS t FROM n LIMIT 1000"
         sql = f"WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT sum(length(t)) FROM ({texts})"
         code = f"""if 1:
-            import resource
+            import re
+            from pathlib import Path
             from otel_rollout.cli.main import main
             assert main(["query", {sql!r}]) == 0
-            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"""
+            print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])"""
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert int(done.stdout.split()[-1]) < 250_000
 
@@ -290,8 +291,10 @@ class TestPrompt:
                 "SELECT rewrd FROM trajectories;",
                 ".tables",
                 ".columns steps",
+                ";",
+                ".help;",
                 ".halp",
-                ".quit",
+                "quit;",
             ]
         )
         monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
@@ -301,7 +304,8 @@ class TestPrompt:
         assert "groups" in shown.out
         assert "reward_mean\n" in shown.out
         assert "did you mean reward?" in shown.err
-        assert "there is no .halp" in shown.err
+        assert shown.err.splitlines()[1:] == ["there is no .halp; .help lists what there is"]
+        assert "the end, as Ctrl-D is" in shown.out
 
     def test_ctrl_c_ends_a_question(self, folder):
         """Ctrl-C is no limit of time."""

@@ -354,6 +354,8 @@ class TestFaults:
         """A form or a store that there is not is an error that says so."""
         assert main(["export", str(folder), *arguments]) == 2
         assert said in capsys.readouterr().err
+        assert main(["export", str(folder), "--to", "parquet", f"{folder}/../traces"]) == 2
+        assert "is the trace folder" in capsys.readouterr().err
 
 
 @pytest.mark.integration
