@@ -1,8 +1,8 @@
 """The modes of the files that we create: private, unless their folder is shared.
 
 A folder that we create is 0700, a file 0600. In an existing folder a file takes its group and other bits (0750 makes
-0640), whatever the umask: a shared disk is set up once, by its folder. Where everybody may write, with the sticky bit as
-/tmp has it, a file is 0600.
+0640), whatever the umask: a shared disk is set up once, by its folder. Where everybody may write, with the sticky bit
+as /tmp has it, a file is 0600.
 """
 
 from __future__ import annotations
