@@ -22,7 +22,7 @@ from otel_rollout.catalog import count_folder
 from tests.deploy import network
 from tests.servers.span_trees import trees
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "programs"

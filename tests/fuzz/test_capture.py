@@ -16,7 +16,7 @@ from tests.fuzz.forms import FORMS, Turn, checked
 from tests.fuzz.hostile import Hostility, behave, make_hostile
 from tests.fuzz.watch import WATCH, Watch
 
-SECONDS = 12
+SECONDS = 5
 
 
 @pytest.fixture
