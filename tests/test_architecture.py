@@ -92,7 +92,7 @@ class TestLoaded:
     def test_their_number_only_falls(self, modules) -> None:
         """Each costs time at the start of every worker, and is code that runs beside training."""
         lines = sum(Path(import_module(name).__file__ or "").read_bytes().count(b"\n") for name in modules)
-        assert len(modules) <= MODULES, modules
+        assert len(modules) <= MODULES, " ".join(modules)
         assert lines <= LINES
 
     def test_nothing_that_people_look_with(self, modules) -> None:
