@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import gc
 import inspect
 import sys
 from collections.abc import Callable
@@ -95,8 +96,14 @@ def exhaust(run: Callable[[], Any], check: Callable[[], None]) -> int:
     In a thread of its own: CPython may take an exception that a trace function raises in an `except` clause for the
     thread's current one for ever.
     """
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(copy_context().run, _exhaust, run, check).result()
+    # What the collector ends here, of an earlier test, is not interrupted instead.
+    gc.collect()
+    gc.disable()
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(copy_context().run, _exhaust, run, check).result()
+    finally:
+        gc.enable()
 
 
 def _exhaust(run: Callable[[], Any], check: Callable[[], None]) -> int:
