@@ -195,8 +195,9 @@ def _annotate_agent(agent: Agent, facts: Facts) -> Facts:
         if trained is not None:
             agent.span.set_attribute(semconv.TRAINED, trained)
     else:
-        for name in ["compacted"] * (is_compacted is True) + ["trained"] * (trained is not None):
-            _leave_out(name, "its sub-agent has ended")
+        for name, flag in (("compacted", is_compacted or None), ("trained", trained)):
+            if flag is not None:
+                _leave_out(name, "its sub-agent has ended")
     return facts._replace(compacted=False, trained=None)
 
 
