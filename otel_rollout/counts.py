@@ -29,7 +29,7 @@ class FollowUpStats:
 
 @dataclass(frozen=True)
 class ExporterStats:
-    """The counts of one exporter; `recorded` = `delivered` + `queued` + `spooled` + the sum of `lost`.
+    """The counts of one exporter; `recorded` = `delivered` + `queued` + `spooled` + `unknown` + the sum of `lost`.
 
     Args:
         recorded: Spans that ended.
@@ -38,6 +38,7 @@ class ExporterStats:
         queued_bytes: An estimate of their memory.
         spooled: Spans that wait on disk.
         lost: Spans that were dropped, by reason.
+        unknown: Spans that were sent and not answered when the time was up: the backend may have them.
         payloads_dropped: Spans that arrive without payload, because the queue was full.
         payloads_shrunk: Spans that arrive with their payload cut, because the backend refused them whole.
         joined: Spans without a step that the trace folder has with their trajectory, whose step was known.
@@ -53,6 +54,7 @@ class ExporterStats:
     queued_bytes: int = 0
     spooled: int = 0
     lost: Mapping[str, int] = field(default_factory=dict)
+    unknown: int = 0
     payloads_dropped: int = 0
     payloads_shrunk: int = 0
     joined: int = 0
@@ -66,6 +68,7 @@ class ExporterStats:
         parts += _said(
             ("{:,} queued", self.queued),
             ("{:,} on disk", self.spooled),
+            ("{:,} unknown (sent, and not answered in time)", self.unknown),
             ("{:,} without payload", self.payloads_dropped),
             ("{:,} with payload cut by the backend's limits", self.payloads_shrunk),
             ("{:,} joined with their trajectory", self.joined),

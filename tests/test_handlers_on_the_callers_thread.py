@@ -17,8 +17,9 @@ CALLERS_CODE = (
     "pipeline.py",
     "config.py",
     "provider_tracer.py",
-    "deliver/exporter_queue.py",
-    "deliver/account.py",
+    "deliver/span_outbox.py",
+    "export/outbox.py",
+    "export/lane.py",
 )
 """Where code runs on the program's threads."""
 BROAD = ("Exception", "BaseException")
@@ -29,9 +30,10 @@ ALLOWED: dict[str, str] = {
     "record/provider.py: read_sampler": "in init: another package's factory",
     "record/stream.py: write_stream": "raises what came through the pickler, or what that has replaced",
     "record/open_trajectories.py: running_for": "a delivery thread",
-    "deliver/exporter_queue.py: _run": "a delivery thread",
-    "deliver/exporter_queue.py: _deliver_batch": "a delivery thread",
-    "deliver/exporter_queue.py: _send": "a delivery thread",
+    "deliver/span_outbox.py: take_memory": "a delivery thread",
+    "deliver/span_outbox.py: _finish": "a delivery thread",
+    "export/outbox.py: _run": "a delivery thread",
+    "export/outbox.py: _deliver": "a delivery thread",
 }
 """The broad clauses that may swallow, with the reason."""
 MAX_STATEMENTS = 2

@@ -99,7 +99,7 @@ def running(queue):
 
 def is_balanced(stats):
     """Say whether every span is accounted for."""
-    return stats.recorded == stats.delivered + stats.queued + stats.spooled + sum(stats.lost.values())
+    return stats.recorded == stats.delivered + stats.queued + stats.spooled + stats.unknown + sum(stats.lost.values())
 
 
 def block(queue, exporter, span):
