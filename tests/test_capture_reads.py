@@ -22,6 +22,8 @@ from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
 from otel_rollout.testing import InMemorySpanExporter
 from tests.payload_values import read, read_payload
 
+pytestmark = pytest.mark.every_python
+
 CALLS: list[str] = []
 
 

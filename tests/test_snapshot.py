@@ -18,6 +18,8 @@ from otel_rollout.record import take_snapshot, to_json
 from tests.delivery.queues import until
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
+pytestmark = pytest.mark.every_python
+
 
 def _released() -> memoryview:
     view = memoryview(b"abcd")

@@ -29,6 +29,8 @@ from otel_rollout.guard import internal_errors
 from otel_rollout.record import DEFAULT_BUDGET, take_snapshot, to_json
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
+pytestmark = pytest.mark.every_python
+
 WAYS = [False] if sys.version_info >= (3, 14) else [True, False]
 """If the pickler may be given objects: Python 3.14 lets it have none, and older ones can read in that way, too."""
 

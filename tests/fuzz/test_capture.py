@@ -125,6 +125,7 @@ class TestChecked:
 class TestCapture:
     """The fuzz itself, briefly; `make fuzz` takes minutes."""
 
+    @pytest.mark.slow
     @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")
     def test_a_few_seconds(self):
         """No value, race or signal ends the process, changes a call, or runs code of a user's class."""
