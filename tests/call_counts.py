@@ -161,8 +161,7 @@ def of_a_page() -> Count:
     """Count the answer to a trajectory's page, in a viewer that has just started."""
     from starlette.testclient import TestClient
 
-    from otel_rollout.look.view.application import make_application
-    from otel_rollout.look.view.run_state import RunState
+    from otel_rollout.look.view import RunState, make_application
 
     def ask(counter: Counter | None) -> Count:
         state = RunState([folder])
