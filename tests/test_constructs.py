@@ -75,8 +75,7 @@ class Failure(Exception):
 
 def steps(node: Node) -> Any:
     """Run the calls inside a call; as a generator, so that each form may wait as it does."""
-    for child in node.children:
-        yield child
+    yield from node.children
     if node.fails:
         raise Failure
 
