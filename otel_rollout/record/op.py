@@ -13,10 +13,10 @@ from typing import Any, Final, TypeVar, cast, overload
 
 from otel_rollout import semconv
 from otel_rollout.record import runtime
-from otel_rollout.record.array_types import is_compiling
 from otel_rollout.record.call import Call, Capture, Operation
 from otel_rollout.record.callables import Unawaited, is_kind, is_untouched, like, require_function
 from otel_rollout.record.followed_result import follow_iterator
+from otel_rollout.record.readers import is_compiling
 from otel_rollout.semconv import SpanKind
 
 Function = TypeVar("Function", bound=Callable[..., Any])
