@@ -45,10 +45,7 @@ def ensure(name: str) -> Path:
         subprocess.CalledProcessError: The installer failed; its output has the reason.
     """
     requirements = REQUIREMENTS / f"{name}.txt"
-    parts = [requirements.with_suffix(suffix) for suffix in (".txt", ".constraints", ".nodeps")]
-    pins = b"".join(part.read_bytes() for part in parts if part.exists())
-    digest = hashlib.sha256(pins + sys.version.encode()).hexdigest()[:12]
-    folder = cache_folder() / f"{name}-{digest}"
+    folder = _folder(name)
     done = folder / ".complete"
     if done.exists():
         return folder
@@ -72,6 +69,19 @@ def ensure(name: str) -> Path:
                 subprocess.run([*uv, "--no-deps", "-r", str(alone)], check=True)
             done.touch()
     return folder
+
+
+def is_made(name: str) -> bool:
+    """Return True if an environment is there in this form."""
+    return (_folder(name) / ".complete").exists()
+
+
+def _folder(name: str) -> Path:
+    requirements = REQUIREMENTS / f"{name}.txt"
+    parts = [requirements.with_suffix(suffix) for suffix in (".txt", ".constraints", ".nodeps")]
+    pins = b"".join(part.read_bytes() for part in parts if part.exists())
+    digest = hashlib.sha256(pins + sys.version.encode()).hexdigest()[:12]
+    return cache_folder() / f"{name}-{digest}"
 
 
 def find_links() -> list[str]:

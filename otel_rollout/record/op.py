@@ -8,13 +8,21 @@ import inspect
 import sys
 from asyncio import Future, Task
 from collections.abc import AsyncGenerator, Callable, Generator
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, coroutine
 from typing import Any, Final, TypeVar, cast, overload
 
 from otel_rollout import semconv
 from otel_rollout.record import runtime
 from otel_rollout.record.call import Call, Capture, Operation
-from otel_rollout.record.callables import Unawaited, is_kind, is_untouched, like, require_function
+from otel_rollout.record.callables import (
+    Unawaited,
+    is_generator_coroutine,
+    is_generator_function,
+    is_kind,
+    is_untouched,
+    like,
+    require_function,
+)
 from otel_rollout.record.followed_result import follow_iterator
 from otel_rollout.record.readers import is_compiling
 from otel_rollout.semconv import SpanKind
@@ -119,7 +127,7 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
         return _wrap_async_generator(function, operation)
     if is_kind(inspect.iscoroutinefunction, function):
         return _wrap_coroutine(function, operation)
-    if is_kind(inspect.isgeneratorfunction, function):
+    if is_kind(is_generator_function, function):
         return _wrap_generator(function, operation)
 
     def traced(*args: Any, **kwargs: Any) -> Any:
@@ -176,6 +184,8 @@ def _follow(call: Call, result: Any, references: int) -> Any:
         return later
     if kind is CoroutineType:
         later = _finish(call, Unawaited(result))
+    elif kind is GeneratorType and is_generator_coroutine(result.gi_code):
+        later = _finish_generator(call, Unawaited(result))
     elif kind is GeneratorType:
         later = _wrap_generator(lambda: result, call.operation, call)()
     else:
@@ -185,10 +195,15 @@ def _follow(call: Call, result: Any, references: int) -> Any:
     return later
 
 
-async def _finish(call: Call, coroutine: Unawaited) -> Any:
+async def _finish(call: Call, awaited: Unawaited) -> Any:
+    return await _finish_generator(call, awaited)
+
+
+@coroutine
+def _finish_generator(call: Call, awaited: Unawaited) -> Generator[Any, Any, Any]:
     try:
         call.take_up()
-        result = await coroutine.take()
+        result = yield from awaited.take()
         call.succeed(result)
         return result
     except BaseException as error:

@@ -21,7 +21,15 @@ from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.annotate import PREFIX, TOTALS, annotate
 from otel_rollout.record.call_fields import fields_of_call, has_functions, with_parameters, without_functions
-from otel_rollout.record.callables import Unawaited, is_kind, is_undecorated_yet, is_untouched, like, require_function
+from otel_rollout.record.callables import (
+    Unawaited,
+    is_generator_function,
+    is_kind,
+    is_undecorated_yet,
+    is_untouched,
+    like,
+    require_function,
+)
 from otel_rollout.record.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.record.exceptions import record_failure
 from otel_rollout.record.handle import HasHandle, Place, place_of, remember
@@ -269,7 +277,7 @@ class Trajectory(HasHandle):
         if isinstance(target, (classmethod, staticmethod)):
             return cast("_Function", type(target)(self(target.__func__)))
         require_function(target, "rollout_trace_attr")
-        if is_kind(inspect.isgeneratorfunction, target) or is_kind(inspect.isasyncgenfunction, target):
+        if is_kind(is_generator_function, target) or is_kind(inspect.isasyncgenfunction, target):
             raise TypeError("rollout_trace_attr doesn't decorate generator functions: use `with` around the loop")
         given = (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
         of_call = with_parameters(given, target)
@@ -308,7 +316,7 @@ class Trajectory(HasHandle):
         return later
 
     async def _run(self, coroutine: Unawaited, root: Span | None, state: TrajectoryState | None) -> Any:
-        context = context_api.get_current()
+        self._outer = context = context_api.get_current()
         self._root, self._state = root, state
         self._token = enter_silence(context) if root is None else enter(context, Frame(state, root))
         try:
