@@ -98,12 +98,12 @@ def exception_text(error: BaseException) -> str:
 
 
 def exception_message(error: BaseException) -> str:
-    """Return what `str` returns of an exception; of arguments that aren't scalars, only the class."""
+    """Return the `str` of an exception; arguments that aren't scalars are shown by their class."""
     try:
         if module_of(type(error)) == "pydantic_core" and type(error).__name__ == "ValidationError":
             text = _validation_message(error)
         elif type(error).__str__ in _SHOWS_ARGUMENTS and not {*map(type, error.args)} <= _SCALARS:
-            # The `repr` of a tensor waits for its device, and that of a batch is long.
+            # The `repr` of a tensor may wait for its device.
             text = _arguments(error)
         else:
             text = str(error)

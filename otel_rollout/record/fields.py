@@ -1,4 +1,4 @@
-"""What a class declares, and the fields of its objects, read as data: no property, `repr` or serializer of it runs."""
+"""Reads the fields of objects as data, by what their class declares: no property, `repr` or serializer runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One table of readers: what is shown of a value that isn't plain data, by the first known base of its class.
+"""One table of readers for values that aren't plain data, by the first known base of their class.
 
 A reader calls the functions of the type that it is for, never the value's own methods, which a subclass may override.
 """
@@ -44,7 +44,7 @@ class Reader(NamedTuple):
 
     Args:
         read: Returns a scalar, a private dict, list or array of numpy, or another value, to be read in turn.
-        cost: What a call costs, in units of `copying`.
+        cost: The units of a call.
         is_known: False for a class that declares no fields, of which objects far down are only named.
         is_leaf: True if it returns scalars, as a rule.
     """

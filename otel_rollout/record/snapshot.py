@@ -2,7 +2,7 @@
 
 Agents change the message lists that they pass around; a span shows a value as it was at the call. CPython's pickler
 reads plain data in C; what isn't plain is copied first, by `readers`. Both are bounded: in bytes, and in units of about
-25 ns. What doesn't fit loses items, keys and characters, and their true numbers are told.
+25 ns. What doesn't fit loses items, keys and characters; notes have their numbers.
 """
 
 from __future__ import annotations

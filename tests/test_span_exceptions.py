@@ -149,4 +149,4 @@ class TestFrames:
                     generate()
             counts.append(read_calls())
 
-        assert counts[0] == counts[1] == counts[2]
+        assert max(counts) < 1.1 * min(counts)
