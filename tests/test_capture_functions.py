@@ -11,6 +11,8 @@ import otel_rollout
 from otel_rollout import rollout_trace_op, semconv
 from tests.payload_values import read
 
+pytestmark = pytest.mark.every_python
+
 
 class PanicError(BaseException):
     """The user's own, beside Exception."""

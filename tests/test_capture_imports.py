@@ -11,6 +11,8 @@ import pytest
 from otel_rollout import rollout_trace_op
 from tests.fresh_interpreter import run_program
 
+pytestmark = pytest.mark.every_python
+
 
 @pytest.mark.parametrize("name", ["numpy", "torch", "pandas", "PIL", "omegaconf"])
 def test_a_package_whose_import_has_not_ended(monkeypatch, rollout_spans, name):

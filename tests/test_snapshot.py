@@ -26,6 +26,8 @@ from otel_rollout.testing import InMemorySpanExporter
 from tests.delivery.queues import until
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
+pytestmark = pytest.mark.every_python
+
 
 def _released() -> memoryview:
     view = memoryview(b"abcd")

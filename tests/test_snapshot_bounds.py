@@ -26,6 +26,8 @@ from otel_rollout.guard import internal_errors
 from otel_rollout.record import DEFAULT_BUDGET, take_snapshot, to_json
 from tests.payload_values import Attrs, Frozen, Slotted, read
 
+pytestmark = pytest.mark.every_python
+
 
 class BigModel(pydantic.BaseModel, extra="allow"):
     """A pydantic model that takes more fields."""

@@ -10,6 +10,8 @@ import pytest
 
 from tests.payload_values import read
 
+pytestmark = pytest.mark.every_python
+
 
 class TestHiddenFields:
     """A field that a class hides from its repr keeps its name in the payload, and loses its value."""

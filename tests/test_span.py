@@ -16,6 +16,8 @@ from otel_rollout import rollout_trace_attr, rollout_trace_op
 from otel_rollout.record import Frame, RolloutSpan, Snapshot, SpanBounds, enter, leave, take_snapshot
 from otel_rollout.testing import InMemorySpanExporter
 
+pytestmark = pytest.mark.every_python
+
 IDS = SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 

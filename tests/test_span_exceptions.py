@@ -13,6 +13,8 @@ import otel_rollout
 from otel_rollout import rollout_trace_op
 from otel_rollout.record.exception_record import MAX_FRAMES, MAX_READ_FRAMES, ExceptionRecord
 
+pytestmark = pytest.mark.every_python
+
 
 class Refused(Exception):
     """An exception with a text of its own."""
