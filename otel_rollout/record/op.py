@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar, cast, overload
 
 from otel_rollout import semconv
 from otel_rollout.record import runtime
-from otel_rollout.record.array_types import is_compiling
 from otel_rollout.record.call import Call, Capture, Operation
 from otel_rollout.record.callables import (
     Unawaited,
@@ -25,6 +24,7 @@ from otel_rollout.record.callables import (
     require_function,
 )
 from otel_rollout.record.followed_result import follow_iterator
+from otel_rollout.record.readers import is_compiling
 from otel_rollout.semconv import Role, SpanKind
 
 Function = TypeVar("Function", bound=Callable[..., Any])

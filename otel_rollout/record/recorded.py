@@ -15,7 +15,6 @@ from otel_rollout.record.call import attributes_of
 from otel_rollout.record.context import Frame
 from otel_rollout.record.exceptions import record_failure
 from otel_rollout.record.llm import describe_request, describe_response
-from otel_rollout.record.object_reading import is_subclass
 from otel_rollout.record.scalars import read_attribute, read_tag
 from otel_rollout.record.snapshot import take_snapshot
 from otel_rollout.text.sanitize import replace_surrogates
@@ -97,7 +96,7 @@ def _describe(
             if (attribute := read_attribute(value)) is not None
         }
     )
-    if is_subclass(type(given.error), BaseException):
+    if issubclass(type(given.error), BaseException):
         record_failure(span, given.error)  # type: ignore[arg-type]  # as was just checked
     elif given.error is not None:
         span.set_status(StatusCode.ERROR, str(read_tag(given.error)))

@@ -11,9 +11,9 @@ from opentelemetry import context as context_api
 from otel_rollout import semconv
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record import runtime
-from otel_rollout.record.array_types import is_compiling
 from otel_rollout.record.call import Call, Operation
 from otel_rollout.record.context import SILENCE, Agent, current_frame
+from otel_rollout.record.readers import is_compiling
 from otel_rollout.record.scalars import read_scalar, read_tag
 from otel_rollout.semconv import Role
 
