@@ -124,7 +124,7 @@ ROLE: Final = _key(
     "LLM ops, sub-agents",
     "rollout.role",
     "str",
-    "whose turns they are, where the program says so: policy, or user for a simulated user",
+    "the side that it speaks for, if it is marked: policy, or user for a simulated user",
     "you",
 )
 COMPACTED: Final = _llm(

@@ -38,7 +38,7 @@ class Frame:
         is_llm: True inside an LLM op: another one that it calls is part of the same turn.
         agent: The sub-agent that it is inside, if there is one.
         depth: The number of agents, tools and evaluators that it is inside.
-        role: Whose turns the LLM ops inside are, if the program says so.
+        role: The side that LLM ops inside speak for, `policy` or `user`; None if it is not marked.
     """
 
     __slots__ = ("agent", "depth", "is_llm", "role", "span", "trajectory")

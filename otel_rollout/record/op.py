@@ -74,7 +74,7 @@ def rollout_trace_op(
         function: The function.
         name: The span's name; if None, the function's qualified name.
         kind: OpenInference's span kind: `LLM`, `TOOL`, `CHAIN`, `AGENT` or `EVALUATOR`, in any case.
-        role: Of an LLM op or an agent, whose turns they are: `policy`, or `user` for a simulated user, whose turns and
+        role: The side that an LLM op or an agent speaks for: `policy`, or `user` for a simulated user, whose turns and
             tokens are not the trajectory's. Without it, the agent's around it; else the trace's readers find out.
         capture_inputs: Record the arguments; `self` and `cls` never are. Or a function that takes the arguments by
             name, in one dict, and returns the value to record: it runs on the caller's thread, and if it raises, one
