@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from otel_rollout import RolloutTraceConfig
 from otel_rollout.guard import write_rest
@@ -20,6 +21,17 @@ pytest_plugins = ["tests.file_seconds", "tests.servers.fixtures", "tests.session
 
 # On import: fixtures of a wider scope than a test see the same environment, and so do the programs of tests.
 environment.clean()
+IS_SLOW = os.environ.get("SLOW_TESTS") == "1"
+# The same examples in every run of `make test`, others in each of `make test-slow`; neither fails on a busy machine.
+settings.register_profile(
+    "tests",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
+    derandomize=not IS_SLOW,
+    max_examples=500 if IS_SLOW else 50,
+)
+settings.load_profile("tests")
 # A shell without job control starts a background job with Ctrl-C ignored, and the programs of tests inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,7 +39,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the slow tests, unless they are asked for."""
-    if os.environ.get("SLOW_TESTS") != "1":
+    if not IS_SLOW:
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
