@@ -1,24 +1,17 @@
-"""Split the payload of an LLM op: its messages, its tools, and the rest, which stays in `input.value`."""
+"""Split the arguments of an LLM op: its messages, its tools, and the rest, which stays in `input.value`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from otel_rollout.guard.signal_handlers import is_from_signal_handler
-from otel_rollout.messages.forms import (
-    convert_messages,
-    finish_reason_of,
-    is_message,
-    is_message_list,
-    tool_definitions,
-)
+from otel_rollout.messages.forms import convert_messages, is_message, is_message_list, is_part, tool_definitions
 from otel_rollout.messages.message import Message, text_message
 from otel_rollout.messages.names import (
     MESSAGE_ARGUMENTS,
     PROMPT_ARGUMENTS,
     PROMPT_TEXT,
-    RESPONSE_TEXT,
     SYSTEM_ARGUMENTS,
     TOOL_ARGUMENTS,
 )
@@ -28,6 +21,12 @@ PREVIEW_CHARACTERS: Final = 1000
 """The most characters of a message that stay in the payload of an op for the lists of backends."""
 _CONTINUES: Final = "prompt_ids_start"
 """A key in the arguments of a turn that has only the ids after the ids of earlier turns."""
+_MAX_DEPTH: Final = 3
+_MAX_SEARCHED: Final = 1000
+_AROUND_TEXTS: Final = frozenset({"kwargs", "args", "request", "payload", "body", "params", *MESSAGE_ARGUMENTS})
+"""Arguments that may have the prompt's text inside."""
+
+Path = tuple[Any, ...]
 
 
 @dataclass(eq=False)
@@ -72,148 +71,136 @@ def split_input(value: Any, *, takes_texts: bool = True) -> ChatSide | None:
         takes_texts: Make a message of an argument that is a text and has a prompt's name.
     """
     if type(value) is str:
-        return ChatSide([text_message("user", value)], None) if value else None
+        return ChatSide(_prompt_of(value), None) if value else None
     if is_message(value) or is_message_list(value):
         return ChatSide(convert_messages(value), None)
     if type(value) is not dict:
         return None
-    found, rest, inner = _find(value, takes_texts=takes_texts)
-    tools = None
-    for holder in (value, *(item for item in value.values() if type(item) is dict)):
-        key = next((key for key in TOOL_ARGUMENTS if key in holder), None)
-        tools = None if key is None else tool_definitions(holder[key])
-        if key is not None and tools is not None:
-            rest = _without(rest, key)
-            break
-    if found is None:
-        return None
-    messages, raw = found
-    system = next((key for key in SYSTEM_ARGUMENTS if key in inner and _is_prompt(inner[key])), None)
-    if system is not None and raw is None and messages[0].role != "system":
-        messages = [*convert_messages({"role": "system", "content": inner[system]}), *messages]
-        rest = _without(rest, system)
-    return ChatSide(messages, rest or None, tools, raw, continues=bool(value.get(_CONTINUES)))
-
-
-def split_output(value: Any, arguments: Any = None) -> ChatSide | None:
-    """Return the messages of an LLM op's result; None if there are none.
-
-    Args:
-        value: The payload: a response, a message, or a text.
-        arguments: The op's arguments; a result that begins with their messages is the whole conversation.
-    """
-    if type(value) is str:
-        return ChatSide([text_message("assistant", value, "")], None)
-    if type(value) is list:
-        return ChatSide(_answers(_new(value, arguments), ""), None) if is_message_list(value) else None
-    if type(value) is not dict:
-        return None
-    text = value.get(RESPONSE_TEXT)
-    if type(text) is str:
-        # Most processes have no decoded texts.
-        from otel_rollout.messages.templates import answer_message
-
-        return ChatSide([answer_message(text, finish_reason_of(value))], _without(value, RESPONSE_TEXT), raw=text)
-    choices = value.get("choices")
-    if type(choices) is list and choices and all(type(choice) is dict for choice in choices):
-        return _split_choices(value, choices)
-    if is_message(value):
-        kept = {"role", "content", "parts", "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking"}
-        message = {key: item for key, item in value.items() if key in kept or (key == "type" and "role" not in value)}
-        rest = {key: item for key, item in value.items() if key not in message and item is not None}
-        if rest.get("type") == "message":
-            del rest["type"]
-        return ChatSide(_answers(message, finish_reason_of(value)), rest or None)
-    for key, item in value.items():
-        if is_message(item) or is_message_list(item):
-            reason = finish_reason_of(value, item, _status(value))
-            return ChatSide(_answers(_new(item, arguments), reason), _without(value, key) or None)
-    return None
-
-
-def _split_choices(value: dict[str, Any], choices: list[dict[str, Any]]) -> ChatSide | None:
-    messages: list[Message] = []
-    left = []
-    for choice in choices:
-        reason = finish_reason_of(choice)
-        if is_message(choice.get("message")):
-            messages += _answers(choice["message"], reason)
-            left.append(_without(choice, "message"))
-        elif type(choice.get("text")) is str:
-            messages.append(text_message("assistant", choice["text"], reason))
-            left.append(_without(choice, "text"))
-        else:
-            return None
-    return ChatSide(messages, {**value, "choices": left})
-
-
-def _answers(value: Any, reason: str) -> list[Message]:
-    """Return converted messages with their finish reason, which the convention demands of each answer."""
-    return [
-        Message(role, parts, {**more, "finish_reason": more.get("finish_reason") or reason})
-        for role, parts, more in convert_messages(value)
-    ]
-
-
-def _find(
-    value: dict[str, Any], *, takes_texts: bool
-) -> tuple[tuple[list[Message], str | None] | None, dict[str, Any], dict[str, Any]]:
-    """Return the messages (with the text that they come from), the payload without them, and the dict around them."""
     text = value.get(PROMPT_TEXT)
     if type(text) is str and text:
-        from otel_rollout.messages.templates import prompt_messages
-
-        return (prompt_messages(text), text), _without(value, PROMPT_TEXT), value
-    for outer in (None, *(key for key, item in value.items() if type(item) is dict)):
-        inner = value if outer is None else value[outer]
-        names = sorted((key for key, item in inner.items() if is_message_list(item)), key=_rank)
-        if not names and takes_texts and outer in (None, "kwargs"):
-            names = [key for key in PROMPT_ARGUMENTS if type(inner.get(key)) is str and inner[key]]
-        if names:
-            item = inner[names[0]]
-            messages = [text_message("user", item)] if type(item) is str else convert_messages(item)
-            rest = _without(inner, names[0])
-            return (messages, None), rest if outer is None else {**value, outer: rest}, inner
-    return None, value, value
+        side = ChatSide(_prompt_of(text), _without(value, (PROMPT_TEXT,)), raw=text)
+    else:
+        found = _find(value, takes_texts=takes_texts)
+        if found is None:
+            return None
+        path, item = found
+        side = ChatSide(_messages_of(item), _without(value, path))
+        _take_system(side, path)
+    side.continues = bool(value.get(_CONTINUES))
+    _take_tools(side)
+    side.rest = side.rest or None
+    return side
 
 
-def _rank(name: str) -> int:
-    return MESSAGE_ARGUMENTS.index(name) if name in MESSAGE_ARGUMENTS else len(MESSAGE_ARGUMENTS)
+def message_lists(value: Any) -> Iterator[list[Any]]:
+    """Yield the lists of messages in an op's arguments."""
+    return ([*item] for _, item, _ in _walk(value) if is_message_list(item))
+
+
+def is_templated(value: Any) -> bool:
+    """Return True if the prompt in an op's arguments is a text in a chat template's form."""
+    found = _find(value, takes_texts=True) if type(value) is dict else None
+    return found is not None and type(found[1]) is str and _prompt_of(found[1]) != [text_message("user", found[1])]
+
+
+def _take_system(side: ChatSide, path: Path) -> None:
+    """Put the system prompt that stands beside the messages before them."""
+    if side.messages[0].role == "system":
+        return
+    for at, item, _ in _walk(side.rest):
+        if at and at[-1] in SYSTEM_ARGUMENTS and len(at) <= len(path) + 1 and _is_prompt(item):
+            given = item if type(item) is dict and "parts" in item else {"content": item}
+            side.messages = [*convert_messages({**given, "role": "system"}), *side.messages]
+            side.rest = _without(side.rest, at)
+            return
+
+
+def _take_tools(side: ChatSide) -> None:
+    for at, item, _ in _walk(side.rest):
+        if at and at[-1] in TOOL_ARGUMENTS and (tools := tool_definitions(item)) is not None:
+            side.tools, side.rest = tools, _without(side.rest, at)
+            return
+
+
+def _find(value: dict[str, Any], *, takes_texts: bool) -> tuple[Path, Any] | None:
+    """Return the place of the conversation, or else of the prompt's text, and what stands there."""
+    found: list[tuple[tuple[int, int, int, int], Path, Any]] = []
+    for order, (path, item, _) in enumerate(_walk(value)):
+        if not path:
+            continue
+        name, kind = path[-1], type(item)
+        is_text = False
+        if kind is str or kind is list or kind is tuple:
+            is_known = name in PROMPT_ARGUMENTS or name == 0
+            is_text = takes_texts and is_known and all(at in _AROUND_TEXTS for at in path[:-1] if type(at) is str)
+            is_text = is_text and bool(item) and (kind is str or all(type(each) is str for each in item))
+        if is_text:
+            rank = PROMPT_ARGUMENTS.index(name) if name in PROMPT_ARGUMENTS else len(PROMPT_ARGUMENTS)
+            found.append(((len(path), 1, rank, order), path, item))
+        elif is_message_list(item) or (is_message(item) and (name in MESSAGE_ARGUMENTS or name in PROMPT_ARGUMENTS)):
+            rank = MESSAGE_ARGUMENTS.index(name) if name in MESSAGE_ARGUMENTS else len(MESSAGE_ARGUMENTS)
+            found.append(((len(path), 0, rank, order), path, item))
+        elif kind is list and len(item) > 1 and all(map(is_message_list, item)):
+            found.append(((len(path), 0, len(MESSAGE_ARGUMENTS), order), path, [each for one in item for each in one]))
+        elif kind is list and name in MESSAGE_ARGUMENTS and item and all(map(is_part, item)):
+            found.append(((len(path), 0, len(MESSAGE_ARGUMENTS), order), path, {"role": "user", "content": item}))
+    if not found:
+        return None
+    _, path, item = min(found, key=lambda each: each[0])
+    return path, item
+
+
+def _walk(value: Any) -> Iterator[tuple[Path, Any, int]]:
+    """Yield what is in a payload, the outer before the inner, with its place and its depth."""
+    level: list[tuple[Path, Any]] = [((), value)]
+    count = 0
+    for depth in range(_MAX_DEPTH + 1):
+        below: list[tuple[Path, Any]] = []
+        for path, item in level:
+            yield path, item, depth
+            count += 1
+            if count > _MAX_SEARCHED:
+                return
+            if type(item) is dict:
+                below += [((*path, key), each) for key, each in item.items()]
+            elif type(item) in (list, tuple) and not is_message_list(item) and len(item) <= _MAX_SEARCHED:
+                below += [((*path, index), each) for index, each in enumerate(item) if type(each) is not int]
+        level = below
+
+
+def _messages_of(item: Any) -> list[Message]:
+    if type(item) is str:
+        return _prompt_of(item)
+    if type(item) in (list, tuple) and all(type(each) is str for each in item):
+        return [message for each in item for message in _prompt_of(each)]
+    return convert_messages(item)
+
+
+def _prompt_of(text: str) -> list[Message]:
+    if "<" not in text:
+        return [text_message("user", text)]
+    # Most processes have no rendered texts.
+    from otel_rollout.messages.templates import prompt_messages
+
+    return prompt_messages(text)
 
 
 def _is_prompt(value: Any) -> bool:
-    return type(value) is str or (type(value) is list and bool(value) and all(type(item) is dict for item in value))
+    kind = type(value)
+    if kind is str or (kind is dict and "parts" in value):
+        return bool(value)
+    return kind in (list, tuple) and bool(value) and all(type(item) in (dict, str) for item in value)
 
 
-def _without(value: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a copy without a key, at the top or one level below."""
-    if name in value:
-        return {key: item for key, item in value.items() if key != name}
-    return {
-        key: {inner: field for inner, field in item.items() if inner != name}
-        if type(item) is dict and name in item
-        else item
-        for key, item in value.items()
-    }
-
-
-def _new(value: Any, arguments: Any) -> Any:
-    """Return the messages of a result without those that the op was given."""
-    if type(value) is not list or type(arguments) is not dict:
-        return value
-    given: list[Any] = next((item for item in arguments.values() if is_message_list(item)), [])
-    try:
-        is_longer = len(value) > len(given) and value[: len(given)] == given
-    except ValueError as error:
-        if is_from_signal_handler(error):
-            raise
-        # Arrays of numpy have no one truth value.
-        return value
-    return value[len(given) :] if is_longer else value
-
-
-def _status(value: dict[str, Any]) -> dict[str, Any]:
-    """Return the finish reason of OpenAI's Responses: why it is incomplete, else its status."""
-    details = value.get("incomplete_details")
-    reason = details.get("reason") if type(details) is dict else None
-    return {"finish_reason": reason or value.get("status")}
+def _without(value: Any, path: Path) -> Any:
+    """Return a copy without what stands at a place."""
+    if not path:
+        return None
+    if type(value) is dict:
+        if len(path) == 1:
+            return {key: item for key, item in value.items() if key != path[0]}
+        inner = _without(value[path[0]], path[1:])
+        return {key: inner if key == path[0] else item for key, item in value.items()}
+    copied = [*value]
+    copied[path[0]] = _without(copied[path[0]], path[1:])
+    return copied
