@@ -1,14 +1,13 @@
 """One chat message: its forms, rendered templates and payloads, of plain JSON values.
 
 `Message` has the form of OpenTelemetry's GenAI conventions. `forms` makes it of what client libraries send, `templates`
-of rendered text; `payloads` takes the messages out of an op's arguments, `answers` and `streams` out of its result,
+of rendered text; `payloads` takes the messages out of an op's arguments and result, `streams` joins the pieces of one;
 `reading` finds them on a span and in any payload; `openai` writes them for backends.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_rollout.messages.answers import split_output
     from otel_rollout.messages.forms import convert_messages, finish_reason_of, is_message, tool_definitions
     from otel_rollout.messages.message import (
         CALL,
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     )
     from otel_rollout.messages.names import PROMPT_TEXT, RESPONSE_TEXT
     from otel_rollout.messages.openai import answer_json, as_openai, as_openai_tools, ids_as_text, request_json
-    from otel_rollout.messages.payloads import ChatSide, preview, split_input
+    from otel_rollout.messages.payloads import ChatSide, preview, split_input, split_output
     from otel_rollout.messages.reading import ChatMessages, chat_messages, messages_in, unfolded
     from otel_rollout.messages.templates import answer_message, prompt_messages, read_template
 else:
@@ -32,7 +31,6 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "answers": ("split_output",),
             "forms": ("convert_messages", "finish_reason_of", "is_message", "tool_definitions"),
             "message": (
                 "CALL",
@@ -47,7 +45,7 @@ else:
             ),
             "names": ("PROMPT_TEXT", "RESPONSE_TEXT"),
             "openai": ("answer_json", "as_openai", "as_openai_tools", "ids_as_text", "request_json"),
-            "payloads": ("ChatSide", "preview", "split_input"),
+            "payloads": ("ChatSide", "preview", "split_input", "split_output"),
             "reading": ("ChatMessages", "chat_messages", "messages_in", "unfolded"),
             "templates": ("answer_message", "prompt_messages", "read_template"),
         },

@@ -40,10 +40,12 @@ from otel_rollout.messages.names import (
     SERVER_CALL,
     SERVER_RESULT,
     TEXT,
+    USAGE,
     WRAPPERS,
 )
 from otel_rollout.text.plain_json import loads
 
+_TWICE: Final = ("content", "parts")
 _SAID: Final = frozenset({*CONTENTS, *CALLS, *REASONING_KEYS, *SAID_BESIDE})
 _PAIR: Final = 2
 _MEDIA_TYPES: Final = ("image", "audio", "video")
@@ -62,7 +64,9 @@ def is_message(value: Any) -> bool:
         return True
     if type(parts := value.get("parts")) is list and parts and all(map(_is_keyed, parts)):
         return True
-    return _wrapper_of(value) is not None or (_role_in(value) in KNOWN_ROLES and not _SAID.isdisjoint(value))
+    if "message" not in value and _wrapper_of(value) is not None:
+        return True
+    return _role_in(value) in KNOWN_ROLES and not _SAID.isdisjoint(value)
 
 
 def is_message_list(value: Any) -> bool:
@@ -72,10 +76,11 @@ def is_message_list(value: Any) -> bool:
     has_message = False
     for item in value:
         kind = type(item)
-        if is_message(item) or _is_pair(item):
+        if is_message(item) or _is_pair(item) or (kind is dict and "message" in item and _wrapper_of(item) is not None):
             has_message = True
         elif kind is dict:
-            if not has_message and type(item.get("type")) is not str:
+            is_unknown = type(item.get("type")) is str or type(item.get("role")) is str
+            if not is_unknown and (not has_message or any(key in USAGE for key in item)):
                 return False
         elif kind is not str:
             return False
@@ -260,15 +265,31 @@ class _Taken:
                 parts += self._part(_as_part(key, left.pop(key)))
         for key in CALLS:
             self._take_calls(key)
+        self._take_channel()
+
+    def _take_channel(self) -> None:
+        """Read harmony's channel and recipient, which say that a text is a thought, or a call's arguments."""
+        channel, recipient = self.left.get("channel"), self.left.get("recipient")
+        if self.role != "assistant" or type(channel) is not str:
+            return
+        name = recipient if type(recipient) is str and recipient not in ("all", "assistant", "user") else ""
+        if name or channel == "analysis":
+            self.parts = [self._of_channel(part, name) if part["type"] == TEXT else part for part in self.parts]
+
+    def _of_channel(self, part: Part, name: str) -> Part:
+        if not name:
+            return {**part, "type": REASONING}
+        left = {key: field for key, field in part.items() if key not in ("type", "content")}
+        call = {"type": CALL, "id": None, "name": name.removeprefix("functions.")}
+        return _beside({**call, "arguments": exact_json(part["content"])}, left)
 
     def _take_content(self) -> tuple[Any, Any]:
         """Return what the message says, and the same in a second form: AI SDK has `content` beside `parts`."""
         left = self.left
-        names = [key for key in CONTENTS if key in left and (key != "parts" or type(left[key]) in (list, tuple))]
+        names = [key for key in CONTENTS if key in left and _is_content(key, left[key])]
         if not names:
             return None, None
-        if "value" in names and names != ["value"]:
-            names.remove("value")
+        names = names[:1] if names[0] not in _TWICE else [name for name in names if name in _TWICE]
         given = [left.pop(key) for key in names]
         content = given[0]
         if type(content) is dict and type(inner := content.get("parts")) is list and "type" not in content:
@@ -281,8 +302,8 @@ class _Taken:
         return content, beside
 
     def _take_calls(self, key: str) -> None:
-        calls = self.left.get(key)
-        calls = calls if type(calls) in (list, tuple) else [] if _is_empty(calls) else [calls]
+        given = self.left.get(key)
+        calls: Any = given if type(given) in (list, tuple) else [] if _is_empty(given) else [given]
         if calls:
             del self.left[key]
         for call in calls:
@@ -314,7 +335,7 @@ class _Taken:
         given, kind = item.get("type"), _kind_of(item)
         left = dict(item)
         if type(given) is not str:
-            key = next((key for key in KEYED_PARTS if key in item), None)
+            key = _key_of(item)
             if key is None:
                 return [_beside({"type": "unknown"}, left)] if left else []
             kind, given = KEYED_PARTS[key], key
@@ -447,7 +468,12 @@ def _is_ui_call(given: str) -> bool:
 
 
 def _is_keyed(item: Any) -> bool:
-    return type(item) is dict and type(item.get("type")) is not str and any(key in KEYED_PARTS for key in item)
+    return type(item) is dict and type(item.get("type")) is not str and _key_of(item) is not None
+
+
+def _key_of(item: dict[str, Any]) -> str | None:
+    """Return the field that says what a part without a type is."""
+    return next((key for key in KEYED_PARTS if item.get(key) is not None), None)
 
 
 def _server_part(kind: str, given: str, left: dict[str, Any]) -> Part:
@@ -512,13 +538,16 @@ def _is_said(item: Any) -> bool:
     return item.keys() == {"text"} or (type(item.get("type")) is str and _kind_of(item) is not None)
 
 
+def _is_content(key: str, value: Any) -> bool:
+    """Return True if a message's field is what it says."""
+    kind = type(value)
+    return key == "content" or (kind in (list, tuple) if key == "parts" else kind is str)
+
+
 def _texts(parts: Any) -> list[str]:
     """Return the texts in a list of parts."""
-    return [
-        item if type(item) is str else item["text"]
-        for item in parts
-        if type(item) is str or (type(item) is dict and type(item.get("text")) is str)
-    ]
+    texts = (item.get("text") if type(item) is dict else item for item in parts)
+    return [text for text in texts if type(text) is str]
 
 
 def _as_part(kind: str, value: Any) -> Part:
@@ -542,7 +571,9 @@ def _standard_role(role: str) -> str:
 
 
 def _wrapper_of(item: dict[str, Any]) -> str | None:
-    """Return the field of LangChain's serialized message that has the message."""
+    """Return the field around a message: LangChain's serialized one, or a choice of OpenAI's."""
+    if type(inner := item.get("message")) is dict and "role" not in item:
+        return "message" if type(inner.get("role")) is str and is_message(inner) else None
     for key in WRAPPERS:
         inner = item.get(key)
         if type(inner) is dict and "content" in inner and ("lc" in item or item.get("type") in LANGCHAIN_TYPES):

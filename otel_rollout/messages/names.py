@@ -54,6 +54,8 @@ PROMPT_ARGUMENTS: Final = (
     "text_inputs",
 )
 """Arguments of an LLM op whose text is a user's message; the first counts."""
+HISTORIES: Final = ("history", "chat_history", "past_messages")
+"""Arguments with the messages before the prompt, which stands beside them."""
 SYSTEM_ARGUMENTS: Final = _spelled("system", "system_prompt", "system_instruction", "instructions", "preamble")
 """Arguments whose text comes before the messages: Anthropic's, Gemini's, Cohere's and OpenAI's Responses."""
 TOOL_ARGUMENTS: Final = ("tools", "tool_definitions", "tool_schemas", "functions")
@@ -78,7 +80,7 @@ WRAPPERS: Final = ("kwargs", "data")
 ROLE_PLACES: Final = (("role",), ("author", "role"), ("from",))
 """A message's role; below `author` in harmony's, under `from` in ShareGPT's."""
 
-CONTENTS: Final = ("content", "parts", "value")
+CONTENTS: Final = ("content", "parts", "value", "message")
 REASONING_KEYS: Final = ("reasoning_content", "reasoning", "thinking", "reasoning_text", "reasoningText")
 CALLS: Final = (*_spelled("tool_calls"), "tool_call_chunks", "function_call")
 CALL_IDS: Final = (*_spelled("tool_call_id", "call_id", "tool_use_id"), "id")
@@ -100,6 +102,7 @@ PART_TYPES: Final = {
     "output_text": TEXT,
     "summary_text": TEXT,
     "text_delta": TEXT,
+    "redacted_thinking": REASONING,
     "reasoning_text": REASONING,
     "reasoning": REASONING,
     "reasoning_delta": REASONING,
@@ -333,8 +336,18 @@ USAGE_PLACES: Final = frozenset(
     (
         *_spelled("usage", "usage_metadata", "token_usage", "meta_info", "response_metadata", "llm_output", "metadata"),
         *_spelled("total_usage", "generation_info", "prompt_tokens_details", "input_tokens_details"),
-        *("details", "timings", "metrics", "meta", "tokens", "raw", "raw_response", "kwargs", "delta"),
-        *("input_token_details", "message", "messages", "choices", "candidates", "outputs", "output", "generations"),
+        *("details", "timings", "metrics", "meta", "tokens", "raw", "raw_response", "kwargs", "delta", "messageStop"),
+        *(
+            "additional_kwargs",
+            "input_token_details",
+            "message",
+            "messages",
+            "choices",
+            "candidates",
+            "outputs",
+            "output",
+            "generations",
+        ),
         *("response", "result", "completion", "data"),
     )
 )

@@ -8,10 +8,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, Final
 
-from otel_rollout.messages.answers import AnswerReader, Taken
 from otel_rollout.messages.forms import exact_json, finish_reason_of, is_message, is_part, parts_message
 from otel_rollout.messages.message import Message, Part
 from otel_rollout.messages.names import CALL, INDEXES, PIECES, REASONING, STREAM_TYPES, STREAMED, TEXT
+from otel_rollout.messages.payloads import AnswerReader, Taken
 from otel_rollout.text.plain_json import value_to_json
 
 CHUNKS: Final = "chunks"

@@ -186,5 +186,8 @@ def _length(ids: Any) -> int | None:
     """Return the number of token ids in a list, a tuple, or an array or tensor of one dimension."""
     kind = type(ids)
     if kind is list or kind is tuple:
-        return len(ids)
+        # A batch has a list for each sequence.
+        return (
+            sum(map(len, ids)) if ids and type(ids[0]) is list and all(type(each) is list for each in ids) else len(ids)
+        )
     return None if ids is None else length_of_array(ids)

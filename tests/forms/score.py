@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op, semconv
 from otel_rollout.facts.span_messages import input_messages, output_messages
-from otel_rollout.messages import Message
+from otel_rollout.messages import Message, value_text
 from otel_rollout.messages.names import IMPLIED_TYPES, KNOWN_ROLES, LANGCHAIN_TYPES, PART_TYPES
 from otel_rollout.record.snapshot import plain_value
 from otel_rollout.testing import InMemorySpanExporter
@@ -30,7 +30,10 @@ _WORDS = {
 }
 """Words of a form, which its translation says in its own words."""
 _PLACES_OF_WORDS = ("type", "role", "from", "author", "content_type")
-_MARKS = re.compile(r"<[^<>\s]{1,40}>|<<SYS>>|\[/?[A-Z_]{3,20}\]|\{|\}|\"|:|,|=")
+_MARKS = re.compile(
+    r"<\|im_start\|>\w+|<start_of_turn>\w+|<\|start_header_id\|>\w+<\|end_header_id\|>|<[^<>\s]{1,40}>|<<SYS>>|\[/?[A-Z_]{3,20}\]|\{|\}|\"|:|,|="
+)
+_NOTE = re.compile(r"^\[[a-z_]\w+(: .*)?\]$", re.MULTILINE)
 _SHORT = 6
 
 
@@ -114,7 +117,14 @@ class _Known:
     def has(self, key: str, leaf: Any) -> bool:
         if isinstance(leaf, (int, float)):
             return leaf in self._numbers or self._has_word(json.dumps(leaf))
-        if leaf in self._texts or not leaf.strip() or (key in _PLACES_OF_WORDS and leaf in _WORDS):
+        if (
+            leaf in self._texts
+            or not leaf.strip()
+            or (
+                (key in _PLACES_OF_WORDS or leaf.lower() in KNOWN_ROLES)
+                and leaf.lower() in {word.lower() for word in _WORDS}
+            )
+        ):
             return True
         if isinstance(parsed := _parsed(leaf), (dict, list)):
             return all(self.has(name, each) for name, each in _named(parsed))
@@ -174,12 +184,25 @@ def _has_answer(answer: dict[str, Any], found: list[Message]) -> bool:
 
 def _is_said(answer: dict[str, Any], found: list[Message]) -> bool:
     said = [message for message in found if message.role == "assistant"] or found
-    text = "".join(message.text for message in said)
+    text = "".join(_text_of(message) for message in said)
     thought = "".join(message.reasoning for message in said)
     calls = [call for message in said for call in message.calls]
     if _bare(text) != _bare(answer.get("text")) or _bare(thought) != _bare(answer.get("reasoning")):
         return False
     return _has_calls(answer.get("tool_calls") or [], calls)
+
+
+def _text_of(message: Message) -> str:
+    """Return the texts of a message, without notes of other parts."""
+    said = []
+    for part in message.parts:
+        shown = part.get("response") if part.get("type") == "tool_call_response" else part
+        said += [value_text(one) for one in (shown if isinstance(shown, list) else [shown]) if _is_shown(one)]
+    return _NOTE.sub("", "\n".join(said))
+
+
+def _is_shown(part: Any) -> bool:
+    return not isinstance(part, dict) or part.get("type", "text") in ("text", "refusal")
 
 
 def _has_calls(expected: list[dict[str, Any]], found: list[Any]) -> bool:
@@ -218,6 +241,9 @@ def _has_usage(usage: dict[str, Any], attributes: Any) -> bool:
     read = (attributes.get(semconv.USAGE_INPUT_TOKENS), attributes.get(semconv.USAGE_OUTPUT_TOKENS))
     for name, count in zip(("input", "output"), read, strict=True):
         accepted = [usage.get(name), *usage.get(f"{name}_accept", ())]
+        if name == "input" and usage.get("cached"):
+            # Anthropic's input is without the cached tokens, OpenTelemetry's with them.
+            accepted.append(usage["input"] + usage["cached"])
         if count not in accepted and not (usage.get("derived") and count is None):
             return False
     cached = usage.get("cached")
@@ -243,7 +269,7 @@ def _has_messages(expected: list[dict[str, Any]], found: list[Message]) -> bool:
     read: list[list[str]] = []
     for each in found:
         is_result = any(part.get("type") == "tool_call_response" for part in each.parts)
-        name, text = role(each.role, is_result), _bare(each.text)
+        name, text = role(each.role, is_result), _bare(_text_of(each))
         if read and read[-1][0] == name:
             read[-1][1] += text
         else:
