@@ -6,10 +6,9 @@ from typing import Any, Final
 
 from otel_rollout import semconv
 from otel_rollout.messages import names
-from otel_rollout.record.array_types import length_of_array
-from otel_rollout.record.object_reading import is_subclass, module_of
-from otel_rollout.record.object_walk import first_fields
-from otel_rollout.record.snapshot import plain_value
+from otel_rollout.record.fields import module_of
+from otel_rollout.record.readers import length_of_array
+from otel_rollout.record.snapshot import first_fields, plain_value
 
 _PROVIDERS: Final = {
     "anthropic": "anthropic",
@@ -52,7 +51,7 @@ def describe_response(request: dict[str, Any], answer: Any) -> dict[str, Any]:
     """
     kind = type(answer)
     found: dict[str, Any] = {}
-    if not is_subclass(kind, BaseException):
+    if not issubclass(kind, BaseException):
         _Reading(found).read(answer, 0)
     cached, written = found.get(names.ADDED_CACHED), found.get(names.ADDED_WRITTEN)
     tokens = found.get(names.INPUT_TOKENS)

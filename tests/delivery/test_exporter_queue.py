@@ -17,6 +17,8 @@ from otel_rollout.guard import write_rest
 from otel_rollout.record import TrajectoryState
 from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced, until
 
+pytestmark = pytest.mark.every_python
+
 
 class TestBatches:
     """What goes together, in which order, and when."""

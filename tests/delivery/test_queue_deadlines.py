@@ -12,6 +12,8 @@ from otel_rollout.export import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from tests.delivery.queues import RETRY, block, is_balanced, refused_thread, until
 
+pytestmark = pytest.mark.every_python
+
 
 class TestDeadlines:
     """`flush` and `shutdown` return in time, with the truth."""

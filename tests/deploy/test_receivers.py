@@ -21,7 +21,7 @@ from tests.deploy import network
 from tests.installed import import_path
 from tests.servers.process import ServerProcess
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTOR = ROOT / "deploy" / "collector"

@@ -226,6 +226,7 @@ def outages(environment, programs, otlp, uncaptured):
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 class TestOutage:
     """A receiver that goes and comes back costs nothing."""

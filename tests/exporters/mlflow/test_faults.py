@@ -161,6 +161,7 @@ class TestSqliteFile:
 class TestServer:
     """Faults of a server."""
 
+    @pytest.mark.slow
     def test_server_that_is_down_and_comes_back(self, start_mlflow, project, trajectory, read_back) -> None:
         """A batch for a server that is down is tried again; once it is back, it is stored."""
         down = start_mlflow("mlflow")
