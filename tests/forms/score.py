@@ -17,18 +17,85 @@ from typing import Any, NamedTuple
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op, semconv
-from otel_rollout.facts.span_messages import input_messages, output_messages
-from otel_rollout.messages import Message, value_text
-from otel_rollout.messages.names import IMPLIED_TYPES, KNOWN_ROLES, LANGCHAIN_TYPES, PART_TYPES
-from otel_rollout.record.snapshot import plain_value
+from otel_rollout.messages import Message, chat_messages, unfolded, value_text
+from otel_rollout.record import take_snapshot
 from otel_rollout.testing import InMemorySpanExporter
 
-_WORDS = {
-    *("constructor", "message", "dynamic-tool", "AIMessage", "HumanMessage", "SystemMessage", "ToolMessage"),
-    *(word.replace("_", ending) for word in (*IMPLIED_TYPES, *PART_TYPES, *KNOWN_ROLES) for ending in "_-"),
-    *LANGCHAIN_TYPES,
-}
-"""Words of a form, which its translation says in its own words."""
+_ROLES = frozenset(
+    [
+        "ai",
+        "aimessagechunk",
+        "assistant",
+        "bot",
+        "chatbot",
+        "developer",
+        "function",
+        "gpt",
+        "human",
+        "model",
+        "system",
+        "tool",
+        "user",
+        "tool_call",
+        "tool_response",
+        "tool-call",
+        "tool-response",
+    ]
+)
+_TYPES = frozenset(
+    [
+        "aimessage",
+        "ai_message",
+        "audio",
+        "audio_url",
+        "base64",
+        "blob",
+        "constructor",
+        "custom",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "document",
+        "dynamic-tool",
+        "file",
+        "function",
+        "function_call",
+        "function_call_output",
+        "humanmessage",
+        "image",
+        "image_url",
+        "input_audio",
+        "input_file",
+        "input_image",
+        "input_json_delta",
+        "input_text",
+        "message",
+        "output_text",
+        "reasoning",
+        "reasoning-delta",
+        "reasoning_text",
+        "redacted_thinking",
+        "signature_delta",
+        "summary_text",
+        "systemmessage",
+        "text",
+        "text-delta",
+        "text_delta",
+        "thinking",
+        "thinking_delta",
+        "tool-call",
+        "tool-result",
+        "tool_call",
+        "tool_call_chunk",
+        "tool_result",
+        "tool_use",
+        "toolmessage",
+        "uri",
+        "url",
+        "video",
+        "video_url",
+    ]
+)
+"""Words of a form, which the conventions' form says in its own."""
 _PLACES_OF_WORDS = ("type", "role", "from", "author", "content_type")
 _MARKS = re.compile(
     r"<\|im_start\|>\w+|<start_of_turn>\w+|<\|start_header_id\|>\w+<\|end_header_id\|>|<[^<>\s]{1,40}>|<<SYS>>|\[/?[A-Z_]{3,20}\]|\{|\}|\"|:|,|="
@@ -90,9 +157,9 @@ def score_case(case: dict[str, Any]) -> Score:
     """Return what a case's span has of it."""
     span = run_case(case)
     values = list(_leaves(dict(span.attributes), is_parsed=True))
-    given = plain_value(case["argument"])
+    given = _plain(case["argument"])
     stream = case.get("make_stream")
-    result = plain_value(case["result"]) if stream is None else [plain_value(item) for item in stream()]
+    result = _plain(case["result"]) if stream is None else [_plain(item) for item in stream()]
     known = _Known(values)
     lost = [leaf for value in (given, result) for key, leaf in _named(value) if not known.has(key, leaf)]
     answer, finish = case.get("answer"), case.get("finish_reason")
@@ -100,13 +167,24 @@ def score_case(case: dict[str, Any]) -> Score:
     return Score(
         case["name"],
         lost,
-        None if answer is None else _has_answer(answer, output_messages(span)),
+        None if answer is None else _has_answer(answer, _shown(span)[1]),
         None if case.get("usage") is None else _has_usage(case["usage"], span.attributes),
         None if finish is None else _has_reason(finish, span.attributes, same),
-        None
-        if case.get("argument_messages") is None
-        else _has_messages(case["argument_messages"], input_messages(span)),
+        None if case.get("argument_messages") is None else _has_messages(case["argument_messages"], _shown(span)[0]),
     )
+
+
+def _plain(value: Any) -> Any:
+    return take_snapshot(value).load()
+
+
+def _shown(span: Any) -> tuple[list[Message], list[Message]]:
+    """Return what a span was given and answered, as people see it."""
+    found = chat_messages(span.attributes)
+    if found is None:
+        return [], []
+    given, said = ([one for message in side for one in unfolded(message)] for side in (found.input, found.output))
+    return given, said
 
 
 class _Known:
@@ -129,7 +207,7 @@ class _Known:
             return True
         if isinstance(parsed := _parsed(leaf), (dict, list)):
             return all(self.has(name, each) for name, each in _named(parsed))
-        if leaf == "constructor" or self._has_word(leaf):
+        if self._has_word(leaf):
             return True
         pieces = [piece for piece in _MARKS.split(leaf) if piece.strip()]
         return len(pieces) > 0 and pieces != [leaf] and all(self._has_word(piece) for piece in pieces)
@@ -139,6 +217,10 @@ class _Known:
             return _bare(text) in self._all
         word = re.compile(rf"(?<![\w]){re.escape(text.strip())}(?![\w])")
         return any(word.search(each) or text in each for each in self._texts)
+
+
+def _is_word(key: str, leaf: str) -> bool:
+    return leaf in _ROLES or (key in _PLACES_OF_WORDS and leaf in _TYPES)
 
 
 def _leaves(value: Any, *, is_parsed: bool = False) -> Iterator[Any]:
