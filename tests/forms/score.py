@@ -21,80 +21,19 @@ from otel_rollout.messages import Message, chat_messages, unfolded, value_text
 from otel_rollout.record import take_snapshot
 from otel_rollout.testing import InMemorySpanExporter
 
-_ROLES = frozenset(
-    [
-        "ai",
-        "aimessagechunk",
-        "assistant",
-        "bot",
-        "chatbot",
-        "developer",
-        "function",
-        "gpt",
-        "human",
-        "model",
-        "system",
-        "tool",
-        "user",
-        "tool_call",
-        "tool_response",
-        "tool-call",
-        "tool-response",
-    ]
-)
-_TYPES = frozenset(
-    [
-        "aimessage",
-        "ai_message",
-        "audio",
-        "audio_url",
-        "base64",
-        "blob",
-        "constructor",
-        "custom",
-        "custom_tool_call",
-        "custom_tool_call_output",
-        "document",
-        "dynamic-tool",
-        "file",
-        "function",
-        "function_call",
-        "function_call_output",
-        "humanmessage",
-        "image",
-        "image_url",
-        "input_audio",
-        "input_file",
-        "input_image",
-        "input_json_delta",
-        "input_text",
-        "message",
-        "output_text",
-        "reasoning",
-        "reasoning-delta",
-        "reasoning_text",
-        "redacted_thinking",
-        "signature_delta",
-        "summary_text",
-        "systemmessage",
-        "text",
-        "text-delta",
-        "text_delta",
-        "thinking",
-        "thinking_delta",
-        "tool-call",
-        "tool-result",
-        "tool_call",
-        "tool_call_chunk",
-        "tool_result",
-        "tool_use",
-        "toolmessage",
-        "uri",
-        "url",
-        "video",
-        "video_url",
-    ]
-)
+_ROLES = {
+    *("ai", "aimessagechunk", "assistant", "bot", "chatbot", "developer", "function", "gpt", "human", "model"),
+    *("system", "tool", "user", "tool_call", "tool_response", "tool-call", "tool-response"),
+}
+_TYPES = {
+    *("aimessage", "audio", "audio_url", "base64", "blob", "constructor", "custom", "custom_tool_call"),
+    *("custom_tool_call_output", "document", "dynamic-tool", "file", "function", "function_call"),
+    *("function_call_output", "humanmessage", "image", "image_url", "input_audio", "input_file", "input_image"),
+    *("input_json_delta", "input_text", "message", "output_text", "reasoning", "reasoning-delta", "reasoning_text"),
+    *("redacted_thinking", "signature_delta", "summary_text", "systemmessage", "text", "text-delta", "text_delta"),
+    *("thinking", "thinking_delta", "tool-call", "tool-result", "tool_call", "tool_call_chunk", "tool_result"),
+    *("tool_use", "toolmessage", "uri", "url", "video", "video_url"),
+}
 """Words of a form, which the conventions' form says in its own."""
 _PLACES_OF_WORDS = ("type", "role", "from", "author", "content_type")
 _MARKS = re.compile(
@@ -196,14 +135,7 @@ class _Known:
     def has(self, key: str, leaf: Any) -> bool:
         if isinstance(leaf, (int, float)):
             return leaf in self._numbers or self._has_word(json.dumps(leaf))
-        if (
-            leaf in self._texts
-            or not leaf.strip()
-            or (
-                (key in _PLACES_OF_WORDS or leaf.lower() in KNOWN_ROLES)
-                and leaf.lower() in {word.lower() for word in _WORDS}
-            )
-        ):
+        if leaf in self._texts or not leaf.strip() or _is_word(key, leaf.lower()):
             return True
         if isinstance(parsed := _parsed(leaf), (dict, list)):
             return all(self.has(name, each) for name, each in _named(parsed))
