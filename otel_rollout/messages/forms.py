@@ -1,7 +1,7 @@
 """Messages in the form of OpenTelemetry's GenAI conventions, made of those in the APIs of client libraries.
 
-Lossless by construction: the fields that the table of names knows are taken out of a copy, and what is left of it
-stands on the part or the message. The values are plain data: a snapshot's, or parsed from redacted JSON.
+Lossless by construction: known fields are taken out of a copy, and the remaining fields stay on the part or the
+message. The values are plain data: a snapshot's, or parsed from redacted JSON.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class _Taken:
         self._take_parts()
 
     def messages(self) -> list[Message]:
-        """Return one message, or several if it holds results of tools; what is left stands on the first of its own."""
+        """Return one message, or several if it holds results of tools; the remaining fields go to the first of its own."""
         groups: list[Message] = []
         for part in self.parts:
             if part["type"] == RESULT:
@@ -268,7 +268,7 @@ class _Taken:
         self._take_channel()
 
     def _take_channel(self) -> None:
-        """Read harmony's channel and recipient, which say that a text is a thought, or a call's arguments."""
+        """Read harmony's channel and recipient: a text is then a thought, or a call's arguments."""
         channel, recipient = self.left.get("channel"), self.left.get("recipient")
         if self.role != "assistant" or type(channel) is not str:
             return
@@ -284,7 +284,7 @@ class _Taken:
         return _beside({**call, "arguments": exact_json(part["content"])}, left)
 
     def _take_content(self) -> tuple[Any, Any]:
-        """Return what the message says, and the same in a second form: AI SDK has `content` beside `parts`."""
+        """Return the message's content, and the same in a second form: AI SDK has both `content` and `parts`."""
         left = self.left
         names = [key for key in CONTENTS if key in left and _is_content(key, left[key])]
         if not names:
@@ -410,7 +410,7 @@ def _places(holders: list[dict[str, Any]], name: str, fits: Callable[[Any], bool
 
 
 def _beside(part: dict[str, Any], left: dict[str, Any], keep: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Add what is left to a part, but for what is empty; a field with the name of one that is there gets another name.
+    """Add what is left to a part, except empty ones; a field with the name of one that is there gets another name.
 
     Args:
         part: The part; it is changed.
@@ -430,7 +430,7 @@ def _beside(part: dict[str, Any], left: dict[str, Any], keep: frozenset[str] = f
 
 _HOLDERS: Final = frozenset(key for keys in INNER.values() for key in keys)
 _KEPT: Final = frozenset({*(name for _, names in FIELDS[CALL] for name in names), *_HOLDERS})
-"""Fields of calls that say something though they are empty, such as no arguments."""
+"""Fields of calls that are kept though they are empty, such as no arguments."""
 
 
 def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
@@ -472,7 +472,7 @@ def _is_keyed(item: Any) -> bool:
 
 
 def _key_of(item: dict[str, Any]) -> str | None:
-    """Return the field that says what a part without a type is."""
+    """Return the field that gives a part without a type its type."""
     return next((key for key in KEYED_PARTS if item.get(key) is not None), None)
 
 
@@ -505,7 +505,7 @@ def _name_media(part: Part, given: str) -> None:
     if uri[:5] == "data:" and "content" not in part:
         head, _, content = part.pop("uri").partition(";base64,")
         part.setdefault("mime_type", head[5:])
-        # A note stands in place of long ones.
+        # A note replaces long ones.
         part["content"] = content if content[:1] == "[" else uri
     # A `blob` would be shown as an image.
     kind = "uri" if "uri" in part else "file" if "file_id" in part else modality
@@ -539,7 +539,7 @@ def _is_said(item: Any) -> bool:
 
 
 def _is_content(key: str, value: Any) -> bool:
-    """Return True if a message's field is what it says."""
+    """Return True if a message's field is its content."""
     kind = type(value)
     return key == "content" or (kind in (list, tuple) if key == "parts" else kind is str)
 

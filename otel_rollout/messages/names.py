@@ -55,7 +55,7 @@ PROMPT_ARGUMENTS: Final = (
 )
 """Arguments of an LLM op whose text is a user's message; the first counts."""
 HISTORIES: Final = ("history", "chat_history", "past_messages")
-"""Arguments with the messages before the prompt, which stands beside them."""
+"""Arguments with the messages before the prompt, which is an argument of its own."""
 SYSTEM_ARGUMENTS: Final = _spelled("system", "system_prompt", "system_instruction", "instructions", "preamble")
 """Arguments whose text comes before the messages: Anthropic's, Gemini's, Cohere's and OpenAI's Responses."""
 TOOL_ARGUMENTS: Final = ("tools", "tool_definitions", "tool_schemas", "functions")
@@ -86,7 +86,7 @@ CALLS: Final = (*_spelled("tool_calls"), "tool_call_chunks", "function_call")
 CALL_IDS: Final = (*_spelled("tool_call_id", "call_id", "tool_use_id"), "id")
 TOOL_NAMES: Final = (*_spelled("tool_name"), "name", "function", "tool")
 SAID_BESIDE: Final = ("refusal", "audio")
-"""Fields of a message that are parts of what it says, by the type of the part."""
+"""Fields of a message that become parts, by the type of the part."""
 
 TEXT: Final = "text"
 REASONING: Final = "reasoning"
@@ -214,7 +214,7 @@ OPTIONAL: Final = frozenset({(RESULT, "name"), *((MEDIA, name) for name, _ in FI
 MODALITIES: Final = {"document": "file", **dict.fromkeys(("image", "audio", "video", "file"), "")}
 """The words in the name of a media part that are its modality, or stand for one."""
 IMPLIED_TYPES: Final = frozenset({"base64", "url", *PART_TYPES})
-"""Words in the `type` of a part's inner object that say nothing more than its fields."""
+"""Words in the `type` of a part's inner object that add nothing to its fields."""
 
 CONTAINERS: Final = (
     *("choices", "candidates", "generations", "outputs", "output", "delta", "message", "messages", "completion"),
@@ -244,7 +244,7 @@ STREAM_TYPES: Final = {
 """The type of a part by the type of an event whose piece is a bare text."""
 PIECES: Final = (*_spelled("text_delta", "args_text_delta"), "delta", "inputTextDelta", "text")
 INDEXES: Final = (*_spelled("index", "content_block_index", "output_index"), *_spelled("tool_call_id", "item_id"), "id")
-"""Fields that tell which part a piece of a stream belongs to."""
+"""Fields that identify the part that a piece of a stream belongs to."""
 
 FINISH_REASON_KEYS: Final = (*_spelled("finish_reason", "stop_reason", "done_reason"), "stop_type")
 FINISH_REASONS: Final = {
@@ -315,7 +315,7 @@ USAGE: Final = dict(
 )
 """Counts of tokens by their names in a result."""
 INCLUSIVE: Final = frozenset(_spelled("prompt_tokens"))
-"""Names of input tokens that include the cached ones where Anthropic's names stand beside them (LiteLLM)."""
+"""Names of input tokens that include the cached ones even if Anthropic's names are there too (LiteLLM)."""
 IDS: Final = dict(
     _rows(
         (

@@ -127,7 +127,7 @@ def is_templated(value: Any) -> bool:
 
 
 def _take_prompt(side: ChatSide, path: Path) -> None:
-    """Put the prompt that stands beside a history after it."""
+    """Append the prompt to a history."""
     for at, item, _ in _walk(side.rest) if path and path[-1] in HISTORIES else ():
         if at and at[:-1] == path[:-1] and at[-1] in PROMPT_ARGUMENTS and type(item) is str and item:
             side.messages = [*side.messages, *_prompt_of(item)]
@@ -136,7 +136,7 @@ def _take_prompt(side: ChatSide, path: Path) -> None:
 
 
 def _take_system(side: ChatSide, path: Path) -> None:
-    """Put the system prompt that stands beside the messages before them."""
+    """Put the system prompt before the messages."""
     if side.messages[0].role == "system":
         return
     for at, item, _ in _walk(side.rest):
@@ -155,7 +155,7 @@ def _take_tools(side: ChatSide) -> None:
 
 
 def _find(value: dict[str, Any], *, takes_texts: bool) -> tuple[Path, Any] | None:
-    """Return the place of the conversation, or else of the prompt's text, and what stands there."""
+    """Return the place of the conversation, or else of the prompt's text, and the value at it."""
     found: list[tuple[tuple[int, int, int, int], Path, Any]] = []
     for order, (path, item, _) in enumerate(_walk(value)):
         if not path:
@@ -183,7 +183,7 @@ def _find(value: dict[str, Any], *, takes_texts: bool) -> tuple[Path, Any] | Non
 
 
 def _walk(value: Any) -> Iterator[tuple[Path, Any, int]]:
-    """Yield what is in a payload, the outer before the inner, with its place and its depth."""
+    """Yield the values in a payload, the outer before the inner, with their paths and depths."""
     level: list[tuple[Path, Any]] = [((), value)]
     count = 0
     for depth in range(_MAX_DEPTH + 1):
@@ -225,7 +225,7 @@ def _is_prompt(value: Any) -> bool:
 
 
 def _without(value: Any, path: Path) -> Any:
-    """Return a copy without what stands at a place."""
+    """Return a copy without the value at a path."""
     if not path:
         return None
     if type(value) is dict:
@@ -251,7 +251,7 @@ class Taken(NamedTuple):
 
     Args:
         messages: Its messages.
-        rest: What is left of the value; None if nothing is.
+        rest: The rest of the value; None if nothing is left.
     """
 
     messages: list[Message]
@@ -314,7 +314,7 @@ class AnswerReader:
 
         Args:
             value: The value, or a part of it.
-            reason: The finish reason that stands around it.
+            reason: The finish reason of the object around it.
             depth: The depth of the value.
         """
         if type(value) is dict and value:

@@ -24,7 +24,7 @@ _LEAST: Final = 3
 
 
 def is_chunks(items: list[Any]) -> bool:
-    """Return True if a list has the pieces of a stream, by the marks of those that say so."""
+    """Return True if a list has the pieces of a stream, by the marks that some have."""
     first = items[0]
     if type(first) is not dict:
         return False
@@ -42,7 +42,7 @@ def join_stream(items: list[Any], arguments: Any) -> Taken | None:
     """Return the answer that a stream's pieces are; None if they are none.
 
     Args:
-        items: What the generator yielded.
+        items: The generator's items.
         arguments: The op's arguments.
     """
     said = [item for item in items if is_message(item) and item.get("type") != "AIMessageChunk"]
@@ -159,7 +159,7 @@ class _Joined:
 
     Args:
         part: Its first piece.
-        index: What tells it from others of its type; None if nothing does.
+        index: Its number or id among others of its type; None if it has none.
     """
 
     def __init__(self, part: Part, index: Any) -> None:
