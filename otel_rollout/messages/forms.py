@@ -199,7 +199,7 @@ class _Taken:
         self._take_parts()
 
     def messages(self) -> list[Message]:
-        """Return one message, or several if it holds results of tools; the remaining fields go to the first of its own."""
+        """Return one message, or several if it holds results of tools; the first of its own has the other fields."""
         groups: list[Message] = []
         for part in self.parts:
             if part["type"] == RESULT:
