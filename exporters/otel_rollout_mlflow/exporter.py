@@ -27,7 +27,7 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error, warn_once
 from otel_rollout.installing import install_line
 from otel_rollout.settings import Setting, read_text
-from otel_rollout_mlflow.credentials import SETTINGS, WORKSPACE, read_credentials
+from otel_rollout_mlflow.credentials import SETTINGS, WORKSPACE
 from otel_rollout_mlflow.http_store import HttpStore
 from otel_rollout_mlflow.run_association import CREATE_RUN, RUN_ID, RunAssociation, RunCandidates
 from otel_rollout_mlflow.sql_process import SqlProcess
@@ -212,7 +212,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             raise configuration_error(str(self._fault))
         if self._store is None:
             if self._uri.kind == "http":
-                self._store = HttpStore(self._uri.uri, read_credentials(), timeout=self._timeout)
+                self._store = HttpStore(self._uri.uri, timeout=self._timeout)
             else:
                 self._store = SqlProcess(self._uri)
         return self._store
@@ -311,7 +311,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         try:
             if self._has_side_store:
                 if self._side_store is None:
-                    self._side_store = HttpStore(self._uri.uri, read_credentials(), timeout=self._timeout)
+                    self._side_store = HttpStore(self._uri.uri, timeout=self._timeout)
                 work(self._side_store)
             else:
                 with self._opened_store() as store:
