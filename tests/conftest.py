@@ -13,7 +13,7 @@ import pytest
 from otel_rollout import RolloutTraceConfig
 from otel_rollout.guard import write_rest
 
-pytest_plugins = ["tests.file_seconds", "tests.servers.fixtures"]
+pytest_plugins = ["tests.file_seconds", "tests.servers.fixtures", "tests.session_report"]
 
 # Set on import too: fixtures of a wider scope than a test see the same environment.
 CLEARED_PREFIXES = ("OTEL_", "MLFLOW_", "PHOENIX_", "WANDB_", "WEAVE_", "WF_TRACE_")
@@ -27,13 +27,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the slow tests, unless they are asked for."""
     if os.environ.get("SLOW_TESTS") != "1":
-        skip = pytest.mark.skip(reason="slow: make test-slow runs it")
-        for item in items:
-            if item.get_closest_marker("slow"):
-                item.add_marker(skip)
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
 class _Log:

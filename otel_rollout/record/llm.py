@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from otel_rollout import semconv
-from otel_rollout.record.array_types import length_of_array
-from otel_rollout.record.object_reading import is_subclass, module_of
-from otel_rollout.record.object_walk import first_fields
+from otel_rollout.record.fields import module_of
+from otel_rollout.record.readers import length_of_array
+from otel_rollout.record.snapshot import first_fields
 
 _PROVIDERS: Final = {
     "anthropic": "anthropic",
@@ -46,7 +46,7 @@ def describe_response(request: dict[str, Any], answer: Any) -> dict[str, Any]:
             `response_ids` or `token_ids`, as in verl's outputs). Of an exception only its class is read.
     """
     kind = type(answer)
-    answered = {} if is_subclass(kind, BaseException) else first_fields(answer)
+    answered = {} if issubclass(kind, BaseException) else first_fields(answer)
     used = first_fields(answered.get("usage"))
     input_tokens, cached, written = _input_tokens(used)
     output_tokens = _int(used.get("output_tokens"))

@@ -100,6 +100,7 @@ assert otel_rollout.shutdown(timeout=60)
 """
 
 
+@pytest.mark.slow
 class TestNestedMlflowSpans:
     """`mlflow.start_span` inside a trajectory."""
 
