@@ -37,7 +37,7 @@ class ExporterStats:
         queued: Spans that wait or are in flight.
         queued_bytes: An estimate of their memory.
         spooled: Spans that wait on disk.
-        lost: Spans that were dropped, by reason; `unknown` are those of a request without an answer at the end, which
+        lost: Spans that were dropped, by reason; `unknown` are spans of a request without an answer at the end, which
             the backend may have.
         payloads_dropped: Spans that arrive without payload, because the queue was full.
         payloads_shrunk: Spans that arrive with their payload cut, because the backend refused them whole.

@@ -21,7 +21,7 @@ from otel_rollout_mlflow.tracking_uri import TrackingUri
 
 WORKER: Final = "otel_rollout_mlflow.sql_worker"
 SECONDS_FOR_TABLES: Final = 900.0
-"""PostgreSQL beside other work takes minutes."""
+"""PostgreSQL takes minutes on a busy machine."""
 
 
 def _forwarded(method: str) -> Callable[..., Any]:

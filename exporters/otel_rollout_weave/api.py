@@ -111,7 +111,7 @@ class WeaveApi:
     def _digest(self, path: str, body: bytes, headers: Mapping[str, str]) -> str:
         digest = self._post(path, body, headers).get("digest")
         if not isinstance(digest, str):
-            # The server's fault, not that of the span that the object is for.
+            # The server is at fault, no span is.
             reason = f"{self.settings.trace_server_url}{path} answered without a digest"
             raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, f"{reason}; {CREDENTIALS_HINT}"))
         return digest

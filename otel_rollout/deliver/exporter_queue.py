@@ -199,7 +199,7 @@ class ExporterQueue:
 
     @property
     def preparing(self) -> str:
-        """What spans in memory wait for before the first is sent, in words; empty if nothing, or a spool keeps them."""
+        """The work that spans in memory wait for before the first is sent; empty if none, or a spool keeps them."""
         is_waiting = self._spool is None and self._account.queued > 0
         return self.exporter.preparing if is_waiting and isinstance(self.exporter, OutcomeSpanExporter) else ""
 

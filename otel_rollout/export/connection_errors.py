@@ -46,7 +46,7 @@ def describe_connection_error(
 
 def _described(error: BaseException, url: str, timeout: float | None, proxy: Proxy | None) -> str:
     place = _place(url)
-    # What we connect to; a proxy has the next connection.
+    # We connect to the peer; a proxy connects to the place.
     peer, host = (place, _host(url)) if proxy is None else (f"{proxy}, on the way to {place}", str(proxy))
     chain = list(_causes(error, 0))
     texts = " ".join(map(str, chain))

@@ -73,7 +73,7 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
 
     @property
     def preparing(self) -> str:
-        """What the first batch waits for, in words: tables that are being made. Empty if nothing."""
+        """The work that the first batch waits for, such as tables that are being made; empty if none."""
         return ""
 
     @abc.abstractmethod

@@ -58,7 +58,7 @@ class HttpAnswer:
         retry_after: Seconds of the `Retry-After` header, if there was one.
         fault: Why there is no answer, in one line.
         is_permanent: A setting is at fault: a bad URL, a certificate that isn't trusted.
-        media_type: The type of the body, in lower case; empty if it isn't said.
+        media_type: The type of the body, in lower case; empty if the answer names none.
         proxy: The proxy of the environment that the request went to, if any.
     """
 
@@ -166,7 +166,7 @@ class HttpClient:
             is_passing = is_passing and not is_wrong_protocol(fault)
             return HttpAnswer(0, fault=fault, is_permanent=not is_passing)
         if found is None or status in _TURNED_AWAY:
-            # What is left of the answer is not read; and the next attempt reads the credentials again.
+            # The rest of the answer is not read; the next attempt reads the credentials again.
             self.close()
         if found is None:
             return HttpAnswer(0, fault=f"the answer is over {MAX_BYTES >> 20} MiB", proxy=proxy)
@@ -289,7 +289,7 @@ def unexpected_answer(answer: HttpAnswer, url: str, expected: str, *, configurat
     Args:
         answer: The answer.
         url: The request's URL, for the message.
-        expected: What the protocol answers with.
+        expected: The protocol's answer.
         configuration_hint: The settings to check.
     """
     start = answer.body[:400].lstrip().lower()

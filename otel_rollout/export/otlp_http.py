@@ -88,7 +88,7 @@ class OtlpHttpSender:
 
 
 def outcome_of_success(answer: HttpAnswer, url: str, sent: int, hint: str) -> Outcome:
-    """Return the outcome of a batch that was answered by a status of success: by the body, which may say otherwise.
+    """Return the outcome of a batch that was answered by a status of success: by its body.
 
     Args:
         answer: The answer.

@@ -44,13 +44,13 @@ def proxy_for(url: str, *, is_grpc: bool = False) -> Proxy | None:
 
     Args:
         url: The URL, or a host and port.
-        is_grpc: gRPC's variables are read, not those of requests.
+        is_grpc: Read gRPC's variables, in place of the variables of requests.
     """
     try:
         parts = urlsplit(url if "://" in url else f"//{url}")
         names = ("grpc_proxy", "https_proxy", "http_proxy") if is_grpc else (f"{parts.scheme}_proxy", "all_proxy")
         variables = [variable for name in names for variable in (name, name.upper())]
-        # gRPC reads names in lower case alone.
+        # gRPC reads only names in lower case.
         variable = next((each for each in variables if os.environ.get(each) and not (is_grpc and each.isupper())), None)
         if variable is None or _is_bypassed(url if "://" in url else f"http://{url}"):
             return None
