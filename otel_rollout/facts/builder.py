@@ -503,7 +503,7 @@ class Collected:
         # The caller's side counts every turn that isn't marked.
         self.totals = self.figures.totals if sides.is_guessed or own == (None, None, None) else own
         prompts, answers = (_policys(kept, scopes, users, sides) for kept in (trace.prompts, trace.answers))
-        # A root's prompt and answer are those of the first side that spoke, unless the policy was marked.
+        # Unless the policy is marked, a root has the prompt and the answer of the first side.
         first = (trace.root_prompt, trace.root_answer)
         said = (_outermost(prompts, scopes), _outermost(answers, scopes))
         texts = zip(said, first, strict=True) if sides.is_guessed else zip(first, said, strict=True)

@@ -140,7 +140,7 @@ def figures_of(  # noqa: PLR0915 - one pass
         if is_user:
             of_user = [of_user[0] + 1, _plus(of_user[1], asked), _plus(of_user[2], answered)]
             if turn:
-                # What the policy is told, as a tool's result is.
+                # It is the policy's input, as a tool's result is.
                 turn = (turn * PRIME ^ content) & UINT32_MAX or 1
         elif kind == LLM:
             if turns and turns <= MAX_HASHES:

@@ -64,7 +64,7 @@ def find_sides(turns: Sequence[Turn], histories: Histories) -> Sides:
 
 
 def _role_of(turn: Turn, histories: Histories) -> str:
-    """Return the role of a turn: its own, else that of the innermost agent around it that has one; else empty."""
+    """Return the role of a turn, or of the innermost marked agent around it; empty without a mark."""
     return next((mark.role for mark in histories.marks(turn.span_id, turn.scope) if mark.role), "")
 
 
