@@ -5,52 +5,48 @@ BIN := $(VENV)/bin
 # Hundreds of processes start in the tests: where none may leave bytecode for the next, most of the time is compiling.
 export PYTHONDONTWRITEBYTECODE :=
 # Two processes share the test files out; ARGS="-n 0" runs all in one.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=1
 # What links on the site may lead to.
 SITE_SOURCE := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docker-compose.yml docs deploy examples
 # Behind a proxy that has a certificate of its own, uv needs to be told of the system's; pip asks them by itself.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),true,false)
 
-.PHONY: help demo test test-fast test-slow test-versions soak fuzz mutants coverage check check-web format drift bench bench-file bench-receive bench-view bench-smoke docs site screenshots clean
+.PHONY: help demo test test-fast test-slow test-versions soak fuzz coverage check check-web format sizes drift bench bench-file bench-receive bench-view bench-smoke docs site screenshots clean
 
 help:  ## Show this help
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
 
 demo: $(VENV)/.demo  ## Trace a small agentic rollout and show where to look at it
 	@$(BIN)/otel-rollout demo $(ARGS)
 
-test: $(VENV)/.dev  ## Run the tests; servers are installed where they are missing, and started once
+test: $(VENV)/.dev  ## Run the tests; servers are installed and started as needed
 	@$(PYTEST) $(ARGS)
 
 test-fast: $(VENV)/.dev  ## Run the tests that need no server
 	@$(PYTEST) -m "not integration" $(ARGS)
 
-test-slow: $(VENV)/.dev  ## The tests that CI leaves out: older versions, Ray actors, databases, kills of the Collector, Weave's production store; twenty minutes or more
+test-slow: $(VENV)/.dev  ## What `make test` leaves out; ARGS=tests/view for a room
 	@SLOW_TESTS=1 $(PYTEST) -m slow $(ARGS)
-	@TEST_WEAVE_CLICKHOUSE=1 $(BIN)/python -m pytest tests/exporters/weave -k clickhouse
+	@case "$(ARGS)" in ""|*weave*) TEST_WEAVE_CLICKHOUSE=1 $(BIN)/python -m pytest tests/exporters/weave -k clickhouse ;; esac
 
 soak: $(VENV)/.dev  ## Ten minutes of faults at random, and an exact account at the end
 	@$(BIN)/python tests/faults/soak.py $(ARGS)
 
-test-versions: $(VENV)/.dev  ## The tests that need no server, under every Python that can be had, and with the lowest versions
+test-versions: $(VENV)/.dev  ## test-fast under every Python, and with the lowest versions
 	@$(BIN)/python scripts/test_versions.py $(ARGS)
 
-fuzz: $(VENV)/.dev  ## Any values, races and signals against ops; then trace folders damaged in thousands of ways
-	@$(BIN)/python scripts/test_versions.py --only 3.10 3.14 -- -m tests.fuzz.capture --seconds 240
+fuzz: $(VENV)/.dev  ## Damaged trace folders, killed writers
 	@$(BIN)/python -m tests.fuzz.folder --mutations 10000 --seed 1
 	@$(BIN)/python -m tests.fuzz.kills --kills 200 --seed 1
 	@$(BIN)/python -m tests.fuzz.receive_kills --kills 100 --seed 1
 
-mutants: $(VENV)/.dev  ## Change the source in 60 places, and report which changes the tests notice
-	@$(BIN)/python -m tests.mutants $(ARGS)
-
-coverage: $(VENV)/.dev  ## The lines and branches that the tests without servers reach, by file
+coverage: $(VENV)/.dev  ## Lines and branches that test-fast reaches, by file
 	@mkdir -p build/coverage && rm -f build/coverage/data*
 	@# A handler that raises while coverage has its lock leaves it held: these tests would hang.
 	@-$(BIN)/coverage run -m pytest -n 2 --dist loadfile -m "not integration" --ignore tests/test_capture_interrupted.py --ignore tests/fuzz $(ARGS)
 	@$(BIN)/coverage combine -q && $(BIN)/coverage report --skip-covered
 
-check: $(VENV)/.dev check-web  ## Lint, formatting, types, the layers, the inner modules that tests import, words, the workflows of .github, the viewer's pages
+check: $(VENV)/.dev check-web  ## Lint, formatting, types, layers, words, workflows, pages
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -60,7 +56,7 @@ check: $(VENV)/.dev check-web  ## Lint, formatting, types, the layers, the inner
 	@$(BIN)/python scripts/words.py
 	@$(BIN)/zizmor --offline --quiet --pedantic .github
 
-check-web:  ## The viewer's pages: types, lint, unit tests, vendored modules (the first three need node 20 and npm)
+check-web:  ## The viewer's pages: types, lint, unit tests (needs npm)
 	@$(PYTHON) scripts/vendor.py --check
 	@if command -v npm >/dev/null; then \
 	  cd web && { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent; } && npm run --silent check; \
@@ -71,20 +67,23 @@ format: $(VENV)/.dev  ## Format the code
 	@$(BIN)/ruff format .
 	@if [ -d web/node_modules ]; then cd web && npm run --silent format -- --write; fi
 
-drift: $(VENV)/.dev  ## Compare what is hooked in the installed verl with what is recorded of it
+sizes:  ## Lines of each room and its aim; slow tests for a diff
+	@$(PYTHON) scripts/sizes.py $(ARGS)
+
+drift: $(VENV)/.dev  ## Compare verl's hooked functions with the recorded ones
 	@$(BIN)/python scripts/drift.py $(ARGS)
 
 bench: $(VENV)/.dev  ## Measure, against plain OpenTelemetry and other tracers
 	@$(BIN)/python -m benchmarks $(ARGS)
 	@$(BIN)/python -m benchmarks.snapshot
 
-bench-file: $(VENV)/.dev  ## Measure the trace folder beside JSON lines, Parquet with DuckDB, and SQLite
+bench-file: $(VENV)/.dev  ## Measure the trace folder, and other stores
 	@$(BIN)/python -m benchmarks.file $(ARGS)
 
-bench-receive: $(VENV)/.dev  ## Measure `receive` beside the Collector's `file` exporter
+bench-receive: $(VENV)/.dev  ## Measure `receive`, and the Collector's `file` exporter
 	@$(BIN)/python -m benchmarks.receive
 
-bench-view: $(VENV)/.dev  ## Measure how long a large run takes to look at; the folders are written first, for minutes
+bench-view: $(VENV)/.dev  ## Measure how long a large run takes to look at; half an hour
 	@$(BIN)/python -m benchmarks.view $(ARGS)
 
 bench-smoke: $(VENV)/.dev  ## The same, briefly: does it run at all
@@ -97,7 +96,7 @@ bench-smoke: $(VENV)/.dev  ## The same, briefly: does it run at all
 docs: $(VENV)/.dev  ## Write the generated tables of docs/
 	@$(BIN)/python scripts/write_tables.py
 
-site: $(VENV)-site/.complete  ## Build the documentation's site in build/site, and check its links
+site: $(VENV)-site/.complete  ## Build the site in build/site, and check its links
 	@rm -rf build/site build/site-source && mkdir -p build/site-source
 	@cp -r $(SITE_SOURCE) build/site-source
 	@# A search is about the software: what is found in these pages would come before its pages.

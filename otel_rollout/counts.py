@@ -29,7 +29,7 @@ class FollowUpStats:
 
 @dataclass(frozen=True)
 class ExporterStats:
-    """The counts of one exporter; `recorded` = `delivered` + `queued` + `spooled` + `unknown` + the sum of `lost`.
+    """The counts of one exporter; `recorded` = `delivered` + `queued` + `spooled` + the sum of `lost`.
 
     Args:
         recorded: Spans that ended.
@@ -37,8 +37,8 @@ class ExporterStats:
         queued: Spans that wait or are in flight.
         queued_bytes: An estimate of their memory.
         spooled: Spans that wait on disk.
-        lost: Spans that were dropped, by reason.
-        unknown: Spans that were sent and not answered when the time was up: the backend may have them.
+        lost: Spans that were dropped, by reason; `unknown` are spans of a request without an answer at the end, which
+            the backend may have.
         payloads_dropped: Spans that arrive without payload, because the queue was full.
         payloads_shrunk: Spans that arrive with their payload cut, because the backend refused them whole.
         joined: Spans without a step that the trace folder has with their trajectory, whose step was known.
@@ -54,7 +54,6 @@ class ExporterStats:
     queued_bytes: int = 0
     spooled: int = 0
     lost: Mapping[str, int] = field(default_factory=dict)
-    unknown: int = 0
     payloads_dropped: int = 0
     payloads_shrunk: int = 0
     joined: int = 0
@@ -68,7 +67,6 @@ class ExporterStats:
         parts += _said(
             ("{:,} queued", self.queued),
             ("{:,} on disk", self.spooled),
-            ("{:,} unknown (sent, and not answered in time)", self.unknown),
             ("{:,} without payload", self.payloads_dropped),
             ("{:,} with payload cut by the backend's limits", self.payloads_shrunk),
             ("{:,} joined with their trajectory", self.joined),
@@ -107,8 +105,9 @@ class Stats:
 
     @property
     def lost(self) -> int:
-        """Spans lost, summed over the exporters."""
-        return sum(sum(exporter.lost.values()) for exporter in self.exporters.values())
+        """Spans lost, summed over the exporters; without those that the backend may have."""
+        lost = sum((Counter(exporter.lost) for exporter in self.exporters.values()), Counter())
+        return lost.total() - lost["unknown"]
 
     def __str__(self) -> str:
         parts = [
@@ -131,5 +130,7 @@ def _said(*counts: tuple[str, int]) -> list[str]:
 
 
 def _lost(noun: str, reasons: Mapping[str, int]) -> list[str]:
-    listed = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
-    return [f"{sum(reasons.values()):,} {noun}lost ({listed})"] if any(reasons.values()) else []
+    known = {reason: count for reason, count in reasons.items() if count and reason != "unknown"}
+    listed = ", ".join(f"{reason} {count:,}" for reason, count in known.items())
+    parts = [f"{sum(known.values()):,} {noun}lost ({listed})"] if known else []
+    return parts + _said((f"{{:,}} {noun}unknown (a request without an answer)", reasons.get("unknown", 0)))

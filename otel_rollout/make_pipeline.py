@@ -16,6 +16,7 @@ from opentelemetry.trace import Tracer, TracerProvider
 from otel_rollout.backends import Address, make_exporters
 from otel_rollout.deliver.span_outbox import QueueLimits, SpanOutbox
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
+from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.finish.chat_writer import ChatWriter
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.redaction import make_redactor
@@ -136,6 +137,8 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
         tracer = _provider_tracer(otel_tracer, reader, provider_spans)
     for queue in queues:
         queue.start()
+        if isinstance(queue.exporter, OutcomeSpanExporter):
+            queue.exporter.prepare()
     # A generated run id differs between workers, and would split their common groups.
     run = "/".join([request.project_name, request.experiment_name, *([settings.run_id] if settings.run_id else [])])
     return Pipeline(

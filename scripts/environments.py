@@ -3,7 +3,7 @@
 Each has dependencies that don't go together with ours or with each other's, so each lives in an environment of its
 own, in a cache folder, made once and reused until its requirements change:
 
-    python scripts/environments.py            # all that `make test` needs
+    python scripts/environments.py            # those that `make test` needs
     python scripts/environments.py phoenix    # this one; prints where it is
 
 The cache folder is $TEST_CACHE, else ~/.cache/otel-rollout.
@@ -21,8 +21,8 @@ import sys
 from pathlib import Path
 
 REQUIREMENTS = Path(__file__).resolve().parent.parent / "tests" / "servers"
-SLOW = frozenset({"engines"})
-"""Those that only slow tests need, which make them: two gigabytes."""
+FAST = frozenset({"mlflow", "phoenix", "s3", "trackio", "verl", "weave", "weave_client"})
+"""Those that `make test` needs; slow tests, benchmarks and screenshots make the others when they start."""
 
 
 def names() -> list[str]:
@@ -45,10 +45,7 @@ def ensure(name: str) -> Path:
         subprocess.CalledProcessError: The installer failed; its output has the reason.
     """
     requirements = REQUIREMENTS / f"{name}.txt"
-    parts = [requirements.with_suffix(suffix) for suffix in (".txt", ".constraints", ".nodeps")]
-    pins = b"".join(part.read_bytes() for part in parts if part.exists())
-    digest = hashlib.sha256(pins + sys.version.encode()).hexdigest()[:12]
-    folder = cache_folder() / f"{name}-{digest}"
+    folder = _folder(name)
     done = folder / ".complete"
     if done.exists():
         return folder
@@ -74,6 +71,19 @@ def ensure(name: str) -> Path:
     return folder
 
 
+def is_made(name: str) -> bool:
+    """Return True if an environment is there in this form."""
+    return (_folder(name) / ".complete").exists()
+
+
+def _folder(name: str) -> Path:
+    requirements = REQUIREMENTS / f"{name}.txt"
+    parts = [requirements.with_suffix(suffix) for suffix in (".txt", ".constraints", ".nodeps")]
+    pins = b"".join(part.read_bytes() for part in parts if part.exists())
+    digest = hashlib.sha256(pins + sys.version.encode()).hexdigest()[:12]
+    return cache_folder() / f"{name}-{digest}"
+
+
 def find_links() -> list[str]:
     """Return uv's options for the folders that pip is configured to look in: uv does not read pip's configuration."""
     found = subprocess.run(
@@ -87,9 +97,9 @@ def main() -> None:
     """Make the environments that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "name", nargs="*", help=f"which ones, of: {', '.join(names())} (default: all but {', '.join(SLOW)})"
+        "name", nargs="*", help=f"which ones, of: {', '.join(names())} (default: {', '.join(sorted(FAST))})"
     )
-    chosen = parser.parse_args().name or [name for name in names() if name not in SLOW]
+    chosen = parser.parse_args().name or sorted(FAST)
     for name in chosen:
         if name not in names():
             parser.error(f"no environment is called {name!r}; there are: {', '.join(names())}")

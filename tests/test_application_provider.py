@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import random
 import subprocess
 import textwrap
 from collections.abc import Iterator
@@ -151,6 +152,38 @@ class TestWithoutABackend:
         run()
 
         assert len(weaves.spans) == 2
+
+
+class TestIds:
+    """The ids of our spans under another's provider."""
+
+    def test_the_programs_random_numbers_stay_as_they_are(self):
+        """No id is drawn from `random`, so that training repeats, and workers that seed alike have ids of their own."""
+        application = Application()
+        init("p", "e", tracer_provider=application.provider)
+        random.seed(42)
+        before = random.getstate()
+
+        run()
+        flush()
+        after = random.getstate()
+        random.seed(42)
+        run()
+        flush()
+
+        assert after == before
+        assert len({span.context.trace_id for span in application.spans if span.context}) == 2
+        assert len({span.context.span_id for span in application.spans if span.context}) == 4
+
+    def test_the_applications_own_spans_keep_its_generator(self):
+        """The application's own tracers draw ids as before."""
+        application = Application()
+        generator = application.provider.id_generator
+
+        init("p", "e", tracer_provider=application.provider)
+
+        assert application.provider.id_generator is generator
+        assert application.provider.get_tracer("app").id_generator is generator  # type: ignore[attr-defined]  # the SDK's
 
 
 class TestOff:

@@ -18,6 +18,8 @@ import otel_rollout
 from otel_rollout.guard import BackgroundLogger, internal_error, write_rest
 from tests.delivery.queues import until
 
+pytestmark = pytest.mark.every_python
+
 
 class Handler(logging.Handler):
     """Notes each message with the thread that logs it; waits as long as it is told to."""

@@ -13,6 +13,8 @@ import pytest
 from otel_rollout.guard import BackgroundThread
 from tests.delivery.queues import until
 
+pytestmark = pytest.mark.every_python
+
 
 class Work:
     """Notes the names of the threads that ran it."""

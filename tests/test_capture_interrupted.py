@@ -23,6 +23,8 @@ from otel_rollout.guard import SignalSafeLock
 from otel_rollout.record import take_snapshot
 from otel_rollout.testing import InMemorySpanExporter
 
+pytestmark = pytest.mark.every_python
+
 
 class AlarmError(Exception):
     """The exception of a grader's handler of SIGALRM."""

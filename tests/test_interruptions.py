@@ -19,6 +19,8 @@ from otel_rollout.record.call import Call
 from otel_rollout.testing import InMemorySpanExporter
 from tests.ops import add, count_to, multiply, stream
 
+pytestmark = pytest.mark.every_python
+
 
 class Interrupt(BaseException):
     """Comes at any instruction."""

@@ -7,6 +7,7 @@ import gc
 import inspect
 import itertools
 import sys
+import types
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
@@ -16,6 +17,8 @@ import pytest
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 from tests.ops import add, multiply, recorded
+
+pytestmark = pytest.mark.every_python
 
 
 class Made:
@@ -41,6 +44,7 @@ def outputs(exporter: InMemorySpanExporter) -> dict[str, Any]:
 
 
 GRADER = """
+
 class Solution:
     def __init__(self):
         self.number = 1
@@ -508,3 +512,25 @@ class TestAbandoned:
         assert sorted(cleaned) == [0, 1, 2]
         assert caplog.text == ""
         assert [span["name"] for span in recorded(rollout_spans)] == ["items"] * 3
+
+
+class TestGeneratorBasedCoroutines:
+    """Functions of `types.coroutine`, as event loops have for their own switches."""
+
+    @pytest.mark.parametrize("is_direct", [True, False])
+    def test_they_are_awaited_as_before(self, rollout_spans: InMemorySpanExporter, is_direct: bool):
+        """Decorated, or returned by a decorated function, they can be awaited, and the result is the output."""
+
+        @types.coroutine
+        def switch(value: int) -> Any:
+            yield
+            return value
+
+        def returning(value: int) -> Any:
+            return switch(value)
+
+        async def main(function: Any) -> int:
+            return await function(3)
+
+        assert asyncio.run(main(rollout_trace_op(switch if is_direct else returning, name="op"))) == 3
+        assert outputs(rollout_spans) == {"op": "3"}

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from otel_rollout.finish import cut_json, cut_media, narrow_integers
 
+pytestmark = pytest.mark.every_python
+
 CONVERSATION = {
     "id": "short",
     "messages": [{"role": "user", "content": "héllo \x00\n" * 1000, "turn": turn} for turn in range(10)],
@@ -118,7 +120,7 @@ class TestCutJson:
 
         assert len(result) <= 2**20
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(
         value=st.recursive(
             st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(),

@@ -6,12 +6,15 @@ import collections
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_rollout.finish import PayloadFinisher, Redactor
 from otel_rollout.record import take_snapshot, to_json
 from tests.payload_values import Attrs, Slotted
+
+pytestmark = pytest.mark.every_python
 
 
 class Classless:
@@ -66,7 +69,7 @@ def _integers(value: Any) -> list[int]:
 class TestFinishedPayload:
     """The exported payload."""
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(value=_VALUES, limit=st.integers(5, 2000))
     def test_any_value(self, value, limit):
         """Any value comes out as valid JSON in UTF-8, with all integers within 64 signed bits, within the limit."""
@@ -76,7 +79,7 @@ class TestFinishedPayload:
             assert len(finished) <= limit
             assert all(-(2**63) <= number < 2**63 for number in _integers(orjson.loads(finished)))
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     @given(value=st.recursive(st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(), st.lists))
     def test_plain_values_stay_as_they_are(self, value):
         """Plain JSON values come out unchanged."""

@@ -244,6 +244,12 @@ class SpanOutbox(Outbox):
                     self._disk.start()
                 self._thread.start()
 
+    @property
+    def preparing(self) -> str:
+        """The work that spans in memory wait for before the first is sent; empty if none, or a spool keeps them."""
+        is_waiting = self._spool is None and self._in_memory > 0
+        return self.exporter.preparing if is_waiting and isinstance(self.exporter, OutcomeSpanExporter) else ""
+
     def retry_now(self) -> None:
         """Send the queued spans now, without waiting for a full batch or for the delay before the next attempt."""
         with self._lock:
@@ -318,7 +324,7 @@ class SpanOutbox(Outbox):
         if self._disk is not None:
             self._disk.close(self._end.thread if self._thread.is_started else math.inf)
         account = self._account
-        is_whole = not (account.lost or account.unknown or self._spooled or self._holds_spans())
+        is_whole = not (account.lost or self._spooled or self._holds_spans())
         return self._end_follow_ups() and is_whole
 
     def _holds_spans(self) -> bool:
@@ -349,7 +355,6 @@ class SpanOutbox(Outbox):
                 queued_bytes=self._bytes + (0 if self._held is None else self._held.bytes),
                 spooled=self._spooled,
                 lost=dict(account.lost),
-                unknown=account.unknown,
                 payloads_dropped=self._payloads_dropped,
                 payloads_shrunk=self._payloads_shrunk,
                 last_error=self.last_error,
@@ -425,7 +430,7 @@ class SpanOutbox(Outbox):
                 continue
             if entry.is_in_flight or entry.is_unanswered:
                 self._unknown.add(id(entry))
-                self._account.unknown += 1
+                self._account.lose("unknown")
             else:
                 self._note_loss(entry.source, reason)
             self._reader.release(entry.source)
@@ -444,7 +449,7 @@ class SpanOutbox(Outbox):
         if not unknown or not isinstance(outcome, Outcome) or outcome.is_unanswered:
             return
         self._unknown -= {id(entry) for entry in unknown}
-        self._account.unknown -= len(unknown)
+        self._account.lose("unknown", -len(unknown))
         if outcome.verdict is Verdict.DELIVERED:
             self._account.delivered += len(unknown)
         else:
@@ -498,9 +503,8 @@ class SpanOutbox(Outbox):
                 # The disk took longer than the shutdown had time: they were counted as lost, or as unknown.
                 unknown = self._unknown & {id(entry) for entry in entries}
                 self._unknown -= unknown
-                self._account.unknown -= len(unknown)
+                self._account.lose("unknown", -len(unknown))
                 self._account.lose(self._end_reason, len(unknown) - len(entries))
-                self._account.lost = {reason: count for reason, count in self._account.lost.items() if count}
             else:
                 self._bytes -= sum(entry.size for entry in entries)
             self._wake()

@@ -117,7 +117,7 @@ def print_delivery(console: Console, counts: Mapping[str, ExporterStats]) -> boo
         print_lines(console, delivery_table(counts), indent=INDENT)
     for name, exporter in counts.items():
         lost = dict(exporter.lost)
-        if late := lost.pop(SHUTDOWN, 0) + exporter.queued + exporter.unknown:
+        if late := lost.pop(SHUTDOWN, 0) + exporter.queued:
             _complain(console, f"{name} did not take {late:,} spans in time.", _why(exporter))
         if exporter.spooled:
             _complain(console, f"{exporter.spooled:,} spans for {name} are in the spool.", _why(exporter))
@@ -150,7 +150,7 @@ def delivery_table(counts: Mapping[str, ExporterStats]) -> Table:
     columns = [Column(name) for name in ("spans", "delivered", "on disk", "lost")]
     table = Table([Column("backend", is_text=True, narrowest=8), *columns])
     for name, exporter in counts.items():
-        lost = sum(exporter.lost.values()) + exporter.queued + exporter.unknown
+        lost = sum(exporter.lost.values()) + exporter.queued
         table.add_row(
             name,
             f"{exporter.recorded:,}",

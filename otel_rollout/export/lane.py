@@ -133,6 +133,11 @@ class Lane:
         """True if more entries may come in: each that is here has failed alone, and nothing was done since."""
         return all(entry.failures and entry.done_before == self.done for entry in self.entries.values())
 
+    @property
+    def has_failed(self) -> bool:
+        """True if the last attempt failed."""
+        return bool(self._failures or self._in_a_row or self._waits)
+
     def add(self, entry: Entry) -> None:
         """Add an entry behind the others."""
         self.entries[entry.key] = entry

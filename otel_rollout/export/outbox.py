@@ -28,7 +28,7 @@ from otel_rollout.record.context import UNTRACED
 _logger = BackgroundLogger()
 
 MIN_SECONDS_LEFT: Final = 0.05
-"""With less than this left to the deadline of a shutdown, no further attempt begins."""
+"""With less than this left to the deadline of a shutdown, nothing that has failed is tried again."""
 SECONDS_OF_A_WAIT: Final = 1.0
 """A wait on a thread of the program is in parts: a signal that comes just before one begins doesn't interrupt it."""
 SECONDS_AFTER_AN_ERROR: Final = 1.0
@@ -44,15 +44,14 @@ class Account:
     def __init__(self) -> None:
         self.recorded = 0
         self.delivered = 0
-        self.unknown = 0
-        """Entries that were in an attempt without an answer when the time was up."""
         # A dict: a Counter calls Python for a missing key, which may raise at the end of the stack.
         self.lost: dict[str, int] = {}
+        """Entries by reason; `unknown` are those of an attempt without an answer when the time was up."""
 
     @property
     def waiting(self) -> int:
-        """The number of entries that are neither delivered nor lost nor unknown."""
-        return self.recorded - self.delivered - self.unknown - self.total_lost
+        """The number of entries that are neither delivered nor lost."""
+        return self.recorded - self.delivered - self.total_lost
 
     @property
     def total_lost(self) -> int:
@@ -60,9 +59,10 @@ class Account:
         return sum(self.lost.values())
 
     def lose(self, reason: str, count: int = 1) -> None:
-        """Count entries as lost."""
-        if count:
-            self.lost[reason] = self.lost.get(reason, 0) + count
+        """Count entries as lost, or fewer if `count` is negative."""
+        self.lost[reason] = self.lost.get(reason, 0) + count
+        if not self.lost[reason]:
+            del self.lost[reason]
 
 
 class _Flush:
@@ -215,7 +215,7 @@ class Outbox(abc.ABC):
             with self._lock:
                 if flush.left > 0:
                     return False
-                self._lost_at_flush = sum(account.total_lost + account.unknown for account in self._accounts())
+                self._lost_at_flush = sum(account.total_lost for account in self._accounts())
                 # Not what another flush has noted meanwhile: a loss is news to each that waited for it.
                 return self._lost_at_flush == lost_before
         finally:
@@ -311,15 +311,15 @@ class Outbox(abc.ABC):
             most = self._before_waiting()
             with self._lock:
                 now = monotonic()
-                is_late = self._is_abandoned or (
-                    self._attempts_end is not None and self._attempts_end - now < MIN_SECONDS_LEFT
-                )
-                if is_late:
+                left = None if self._attempts_end is None else self._attempts_end - now
+                if self._is_abandoned or (left is not None and left <= 0):
                     return None
                 to_load = self._seconds_to_load(now)
                 # An auth or configuration error since the shutdown began: nobody fixes it in time.
                 lanes = [lane for lane in self._lanes_in_use() if not (self._is_closed and lane.is_stuck)]
                 lane = min(lanes, key=lambda each: each.due, default=None)
+                if left is not None and left < MIN_SECONDS_LEFT and lane is not None and lane.has_failed:
+                    return None
                 if lane is not None and self._attempts_end is not None:
                     lane.shorten(now, self._attempts_end)
                 if to_load is None or to_load > 0:

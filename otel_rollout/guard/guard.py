@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from otel_rollout.guard.signal_handlers import is_from_signal_handler
+
 FAULTS: Final = (AttributeError, IndexError, KeyError, NameError, OverflowError, RecursionError, TypeError, ValueError)
 """The classes of the faults of code that meets data that it wasn't written for."""
 
@@ -54,3 +56,18 @@ def is_of_call(error: BaseException, *kinds: type[BaseException]) -> bool:
     """
     trace = error.__traceback__
     return type(error) in kinds and bool(error.args) and trace is not None and trace.tb_next is None
+
+
+def is_of_program(error: BaseException) -> bool:
+    """Return True if an exception that we caught is the program's: it goes on, whatever we were at.
+
+    So are all but an `Exception`, what a signal handler has raised, and what another thread raises here, which comes
+    without arguments. All else is a fault of ours, or of a library that we called.
+    """
+    if not isinstance(error, Exception) or is_from_signal_handler(error):
+        return True
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    is_ours = trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+    return not error.args and (is_ours or type(error).__module__ != "builtins")

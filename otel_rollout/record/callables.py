@@ -16,7 +16,7 @@ from types import (
     GeneratorType,
     MethodType,
 )
-from typing import Any, Final, cast
+from typing import Any, Final
 
 _RUNNING: Final = (AsyncGeneratorType, CoroutineType, GeneratorType)
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
@@ -74,6 +74,20 @@ def is_kind(test: Callable[[Any], bool], function: Any) -> bool:
     return test(function) or test(type(function).__call__)
 
 
+def is_generator_function(function: Any) -> bool:
+    """Return True for a generator function whose items are the caller's: not a `types.coroutine`, which is awaited."""
+    if not inspect.isgeneratorfunction(function):
+        return False
+    while isinstance(function, functools.partial):
+        function = function.func
+    return not is_generator_coroutine(getattr(function, "__func__", function).__code__)
+
+
+def is_generator_coroutine(code: CodeType) -> bool:
+    """Return True for the code of a `types.coroutine`, whose items are the event loop's."""
+    return bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
+
+
 def is_untouched(result: Any, references: int) -> bool:
     """Return True if a coroutine or generator has not begun, and only the code that asks refers to it.
 
@@ -110,17 +124,17 @@ class Unawaited:
 
     __slots__ = ("coroutine",)
 
-    def __init__(self, coroutine: CoroutineType[Any, Any, Any]) -> None:
+    def __init__(self, coroutine: Any) -> None:
         self.coroutine: Any = coroutine
 
     def __del__(self) -> None:
         if self.coroutine is not None:
             self.coroutine.close()
 
-    def take(self) -> CoroutineType[Any, Any, Any]:
+    def take(self) -> Any:
         """Return the coroutine, which is now the caller's to await."""
         coroutine, self.coroutine = self.coroutine, None
-        return cast("CoroutineType[Any, Any, Any]", coroutine)
+        return coroutine
 
 
 def _references_of_a_result(make: Callable[[], Any]) -> int:

@@ -8,16 +8,24 @@ import inspect
 import sys
 from asyncio import Future, Task
 from collections.abc import AsyncGenerator, Callable, Generator
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, coroutine
 from typing import Any, Final, TypeVar, cast, overload
 
 from otel_rollout import semconv
 from otel_rollout.record import runtime
-from otel_rollout.record.array_types import is_compiling
 from otel_rollout.record.call import Call, Capture, Operation
-from otel_rollout.record.callables import Unawaited, is_kind, is_untouched, like, require_function
+from otel_rollout.record.callables import (
+    Unawaited,
+    is_generator_coroutine,
+    is_generator_function,
+    is_kind,
+    is_untouched,
+    like,
+    require_function,
+)
 from otel_rollout.record.followed_result import follow_iterator
-from otel_rollout.semconv import SpanKind
+from otel_rollout.record.readers import is_compiling
+from otel_rollout.semconv import Role, SpanKind
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -36,6 +44,7 @@ def rollout_trace_op(
     *,
     name: str | None = None,
     kind: SpanKind = "CHAIN",
+    role: Role | None = None,
     capture_inputs: Capture = True,
     capture_output: Capture = True,
     follow_result: bool = False,
@@ -48,6 +57,7 @@ def rollout_trace_op(
     *,
     name: str | None = None,
     kind: str = "CHAIN",
+    role: str | None = None,
     capture_inputs: Capture = True,
     capture_output: Capture = True,
     follow_result: bool = False,
@@ -64,6 +74,8 @@ def rollout_trace_op(
         function: The function.
         name: The span's name; if None, the function's qualified name.
         kind: OpenInference's span kind: `LLM`, `TOOL`, `CHAIN`, `AGENT` or `EVALUATOR`, in any case.
+        role: The side that an LLM op or an agent speaks for: `policy`, or `user` for a simulated user, whose turns and
+            tokens are not the trajectory's. Without it, the agent's around it; else the trace's readers find out.
         capture_inputs: Record the arguments; `self` and `cls` never are. Or a function that takes the arguments by
             name, in one dict, and returns the value to record: it runs on the caller's thread, and if it raises, one
             warning is logged.
@@ -74,7 +86,7 @@ def rollout_trace_op(
             everything on to the iterator; without it, the iterator itself, and the span ends at the return.
 
     Raises:
-        ValueError: The kind is none of these.
+        ValueError: The kind or the role is none of these, or another kind has a role.
         TypeError: The decorated object is a class, or not callable; or the kind or the name is not given by its name.
     """
     if isinstance(function, str):
@@ -84,10 +96,14 @@ def rollout_trace_op(
         kind = kind.upper()
     if kind not in semconv.SPAN_KINDS:
         raise ValueError(f"rollout_trace_op(kind={kind!r}): the kinds are {', '.join(semconv.SPAN_KINDS)}")
+    if role is not None and (role not in semconv.ROLES or kind not in ("AGENT", "LLM")):
+        roles = " and ".join(semconv.ROLES)
+        raise ValueError(f"rollout_trace_op(kind={kind!r}, role={role!r}): LLM and AGENT ops have the roles {roles}")
 
     options = {
         "name": name,
         "kind": kind,
+        "role": role,
         "capture_inputs": capture_inputs,
         "capture_output": capture_output,
         "follow_result": follow_result,
@@ -104,6 +120,7 @@ def rollout_trace_op(
             capture_inputs=capture_inputs,
             capture_output=capture_output,
             follow_result=follow_result,
+            role=role,
         )
         return like(target, _wrap(target, operation), functools.partial(_decorate_again, options))
 
@@ -119,7 +136,7 @@ def _wrap(function: Callable[..., Any], operation: Operation) -> Callable[..., A
         return _wrap_async_generator(function, operation)
     if is_kind(inspect.iscoroutinefunction, function):
         return _wrap_coroutine(function, operation)
-    if is_kind(inspect.isgeneratorfunction, function):
+    if is_kind(is_generator_function, function):
         return _wrap_generator(function, operation)
 
     def traced(*args: Any, **kwargs: Any) -> Any:
@@ -176,6 +193,8 @@ def _follow(call: Call, result: Any, references: int) -> Any:
         return later
     if kind is CoroutineType:
         later = _finish(call, Unawaited(result))
+    elif kind is GeneratorType and is_generator_coroutine(result.gi_code):
+        later = _finish_generator(call, Unawaited(result))
     elif kind is GeneratorType:
         later = _wrap_generator(lambda: result, call.operation, call)()
     else:
@@ -185,10 +204,15 @@ def _follow(call: Call, result: Any, references: int) -> Any:
     return later
 
 
-async def _finish(call: Call, coroutine: Unawaited) -> Any:
+async def _finish(call: Call, awaited: Unawaited) -> Any:
+    return await _finish_generator(call, awaited)
+
+
+@coroutine
+def _finish_generator(call: Call, awaited: Unawaited) -> Generator[Any, Any, Any]:
     try:
         call.take_up()
-        result = await coroutine.take()
+        result = yield from awaited.take()
         call.succeed(result)
         return result
     except BaseException as error:

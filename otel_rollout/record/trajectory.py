@@ -21,11 +21,18 @@ from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.annotate import PREFIX, TOTALS, annotate
 from otel_rollout.record.call_fields import fields_of_call, has_functions, with_parameters, without_functions
-from otel_rollout.record.callables import Unawaited, is_kind, is_undecorated_yet, is_untouched, like, require_function
+from otel_rollout.record.callables import (
+    Unawaited,
+    is_generator_function,
+    is_kind,
+    is_undecorated_yet,
+    is_untouched,
+    like,
+    require_function,
+)
 from otel_rollout.record.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
 from otel_rollout.record.exceptions import record_failure
 from otel_rollout.record.handle import HasHandle, Place, place_of, remember
-from otel_rollout.record.object_reading import is_one_of
 from otel_rollout.record.recorded import Recorded, record_span
 from otel_rollout.record.scalars import PLAIN, read_sample_index, read_scalar, read_tag, read_whole_tag
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
@@ -270,7 +277,7 @@ class Trajectory(HasHandle):
         if isinstance(target, (classmethod, staticmethod)):
             return cast("_Function", type(target)(self(target.__func__)))
         require_function(target, "rollout_trace_attr")
-        if is_kind(inspect.isgeneratorfunction, target) or is_kind(inspect.isasyncgenfunction, target):
+        if is_kind(is_generator_function, target) or is_kind(inspect.isasyncgenfunction, target):
             raise TypeError("rollout_trace_attr doesn't decorate generator functions: use `with` around the loop")
         given = (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
         of_call = with_parameters(given, target)
@@ -309,7 +316,7 @@ class Trajectory(HasHandle):
         return later
 
     async def _run(self, coroutine: Unawaited, root: Span | None, state: TrajectoryState | None) -> Any:
-        context = context_api.get_current()
+        self._outer = context = context_api.get_current()
         self._root, self._state = root, state
         self._token = enter_silence(context) if root is None else enter(context, Frame(state, root))
         try:
@@ -393,7 +400,7 @@ class Trajectory(HasHandle):
         if rollout_n is not None:
             tags[semconv.ROLLOUT_N] = read_whole_tag("rollout_n", rollout_n)
         validate = read_scalar(given_validate)
-        tags[semconv.VALIDATE] = is_one_of(type(validate), PLAIN) and bool(validate)
+        tags[semconv.VALIDATE] = type(validate) in PLAIN and bool(validate)
         tags[semconv.EXPERIMENT_NAME] = pipeline.experiment_name
         state = TrajectoryState(tags)
         ambient = get_current_span(context).get_span_context()

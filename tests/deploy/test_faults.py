@@ -19,7 +19,7 @@ from otel_rollout import read_trajectories
 from tests.servers.otelcol_server import Otelcol, Sink
 from tests.servers.process import ServerFailedError, ServerProcess, answers_http, free_port
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
 LOAD = ROOT / "tests" / "deploy" / "programs" / "load.py"
@@ -78,7 +78,7 @@ def running(program, folder, agent=None):
 class TestEnds:
     """Agent and gateway end and start again while workers trace."""
 
-    @pytest.mark.parametrize(("trajectories", "ends"), [(150, 4), pytest.param(1500, 30, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize(("trajectories", "ends"), [(150, 4), (1500, 30)])
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
     def test_loses_nothing(self, collector_program, tmp_path, number, trajectories, ends):
         """Whichever is ended while spans come, each span that workers count as delivered is in the backend."""
@@ -119,7 +119,6 @@ class TestReceiver:
             command,
             lambda: answers_http(f"{url}/health"),
             folder=tmp_path / "receiver",
-            seconds_to_start=60,
         )
         gateway = Otelcol.gateway(collector_program, {"folder": url}, tmp_path / "gateway", SOON)
         address = gateway.grpc_address.removeprefix("http://")

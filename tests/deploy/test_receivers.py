@@ -21,7 +21,7 @@ from tests.deploy import network
 from tests.installed import import_path
 from tests.servers.process import ServerProcess
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTOR = ROOT / "deploy" / "collector"
@@ -55,7 +55,6 @@ def machines(collector_program, tmp_path):
                 lambda: net.run(machine, asks).returncode == 0,
                 environment={**queue, **variables},
                 folder=folder,
-                seconds_to_start=60.0,
             )
             stack.enter_context(server)
 

@@ -65,6 +65,7 @@ class TestBackends:
         stored = phoenix.api.spans(PROJECT, trace_id=found.trace_id)
         assert {span["name"] for span in stored} == {"generate", "s0 · r0 · otel-rollout doctor"}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
     def test_a_receiver_that_can_not_be_asked(self, phoenix, monkeypatch, protocol):
         """By OTLP there is nothing to ask: the doctor says so, and counts what was taken as well."""
@@ -78,6 +79,7 @@ class TestBackends:
             "not read back: OTLP has no way to ask a receiver what it has; for a Phoenix, the backend `phoenix` has one"
         )
 
+    @pytest.mark.slow
     def test_mlflow_server(self, mlflow_server, monkeypatch):
         """The server lists both spans of the trace, in the doctor's experiment."""
         monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_server.address)
@@ -90,6 +92,7 @@ class TestBackends:
         trace = requests.get(url, {"trace_id": f"tr-{found.trace_id}"}, timeout=30).json()["trace"]
         assert {span["name"] for span in trace["spans"]} == {"generate", "otel-rollout doctor"}
 
+    @pytest.mark.slow
     def test_mlflow_sqlite(self, tmp_path, monkeypatch):
         """A sqlite file is made, written to and read."""
         mlflow = pytest.importorskip("mlflow")
@@ -101,6 +104,7 @@ class TestBackends:
         trace = mlflow.MlflowClient(tracking_uri=uri).get_trace(f"tr-{found.trace_id}")
         assert {span.name for span in trace.data.spans} == {"generate", "otel-rollout doctor"}
 
+    @pytest.mark.slow
     def test_weave(self, weave_server, monkeypatch):
         """The trace server has both calls."""
         for variable, value in {**weave_server.variables, "WANDB_ENTITY": "team"}.items():
@@ -163,6 +167,7 @@ class TestFailures:
 
         assert (found.result, found.sent) == ("failed", "no answer within 1 s")
 
+    @pytest.mark.slow
     @pytest.mark.integration
     def test_a_wrong_token(self, weave_server, monkeypatch):
         """Credentials that are refused are a failure with what the server said and which variables to look at."""

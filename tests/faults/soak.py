@@ -154,8 +154,7 @@ def check_counts(
             or as on disk, all the same.
     """
     wrong = []
-    # What was sent and not answered may be there.
-    lost = sum(counts["lost"].values()) + counts.get("unknown", 0)
+    lost = sum(counts["lost"].values())
     if counts["recorded"] != len(sent):
         wrong.append(f"ended {len(sent)}, recorded {counts['recorded']}")
     if counts["delivered"] + counts["spooled"] + lost != counts["recorded"] or counts["queued"]:

@@ -132,6 +132,7 @@ class TestTraceFolder:
         assert {trajectory.step for trajectory in otel_rollout.read_trajectories(tmp_path / "traces", step=1)} == {1}
 
 
+@pytest.mark.slow
 class TestSqlite:
     """MLflow's database."""
 

@@ -10,6 +10,8 @@ import pytest
 from faulty_receiver import Fault, FaultyReceiver
 from trainer import account, spooled
 
+pytestmark = pytest.mark.slow
+
 SECONDS_TO_APPEAR = 30.0
 
 

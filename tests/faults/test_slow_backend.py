@@ -10,7 +10,7 @@ from trainer import account
 class TestSlowBackend:
     """Each request takes a while."""
 
-    @pytest.mark.parametrize("seconds", [0.05, 5.0])
+    @pytest.mark.parametrize("seconds", [0.05, pytest.param(5.0, marks=pytest.mark.slow)])
     def test_answers_late(self, receiver, start, train, seconds) -> None:
         """Answers after 50 ms or 5 s keep nobody waiting but the flush, which returns True; nothing is sent twice."""
         trainer = start(receiver, max_batch_spans=24)

@@ -92,7 +92,10 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(
-    params=["sqlite", "server", *(pytest.param(name, marks=pytest.mark.slow) for name in ("postgresql", "mariadb"))]
+    params=[
+        "sqlite",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("server", "postgresql", "mariadb")),
+    ]
 )
 def tracking_uri(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A tracking URI of each kind, and the environment that leads to it."""
@@ -182,6 +185,7 @@ def rewards_of(server: Any, project: str) -> list[Any]:
     return sorted((one["weave_ref"], one["feedback_type"], one["payload"]["output"]) for one in found)
 
 
+@pytest.mark.slow
 class TestWeave:
     """The trace server."""
 
@@ -213,6 +217,7 @@ class TestWeave:
         assert len(calls_of(weave, project)) == SPANS
 
 
+@pytest.mark.slow
 class TestPhoenix:
     """A backend that keeps a span id once, and of annotations the last of a name."""
 

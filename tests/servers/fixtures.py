@@ -98,31 +98,15 @@ pgbouncer = _shared("pgbouncer", "A PgBouncer in transaction mode before the Pos
 
 
 class _Run:
-    """Begins and ends the run's servers; those that its tests need are started before a test waits for them."""
+    """Begins and ends the run's servers."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._run = None if hasattr(config, "workerinput") else shared.Run()
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Start the servers of the tests that were selected."""
-        is_first = getattr(session.config, "workerinput", {}).get("workerid", "gw0") == "gw0"
-        if not is_first or session.config.option.collectonly:
-            return
-        chosen = [item for item in session.items if isinstance(item, pytest.Function) and not is_left_out(item)]
-        names = dict.fromkeys(name for item in chosen for name in item.fixturenames if name in shared.SERVERS)
-        if names:
-            manager = session.config.pluginmanager.getplugin("capturemanager")
-            shared.start_early(names, manager.global_and_fixture_disabled)
 
     def pytest_unconfigure(self) -> None:
         """End all servers."""
         if self._run is not None:
             self._run.end()
-
-
-def is_left_out(item: pytest.Item) -> bool:
-    """Return whether a test is skipped whatever it would find."""
-    return item.get_closest_marker("skip") is not None
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -12,7 +12,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,15 @@ from tests.servers.databases import Mariadb, PgBouncer, Postgresql, missing_prog
 from tests.servers.mlflow_server import Mlflow
 from tests.servers.otelcol_server import relay_to
 from tests.servers.phoenix_server import Phoenix
-from tests.servers.process import RUN_FOLDER, registered
+from tests.servers.process import RUN_FOLDER
 from tests.servers.s3_server import S3Server
 from tests.servers.trackio_server import TrackioServer
 from tests.servers.weave_server import WeaveServer
 
-__all__ = ["SERVERS", "WEAVE_STORE", "MissingError", "Run", "server", "start_early"]
+__all__ = ["SERVERS", "WEAVE_STORE", "MissingError", "Run", "server"]
 
 WEAVE_STORE = "clickhouse" if os.environ.get("TEST_WEAVE_CLICKHOUSE") == "1" else "memory"
 SECONDS_TO_END = 60.0
-ROOT = Path(__file__).resolve().parents[2]
 
 Uncaptured = Callable[[], AbstractContextManager[None]]
 
@@ -83,16 +82,6 @@ def server(name: str, uncaptured: Uncaptured = nullcontext) -> Any:
         _started.append(made)
         known.write_bytes(pickle.dumps(made))
         return made
-
-
-def start_early(names: Iterable[str], uncaptured: Uncaptured) -> None:
-    """Start servers in the background, one after the other."""
-    with uncaptured():
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.servers.early", *names], cwd=ROOT, start_new_session=True
-        )
-    registered(process.pid)
-    _started.append(process)
 
 
 _started: list[Any] = []

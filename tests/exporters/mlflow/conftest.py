@@ -208,15 +208,6 @@ def mariadb_uri(mariadb: Mariadb) -> Iterator[str]:
     _forget_engines()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests on MariaDB as slow, but for the round trips."""
-    for item in items:
-        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if parameters.get("uri") == "mariadb" and item.path.stem != "test_round_trip":
-            item.add_marker(pytest.mark.slow)
-
-
 def _forget_engines() -> None:
     """Close the connections that MLflow keeps by URI."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
@@ -225,9 +216,11 @@ def _forget_engines() -> None:
         engine.dispose()
 
 
-@pytest.fixture(params=["server", "sqlite", "postgresql", "mariadb"])
+@pytest.fixture(
+    params=["server", "sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in ("postgresql", "mariadb"))]
+)
 def uri(request: pytest.FixtureRequest) -> str:
-    """A tracking URI of each kind: the test runs on all; on MariaDB only in `make test-slow`, but for round trips."""
+    """A tracking URI of each kind: the test runs on all, on PostgreSQL and MariaDB in `make test-slow` alone."""
     if request.param == "server":
         return str(request.getfixturevalue("mlflow_server").address)
     if request.param != "sqlite":

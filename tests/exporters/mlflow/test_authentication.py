@@ -92,6 +92,7 @@ def guarded(start_mlflow):
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 class TestGuardedServer:
     """MLflow's own basic authentication."""
@@ -160,6 +161,7 @@ def encrypted(start_mlflow, certificate):
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 class TestEncryptedServer:
     """A server whose certificate no system trusts."""

@@ -71,11 +71,13 @@ class TestEqualRows:
         uris = [f"sqlite:///{tmp_path / name / 'm.db'}" for name in ("ours", "theirs")]
         assert differences(python, *uris) == []
 
+    @pytest.mark.slow
     def test_postgresql(self, postgresql) -> None:
         """Rows given as one JSON text are those that MLflow's statements leave in PostgreSQL."""
         uris = [postgresql.uri(postgresql.new_database("tables")) for _ in range(2)]
         assert differences(sys.executable, *uris) == []
 
+    @pytest.mark.slow
     def test_pgbouncer(self, postgresql, pgbouncer) -> None:
         """Behind PgBouncer in transaction mode, where each transaction has another session, the rows are the same."""
         names = [postgresql.new_database("tables") for _ in range(2)]
@@ -89,6 +91,7 @@ class TestEqualRows:
         assert differences(sys.executable, *uris) == [MOVED]
 
 
+@pytest.mark.slow
 class TestPostgresql:
     """The statements for PostgreSQL."""
 
@@ -201,6 +204,7 @@ class TestFaults:
             "its own store writes the spans, more slowly"
         ]
 
+    @pytest.mark.slow
     def test_writers_of_the_same_traces(self, postgresql_uri, project, trajectory, read_back) -> None:
         """Four writers that write parts of the same traces at once lose no span, and none gives up."""
         trajectories = [trajectory(project, rollout_n=number) for number in range(20)]

@@ -46,6 +46,7 @@ class TestOpening:
         assert outcome.reason.endswith("Connection refused")
         assert time.monotonic() - started < 40
 
+    @pytest.mark.slow
     def test_away_at_the_start(self, postgresql, project, trajectory, uncaptured) -> None:
         """The attempt after it is back stores the batch: nothing of the failed opening is kept."""
         if names := missing_programs("pgbouncer"):
@@ -57,6 +58,7 @@ class TestOpening:
             assert exporter.send(spans).verdict is Verdict.DELIVERED
             exporter.shutdown()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("server", ["postgresql", "mariadb"])
     def test_wrong_password(self, server, trajectory, request) -> None:
         """A wrong password is a configuration error in the words of the database, without the password."""
@@ -92,6 +94,7 @@ class TestOpening:
         reason = caught.value.outcome.reason
         assert reason == f"the MLflow database can't be reached: postgresql+psycopg://host/db: {shown}"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("server", ["postgresql", "mariadb"])
     def test_missing_database(self, server, trajectory, request) -> None:
         """A database that doesn't exist is a configuration error that names it."""
@@ -99,6 +102,7 @@ class TestOpening:
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "nowhere" in outcome.reason
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("server", ["postgresql", "mariadb"])
     @pytest.mark.parametrize("has_tables", [False, True])
     def test_user_without_rights(self, server, has_tables, trajectory, request) -> None:
@@ -117,6 +121,7 @@ class TestOpening:
         assert "denied" in outcome.reason
         assert "must be a database that this process may write to" in outcome.reason
 
+    @pytest.mark.slow
     def test_encoding(self, postgresql, trajectory) -> None:
         """One without an encoding is a configuration error, and a text that one lacks is refused: both name UTF8."""
         made = trajectory("Default", root_attributes={"input.value": '"語 😀"'})
@@ -128,6 +133,7 @@ class TestOpening:
             assert outcome.verdict is verdict
             assert "needs the encoding UTF8" in outcome.reason
 
+    @pytest.mark.slow
     def test_server_that_stands_by(self, postgresql, project, trajectory) -> None:
         """A server that takes no writes at present costs no span: the batch is stored once it takes them."""
         name = postgresql.new_database("tables")
@@ -142,6 +148,7 @@ class TestOpening:
         assert exporter.send(one.spans).verdict is Verdict.DELIVERED
         exporter.shutdown()
 
+    @pytest.mark.slow
     def test_tables_of_another_version(self, postgresql, trajectory) -> None:
         """Tables that a newer MLflow has made are a configuration error that says which version to install."""
         name = postgresql.new_database("tables")
@@ -151,6 +158,7 @@ class TestOpening:
         assert "install the version that made them" in outcome.reason
 
 
+@pytest.mark.slow
 class TestValues:
     """Values that a database refuses."""
 
@@ -233,6 +241,7 @@ class TestTables:
         assert len(held) == locks
 
 
+@pytest.mark.slow
 class TestManyProcesses:
     """A database without tables that several processes open at once."""
 
@@ -246,7 +255,7 @@ class TestManyProcesses:
         (run,) = back.client.search_runs([back.experiment_id])
         assert len(back.traces(run_id=run.info.run_id, include_spans=False)) == count * TRAJECTORIES
 
-    @pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("count", [2, 8])
     def test_postgresql(self, postgresql, project, read_back, count) -> None:
         """They make PostgreSQL's tables once and lose nothing; the tables are those that one process makes."""
         database = postgresql.new_database()
@@ -258,7 +267,6 @@ class TestManyProcesses:
         for query in (columns, constraints):
             assert sorted(postgresql.execute(query, database)) == sorted(postgresql.execute(query, "tables"))
 
-    @pytest.mark.slow
     def test_mariadb(self, mariadb, project, read_back) -> None:
         """They make MariaDB's tables once, though its changes of tables are no transactions, and lose nothing."""
         database = mariadb.new_database()
@@ -339,6 +347,7 @@ def check_restart(server, uri: str, project: str, read_back, caplog) -> None:
     assert sum(len(record.getMessage().splitlines()) for record in caplog.records) < 20
 
 
+@pytest.mark.slow
 class TestOutage:
     """A database that is killed in the middle of a burst."""
 
@@ -349,7 +358,6 @@ class TestOutage:
         with Postgresql(uncaptured=uncaptured) as server:
             check_restart(server, server.uri(server.new_database()), project, read_back, caplog)
 
-    @pytest.mark.slow
     def test_mariadb(self, project, read_back, caplog, uncaptured) -> None:
         """Every span and reward is there once after MariaDB is back."""
         if names := missing_programs("mariadbd"):

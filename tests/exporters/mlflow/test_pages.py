@@ -16,7 +16,7 @@ from tests.servers.browser import Browser, wait_for_words
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 # The page has shown its hints, and the assistant's panel, which opens itself on the first visit.
 SEEN = {

@@ -16,7 +16,7 @@ from tests.servers.browser import Browser, wait_for_words
 
 from .conftest import SECONDS
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SECONDS_TO_SHOW = 60.0
 QUESTION, ANSWERS = "What is six times seven?", ("It is fifty-four.", "It is forty-two.")

@@ -9,7 +9,7 @@ from otel_rollout_trackio import TrackioSpanExporter
 from tests.exporters.trackio.spans import make_trajectory
 from tests.servers.browser import wait_for_words
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 WORDS = "How many apples are left in the third basket?"
 
