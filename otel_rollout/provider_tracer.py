@@ -89,11 +89,6 @@ class ProviderTracer(RolloutTracer):
             self._depths[span] = frame.depth
         return span
 
-    def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
-        """Remember the span's trajectory, if our queues get it too."""
-        if self._on_start is not None:
-            self._on_start(span, trajectory)
-
     def depth_of(self, span: Span) -> int:
         """Return the number of agents, tools and evaluators that an op is inside; 0 of a root."""
         return self._depths.get(span, 0)
@@ -222,7 +217,10 @@ class ProviderTracer(RolloutTracer):
             return None
         # This thread would wait for ever for a lock that a handler's exception left held.
         renew_locks(span, *(getattr(span, part, None) for part in _PARTS))
-        return span if redactor is None else RedactingSpan(span, redactor, trajectory, self._counts)
+        ours = span if redactor is None else RedactingSpan(span, redactor, trajectory, self._counts)
+        if self._on_start is not None:
+            self._on_start(ours, trajectory)
+        return ours
 
 
 class RedactingSpan(Span):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from otel_rollout.guard.signal_handlers import is_from_signal_handler
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.messages.message import Message, Part, json_text, text_message
 from otel_rollout.messages.names import (
     CALL_IDS,
@@ -243,7 +243,7 @@ def _arguments(value: Any) -> Any:
         try:
             return loads(value)
         except ValueError as error:
-            if is_from_signal_handler(error):
+            if is_programs(error):
                 raise
             # As the model wrote it.
             return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from otel_rollout.guard.signal_handlers import is_from_signal_handler
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.messages.forms import (
     convert_messages,
     finish_reason_of,
@@ -205,7 +205,7 @@ def _new(value: Any, arguments: Any) -> Any:
     try:
         is_longer = len(value) > len(given) and value[: len(given)] == given
     except ValueError as error:
-        if is_from_signal_handler(error):
+        if is_programs(error):
             raise
         # Arrays of numpy have no one truth value.
         return value
