@@ -3,7 +3,7 @@
 Each has dependencies that don't go together with ours or with each other's, so each lives in an environment of its
 own, in a cache folder, made once and reused until its requirements change:
 
-    python scripts/environments.py            # all that `make test` needs
+    python scripts/environments.py            # those that `make test` needs
     python scripts/environments.py phoenix    # this one; prints where it is
 
 The cache folder is $TEST_CACHE, else ~/.cache/otel-rollout.
@@ -21,8 +21,8 @@ import sys
 from pathlib import Path
 
 REQUIREMENTS = Path(__file__).resolve().parent.parent / "tests" / "servers"
-SLOW = frozenset({"engines"})
-"""Those that only slow tests need, which make them: two gigabytes."""
+FAST = frozenset({"mlflow", "phoenix", "s3", "trackio", "verl", "weave", "weave_client"})
+"""Those that `make test` needs; slow tests, benchmarks and screenshots make the others when they start."""
 
 
 def names() -> list[str]:
@@ -97,9 +97,9 @@ def main() -> None:
     """Make the environments that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "name", nargs="*", help=f"which ones, of: {', '.join(names())} (default: all but {', '.join(SLOW)})"
+        "name", nargs="*", help=f"which ones, of: {', '.join(names())} (default: {', '.join(sorted(FAST))})"
     )
-    chosen = parser.parse_args().name or [name for name in names() if name not in SLOW]
+    chosen = parser.parse_args().name or sorted(FAST)
     for name in chosen:
         if name not in names():
             parser.error(f"no environment is called {name!r}; there are: {', '.join(names())}")

@@ -19,6 +19,8 @@ from otel_rollout.hooks.carrier import extract, inject
 from otel_rollout.testing import InMemorySpanExporter
 from tests.ops import recorded
 
+pytestmark = pytest.mark.every_python
+
 
 def root_attributes(exporter: InMemorySpanExporter) -> dict[str, Any]:
     """Return the attributes of the last root."""

@@ -9,7 +9,7 @@ import pytest
 
 from tests.servers.browser import Browser, is_in_view, wait_for_words
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 PAGE = """<!doctype html>
 <p>in plain sight</p>

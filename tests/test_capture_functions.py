@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import signal
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -15,77 +11,11 @@ import otel_rollout
 from otel_rollout import rollout_trace_op, semconv
 from tests.payload_values import read
 
+pytestmark = pytest.mark.every_python
+
 
 class PanicError(BaseException):
     """The user's own, beside Exception."""
-
-
-class AlarmError(Exception):
-    """The exception of a signal's handler."""
-
-
-def on_signal(number: int, frame: Any) -> None:
-    """Raise once the arguments are gone."""
-    del number, frame
-    raise AlarmError
-
-
-class Handler:
-    """A handler that is an object or its method."""
-
-    def __call__(self, number: int, frame: Any) -> None:
-        """Raise."""
-        on_signal(number, frame)
-
-    def handle(self, *given: Any) -> None:
-        """Raise once the arguments are gone."""
-        del given
-        raise AlarmError
-
-
-HANDLERS: dict[str, Callable[[int, Any], Any]] = {
-    "function": on_signal,
-    "partial": functools.partial(on_signal),
-    "object": Handler(),
-    "method": Handler().handle,
-}
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this platform has no SIGUSR1")
-class TestHandlersOfSignals:
-    """Signals that come while a function that a user gave us runs."""
-
-    @pytest.mark.parametrize("handler", HANDLERS.values(), ids=HANDLERS)
-    def test_what_a_handler_raises_passes(self, rollout_spans: Any, handler: Callable[[int, Any], Any]) -> None:
-        """The exception of a handler is the program's, whatever form the handler has."""
-
-        @rollout_trace_op(capture_inputs=lambda arguments: signal.raise_signal(signal.SIGUSR1))
-        def f() -> None:
-            pass
-
-        previous = signal.signal(signal.SIGUSR1, handler)
-        try:
-            with pytest.raises(AlarmError):
-                f()
-        finally:
-            signal.signal(signal.SIGUSR1, previous)
-
-    def test_on_another_thread(self, rollout_spans: Any, caplog: Any) -> None:
-        """Handlers run on the main thread: on others, each Exception is the function's own, and a warning."""
-
-        def fail(arguments: Any) -> None:
-            on_signal(0, None)
-
-        @rollout_trace_op(capture_inputs=fail)
-        def f() -> None:
-            results.append("done")
-
-        results: list[str] = []
-        thread = threading.Thread(target=f)
-        thread.start()
-        thread.join()
-        assert results == ["done"]
-        assert "capture_inputs" in caplog.text
 
 
 class TestUserFunctions:

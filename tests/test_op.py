@@ -13,6 +13,8 @@ from otel_rollout import flush, rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter
 from tests.ops import Agent, Caller, add, multiply, record, recorded
 
+pytestmark = pytest.mark.every_python
+
 
 class TestKindsOfCallables:
     """Functions that can be decorated."""

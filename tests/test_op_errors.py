@@ -16,6 +16,8 @@ from otel_rollout import rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter
 from tests.ops import record, recorded
 
+pytestmark = pytest.mark.every_python
+
 
 class TestErrors:
     """Exceptions that leave a call."""

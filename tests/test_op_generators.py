@@ -17,6 +17,8 @@ from otel_rollout.testing import InMemorySpanExporter, span_tree
 from tests.fresh_interpreter import run_program
 from tests.ops import Agent, add, count_to, multiply, record, recorded, stream
 
+pytestmark = pytest.mark.every_python
+
 
 class TestGenerators:
     """Generators, from the first item to the last."""

@@ -20,6 +20,8 @@ from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
 from tests.ops import Agent, add, count_to, multiply, stream
 
+pytestmark = pytest.mark.every_python
+
 
 class Scorer:
     """An object that is called."""

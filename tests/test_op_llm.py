@@ -12,6 +12,8 @@ from otel_rollout import rollout_trace_attr, rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter
 from tests.ops import recorded
 
+pytestmark = pytest.mark.every_python
+
 
 class TestLlmOps:
     """Calls of a language model."""

@@ -18,6 +18,8 @@ from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 from tests.ops import add, multiply, recorded
 
+pytestmark = pytest.mark.every_python
+
 
 class Made:
     """A function that makes objects, and reports if the last one still lives."""

@@ -7,6 +7,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
 from otel_rollout.record import ProviderSpans, RolloutSpan, TrajectoryState
 
+pytestmark = pytest.mark.every_python
+
 
 class TestProviderSpans:
     """From a span's start to its end."""

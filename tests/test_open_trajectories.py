@@ -20,6 +20,8 @@ from otel_rollout.guard import internal_errors
 from otel_rollout.record import OpenOp, OpenTrajectory, TrajectoryState, open_trajectories, runtime
 from otel_rollout.testing import InMemorySpanExporter
 
+pytestmark = pytest.mark.every_python
+
 
 def running() -> list[OpenTrajectory]:
     """Return what delivery is told."""

@@ -6,6 +6,8 @@ import pytest
 from otel_rollout.messages import Message, answer_json, request_json
 from otel_rollout.text import cut_text
 
+pytestmark = pytest.mark.every_python
+
 ASKED = Message("user", [{"type": "text", "content": "What is 6 * 7?"}])
 LONG = Message("user", [{"type": "text", "content": "x" * 5000}])
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from otel_rollout.finish import cut_json, cut_media, narrow_integers
 
+pytestmark = pytest.mark.every_python
+
 CONVERSATION = {
     "id": "short",
     "messages": [{"role": "user", "content": "héllo \x00\n" * 1000, "turn": turn} for turn in range(10)],

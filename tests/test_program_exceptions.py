@@ -64,16 +64,8 @@ def exiting() -> None:
     raise SystemExit(3)
 
 
-FORMS = [
-    "function",
-    "coroutine",
-    "generator",
-    "async generator",
-    "returned coroutine",
-    "trajectory",
-    "subagent",
-    "task",
-]
+OPS = ["function", "coroutine", "generator", "async generator", "returned coroutine", "task"]
+FORMS = [*OPS, "trajectory", "subagent"]
 
 
 def run_form(form: str, inside: Callable[[], Any]) -> Any:
@@ -109,7 +101,7 @@ def run_form(form: str, inside: Callable[[], Any]) -> Any:
     if form == "async generator":
         return asyncio.run(consume(rollout_trace_op(async_generator)()))
     if form == "returned coroutine":
-        return asyncio.run(rollout_trace_op(lambda: coroutine())())
+        return asyncio.run(rollout_trace_op(functools.partial(_call, coroutine))())
     if form == "task":
         return asyncio.run(spawn())
     with rollout_trace_attr(1) if form == "trajectory" else subagent("helper"):
@@ -142,7 +134,7 @@ class TestInTheFunction:
 class TestInOurCode:
     """What comes while our own code runs, on the caller's thread."""
 
-    @pytest.mark.parametrize("form", [form for form in FORMS if form not in ("trajectory", "subagent")])
+    @pytest.mark.parametrize("form", OPS)
     @pytest.mark.parametrize("side", ["capture_inputs", "capture_output"])
     def test_an_alarm_at_once(
         self, rollout_spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch, alarm: Any, form: str, side: str
@@ -240,19 +232,22 @@ class TestWhose:
         """What a registered handler raises is the program's, also through functions that it calls."""
         previous = signal.signal(signal.SIGALRM, handler)
         try:
-            signal.raise_signal(signal.SIGALRM)
-        except ValueError as error:
-            assert is_programs(error)
+            with pytest.raises(ValueError) as raised:
+                signal.raise_signal(signal.SIGALRM)
+            assert is_programs(raised.value)
         finally:
             signal.signal(signal.SIGALRM, previous)
 
-    def test_a_fault_without_arguments(self) -> None:
+    @pytest.mark.parametrize("function", [lambda: raise_value_error(), lambda: next(iter([]))])  # noqa: PLW0108
+    def test_a_fault_without_arguments(self, function: Callable[[], Any]) -> None:
         """What a `raise` statement raises is no other thread's, nor is the end of an iterator."""
-        for function in (raise_value_error, lambda: next(iter([]))):
-            try:
-                function()
-            except Exception as error:
-                assert not is_programs(error)
+        with pytest.raises(Exception) as raised:
+            function()
+        assert not is_programs(raised.value)
+
+
+def _call(function: Callable[[], Any]) -> Any:
+    return function()
 
 
 def raise_value_error() -> None:

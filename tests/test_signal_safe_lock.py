@@ -14,7 +14,10 @@ import pytest
 
 from otel_rollout.guard import SignalSafeCondition, SignalSafeLock, wait_for
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this platform has no timers by signal")
+pytestmark = [
+    pytest.mark.every_python,
+    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this platform has no timers by signal"),
+]
 
 
 class AlarmError(Exception):

@@ -6,12 +6,15 @@ import collections
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_rollout.finish import PayloadFinisher, Redactor
 from otel_rollout.record import take_snapshot, to_json
 from tests.payload_values import Attrs, Slotted
+
+pytestmark = pytest.mark.every_python
 
 
 class Classless:

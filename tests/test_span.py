@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import sys
 import time
 from typing import Any
 
@@ -14,6 +16,8 @@ import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
 from otel_rollout.record import Frame, RolloutSpan, Snapshot, SpanBounds, leave, take_snapshot, with_frame
 from otel_rollout.testing import InMemorySpanExporter
+
+pytestmark = pytest.mark.every_python
 
 IDS = SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
@@ -286,4 +290,28 @@ class TestHeldBytes:
         span = RolloutSpan("op", 1, SpanContext(1, 2, False), {}, None, (), lambda span: None)
         change(span)
 
-        assert span.size > 180_000
+        assert span.size > 100_000
+
+    @pytest.mark.parametrize("value", [0.25, 10**6, "x" * 50, "語" * 50, (1.5, 2.5)], ids=type)
+    def test_small_attributes_count(self, value):
+        """Keys, numbers and texts count with the memory that they take, as attributes and in events."""
+        attributes = {f"score.{number}": copy.copy(value) for number in range(100)}
+        taken = sum(sys.getsizeof(key) + sys.getsizeof(value) for key in attributes) + sys.getsizeof(attributes)
+        span = RolloutSpan("op", 1, SpanContext(1, 2, False), {}, None, (), lambda span: None)
+        empty = span.size
+        span.set_attributes(attributes)
+        with_attributes = span.size
+        span.add_event("event", attributes)
+
+        assert with_attributes - empty >= taken
+        assert span.size - with_attributes >= taken
+
+    def test_a_replaced_attribute_counts_once(self):
+        """An attribute that is set again counts as its last value."""
+        span = RolloutSpan("op", 1, SpanContext(1, 2, False), {}, None, (), lambda span: None)
+        span.set_attribute("text", "short")
+        short = span.size
+        span.set_attribute("text", "x" * 1000)
+        span.set_attribute("text", "other")
+
+        assert span.size == short

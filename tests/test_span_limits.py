@@ -17,6 +17,8 @@ from otel_rollout.record import environment_limits
 from otel_rollout.testing import InMemorySpanExporter
 from tests.payload_values import read_payload
 
+pytestmark = pytest.mark.every_python
+
 PAYLOAD = (semconv.INPUT_VALUE, semconv.OUTPUT_VALUE)
 TAGS = {"rollout.step": 2, "rollout.sample_index": 1, "rollout.rollout_n": 3, "rollout.validate": False}
 

@@ -20,6 +20,8 @@ from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 from tests.ops import recorded
 
+pytestmark = pytest.mark.every_python
+
 
 def root_record(tags: dict[str, Any], session: str | None, **changes: Any) -> dict[str, Any]:
     """Return the whole record of the only root so far, with nothing inside.

@@ -15,10 +15,10 @@ from otel_rollout import semconv
 from otel_rollout.counts import lost_annotations, repeated_annotations
 from otel_rollout.guard.log_once import pass_on, warn_once
 from otel_rollout.record import runtime
-from otel_rollout.record.array_types import is_compiling
 from otel_rollout.record.context import SILENCE, Agent, Frame, current_frame
+from otel_rollout.record.fields import class_name
 from otel_rollout.record.handle import HasHandle, ended, place_of
-from otel_rollout.record.object_reading import class_name, is_subclass
+from otel_rollout.record.readers import is_compiling
 from otel_rollout.record.scalars import read_attribute, read_number, read_scalar
 from otel_rollout.record.snapshot import plain_value, take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
@@ -161,7 +161,7 @@ def _annotate_current(pipeline: RunningPipeline, facts: Facts) -> None:
 
 def _annotate_other(pipeline: RunningPipeline | None, given: Any, facts: Facts) -> None:
     handle = read_scalar(given)
-    if is_subclass(type(given), HasHandle):
+    if issubclass(type(given), HasHandle):
         state = given._state  # noqa: SLF001 - its class is the API's
         if pipeline is not None and state is not None and state.root is not None and state.root.is_recording():
             _annotate_running(pipeline, state, facts)

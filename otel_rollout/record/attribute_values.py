@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Sequence
 from itertools import islice
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from typing import Any, Final
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 
-from otel_rollout.record.object_reading import class_name
+from otel_rollout.record.fields import class_name
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
 from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import fits_int64
@@ -26,6 +27,8 @@ MAX_PAIRS: Final = 1024
 BUDGET: Final = 256 * 1024
 """The budget of a value's snapshot; the limit of an attribute is lower."""
 BYTES_OF_A_SCALAR: Final = 4096
+BYTES_OF_A_KEY: Final = 110
+"""The memory of a key without its characters: the text's object, and the dict's entry and index while it grows."""
 FIELDS_OF_CONTEXT: Final = 5
 
 
@@ -156,12 +159,8 @@ def read_context(context: Any) -> SpanContext | None:
 
 
 def held_bytes(value: Any) -> int:
-    """Return the estimated memory of a value that `read_value` returned."""
+    """Return the memory of a value that `read_value` returned."""
     kind = type(value)
-    if kind is str:
-        return len(value)
-    if kind is Snapshot:
-        return value.size  # type: ignore[no-any-return]  # just checked
-    if kind is not tuple:
-        return 0
-    return 40 * len(value) + (sum(map(len, value)) if type(value[0]) is str else 0)
+    if kind is tuple:
+        return sys.getsizeof(value) + sum(map(sys.getsizeof, value))
+    return value.size if kind is Snapshot else sys.getsizeof(value)

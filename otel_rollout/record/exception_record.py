@@ -1,4 +1,4 @@
-"""An exception as data: its type, message and frames, read without running code of its class."""
+"""An exception as data: its type, message and frames, without the locals that its traceback keeps alive."""
 
 from __future__ import annotations
 
@@ -14,30 +14,27 @@ from types import CodeType, TracebackType
 from typing import Any, Final, NamedTuple
 
 from otel_rollout import semconv
-from otel_rollout.record.object_reading import class_name, fields_of, is_one_of, is_subclass, module_of
+from otel_rollout.guard.provenance import is_programs
+from otel_rollout.record.fields import class_name, module_of
 from otel_rollout.text.sanitize import integer_text, replace_surrogates
 
 MAX_FRAMES: Final = 64
-"""At most this many frames of a traceback are kept, the innermost."""
-MAX_HOPS: Final = 10_000
-"""At most this many frames of a traceback are read."""
+"""At most this many frames of a traceback are kept, the innermost of those that are read."""
+MAX_READ_FRAMES: Final = 512
+"""At most this many frames are read: the newest ones of an exception that is raised again and again."""
 MAX_CHAIN: Final = 8
 """At most this many exceptions of a chain of causes are kept."""
 MAX_MESSAGE_CHARACTERS: Final = 64 * 1024
-MAX_ARGUMENTS: Final = 16
+MAX_PARTS: Final = 16
+"""At most this many arguments, notes and exceptions of a group are shown."""
 
 _PACKAGE: Final = Path(__file__).parent.parent
 _WRAPPERS: Final = tuple(f"{_PACKAGE / folder}{os.sep}" for folder in ("record", "hooks"))
 """The folders of the wrappers around traced functions."""
-
-_args = BaseException.__dict__["args"].__get__
-_cause = BaseException.__dict__["__cause__"].__get__
-_context = BaseException.__dict__["__context__"].__get__
-_suppresses_context = BaseException.__dict__["__suppress_context__"].__get__
-_traceback = BaseException.__dict__["__traceback__"].__get__
-_GROUP: Final[Any] = getattr(builtins, "BaseExceptionGroup", None)
+_GROUP: Final[Any] = getattr(builtins, "BaseExceptionGroup", ())
 """Python 3.10 has no groups."""
-_SCALARS: Final = (int, float, bool, type(None))
+_SCALARS: Final = frozenset((str, int, float, bool, type(None)))
+_SHOWS_ARGUMENTS: Final = (BaseException.__str__, KeyError.__str__)
 _CAUSE: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT: Final = "\nDuring handling of the above exception, another exception occurred:\n\n"
 """The lines of Python's own tracebacks."""
@@ -52,7 +49,7 @@ class _Frame(NamedTuple):
 
 
 class ExceptionRecord:
-    """An exception as it was when it was recorded; locals of the traceback's frames are not kept.
+    """An exception as it was when it was recorded.
 
     Args:
         error: The exception.
@@ -101,54 +98,36 @@ def exception_text(error: BaseException) -> str:
 
 
 def exception_message(error: BaseException) -> str:
-    """Return the message of an exception as Python's own classes build it from the arguments.
-
-    A user's `__str__` is not called.
-    """
-    kind = type(error)
-    arguments = _args(error)
-    arguments = arguments if type(arguments) is tuple else ()
-    if module_of(kind) == "pydantic_core" and kind.__name__ == "ValidationError":
-        text = _validation_message(error)
-    elif len(arguments) == 1 and is_one_of(type(arguments[0]), (str,)) and not is_subclass(kind, KeyError):
-        text = arguments[0]
-    elif _GROUP is not None and is_subclass(kind, _GROUP):
-        text = f"{_GROUP.message.__get__(error)} ({len(_GROUP.exceptions.__get__(error))} sub-exceptions)"
-    elif is_subclass(kind, OSError) and len(arguments) == 2:
-        text = _os_message(error, arguments)
-    elif not arguments:
-        text = _fields_text(error)
-    else:
-        text = ", ".join(_shown(argument) for argument in arguments[:MAX_ARGUMENTS])
+    """Return the `str` of an exception; arguments that aren't scalars are shown by their class."""
+    try:
+        if module_of(type(error)) == "pydantic_core" and type(error).__name__ == "ValidationError":
+            text = _validation_message(error)
+        elif type(error).__str__ in _SHOWS_ARGUMENTS and not {*map(type, error.args)} <= _SCALARS:
+            # The `repr` of a tensor may wait for its device.
+            text = _arguments(error)
+        else:
+            text = str(error)
+    except Exception as raised:
+        if is_programs(raised):
+            raise
+        text = _arguments(error)
     return replace_surrogates(text[:MAX_MESSAGE_CHARACTERS])
-
-
-def _os_message(error: Any, arguments: tuple[Any, ...]) -> str:
-    number, reason = arguments
-    filename = OSError.filename.__get__(error)
-    text = f"[Errno {_shown(number)}] {reason if type(reason) is str else _shown(reason)}"
-    return f"{text}: {_shown(filename)}" if filename is not None else text
 
 
 def _validation_message(error: Any) -> str:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    lines = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in islice(problems, MAX_ARGUMENTS)]
+    lines = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems[:MAX_PARTS]]
     return f"{len(problems)} validation errors for {error.title}\n" + "\n".join(lines)
 
 
-def _fields_text(error: BaseException) -> str:
-    first = [*islice(fields_of(error).items(), MAX_ARGUMENTS)]
-    return ", ".join(f"{key}={_shown(item)}" for key, item in first if type(key) is str and key[:1] != "_")
+def _arguments(error: BaseException) -> str:
+    return ", ".join(map(_shown, error.args[:MAX_PARTS]))
 
 
 def _shown(value: Any) -> str:
-    """Return the repr of a scalar, the class of any other value."""
-    kind = type(value)
-    if kind is str or kind is bytes:
-        return repr(value[:MAX_MESSAGE_CHARACTERS])
-    if kind is int:
+    if type(value) is int:
         return integer_text(value)
-    return repr(value) if is_one_of(kind, _SCALARS) else f"<{class_name(kind)}>"
+    return repr(value) if type(value) in _SCALARS else f"<{class_name(type(value))}>"
 
 
 def _chain(error: BaseException) -> Iterator[tuple[str, str, list[_Frame]]]:
@@ -158,41 +137,35 @@ def _chain(error: BaseException) -> Iterator[tuple[str, str, list[_Frame]]]:
     seen: set[int] = set()
     while current is not None and id(current) not in seen and len(seen) < MAX_CHAIN:
         seen.add(id(current))
-        yield joint, _last_lines(current), _frames(_traceback(current))
-        cause = _cause(current)
-        if cause is not None:
-            joint, current = _CAUSE, cause
+        yield joint, "\n".join(_last_lines(current)), _frames(current.__traceback__)
+        if current.__cause__ is not None:
+            joint, current = _CAUSE, current.__cause__
         else:
-            joint, current = _CONTEXT, None if _suppresses_context(current) else _context(current)
+            joint, current = _CONTEXT, None if current.__suppress_context__ else current.__context__
 
 
-def _last_lines(error: BaseException) -> str:
-    notes = fields_of(error).get("__notes__")
-    texts = [note for note in islice(notes, MAX_ARGUMENTS) if type(note) is str] if type(notes) is list else []
-    return "\n".join([exception_text(error), *texts, *_group_lines(error, 1)])
-
-
-def _group_lines(error: BaseException, depth: int) -> list[str]:
-    """Return a line for each exception of a group."""
-    if _GROUP is None or not is_subclass(type(error), _GROUP) or depth > MAX_CHAIN:
-        return []
-    lines = []
-    for inner in islice(_GROUP.exceptions.__get__(error), MAX_ARGUMENTS):
-        lines += [f"{'  ' * depth}| {exception_text(inner)}", *_group_lines(inner, depth + 1)]
-    return lines
+def _last_lines(error: BaseException, depth: int = 1) -> Iterator[str]:
+    """Yield the text of an exception, its notes, and a line for each exception of a group."""
+    yield exception_text(error)
+    notes = getattr(error, "__notes__", None)
+    yield from [note for note in notes[:MAX_PARTS] if type(note) is str] if type(notes) is list else []
+    if isinstance(error, _GROUP) and depth <= MAX_CHAIN:
+        for inner in error.exceptions[:MAX_PARTS]:
+            for line in _last_lines(inner, depth + 1):
+                yield f"  | {line}"
 
 
 def _frames(trace: TracebackType | None) -> list[_Frame]:
     """Return the innermost frames, without our wrappers around the traced functions."""
-    kept: deque[_Frame] = deque(maxlen=MAX_FRAMES)
-    hops = 0
-    while trace is not None and hops < MAX_HOPS:
-        code = trace.tb_frame.f_code
-        if not code.co_filename.startswith(_WRAPPERS):
-            kept.append(_Frame(code, trace.tb_lineno, trace.tb_lasti))
+    kept: deque[TracebackType] = deque(islice(_walk(trace), MAX_READ_FRAMES), maxlen=2 * MAX_FRAMES)
+    frames = [_Frame(each.tb_frame.f_code, each.tb_lineno, each.tb_lasti) for each in kept]
+    return [frame for frame in frames if not frame.code.co_filename.startswith(_WRAPPERS)][-MAX_FRAMES:]
+
+
+def _walk(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
         trace = trace.tb_next
-        hops += 1
-    return list(kept)
 
 
 def _summary(frame: _Frame) -> FrameSummary:

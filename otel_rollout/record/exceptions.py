@@ -8,7 +8,6 @@ from opentelemetry.trace import Span, StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.record.exception_record import ExceptionRecord, exception_message, exception_type_name
-from otel_rollout.record.object_reading import is_subclass
 from otel_rollout.record.recording_span import RolloutSpan
 
 MAX_MESSAGE_CHARACTERS: Final = 2000
@@ -25,7 +24,7 @@ def record_failure(span: Span, error: BaseException) -> str:
         error: The exception.
     """
     name = exception_type_name(error)
-    if is_subclass(type(error), Exception):
+    if issubclass(type(error), Exception):
         span.set_attribute(semconv.ERROR_TYPE, name)
         message = exception_message(error)[:MAX_MESSAGE_CHARACTERS]
         span.set_status(StatusCode.ERROR, f"{name}: {message}" if message else name)
@@ -35,7 +34,7 @@ def record_failure(span: Span, error: BaseException) -> str:
             # The SDK's own `record_exception` calls the exception's `__str__`, which is code of its class.
             span.add_event(semconv.EXCEPTION_EVENT, ExceptionRecord(error).attributes())
         return "error"
-    if not is_subclass(type(error), GeneratorExit):
+    if not issubclass(type(error), GeneratorExit):
         span.set_attribute(semconv.ERROR_TYPE, name)
         span.set_status(StatusCode.ERROR, "cancelled")
     span.set_attribute(semconv.STATUS, "cancelled")

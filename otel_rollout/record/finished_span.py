@@ -13,6 +13,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
+from otel_rollout.record.attribute_values import BYTES_OF_A_KEY
 from otel_rollout.record.recording_span import RecordedEvent, RecordedLink, RolloutSpan
 
 BASE_BYTES: Final = 300
@@ -161,7 +162,8 @@ def queued_size(span: RolloutSpan | ReadableSpan) -> int:
     if not isinstance(span, RolloutSpan):
         return readable_size(span)
     if span.readable is not None:
-        return max(span.size, readable_size(span.readable))
+        held = BYTES_OF_A_KEY * len(span.readable.attributes or ())
+        return max(span.size, readable_size(span.readable) + held)
     # If another exporter's thread has finished the span, its payload is there, and no longer in `span.input`.
     finished = span.finished
     return span.size if finished is None else max(span.size, finished.size)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from sys import getsizeof
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -18,6 +19,7 @@ from opentelemetry.util.types import AnyValue, Attributes
 from otel_rollout import semconv
 from otel_rollout.guard import clock
 from otel_rollout.record.attribute_values import (
+    BYTES_OF_A_KEY,
     MAX_KEY_CHARACTERS,
     MAX_PAIRS,
     MAX_TEXT_CHARACTERS,
@@ -247,12 +249,12 @@ class RolloutSpan(Span):
             if key is None or (is_new and len(own) >= limit) or held > MAX_EXTRA_BYTES:
                 self.dropped_attributes += 1
                 continue
-            if not is_new:
-                held -= held_bytes(own[key])
+            held += len(key) + BYTES_OF_A_KEY if is_new else -held_bytes(own[key])
             kind = type(value)
-            if kind is str and len(value) <= MAX_TEXT_CHARACTERS:
-                held += len(value)
-            elif kind is not bool and kind is not float and (kind is not int or not INT64_MIN <= value <= INT64_MAX):
+            is_short = kind is str and len(value) <= MAX_TEXT_CHARACTERS
+            if is_short or kind is float or kind is bool or (kind is int and INT64_MIN <= value <= INT64_MAX):
+                held += getsizeof(value)
+            else:
                 value = read_value(value)  # noqa: PLW2901 - likewise
                 held += held_bytes(value)
             own[key] = value
@@ -374,4 +376,4 @@ class RolloutSpan(Span):
 
 
 def _all_held_bytes(attributes: dict[str, Any]) -> int:
-    return sum(len(key) + held_bytes(value) for key, value in attributes.items())
+    return sum(BYTES_OF_A_KEY + len(key) + held_bytes(value) for key, value in attributes.items())

@@ -7,9 +7,9 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any, Final
 
-from otel_rollout.guard.guard import is_plain
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout.record.object_reading import class_name, find_static, is_one_of, is_subclass
+from otel_rollout.guard.provenance import is_programs
+from otel_rollout.record.fields import class_name, find_static
 from otel_rollout.record.snapshot import json_text, plain_value
 from otel_rollout.text.sanitize import fits_int64, integer_text, replace_surrogates
 
@@ -32,7 +32,7 @@ def read_number(value: Any) -> float | None:
     try:
         return float(plain)
     except (OverflowError, ValueError) as error:
-        if not is_plain(error, (OverflowError, ValueError)):
+        if is_programs(error):
             raise
         # Beyond a double's range, or a Decimal that is a signalling NaN.
         return None
@@ -48,10 +48,10 @@ def read_attribute(value: Any) -> Any:
         return replace_surrogates(value)
     if kind is int:
         return value if fits_int64(value) else None
-    if is_subclass(kind, list) or is_subclass(kind, tuple):
-        base: Any = list if is_subclass(kind, list) else tuple
+    if issubclass(kind, list) or issubclass(kind, tuple):
+        base: Any = list if issubclass(kind, list) else tuple
         given = islice(base.__iter__(value), MAX_LIST_ITEMS)
-        items = tuple(read_attribute(item) if not is_one_of(type(item), (list, tuple)) else None for item in given)
+        items = tuple(read_attribute(item) if type(item) not in (list, tuple) else None for item in given)
         return items if len({type(item) for item in items}) == 1 and None not in items else None
     return None
 
@@ -59,9 +59,9 @@ def read_attribute(value: Any) -> Any:
 def read_scalar(value: Any) -> Any:
     """Return the plain value of a scalar, of a subclass's too, or of an array or tensor with one element."""
     kind = type(value)
-    if is_one_of(kind, PLAIN):
+    if kind in PLAIN:
         return value
-    is_number_or_text = is_subclass(kind, str) or is_subclass(kind, int) or is_subclass(kind, float)
+    is_number_or_text = issubclass(kind, str) or issubclass(kind, int) or issubclass(kind, float)
     if not is_number_or_text and find_static(kind, "dtype") is None:
         return value
     plain = plain_value(value)
@@ -70,13 +70,13 @@ def read_scalar(value: Any) -> Any:
         return plain.item()
     if type(plain) is list and len(plain) == 1:
         return plain[0]
-    return plain if is_one_of(type(plain), PLAIN) else value
+    return plain if type(plain) in PLAIN else value
 
 
 def read_tag(value: Any) -> int | str:
     """Return an index as an int, any other value as its text."""
     plain = read_scalar(value)
-    if not is_one_of(type(plain), PLAIN):
+    if type(plain) not in PLAIN:
         plain = plain_value(plain)
     kind = type(plain)
     if kind is int or kind is bool:
@@ -110,7 +110,7 @@ def read_sample_index(value: Any) -> int | str:
     """Return a sample index: an int, also of a whole float, or a text; the JSON text of anything else, logged once."""
     plain = _int_of_float(value)
     tag = read_tag(plain)
-    if not is_one_of(type(plain), (str, int, bool)):
+    if type(plain) not in (str, int, bool):
         _warn_of_tag("sample_index", "a whole number or a text", value, str(tag))
     return tag
 

@@ -14,7 +14,7 @@ from inspect import Parameter
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.record.object_reading import find_static
+from otel_rollout.record.fields import find_static
 
 Binder = Callable[..., dict[str, Any]]
 """Takes the arguments of a call and returns them by name; raises TypeError if they don't fit the signature."""

@@ -6,6 +6,7 @@ orjson crashes where memory ends, and its walk of private data can't be interrup
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,6 @@ MAX_DEPTH: Final = 64
 """Containers below it become a note: orjson writes 254 levels, backends read fewer."""
 HEAD_BYTES: Final = 8
 """First bytes of a `bytes` value that are shown."""
-_OPTIONS: Final = orjson.OPT_SERIALIZE_NUMPY
 
 
 class _Thread(threading.local):
@@ -64,11 +64,13 @@ def loads(text: bytes | str) -> Any:
 def value_to_json(value: Any) -> bytes:
     """Return a snapshot's value, or a part of it, as JSON in UTF-8."""
     if not _thread.is_program:
+        # With its option, orjson imports numpy.
+        option = orjson.OPT_SERIALIZE_NUMPY if "numpy" in sys.modules else 0
         try:
-            return orjson.dumps(value, default=_default, option=_OPTIONS)
+            return orjson.dumps(value, default=_default, option=option)
         except (TypeError, ValueError):
             # An integer over 64 bits, a lone surrogate, a key that is no text, or an array that orjson can't write.
-            return orjson.dumps(_plain(value, 0), option=_OPTIONS)
+            return orjson.dumps(_plain(value, 0), option=option)
     return dumps(_plain(value, 0))
 
 

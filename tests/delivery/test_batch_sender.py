@@ -11,6 +11,8 @@ from otel_rollout import semconv
 from otel_rollout.export import RetryPolicy, send_batch, wait_until
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 
+pytestmark = pytest.mark.every_python
+
 RETRY = Outcome(Verdict.RETRY, "down")
 CONFIGURATION_ERROR = Outcome(Verdict.CONFIGURATION_ERROR, "wrong key")
 REFUSED = Outcome(Verdict.REFUSED, "bad span")

@@ -20,6 +20,8 @@ from otel_rollout.otlp import encode_spans
 from otel_rollout.record import RolloutSpan, TrajectoryState, encoded_size, readable_size, take_snapshot, to_json
 from tests.sdk import COPIES
 
+pytestmark = pytest.mark.every_python
+
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 CONTEXT = SpanContext(1, 2, False, SAMPLED)
 PARENT = SpanContext(1, 1, False, SAMPLED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import orjson
+import pytest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode
@@ -10,6 +11,8 @@ from opentelemetry.trace import Link, SpanContext, Status, StatusCode
 from otel_rollout import semconv
 from otel_rollout.finish import copy_span, shrunk_copy
 from otel_rollout.record import readable_size
+
+pytestmark = pytest.mark.every_python
 
 CONTEXT = SpanContext(1, 2, False)
 PARENT = SpanContext(1, 1, False)

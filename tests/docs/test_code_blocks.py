@@ -63,6 +63,7 @@ class TestPages:
         check(name, tmp_path, {})
 
     @pytest.mark.integration
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", pages(servers=True))
     def test_the_code_runs_with_servers(self, name: str, tmp_path: Path, request: pytest.FixtureRequest):
         """The same, for a page that names the addresses of servers."""

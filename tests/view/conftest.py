@@ -11,8 +11,21 @@ import pytest
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_trajectory
 
+FOLDER = Path(__file__).parent
+
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
+
+WALK = "test_walk.py"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of pages in a browser; but for one walk through all of them they are slow."""
+    for item in items:
+        if item.path.parent == FOLDER and "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.integration)
+            if item.path.name != WALK:
+                item.add_marker(pytest.mark.slow)
 
 
 def write_run(folder: Path, steps: range = range(1, 3)) -> FolderWriter:

@@ -341,7 +341,6 @@ class TestPrefix:
             assert cookie.path == PREFIX
             assert browser.get(f"{address}api/run").status_code == 200
 
-    @pytest.mark.integration
     def test_the_pages_work_under_a_prefix(self, browser, viewer: Viewer, tmp_path: Path):
         """Every address of the pages is relative: under a prefix they find their modules and data."""
         from tests.servers.browser import wait_for_words

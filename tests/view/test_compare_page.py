@@ -12,8 +12,6 @@ from tests.trace_folder.recordings import make_trajectory, write_frames
 from tests.view.looking import look
 from tests.view.viewer import Viewer
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def viewer(tmp_path_factory: pytest.TempPathFactory):

@@ -142,7 +142,6 @@ class TestFiles:
         assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.integration
 class TestBrowser:
     """The pages in chromium, from file://."""
 

@@ -13,7 +13,6 @@ from tests.trace_folder.recordings import make_trajectory
 from tests.view.looking import Looking, look
 from tests.view.viewer import Viewer
 
-pytestmark = pytest.mark.integration
 ROWS = "[role=table] .table-rows [role=row]"
 MINUS = "\u2212"
 BEST = "reward reward-6"

@@ -19,8 +19,6 @@ from tests.view.viewer import Viewer
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.integration
-
 NO_REWARD = "\N{EN DASH}"
 
 

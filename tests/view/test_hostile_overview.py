@@ -9,7 +9,6 @@ from tests.view.hostile import write_hostile
 from tests.view.looking import look
 from tests.view.viewer import Viewer
 
-pytestmark = pytest.mark.integration
 MARKUP = "main img, main script, main style, main iframe, a[href^='javascript'], main [onerror]"
 SHOWN = "U+202E"
 """A character that turns the direction of writing, as the pages show it."""

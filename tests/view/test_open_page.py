@@ -17,8 +17,6 @@ from tests.view.looking import look
 from tests.view.made_run import made_trajectory
 from tests.view.viewer import Viewer
 
-pytestmark = pytest.mark.integration
-
 WORKER = "host-1-abcd"
 NO_PROCESS = 2**30
 """More than a process's number can be."""

@@ -15,7 +15,6 @@ from tests.view.looking import Looking, look
 from tests.view.made_run import made_trajectory, write_made_run
 from tests.view.viewer import Viewer, wait_for
 
-pytestmark = pytest.mark.integration
 ROWS = "[role=table] .table-rows [role=row]"
 
 

@@ -11,7 +11,6 @@ from tests.view.looking import Looking, look
 from tests.view.made_run import STEPS, write_made_run
 from tests.view.viewer import Viewer
 
-pytestmark = pytest.mark.integration
 ROWS = "[role=table] .table-rows [role=row]"
 
 

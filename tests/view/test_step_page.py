@@ -13,7 +13,6 @@ from tests.view.looking import Looking, look
 from tests.view.made_run import made_trajectory, write_made_run
 from tests.view.viewer import Viewer
 
-pytestmark = pytest.mark.integration
 ROWS = "[role=table] .table-rows [role=row]"
 STEP = "#/step/2?experiment=first"
 

@@ -16,8 +16,6 @@ from tests.view.viewer import Viewer
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.integration
-
 LANE = 18
 """Pixels of a large lane."""
 _COLOR_AT = """

@@ -20,8 +20,6 @@ from tests.view.viewer import Viewer
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def demo(demo_folder: Path) -> Iterator[Viewer]:

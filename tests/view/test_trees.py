@@ -18,8 +18,6 @@ from tests.view.viewer import Viewer
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.integration
-
 CROSS: Final = "\N{MULTIPLICATION SIGN}"
 GROUP = "#/step/1/sample/0"
 TREE = f"{GROUP}/rollout/{WITH_COMPACTION}"

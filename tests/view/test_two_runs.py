@@ -14,8 +14,6 @@ from tests.trace_folder import recordings
 from tests.view.looking import look
 from tests.view.viewer import Viewer
 
-pytestmark = pytest.mark.integration
-
 SHORT, LONG = "1" * 32, "2" * 32
 
 

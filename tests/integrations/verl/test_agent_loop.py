@@ -260,7 +260,6 @@ class TestTraining:
         assert untraced.spans == []
 
     @pytest.mark.slow
-    @pytest.mark.slow
     def test_tokenizers_are_not_shared_between_threads(self, run_program: RunProgram, untraced: Run) -> None:
         """Two exporters' threads decode with a copy, which no thread of verl uses, and theirs by none of ours."""
         run = run_program(
@@ -276,6 +275,7 @@ class TestTraining:
         assert all(all(each) or not any(each) for each in ours)
         assert run.digest == untraced.digest
 
+    @pytest.mark.slow
     def test_faults_change_nothing(self, run_program: RunProgram, untraced: Run) -> None:
         """Exporters that raise and hang, and a tokenizer that raises in delivery, change nothing in training."""
         run = run_program(
@@ -288,7 +288,6 @@ class TestTraining:
         assert run.digest == untraced.digest
         assert len(run.roots()) == 6
 
-    @pytest.mark.slow
     @pytest.mark.slow
     def test_a_backend_that_is_not_there(self, run_program: RunProgram, untraced: Run) -> None:
         """An unknown backend is one warning that says that nothing is traced."""
@@ -304,6 +303,7 @@ class TestTraining:
         assert run.spans == []
 
 
+@pytest.mark.slow
 class TestFullyAsync:
     """Turns that are aborted and resumed."""
 
@@ -332,7 +332,6 @@ class TestFullyAsync:
         }
         assert {root["rollout.sample_index_from"] for root in roots} == {"uid"}
 
-    @pytest.mark.slow
     def test_the_whole_rollouter(self, run_program: RunProgram) -> None:
         """verl's own FullyAsyncRollouter, two epochs of a dataset without an index: every trajectory is its own."""
         options = {"prompts": ["plan a", "plan b"], "epochs": 2, "engine": {"aborts": 1}}
@@ -379,10 +378,10 @@ class TestOwnAgentLoop:
         assert " object at 0x" not in json.dumps(own_loop.spans)
 
 
+@pytest.mark.slow
 class TestIdentity:
     """Identity of trajectories."""
 
-    @pytest.mark.slow
     def test_padding_of_a_validation_batch(self, run_program: RunProgram) -> None:
         """Rows that verl's own padding repeats are rollouts with numbers of their own, beyond those of the prompt."""
         run = run_program(
@@ -431,7 +430,6 @@ class TestIdentity:
         groups = Counter((root["session.id"], root["rollout.uid"]) for root in zero)
         assert list(groups.values()) == [2, 2, 2]
 
-    @pytest.mark.slow
     def test_a_share_of_the_samples(self, run_program: RunProgram) -> None:
         """max_samples_per_step_per_worker traces that many samples with all their rollouts."""
         setting = "actor_rollout_ref.rollout.trace.max_samples_per_step_per_worker=1"

@@ -58,7 +58,6 @@ class TestOldTrainer:
         assert "lost" not in run.output
 
 
-@pytest.mark.slow
 class TestV1Trainer:
     """The v1 trainer, on its replay buffer and TransferQueue in Ray actors."""
 

@@ -10,7 +10,7 @@ from mlflow.tracking import MlflowClient
 
 from tests.integrations.verl.conftest import Run, RunProgram, traced
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 STEP = {"prompts": ["plan a", "broken bb", "plan ccc"], "n": 2}
 COLUMN = "otel_rollout_carrier"
@@ -79,7 +79,6 @@ class TestLateReward:
         # Four workers share the rows: verl has the first two scored once more, to have eight.
         assert len([span for span in late.spans if span["name"] == "RewardLoopWorker.compute_score"]) == 8
 
-    @pytest.mark.slow
     def test_training_gets_the_same(self, late: Run, run_program: RunProgram) -> None:
         """The column of keys is gone after scoring, and the batch is that of an untraced run."""
         before, after = json.loads((late.folder / "columns").read_text())

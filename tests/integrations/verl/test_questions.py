@@ -13,7 +13,7 @@ import pytest
 
 from tests.integrations.verl.conftest import ROOT, RunProgram, traced
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 PROJECT = "my-project"
 PROMPTS = ["broken b", "plan a", "long c", "garbled d"]

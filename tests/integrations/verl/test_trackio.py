@@ -7,7 +7,7 @@ import pytest
 from tests.integrations.verl.conftest import RunProgram, traced
 from tests.servers.trackio_server import TrackioServer
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 PROMPTS = ["plan a", "long b"]
 

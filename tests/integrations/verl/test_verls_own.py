@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SECONDS = 400
 
@@ -15,7 +15,6 @@ SECONDS = 400
 class TestVerlsOwnTests:
     """verl's own tests."""
 
-    @pytest.mark.slow
     def test_plugin_is_loaded_by_its_entry_point(self, verl_python: Path, verl_environment: dict[str, str]) -> None:
         """Importing verl is enough: its tracing is started by us, and what it decorates has our decorator."""
         program = (
@@ -37,7 +36,6 @@ class TestVerlsOwnTests:
         assert done.returncode == 0, done.stderr[-3000:]
         assert "as this verl is not as expected" not in done.stderr
 
-    @pytest.mark.slow
     def test_tests_of_agent_loops_and_tools_pass(self, verl_python: Path, verl_environment: dict[str, str]) -> None:
         """verl's tests of its agent loops, its fully async training and its tools pass with the plugin loaded."""
         site = next(verl_python.parent.parent.glob("lib/python*/site-packages"))

@@ -1,0 +1,408 @@
+"""One table of readers for values that aren't plain data, by the first known base of their class.
+
+A reader calls the functions of the type that it is for, never the value's own methods, which a subclass may override.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime as dt
+import decimal
+import pathlib
+import sys
+import uuid
+import zoneinfo
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from otel_rollout.guard.log_once import call_user_function
+from otel_rollout.guard.provenance import is_programs
+from otel_rollout.record.exception_record import exception_text
+from otel_rollout.record.fields import Part, class_name, fields_of, find_static, module_of, object_reader, per_class
+from otel_rollout.text.plain_json import describe_bytes, with_text_keys
+from otel_rollout.text.sanitize import integer_text
+
+SCALARS: Final = frozenset((str, int, float, bool, type(None)))
+MAX_ARRAY_ELEMENTS: Final = 1024
+"""Arrays and tensors with more elements are summarized, except for one-dimensional integer ones (token ids)."""
+MAX_IDS: Final = 128 * 1024
+EDGE: Final = 8
+"""The first and last elements of an array, the first rows of a table."""
+MAX_COLUMNS: Final = 100
+MAX_ITEMS: Final = 16 * 1024
+"""The first items of a collection that are read."""
+_SAFE_ZONES: Final = (type(None), dt.timezone, zoneinfo.ZoneInfo)
+"""Other time zones compute their offset by code of their class."""
+
+
+class Reader(NamedTuple):
+    """Reads the values of a class.
+
+    Args:
+        read: Returns a scalar, a private dict, list or array of numpy, or another value, to be read in turn.
+        cost: The units of a call.
+        is_known: False for a class that declares no fields, of which objects far down are only named.
+        is_leaf: True if it returns scalars, as a rule.
+    """
+
+    read: Callable[[Any], Any]
+    cost: int = 32
+    is_known: bool = True
+    is_leaf: bool = False
+
+
+def _private(value: Any) -> Any:
+    return value.copy() if type(value) in (dict, list) else value
+
+
+def _own_payload(value: Any) -> Any:
+    return value.__rollout_payload__()
+
+
+def _items_by(base: Any) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        items, length = [*islice(base.__iter__(value), MAX_ITEMS)], base.__len__(value)
+        cut = length - len(items)
+        return Part([*items, f"…[{cut:,} items cut]"], cut) if cut > 0 else items
+
+    return read
+
+
+def read_dict(value: Any) -> dict[Any, Any]:
+    """Return a private dict of any dict, with plain keys."""
+    pairs = [*dict.items(value)]
+    if {*map(type, [key for key, _ in pairs])} <= SCALARS:
+        return dict(pairs)
+    return with_text_keys([(plain_key(key), item) for key, item in pairs])
+
+
+def _read_subclass_of_dict(value: Any) -> Any:
+    pairs, length = [*islice(dict.items(value), MAX_ITEMS)], dict.__len__(value)
+    plain = with_text_keys([(plain_key(key), item) for key, item in pairs])
+    return (
+        Part({**plain, "…": f"[{length - len(pairs):,} keys cut]"}, length - len(pairs))
+        if length > len(pairs)
+        else plain
+    )
+
+
+def plain_key(key: Any) -> Any:
+    """Return plain data with a hash for any key of a dict."""
+    kind = type(key)
+    if kind in SCALARS:
+        return key
+    if kind is tuple or kind is frozenset:
+        return kind(map(plain_key, key))
+    read = reader_of(kind).read(key)
+    return read if type(read) in SCALARS else f"<{class_name(kind)}>"
+
+
+def _read_bytes(value: Any) -> Any:
+    base: Any = next(known for known in (bytes, bytearray, memoryview) if issubclass(type(value), known))
+    if base is not memoryview:
+        return describe_bytes(base.__name__, base.__getitem__(value, slice(0, EDGE)), base.__len__(value))
+    try:
+        head = value.cast("B")[:EDGE] if value.c_contiguous and value.nbytes else None
+    except ValueError:
+        return {"type": "memoryview", "released": True}
+    described = {"type": "memoryview", "length": value.nbytes}
+    return described if head is None else {**described, "head": head.hex()}
+
+
+def _read_function(value: Any) -> Any:
+    name = getattr(value, "__qualname__", None)
+    return f"<{type(value).__name__} {name}>" if type(name) is str else f"<{type(value).__name__}>"
+
+
+def _read_enum(value: Any) -> Any:
+    fields = object.__getattribute__(value, "__dict__")
+    held = fields.get("_value_")
+    return held if type(held) in SCALARS else fields.get("_name_")
+
+
+def _enum_reader(kind: Any) -> Reader:
+    held = [fields_of(member).get("_value_") for member in kind.__dict__.get("_member_map_", {}).values()]
+    is_usual = find_static(kind, "_value_") is None and kind.__getattribute__ is object.__getattribute__
+    return Reader(attrgetter("_value_") if is_usual and {*map(type, held)} <= SCALARS else _read_enum, 4, is_leaf=True)
+
+
+def _read_datetime(value: Any) -> Any:
+    zone = dt.datetime.tzinfo.__get__(value)
+    if type(zone) in _SAFE_ZONES:
+        return dt.datetime.isoformat(value)
+    return f"{dt.datetime.isoformat(dt.datetime.replace(value, tzinfo=None))} ({class_name(type(zone))})"
+
+
+def _read_time(value: Any) -> Any:
+    zone = dt.time.tzinfo.__get__(value)
+    text = dt.time.isoformat(value if zone is None else dt.time.replace(value, tzinfo=None))
+    return text if zone is None else f"{text} ({class_name(type(zone))})"
+
+
+def _read_fraction(value: Any) -> Any:
+    # `str` of a long integer takes quadratic time.
+    numerator, denominator = (
+        integer_text(object.__getattribute__(value, f"_{name}ator")) for name in ("numer", "denomin")
+    )
+    return numerator if denominator == "1" else f"{numerator}/{denominator}"
+
+
+def _read_range(value: range) -> Any:
+    start, stop, step = map(integer_text, (value.start, value.stop, value.step))
+    return f"range({start}, {stop})" if step == "1" else f"range({start}, {stop}, {step})"
+
+
+def _read_image(value: Any) -> Any:
+    fields = fields_of(value)
+    size = fields.get("_size", fields.get("size"))
+    shown = list(size) if type(size) is tuple else None
+    return {"type": class_name(type(value)), "mode": fields.get("_mode", fields.get("mode")), "size": shown}
+
+
+def _read_omegaconf(value: Any) -> Any:
+    # The raw nodes: resolving interpolations calls code.
+    fields = fields_of(value)
+    return _private(fields.get("_content", fields.get("_val")))
+
+
+def _read_pandas(value: Any) -> Any:
+    name = type(value).__name__
+    if module_of(type(value)) != "pandas":
+        # A subclass may override any function.
+        return f"<{class_name(type(value))}>"
+    described: dict[str, Any] = {"type": f"pandas.{name}", "shape": [*value.shape]}
+    if name != "DataFrame":
+        head = value[:EDGE] if name.endswith("Index") else value.iloc[:EDGE]
+        return {**described, "dtype": str(value.dtype), "head": _cells(head)}
+    shown = value.iloc[:EDGE, :MAX_COLUMNS]
+    cells = [_cells(shown.iloc[:, number]) for number in range(shown.shape[1])]
+    return {**described, "columns": [*map(_label, shown.columns)], "head": [[*row] for row in zip(*cells, strict=True)]}
+
+
+def _cells(column: Any) -> list[Any]:
+    dtype = column.dtype
+    try:
+        # A cell of lists or dicts of Arrow has any number of items, which pyarrow would convert one by one.
+        if dtype.kind != "O" or type(dtype).__name__ != "ArrowDtype":
+            return column.tolist()  # type: ignore[no-any-return]
+    except Exception as error:  # a date that Python has no place for, or bytes that are no text
+        if is_programs(error):
+            raise
+    return [f"<{dtype}>"] * len(column)
+
+
+def _label(name: Any) -> str:
+    """Return the text of a column's name: any object may be one."""
+    if type(name) is tuple:
+        return " / ".join(map(_label, name))
+    return str(name) if type(name) in SCALARS else f"<{class_name(type(name))}>"
+
+
+def _numpy_scalar_reader(kind: type) -> Reader:
+    dtype = sys.modules["numpy"].dtype(kind)
+    is_plain = kind.__module__ == "numpy" and dtype.itemsize <= 8
+    return (
+        Reader(_NUMBERS[dtype.kind], 4, is_leaf=True)
+        if is_plain and dtype.kind in _NUMBERS
+        else Reader(_read_numpy_scalar)
+    )
+
+
+def _read_numpy_scalar(value: Any) -> Any:
+    numpy, kind = sys.modules["numpy"], value.dtype.kind
+    if kind in "mM":
+        # `item()` of one in nanoseconds would be a bare number.
+        return numpy.array(value).astype(str).item()
+    item = numpy.generic.item(value)
+    if isinstance(item, numpy.generic):
+        # `longdouble` and `clongdouble` are wider than Python's numbers.
+        return float(item) if kind == "f" else complex.__repr__(complex(item))
+    return complex.__repr__(item) if type(item) is complex else item
+
+
+def _read_array(value: Any) -> Any:
+    numpy = sys.modules["numpy"]
+    if type(value) is numpy.ma.MaskedArray and value.size <= MAX_ARRAY_ELEMENTS:
+        return value.tolist()
+    plain = value if type(value) is numpy.ndarray else numpy.ndarray.view(value, numpy.ndarray)
+    kind, size = plain.dtype.kind, plain.size
+    if size > MAX_ARRAY_ELEMENTS and (plain.ndim != 1 or kind not in "iu" or size > MAX_IDS):
+        return array_summary(value)
+    if kind not in "iufb" or not plain.ndim:
+        return _elements(plain)
+    # A private copy, which orjson writes on the delivery thread; it supports neither longdouble nor half.
+    copied = numpy.array(plain, copy=True, order="C")
+    if copied.dtype.itemsize not in (1, 2, 4, 8):
+        return copied.astype(numpy.float64)
+    return copied if copied.dtype.isnative else copied.astype(copied.dtype.newbyteorder("="))
+
+
+def _elements(plain: Any) -> Any:
+    return (plain.astype(str) if plain.dtype.kind in "mM" else plain).tolist()
+
+
+def array_summary(value: Any) -> dict[str, Any]:
+    """Return the dtype, the shape and the edges of an array of numpy."""
+    numpy = sys.modules["numpy"]
+    plain = numpy.ndarray.view(value, numpy.ndarray)
+    flat = plain.ravel(order="K") if plain.flags.forc else plain.flat
+    described = {"type": class_name(type(value)), "dtype": str(plain.dtype), "shape": [*plain.shape]}
+    return {**described, "head": _elements(flat[:EDGE]), "tail": _elements(flat[-EDGE:])}
+
+
+def imported(name: str) -> Any:
+    """Return a module that the program has imported; None while its import runs, on whatever thread."""
+    module = sys.modules.get(name)
+    is_ready = module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
+    return module if is_ready else None
+
+
+def is_compiling() -> bool:
+    """Return True while `torch.compile` traces the caller: it would compile our code, or fail on it."""
+    torch = imported("torch")
+    return torch is not None and torch.compiler.is_compiling()
+
+
+def length_of_array(value: Any) -> int | None:
+    """Return the length of an array or a tensor of one dimension; None for other values."""
+    name = f"{module_of(type(value))}.{type(value).__qualname__}"
+    if name == "numpy.ndarray":
+        return int(value.size) if value.ndim == 1 else None
+    if name != "torch.Tensor":
+        return None
+    with unseen(sys.modules["torch"]):
+        return int(value.shape[0]) if value.dim() == 1 else None
+
+
+@contextmanager
+def unseen(torch: Any) -> Iterator[None]:
+    """Read tensors without modes, subclasses, traces and graphs of the program noticing it."""
+    # There is no public way.
+    parts = torch._C  # noqa: SLF001
+    with parts.DisableTorchFunction(), parts._DisableTorchDispatch(), torch.no_grad():  # noqa: SLF001
+        tracing = parts._get_tracing_state()  # noqa: SLF001
+        if tracing is not None:
+            parts._set_tracing_state(None)  # noqa: SLF001
+        try:
+            yield
+        finally:
+            if tracing is not None:
+                parts._set_tracing_state(tracing)  # noqa: SLF001
+
+
+def _read_tensor(value: Any) -> Any:
+    torch = sys.modules["torch"]
+    if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter:
+        # A subclass may override any function (`__torch_function__`), and may be spread over machines.
+        return f"<{class_name(type(value))}>"
+    try:
+        with unseen(torch):
+            return _read_plain_tensor(torch, value)
+    except RuntimeError as error:
+        # A function of torch can't read it: it stands for others, in vmap or functionalize.
+        if not _is_of_torch(error):
+            raise
+        return f"<{class_name(type(value))} without storage>"
+
+
+def _is_of_torch(error: RuntimeError) -> bool:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return bool(error.args) and trace is not None and trace.tb_frame.f_code is _read_plain_tensor.__code__
+
+
+def _read_plain_tensor(torch: Any, value: Any) -> Any:
+    dtype, count = str(value.dtype).removeprefix("torch."), 0 if value.is_nested else value.numel()
+    is_odd = value.layout is not torch.strided or value.is_quantized or value.is_nested or value.dtype.is_complex
+    if value.device.type != "cpu" or is_odd:
+        # Reading a tensor on an accelerator would wait for all work queued before it.
+        shape = None if value.is_nested else [int(length) for length in value.shape]
+        return {"type": class_name(type(value)), "dtype": dtype, "shape": shape, "device": str(value.device)}
+    if value.dim() == 1 and not value.dtype.is_floating_point and count <= MAX_IDS and "numpy" in sys.modules:
+        # Read a copy: a tensor that was given to numpy can't be resized any more.
+        return _read_array(value.clone().numpy())
+    if count <= MAX_ARRAY_ELEMENTS:
+        return value.tolist()
+    is_flat, rest = value.is_contiguous(), value.dim() - 1
+    first, last = [value.reshape(-1)] * 2 if is_flat else (value[(0,) * rest], value[(-1,) * rest])
+    described = {"type": "torch.Tensor", "dtype": dtype, "shape": [*value.shape]}
+    return {**described, "head": first[:EDGE].tolist(), "tail": last[-EDGE:].tolist()}
+
+
+_NUMBERS: Final[dict[str, Any]] = {"b": bool, "i": int, "u": int, "f": float}
+_LEAVES: Final[dict[str, Callable[[Any], Any]]] = {
+    "builtins.str": str.__str__,
+    "builtins.int": int.__int__,
+    "builtins.float": float.__float__,
+    "builtins.complex": complex.__repr__,
+    "builtins.range": _read_range,
+    "builtins.ellipsis": repr,
+    "builtins.type": class_name,
+    "builtins.module": lambda module: "<builtins.module>",
+    "builtins.BaseException": exception_text,
+    "datetime.datetime": _read_datetime,
+    "datetime.date": dt.date.isoformat,
+    "datetime.time": _read_time,
+    "datetime.timedelta": dt.timedelta.__str__,
+    "uuid.UUID": uuid.UUID.__str__,
+    "decimal.Decimal": decimal.Decimal.__str__,
+    "fractions.Fraction": _read_fraction,
+    "pathlib.PurePath": pathlib.PurePath.__str__,
+    "pandas.NaTType": lambda value: "NaT",
+    "pandas.NAType": lambda value: None,
+    "torch.dtype": repr,
+    **dict.fromkeys(
+        (f"builtins.{kind}" for kind in ("function", "method", "builtin_function_or_method")), _read_function
+    ),
+}
+_CHEAP: Final = frozenset(("builtins.str", "builtins.int", "builtins.float"))
+_OTHERS: Final[dict[str, Reader]] = {
+    **{f"builtins.{base.__name__}": Reader(_items_by(base)) for base in (list, tuple, set, frozenset)},
+    **{
+        f"builtins.dict_{name}": Reader(lambda value: [*islice(value, MAX_ITEMS)])
+        for name in ("keys", "values", "items")
+    },
+    **{f"builtins.{name}": Reader(_read_bytes) for name in ("bytes", "bytearray", "memoryview")},
+    "builtins.dict": Reader(_read_subclass_of_dict),
+    "collections.deque": Reader(_items_by(collections.deque)),
+    "array.array": Reader(_items_by(array)),
+    **{
+        f"collections.User{name}": Reader(lambda value: _private(fields_of(value).get("data")))
+        for name in ("Dict", "List", "String")
+    },
+    "numpy.ndarray": Reader(_read_array, 128),
+    "torch.Tensor": Reader(_read_tensor, 512),
+    "PIL.Image": Reader(_read_image),
+    "omegaconf.Node": Reader(_read_omegaconf),
+    **{f"pandas.{name}": Reader(_read_pandas, 16_000) for name in ("DataFrame", "Series", "Index")},
+}
+
+
+@per_class
+def reader_of(kind: type) -> Reader:
+    """Return the reader of a class's values."""
+    if find_static(kind, "__rollout_payload__") is not None:
+        return Reader(lambda value: _private(call_user_function("__rollout_payload__", _own_payload, value)))
+    names = find_static(kind, "_fields")
+    if type(names) is tuple and tuple in kind.__mro__:
+        return Reader(lambda value: dict(zip(names, tuple.__iter__(value))))  # noqa: B905 - a subclass may have more
+    for base in kind.__mro__:
+        name = f"{module_of(base)}.{base.__qualname__}"
+        if name in _LEAVES:
+            return Reader(_LEAVES[name], 4 if name in _CHEAP else 40, is_leaf=True)
+        if name in _OTHERS:
+            return _OTHERS[name]
+        if name == "enum.Enum":
+            return _enum_reader(kind)
+        if name == "numpy.generic":
+            return _numpy_scalar_reader(kind)
+    read, is_known = object_reader(kind)
+    if module_of(kind) == "pandas":
+        shown = f"<{class_name(kind)}>"
+        return Reader(lambda value: shown)
+    return Reader(read, 32 if is_known else 64, is_known)
