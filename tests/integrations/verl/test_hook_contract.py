@@ -147,6 +147,7 @@ class TestEveryHook:
             with rollout_trace_attr(step=3, sample_index=3):
                 check(hook, form, stand_ins.plausible, monkeypatch, caplog)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.target)
     def test_while_tracing_is_off(
         self, hook: Hook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -177,7 +178,13 @@ class TestEveryHook:
                 check(hook, form, flavour, monkeypatch, caplog)
 
     @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.target)
-    @pytest.mark.parametrize("step", ["__init__", "changed", "enter", "started", "end", "wrapped", "leave", "close"])
+    @pytest.mark.parametrize(
+        "step",
+        [
+            *("__init__", "started", "end"),
+            *(pytest.param(step, marks=pytest.mark.slow) for step in ("changed", "enter", "wrapped", "leave", "close")),
+        ],
+    )
     def test_observer_that_fails(
         self,
         hook: Hook,
