@@ -1,4 +1,4 @@
-"""Whose exception it is that our code meets: the program's passes on, a fault of ours is logged and counted."""
+"""Decides whose an exception in our code is: the program's passes on, a fault of ours is logged and counted."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ MAX_YIELDED_BYTES: Final = 4 * 1024 * 1024
 """The limits of a generator's recorded output."""
 
 _FUTURES: Final = (Task, Future, getattr(asyncio.tasks, "_GatheringFuture", Future))
-"""The types of results that an event loop ends; the last is that of `asyncio.gather`."""
+"""The types of results that an event loop ends; the last is what `asyncio.gather` returns."""
 _LATER: Final = (*RUNNING, *_FUTURES)
 
 Capture = bool | Callable[[Any], Any]

@@ -17,7 +17,7 @@ from otel_rollout.record.signature import Declaration, declare, own_parameters
 
 
 class Scope(Protocol):
-    """What runs around one call; none of its methods raises, except what is the program's."""
+    """Runs around one call; its methods raise the program's exceptions alone."""
 
     def finish(self, result: Any) -> Any:
         """End with the function's result; return what the caller gets in its place."""

@@ -77,7 +77,7 @@ class Subagent:
         context, calls = get_current(), self._calls[::-1]
         frame = current_frame(context)
         if frame is SILENCE:
-            # What the sampler drops has no frame of its own; under `trace=False` there is no call.
+            # A dropped block has no frame of its own; under `trace=False` there is no call.
             return next((each for each in calls if each.inner is context), None)
         # A generator that nobody finishes is closed in another context.
         return next((each for each in calls if each.frame is frame), calls[0] if calls else None)

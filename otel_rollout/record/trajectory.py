@@ -400,7 +400,7 @@ class Trajectory(HasHandle):
         entered._end(exception)  # noqa: SLF001 - of this class
 
     def _entered_here(self) -> Trajectory:
-        """Return the one that this task is in."""
+        """Return the trajectory that this task has entered."""
         current = get_current()
         return next((each for each in self._others if is_inside(current, each._inner)), self)  # noqa: SLF001 - likewise
 
