@@ -17,7 +17,7 @@ from otel_rollout.record.signature import Declaration, declare, own_parameters
 
 
 class Scope(Protocol):
-    """Runs around one call; its methods raise the program's exceptions alone."""
+    """Runs around one call; of what its methods meet, they raise only the exceptions of the program."""
 
     def finish(self, result: Any) -> Any:
         """End with the function's result; return what the caller gets in its place."""
