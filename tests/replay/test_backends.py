@@ -14,6 +14,7 @@ import requests
 
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout_mlflow import MlflowSpanExporter
+from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_phoenix import PhoenixSpanExporter
 from otel_rollout_weave import WeaveSpanExporter
 from tests.servers.fixtures import WEAVE_STORE
@@ -111,6 +112,11 @@ def tracking_uri(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: py
 
 class TestMlflow:
     """A sqlite file, a server, and databases."""
+
+    @pytest.fixture(autouse=True)
+    def one_process(self, monkeypatch):
+        """Have databases written to in this process: each start of the other one takes seconds."""
+        monkeypatch.setattr("otel_rollout_mlflow.exporter.SqlProcess", SqlStore)
 
     def test_nothing_is_there_twice(self, tracking_uri, record, replayed, project):
         """After live tracing, a replay and another one: each trace, span and reward once, by MLflow's client."""
