@@ -80,18 +80,6 @@ class MlflowReader:
         }
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sqlite file with nothing in it: copied, because making one takes seconds."""
-    pytest.importorskip("mlflow")
-    path = tmp_path_factory.mktemp("mlflow") / "empty.db"
-    exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{path}", experiment_name="Default")
-    store = exporter._opened()
-    store.ensure_experiment("Default")
-    exporter.shutdown()
-    return path
-
-
 @pytest.fixture(
     params=[
         "sqlite",
