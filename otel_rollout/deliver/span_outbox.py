@@ -25,10 +25,10 @@ from otel_rollout.export.outbox import SECONDS_OF_A_WAIT, Account, Outbox
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.finish.span_copies import copy_with_losses, copy_without_payload, shrunk_copy
-from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.background_thread import call_within
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.gil import GilYielder
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record.finished_span import encoded_size, queued_size
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.text.plain_text import counted
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from otel_rollout.deliver.spool import Spool
     from otel_rollout.record.open_trajectories import OpenTrajectories
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 PAYLOAD_SHARE: Final = 0.90
 """Up to this part of the bound spans are taken whole; above it their payload is dropped."""

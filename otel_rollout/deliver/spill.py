@@ -13,15 +13,15 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from otel_rollout.export.lane import Entry
-from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.background_thread import BackgroundThread
 from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.safe_logger import SafeLogger
 
 if TYPE_CHECKING:
     from otel_rollout.deliver.span_outbox import SpanOutbox
     from otel_rollout.deliver.spool import Spool, StoredBatch
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 SPILL_SHARE: Final = 0.5
 """Above this part of the bound on memory, the oldest batches go to disk."""
@@ -187,10 +187,12 @@ class Spill:
         """Move the oldest spans in memory to disk; False if the disk did not take them."""
         with self._taking:
             entries = self._outbox.take_memory()
-            if entries and not self._append(entries, is_forced=False):
+            is_on_disk = not entries or self._append(entries, is_forced=False)
+            if not is_on_disk:
                 self._outbox.put_back(entries)
-                self._outbox.warn("spool", f"{self._spool.trouble}: spans stay in memory, within its bound")
-                return False
+        if not is_on_disk:
+            self._outbox.warn("spool", f"{self._spool.trouble}: spans stay in memory, within its bound")
+            return False
         if entries:
             self._outbox.warn("spooling", f"the backend does not keep up: spans wait on disk, in {self._spool.folder}")
         return True

@@ -19,13 +19,13 @@ from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.lane import Entry, Lane, NotYet, Settled
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.trouble_log import TroubleLog
-from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.background_thread import BackgroundThread
 from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 from otel_rollout.record.context import UNTRACED
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 MIN_SECONDS_LEFT: Final = 0.05
 """With less than this left to the deadline of a shutdown, nothing that has failed is tried again."""
