@@ -111,7 +111,7 @@ class TestSignals:
         thread = threading.Thread(target=op, daemon=True)
         with NonCallableMock._lock:
             thread.start()
-            thread.join(10.0)
+            thread.join(120)
             assert not thread.is_alive()
 
 
