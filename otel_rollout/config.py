@@ -18,8 +18,8 @@ from otel_rollout.backends import Address, Backend, backend_names, is_backend_na
 from otel_rollout.counts import Stats, lost_annotations, repeated_annotations
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.exporter import settings_of
-from otel_rollout.guard.background_log import BackgroundLogger, start_log, write_rest
 from otel_rollout.guard.log_once import forget_warnings
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 from otel_rollout.make_pipeline import InitRequest, make_pipeline
 from otel_rollout.pipeline import Pipeline
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from otel_rollout.settings import InitSettings
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 _lock = SignalSafeLock()
 
 _Config = TypeVar("_Config", bound="RolloutTraceConfig")
@@ -112,22 +112,6 @@ def _init(
             "tracing runs in the main interpreter alone, as its threads would abort the process at another's end; "
             "call init() in processes (multiprocessing, Ray) in place of subinterpreters"
         )
-    try:
-        _init_locked(project_name, experiment_name, backend, address, tracer_provider, given, is_verls=is_verls)
-    finally:
-        write_rest()
-
-
-def _init_locked(
-    project_name: str,
-    experiment_name: str,
-    backend: Backend | None,
-    address: Address,
-    tracer_provider: TracerProvider | None,
-    given: Mapping[str, Any],
-    *,
-    is_verls: bool,
-) -> None:
     with _lock:
         resolved = resolve_settings(given, also_known=_ARGUMENTS)
         if address != Address() and not is_backend_named(backend):
@@ -148,7 +132,6 @@ def _init_locked(
         _describe(RolloutTraceConfig.get_instance(), request, pipeline)
         _check_variables({} if pipeline is None else pipeline.exporters)
         if pipeline is not None:
-            start_log()
             _install_exit_hooks()
         else:
             from otel_rollout.init_notes import log_off
@@ -256,7 +239,6 @@ def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
             counts = pipeline.stats()
             is_quiet = is_whole and not counts.open_spans
             _logger.log(logging.INFO if is_quiet else logging.WARNING, "%s", counts)
-            write_rest()
     return is_whole
 
 

@@ -15,10 +15,10 @@ from opentelemetry.trace import TracerProvider
 from otel_rollout.counts import Stats
 from otel_rollout.deliver.exporter_queue import ExporterQueue
 from otel_rollout.finish.span_conversion import SpanReader
-from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.background_thread import call_within
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_errors, warn_once
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record import runtime
 from otel_rollout.record.fields import fields_of
 from otel_rollout.record.open_spans import OpenSpans, ProviderSpans
@@ -30,7 +30,7 @@ from otel_rollout.record.tracer import RolloutTracer
 from otel_rollout.settings import Settings
 from otel_rollout.text.plain_text import counted
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 SECONDS_AT_END: Final = 30.0
 MAX_SECONDS_AT_END: Final = 300.0

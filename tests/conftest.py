@@ -8,13 +8,11 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from otel_rollout import RolloutTraceConfig
-from otel_rollout.guard import write_rest
 from tests import environment
 
 pytest_plugins = ["tests.file_seconds", "tests.servers.fixtures", "tests.session_report"]
@@ -43,23 +41,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
-
-
-class _Log:
-    """`caplog`, with what a background thread has still to log."""
-
-    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        self._caplog = caplog
-
-    def __getattr__(self, name: str) -> Any:
-        write_rest()
-        return getattr(self._caplog, name)
-
-
-@pytest.fixture
-def caplog(caplog: pytest.LogCaptureFixture) -> _Log:
-    """Replace pytest's own."""
-    return _Log(caplog)
 
 
 @pytest.fixture(autouse=True)
@@ -105,8 +86,6 @@ def _tracing_off(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     RolloutTraceConfig.reset()
     yield
     RolloutTraceConfig.reset()
-    # Else the next test's log has what this one's last thread had to say.
-    write_rest()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,10 +20,10 @@ from otel_rollout.export.http import RequestFailedError, destination_of, require
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.facts.span_facts import span_id_of, trace_id_of
-from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.gil import GilYielder
 from otel_rollout.guard.log_once import warn_once
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.installing import install_line
 from otel_rollout.record.finished_span import readable_size
 from otel_rollout_trackio.store import (
@@ -39,7 +39,7 @@ from otel_rollout_trackio.store import (
 )
 from otel_rollout_trackio.translate import Conversation, is_root, translate
 
-_logger = BackgroundLogger(__name__)
+_logger = SafeLogger(__name__)
 
 SPACE_ID: Final = "TRACKIO_SPACE_ID"
 

@@ -26,9 +26,9 @@ from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.finish.span_copies import copy_without_payload
-from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.background_thread import BackgroundThread, call_within
 from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record.context import UNTRACED
 from otel_rollout.record.finished_span import queued_size
 from otel_rollout.record.recording_span import RolloutSpan
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from otel_rollout.deliver.spooled_store import SpooledStore
     from otel_rollout.record.open_trajectories import OpenTrajectories
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 PAYLOAD_SHARE: Final = 0.90
 """Up to this part of the bound spans are taken whole; above it their payload is dropped."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.guard.signal_handlers import is_from_signal_handler
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.messages.forms import (
     convert_messages,
     finish_reason_of,
@@ -416,7 +416,7 @@ class AnswerReader:
             lengths = (len(each) for each in message_lists(self._arguments) if [*value[: len(each)]] == each)
             given = next((length for length in lengths if length < len(value)), 0)
         except ValueError as error:
-            if is_from_signal_handler(error):
+            if is_programs(error):
                 raise
             # Arrays of numpy have no one truth value.
             return value

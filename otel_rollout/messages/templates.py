@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.guard.signal_handlers import is_from_signal_handler
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.messages.message import Message, Part, text_message
 from otel_rollout.messages.names import ROLES
 from otel_rollout.text.plain_json import loads
@@ -256,7 +256,7 @@ def _call_of(content: str, *, strict: bool) -> Part | None:
     try:
         value = loads(content)
     except (ValueError, RecursionError) as error:
-        if is_from_signal_handler(error):
+        if is_programs(error):
             raise
         return None
     if type(value) is not dict:

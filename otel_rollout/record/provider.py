@@ -21,13 +21,13 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Tracer, TracerProvider
 
 from otel_rollout import semconv
-from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record.ids import SystemIdGenerator
 from otel_rollout.record.sampling import SilenceableSampler, sample_ratio_sampler
 from otel_rollout.text.near_miss import did_you_mean
 from otel_rollout.version import __version__
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 SCOPE: Final = InstrumentationScope("otel_rollout", __version__, semconv.SCHEMA_URL)
 
