@@ -126,7 +126,7 @@ class SpanOutbox(Outbox):
         self._batch_due: float | None = None
         """The time at which a batch goes though it isn't full; None if no span waits."""
         self._has_new_losses = False
-        """True if a root in the lane may not know yet of a loss in its trajectory."""
+        """True if a root in the lane may lack a loss in its trajectory."""
         self._losses: dict[tuple[str, object], int] = {}
         """The number of lost spans by reason and step."""
         self._unknown: set[int] = set()

@@ -139,7 +139,7 @@ class Lane:
         return bool(self._failures or self._in_a_row or self._waits)
 
     def add(self, entry: Entry) -> None:
-        """Add an entry behind the others."""
+        """Add an entry after the others."""
         self.entries[entry.key] = entry
 
     def retry_now(self) -> None:
@@ -259,7 +259,7 @@ class Lane:
         return self.policy.delay(self._failures, outcome)
 
     def _narrow(self, entries: Sequence[Entry], verdict: Verdict, attempted: int) -> list[tuple[Entry, str]]:
-        """Let fewer entries go together; return the one that failed alone if it is lost."""
+        """Send fewer entries together; return the entry that failed alone, if it is lost."""
         if attempted > 1:
             self._limit = attempted // 2
             if verdict is Verdict.TOO_LARGE:

@@ -46,7 +46,7 @@ class Account:
         self.delivered = 0
         # A dict: a Counter calls Python for a missing key, which may raise at the end of the stack.
         self.lost: dict[str, int] = {}
-        """Entries by reason; `unknown` are those of an attempt without an answer when the time was up."""
+        """Entries by reason; `unknown`: their attempt had no answer when the time was up."""
 
     @property
     def waiting(self) -> int:
