@@ -18,14 +18,14 @@ from otel_rollout.backends import Address, Backend, backend_names, is_backend_na
 from otel_rollout.counts import Stats, lost_annotations, repeated_annotations
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.exporter import settings_of
-from otel_rollout.guard.background_log import BackgroundLogger, start_log, write_rest
 from otel_rollout.guard.log_once import forget_warnings
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 from otel_rollout.make_pipeline import InitRequest, make_pipeline
 from otel_rollout.pipeline import Pipeline
 from otel_rollout.record import handle, runtime
 from otel_rollout.record.annotate import forget_facts
-from otel_rollout.record.provider import application_provider
+from otel_rollout.record.provider import application_provider, provider_of_config_file
 from otel_rollout.record.start_trajectory import end_open, forget_open
 from otel_rollout.settings import CHECKED_VARIABLES, VARIABLES, is_disabled, resolve_settings
 from otel_rollout.text.near_miss import PREFIXES
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from otel_rollout.settings import InitSettings
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 _lock = SignalSafeLock()
 
 _Config = TypeVar("_Config", bound="RolloutTraceConfig")
@@ -112,22 +112,6 @@ def _init(
             "tracing runs in the main interpreter alone, as its threads would abort the process at another's end; "
             "call init() in processes (multiprocessing, Ray) in place of subinterpreters"
         )
-    try:
-        _init_locked(project_name, experiment_name, backend, address, tracer_provider, given, is_verls=is_verls)
-    finally:
-        write_rest()
-
-
-def _init_locked(
-    project_name: str,
-    experiment_name: str,
-    backend: Backend | None,
-    address: Address,
-    tracer_provider: TracerProvider | None,
-    given: Mapping[str, Any],
-    *,
-    is_verls: bool,
-) -> None:
     with _lock:
         resolved = resolve_settings(given, also_known=_ARGUMENTS)
         if address != Address() and not is_backend_named(backend):
@@ -138,7 +122,9 @@ def _init_locked(
             _state.request.require_same(request)
             return
         # In verl only `trace.backend` switches tracing on.
-        joined = tracer_provider or (None if is_verls or is_backend_named(backend) else application_provider())
+        joined = tracer_provider
+        if joined is None and not is_verls and not is_backend_named(backend) and not is_disabled():
+            joined = application_provider() or provider_of_config_file()
         pipeline = None
         if (asked or joined is not None) and not is_disabled():
             pipeline = make_pipeline(request, is_backend_given=backend is not None)
@@ -148,7 +134,6 @@ def _init_locked(
         _describe(RolloutTraceConfig.get_instance(), request, pipeline)
         _check_variables({} if pipeline is None else pipeline.exporters)
         if pipeline is not None:
-            start_log()
             _install_exit_hooks()
         else:
             from otel_rollout.init_notes import log_off
@@ -177,13 +162,13 @@ def flush(timeout: float | None = None) -> bool:
     It blocks the calling thread: in a coroutine use `await asyncio.to_thread(flush)`.
 
     Args:
-        timeout: The longest wait, in seconds; if None, the setting `shutdown_timeout_ms`.
+        timeout: The longest wait, in seconds; if None, the setting `shutdown_timeout_ms`, else 30.
 
     Returns:
         True if every backend has every span recorded since the last flush, with rewards and links, or tracing is off.
     """
     pipeline = _running()
-    return True if pipeline is None else pipeline.flush(_seconds(pipeline, timeout))
+    return True if pipeline is None else pipeline.flush(pipeline.seconds if timeout is None else timeout)
 
 
 def shutdown(timeout: float | None = None) -> bool:
@@ -192,7 +177,8 @@ def shutdown(timeout: float | None = None) -> bool:
     The end of the process calls it. Afterwards `init` may be called again.
 
     Args:
-        timeout: The longest wait, in seconds; if None, the setting `shutdown_timeout_ms`.
+        timeout: The longest wait, in seconds; if None, the setting `shutdown_timeout_ms`; if that is unset too, 30
+            after a new database was made, and 300 in all.
 
     Returns:
         True if every backend has every span, or if tracing was off. A second call, also one in another thread, waits
@@ -247,19 +233,14 @@ def _running() -> Pipeline | None:
     return cast("Pipeline | None", runtime.pipeline)
 
 
-def _seconds(pipeline: Pipeline, timeout: float | None) -> float:
-    return pipeline.settings.shutdown_timeout_ms / 1000 if timeout is None else timeout
-
-
 def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
-    is_whole = pipeline.shutdown(_seconds(pipeline, timeout))
+    is_whole = pipeline.shutdown(timeout)
     if _state.unfinished is pipeline:
         _state.unfinished, _state.is_whole = None, is_whole
         if pipeline.queues:
             counts = pipeline.stats()
             is_quiet = is_whole and not counts.open_spans
             _logger.log(logging.INFO if is_quiet else logging.WARNING, "%s", counts)
-            write_rest()
     return is_whole
 
 

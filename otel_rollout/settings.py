@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.text.near_miss import did_you_mean
 from otel_rollout.text.pattern_check import compile_pattern
 
 BUILT_IN: Final = "built-in"
 """Stands for the built-in keys or patterns in a setting."""
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 OURS: Final = "OTEL_ROLLOUT_"
 """The prefix of our variables: a wrong value raises. One in a variable of OpenTelemetry is a warning."""
@@ -284,11 +284,12 @@ class Settings:
         1000.0,
         "the longest wait of a span for a full batch, in milliseconds",
     )
-    shutdown_timeout_ms: float = _setting(
+    shutdown_timeout_ms: float | None = _setting(
         "OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS",
         _read_milliseconds,
-        30_000.0,
-        "the longest wait of `flush`, and of `shutdown` at the end of the process, for queued spans, in milliseconds",
+        None,
+        "the longest wait of `flush`, and of `shutdown` at the end of the process, for queued spans, in milliseconds; "
+        "unset: 30000, and at the end as long before that as a new database is being made, 300000 in all",
     )
     max_payload_bytes: int = _setting(
         "OTEL_ROLLOUT_MAX_PAYLOAD_BYTES",

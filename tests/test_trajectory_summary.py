@@ -162,7 +162,7 @@ class TestTable:
 class TestFigures:
     """Turns, tokens, seconds, tools."""
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(trajectories())
     def test_they_are_those_of_a_naive_recomputation(self, spans):
         """Whatever the order, nesting and overlap of the spans."""

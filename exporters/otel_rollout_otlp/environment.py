@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.http import shown_url
 from otel_rollout.export.otlp_http import read_headers
-from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.settings import Setting, one_of, read_seconds, read_text
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"
 DEFAULT_GRPC_ENDPOINT: Final = "http://localhost:4317"
@@ -34,7 +34,7 @@ ENDPOINT: Final = _row(
     "ENDPOINT", read_text, None, "the address; over HTTP, `/v1/traces` is added to the one for all signals", "endpoint"
 )
 HEADERS: Final = _row("HEADERS", str, None, "`key=value,key=value`", "headers")
-TIMEOUT: Final = _row("TIMEOUT", read_seconds, 10.0, "seconds for one request", "timeout")
+TIMEOUT: Final = _row("TIMEOUT", read_seconds, 10.0, "seconds for one request in all", "timeout")
 COMPRESSION: Final = _row("COMPRESSION", one_of("none", "gzip", "deflate"), "none", "`none`, `gzip` or `deflate`")
 CERTIFICATE: Final = _row("CERTIFICATE", read_text, None, "a file of trusted certificates")
 CLIENT_CERTIFICATE: Final = _row("CLIENT_CERTIFICATE", read_text, None, "a file with our own certificate")

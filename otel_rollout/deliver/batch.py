@@ -13,12 +13,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.export.batch_sender import BatchReport
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.finish.span_copies import copy_with_losses
-from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.gil import GilYielder
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record.finished_span import encoded_size
 from otel_rollout.record.recording_span import RolloutSpan
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 QueuedSpan: TypeAlias = "tuple[RolloutSpan | ReadableSpan, int]"
 """A span and the bytes that it takes in the queue."""

@@ -26,9 +26,9 @@ from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.finish.span_copies import copy_without_payload
-from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.background_thread import BackgroundThread, call_within
 from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record.context import UNTRACED
 from otel_rollout.record.finished_span import queued_size
 from otel_rollout.record.recording_span import RolloutSpan
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from otel_rollout.deliver.spooled_store import SpooledStore
     from otel_rollout.record.open_trajectories import OpenTrajectories
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 PAYLOAD_SHARE: Final = 0.90
 """Up to this part of the bound spans are taken whole; above it their payload is dropped."""
@@ -196,6 +196,12 @@ class ExporterQueue:
                 # In this order: whether all is started is asked of the second.
                 self._store.start()
                 self._thread.start()
+
+    @property
+    def preparing(self) -> str:
+        """The work that spans in memory wait for before the first is sent; empty if none, or a spool keeps them."""
+        is_waiting = self._spool is None and self._account.queued > 0
+        return self.exporter.preparing if is_waiting and isinstance(self.exporter, OutcomeSpanExporter) else ""
 
     def request_flush(self) -> None:
         """Send the queued spans now, without waiting for a full batch or for the delay before the next attempt."""
@@ -393,6 +399,8 @@ class ExporterQueue:
     def _deliver_batch(self) -> None:
         try:
             batch = self._store.take()
+            with self._lock:
+                self._account.in_flight = 0 if batch.is_from_disk else len(batch.queued)
             self._settle(batch, self._send(batch))
         except Exception:
             _logger.exception("%s: internal error while delivering", self.name)
@@ -427,6 +435,7 @@ class ExporterQueue:
                 account.spooled_after_close(len(report.unsent))
             if account.is_abandoned:
                 return
+            account.in_flight = 0
             if report.delivered:
                 self._is_failing = False
                 self._end.lengthen()

@@ -9,15 +9,15 @@ from otel_rollout.deliver.account import Account
 from otel_rollout.deliver.batch import Batch, MemoryStore
 from otel_rollout.export.batch_sender import BatchReport
 from otel_rollout.export.trouble_log import TroubleLog
-from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.background_thread import BackgroundThread
 from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.guard.signal_safe_lock import SignalSafeCondition
 
 if TYPE_CHECKING:
     from otel_rollout.deliver.spool import Spool
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 SPILL_SHARE: Final = 0.5
 """Above this part of the bound on memory, the oldest batches go to disk."""

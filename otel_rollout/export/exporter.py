@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -16,15 +16,15 @@ from otel_rollout.export.follow_up_requests import FollowUpRequests
 from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.finish.span_conversion import RunResource, is_unnamed
-from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import warn_once
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record import runtime
 from otel_rollout.settings import Setting
 
 __all__ = ["OutcomeSpanExporter", "ReadBack", "destination_of", "one_attempt_of", "refused_here", "settings_of"]
 
-_logger = BackgroundLogger(__name__)
+_logger = SafeLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,15 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         Imports what `send` needs, too: a child that is forked while a thread imports a module waits for it forever.
         """
         return
+
+    def prepare(self) -> None:
+        """Begin what the first batch needs and takes seconds; `init` calls it after `check`. It never waits."""
+        return
+
+    @property
+    def preparing(self) -> str:
+        """The work that the first batch waits for, such as tables that are being made; empty if none."""
+        return ""
 
     @abc.abstractmethod
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
@@ -126,7 +135,7 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
 
     def add_counts(self, stats: ExporterStats) -> ExporterStats:
         """Return the counts of its queue, with those that only the exporter has."""
-        return stats
+        return replace(stats, preparing=self.preparing) if stats.recorded > stats.delivered else stats
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait for follow-up requests; True if they are done and no span is held."""

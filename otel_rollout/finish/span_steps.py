@@ -45,7 +45,7 @@ class Finished(NamedTuple):
         clean_tags: The tags of the trajectory without secrets; None if they were clean before.
         cut: Bytes, items and characters that were cut.
         redacted: Secrets that were replaced.
-        read: How far an LLM op's result was understood; None without a result.
+        read: The parts of an LLM op's result that were recognised; None without a result.
     """
 
     span: FinishedSpan

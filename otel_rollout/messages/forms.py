@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from otel_rollout.guard.signal_handlers import is_from_signal_handler
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.messages.message import Message, Part, json_of, json_text, text_message
 from otel_rollout.messages.names import (
     CALL,
@@ -169,7 +169,7 @@ def exact_json(text: str) -> Any:
         if json_of(value).translate(_NO_SPACE) == bare or json.dumps(value).translate(_NO_SPACE) == bare:
             return value
     except (ValueError, RecursionError) as error:
-        if is_from_signal_handler(error):
+        if is_programs(error):
             raise
     # As the model wrote it.
     return text

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.guard.signal_handlers import is_from_signal_handler
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.messages.forms import (
     convert_messages,
     finish_reason_of,
@@ -291,7 +291,7 @@ def split_output(value: Any, arguments: Any = None, *, is_stream: bool = False) 
 
 
 class AnswerRead(NamedTuple):
-    """Tells how far an LLM op's result was understood.
+    """The parts of an LLM op's result that were recognised.
 
     Args:
         answer_read: True if it has a message, or token ids, or is None.
@@ -305,7 +305,7 @@ class AnswerRead(NamedTuple):
 
 
 def read_of(value: Any, side: ChatSide | None, *, has_usage: bool) -> AnswerRead:
-    """Return how far a result was understood.
+    """Return the parts of a result that were recognised.
 
     Args:
         value: The result.
@@ -452,7 +452,7 @@ class AnswerReader:
             lengths = (len(each) for each in message_lists(self._arguments) if [*value[: len(each)]] == each)
             given = next((length for length in lengths if length < len(value)), 0)
         except ValueError as error:
-            if is_from_signal_handler(error):
+            if is_programs(error):
                 raise
             # Arrays of numpy have no one truth value.
             return value

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.guard.signal_handlers import is_from_signal_handler
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.messages.forms import exact_json
 from otel_rollout.messages.message import Message, Part, parse_json, text_message
 from otel_rollout.messages.names import ROLES
@@ -327,7 +327,7 @@ def _call_of(content: str, *, strict: bool) -> Part | None:
     try:
         value = loads(content)
     except (ValueError, RecursionError) as error:
-        if is_from_signal_handler(error):
+        if is_programs(error):
             raise
         return None if strict else _xml_call(content)
     return _call_in(value, strict=strict)

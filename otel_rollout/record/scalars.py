@@ -7,8 +7,8 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any, Final
 
-from otel_rollout.guard.guard import is_plain
 from otel_rollout.guard.log_once import warn_once
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.record.fields import class_name, find_static
 from otel_rollout.record.snapshot import json_text, plain_value
 from otel_rollout.text.sanitize import fits_int64, integer_text, replace_surrogates
@@ -32,7 +32,7 @@ def read_number(value: Any) -> float | None:
     try:
         return float(plain)
     except (OverflowError, ValueError) as error:
-        if not is_plain(error, (OverflowError, ValueError)):
+        if is_programs(error):
             raise
         # Beyond a double's range, or a Decimal that is a signalling NaN.
         return None

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
-from otel_rollout.guard.guard import is_of_program
 from otel_rollout.guard.log_once import internal_error
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.record.fields import Part, class_name
 from otel_rollout.record.readers import SCALARS, array_summary, read_dict, reader_of
 from otel_rollout.text.plain_json import on_program_thread, value_to_json
@@ -188,7 +188,7 @@ class _Work:
             except OtherError:
                 pass
             except Exception as error:  # it changes, contains itself, or is nested too deeply
-                if type(error) is FullError or is_of_program(error):
+                if type(error) is FullError or is_programs(error):
                     raise
             finally:
                 self.left = max(sink.units, 0)
@@ -241,7 +241,7 @@ class _Work:
                 else:
                     stack.pop()
         except RuntimeError as error:  # it changes
-            if is_of_program(error):
+            if is_programs(error):
                 raise
         finally:
             self.left -= 4 * seen
@@ -299,7 +299,7 @@ class _Work:
             try:
                 plain = [*map(reader.read, items)]
             except Exception as error:
-                if is_of_program(error):
+                if is_programs(error):
                     raise
             else:
                 if {*map(type, plain)} <= SCALARS:
@@ -316,7 +316,7 @@ class _Work:
                 return f"<{class_name(kind)}>"
             plain = read(value)
         except Exception as error:
-            if type(error) is FullError or is_of_program(error):
+            if type(error) is FullError or is_programs(error):
                 raise
             self.left_out += 1
             internal_error(f"reading {class_name(kind)}")
@@ -512,7 +512,7 @@ def take_snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:
             except (FullError, OtherError):
                 pass
             except Exception as error:  # it changes, contains itself, or is nested too deeply
-                if is_of_program(error):
+                if is_programs(error):
                     raise
         work = _Work(budget)
         if has_objects:
@@ -526,7 +526,7 @@ def take_snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:
             stream = _HEAD + work.body(value, budget, 0) + _STOP
         return Snapshot(stream, work.left_out)
     except Exception as error:
-        if is_of_program(error):
+        if is_programs(error):
             raise
         internal_error("taking a snapshot")
         return Snapshot.of_note(f"<unreadable {class_name(type(value))}>", 1)

@@ -13,7 +13,6 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from otel_rollout import semconv
 from otel_rollout.export import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.guard import write_rest
 from otel_rollout.record import TrajectoryState
 from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced, until
 
@@ -225,7 +224,6 @@ class TestTroubles:
         logging.getLogger("otel_rollout").addHandler(handler)
         try:
             queue.shutdown(time.monotonic() + 3.0)
-            write_rest()
         finally:
             logging.getLogger("otel_rollout").removeHandler(handler)
         exporter.outcome = lambda spans: DELIVERED

@@ -124,7 +124,7 @@ class TestText:
         assert [hit.sample_index for hit in search(tmp_path, 'answer": 4')] == [0]
         assert [hit.sample_index for hit in search(tmp_path, '""')] == [1]
 
-    @settings(deadline=None, max_examples=200)
+    @settings(max_examples=200)
     @given(st.text(min_size=1, max_size=20), st.text(max_size=5), st.booleans(), st.booleans())
     def test_whatever_is_said_is_found(self, text, before, match_case, ensure_ascii):
         """The comparison of bytes excludes no line that has the text."""

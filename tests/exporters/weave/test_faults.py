@@ -211,7 +211,7 @@ class TestRefusals:
         """A page with status 200 that is not the server's answer counts as a failure, and nothing is lost."""
         sent = spans.trajectory()
         server.set_faults(path, {"status": 200, "body": "<html>log in</html>"})
-        assert exporter.send(sent).verdict is Verdict.UNEXPLAINED
+        assert exporter.send(sent).verdict is Verdict.CONFIGURATION_ERROR
         assert exporter.send(sent) == DELIVERED
         assert stored_once(server, project, sent)
 
