@@ -124,13 +124,13 @@ class TestFork:
             def hold():
                 with pipeline.reader.chat.conversations._lock:
                     held.set()
-                    go_on.wait(20)
+                    go_on.wait(120)
             threads = [threading.Thread(target=ask_on) for _ in range(3)]
             for thread in threads:
                 thread.start()
             holder = threading.Thread(target=hold)
             holder.start()
-            held.wait(20)
+            held.wait(120)
             try:
                 for _ in range(5):
                     child = os.fork()
@@ -374,14 +374,14 @@ class TestLocksAtFork:
             class Slow(OutcomeSpanExporter):
                 def check(self):
                     checking.set()
-                    forked.wait(30)
+                    forked.wait(120)
 
                 def send(self, spans):
                     raise AssertionError("nothing is recorded in the parent")
 
             thread = threading.Thread(target=start, args=(Slow(),))
             thread.start()
-            assert checking.wait(30)
+            assert checking.wait(120)
             child = os.fork()
             if child == 0:
                 signal.alarm(20)
