@@ -235,7 +235,7 @@ class _Taken:
                 return _standard_role(role)
         if kind == "message" or _word(left) in LANGCHAIN_TYPES:
             del left["type"]
-            return default if kind == "message" else _standard_role(kind)
+            return default if kind == "message" else _standard_role(str(kind))
         if type(kind) is str:
             # An item of OpenAI's Responses is a part without a message.
             self.left = {"content": [left]}
