@@ -23,7 +23,7 @@ from otel_rollout.guard.guard import is_of_program
 from otel_rollout.guard.log_once import call_user_function
 from otel_rollout.record.exception_record import exception_text
 from otel_rollout.record.fields import Part, class_name, fields_of, find_static, module_of, object_reader, per_class
-from otel_rollout.text.plain_json import describe_bytes, with_text_keys
+from otel_rollout.text.plain_json import describe_bytes, key_text, with_text_keys
 from otel_rollout.text.sanitize import integer_text
 
 SCALARS: Final = frozenset((str, int, float, bool, type(None)))
@@ -96,7 +96,7 @@ def plain_key(key: Any) -> Any:
     if kind in SCALARS:
         return key
     if kind is tuple or kind is frozenset:
-        return kind(map(plain_key, key))
+        return key_text(kind(map(plain_key, key)))
     read = reader_of(kind).read(key)
     return read if type(read) in SCALARS else f"<{class_name(kind)}>"
 
