@@ -8,7 +8,7 @@ from otel_rollout.guard.guard import is_of_program
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.record.bounded_pickle import FullError
 from otel_rollout.record.fields import Part, class_name
-from otel_rollout.record.readers import SCALARS, read_dict, reader_of
+from otel_rollout.record.readers import SCALARS, reader_of, with_plain_keys
 
 MAX_DEPTH: Final = 40
 MAX_OBJECT_DEPTH: Final = 6
@@ -61,9 +61,7 @@ class Copier:
         path.append(identity)
         if kind is dict:
             self.take(16 + 4 * len(value))
-            plain: Any = value.copy()
-            if not {*map(type, plain)} <= SCALARS:
-                plain = read_dict(plain)
+            plain: Any = with_plain_keys(value.copy())
             self._copy_values(plain, depth)
         elif kind is list or kind is tuple or kind is set or kind is frozenset:
             self.take(8 + len(value) // 4)

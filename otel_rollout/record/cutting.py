@@ -20,7 +20,7 @@ from otel_rollout.record.bounded_pickle import (
 )
 from otel_rollout.record.copying import MAX_OBJECT_DEPTH, Copier
 from otel_rollout.record.fields import class_name
-from otel_rollout.record.readers import SCALARS, array_summary, read_dict, reader_of
+from otel_rollout.record.readers import SCALARS, array_summary, reader_of, with_plain_keys
 from otel_rollout.text.plain_text import cut_text
 
 DEFAULT_BUDGET: Final = 1024 * 1024
@@ -205,7 +205,7 @@ class Cutter(Copier):
         first = _first(value, count)
         if type(first) is list:
             return list_of(self._shares(first, budget, depth))
-        plain = read_dict(first)
+        plain = with_plain_keys(first)
         keys = self._shares([*plain], budget // 4, depth)
         return dict_of(keys, self._shares([*plain.values()], budget - budget // 4, depth))
 
