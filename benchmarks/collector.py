@@ -67,9 +67,7 @@ def measure(program: Path, folder: Path, payload: int, trajectories: int) -> str
     receive = [sys.executable, "-m", "otel_rollout.cli", "receive", "--port", str(port), str(traces)]
     (folder / "receiver").mkdir(parents=True)
     url = f"http://127.0.0.1:{port}"
-    receiver = ServerProcess(
-        "receiver", receive, lambda: answers_http(f"{url}/health"), folder=folder / "receiver", seconds_to_start=30
-    )
+    receiver = ServerProcess("receiver", receive, lambda: answers_http(f"{url}/health"), folder=folder / "receiver")
     gateway = Otelcol.gateway(program, {"folder": url}, folder / "gateway")
     agent = Otelcol.agent(program, gateway.grpc_address.removeprefix("http://"), folder / "agent")
     count = WORKERS * trajectories * SPANS

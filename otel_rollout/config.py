@@ -177,13 +177,13 @@ def flush(timeout: float | None = None) -> bool:
     It blocks the calling thread: in a coroutine use `await asyncio.to_thread(flush)`.
 
     Args:
-        timeout: The longest wait, in seconds; if None, the setting `shutdown_timeout_ms`.
+        timeout: The longest wait, in seconds; if None, the setting `shutdown_timeout_ms`, else 30.
 
     Returns:
         True if every backend has every span recorded since the last flush, with rewards and links, or tracing is off.
     """
     pipeline = _running()
-    return True if pipeline is None else pipeline.flush(_seconds(pipeline, timeout))
+    return True if pipeline is None else pipeline.flush(pipeline.seconds if timeout is None else timeout)
 
 
 def shutdown(timeout: float | None = None) -> bool:
@@ -192,7 +192,8 @@ def shutdown(timeout: float | None = None) -> bool:
     The end of the process calls it. Afterwards `init` may be called again.
 
     Args:
-        timeout: The longest wait, in seconds; if None, the setting `shutdown_timeout_ms`.
+        timeout: The longest wait, in seconds; if None, the setting `shutdown_timeout_ms`; if that is unset too, 30
+            after a new database was made, and 300 in all.
 
     Returns:
         True if every backend has every span, or if tracing was off. A second call, also one in another thread, waits
@@ -247,12 +248,8 @@ def _running() -> Pipeline | None:
     return cast("Pipeline | None", runtime.pipeline)
 
 
-def _seconds(pipeline: Pipeline, timeout: float | None) -> float:
-    return pipeline.settings.shutdown_timeout_ms / 1000 if timeout is None else timeout
-
-
 def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
-    is_whole = pipeline.shutdown(_seconds(pipeline, timeout))
+    is_whole = pipeline.shutdown(timeout)
     if _state.unfinished is pipeline:
         _state.unfinished, _state.is_whole = None, is_whole
         if pipeline.queues:

@@ -37,7 +37,8 @@ class ExporterStats:
         queued: Spans that wait or are in flight.
         queued_bytes: An estimate of their memory.
         spooled: Spans that wait on disk.
-        lost: Spans that were dropped, by reason.
+        lost: Spans that were dropped, by reason; `unknown` are spans of a request without an answer at the end, which
+            the backend may have.
         payloads_dropped: Spans that arrive without payload, because the queue was full.
         payloads_shrunk: Spans that arrive with their payload cut, because the backend refused them whole.
         joined: Spans without a step that the trace folder has with their trajectory, whose step was known.
@@ -104,8 +105,9 @@ class Stats:
 
     @property
     def lost(self) -> int:
-        """Spans lost, summed over the exporters."""
-        return sum(sum(exporter.lost.values()) for exporter in self.exporters.values())
+        """Spans lost, summed over the exporters; without those that the backend may have."""
+        lost = sum((Counter(exporter.lost) for exporter in self.exporters.values()), Counter())
+        return lost.total() - lost["unknown"]
 
     def __str__(self) -> str:
         parts = [
@@ -128,5 +130,7 @@ def _said(*counts: tuple[str, int]) -> list[str]:
 
 
 def _lost(noun: str, reasons: Mapping[str, int]) -> list[str]:
-    listed = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
-    return [f"{sum(reasons.values()):,} {noun}lost ({listed})"] if any(reasons.values()) else []
+    known = {reason: count for reason, count in reasons.items() if count and reason != "unknown"}
+    listed = ", ".join(f"{reason} {count:,}" for reason, count in known.items())
+    parts = [f"{sum(known.values()):,} {noun}lost ({listed})"] if known else []
+    return parts + _said((f"{{:,}} {noun}unknown (a request without an answer)", reasons.get("unknown", 0)))

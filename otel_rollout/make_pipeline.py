@@ -17,6 +17,7 @@ from otel_rollout.backends import Address, make_exporters
 from otel_rollout.deliver.batch import QueueLimits
 from otel_rollout.deliver.exporter_queue import ExporterQueue
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
+from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.finish.chat_writer import ChatWriter
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.redaction import make_redactor
@@ -137,6 +138,8 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
         tracer = _provider_tracer(otel_tracer, reader, provider_spans)
     for queue in queues:
         queue.start()
+        if isinstance(queue.exporter, OutcomeSpanExporter):
+            queue.exporter.prepare()
     # A generated run id differs between workers, and would split their common groups.
     run = "/".join([request.project_name, request.experiment_name, *([settings.run_id] if settings.run_id else [])])
     return Pipeline(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter
@@ -14,6 +15,7 @@ from opentelemetry.trace import TracerProvider
 from otel_rollout.counts import Stats
 from otel_rollout.deliver.exporter_queue import ExporterQueue
 from otel_rollout.finish.span_conversion import SpanReader
+from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.background_thread import call_within
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_errors, warn_once
@@ -26,6 +28,16 @@ from otel_rollout.record.provider import GlobalProvider, resource_of_child
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.tracer import RolloutTracer
 from otel_rollout.settings import Settings
+from otel_rollout.text.plain_text import counted
+
+_logger = BackgroundLogger()
+
+SECONDS_AT_END: Final = 30.0
+MAX_SECONDS_AT_END: Final = 300.0
+"""With a new database that is being made."""
+SECONDS_UNTIL_A_LINE: Final = 3.0
+SECONDS_BETWEEN_LINES: Final = 10.0
+SECONDS_BETWEEN_LOOKS: Final = 0.1
 
 
 @dataclass(eq=False)
@@ -115,13 +127,23 @@ class Pipeline:
             return bool(call_within(timeout, lambda: force_flush(int(timeout * 1000))))
         return flush_queues(self.queues, timeout)
 
-    def shutdown(self, timeout: float) -> bool:
+    @property
+    def seconds(self) -> float:
+        """The longest wait if none is given."""
+        given = self.settings.shutdown_timeout_ms
+        return SECONDS_AT_END if given is None else given / 1000
+
+    def shutdown(self, timeout: float | None = None) -> bool:
         """Deliver the queued spans and end the threads; return True if every backend has every span.
 
         Args:
-            timeout: The longest wait for all queues together, in seconds.
+            timeout: The longest wait for all queues together, in seconds; if None, the setting's, which begins when
+                backends are ready for the first span.
         """
-        return shutdown_queues(self.queues, timeout) if self.queues else self.flush(timeout)
+        if timeout is None and self.settings.shutdown_timeout_ms is None:
+            await_ready(self.queues, MAX_SECONDS_AT_END - SECONDS_AT_END)
+        seconds = self.seconds if timeout is None else timeout
+        return shutdown_queues(self.queues, seconds) if self.queues else self.flush(seconds)
 
     def after_fork(self) -> None:
         """Start empty in a forked child."""
@@ -180,7 +202,11 @@ class QueueProcessor(SpanProcessor):
 
     def shutdown(self) -> None:
         """Deliver the queued spans: the provider is shut down before us."""
-        shutdown_queues(self.queues, 30.0)
+        pipeline = runtime.pipeline
+        if isinstance(pipeline, Pipeline) and pipeline.queues is self.queues:
+            pipeline.shutdown()
+        else:
+            shutdown_queues(self.queues, SECONDS_AT_END)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait until the queues are settled."""
@@ -218,6 +244,35 @@ def flush_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
         queue.request_flush()
     results = [queue.flush(max(0.0, deadline - monotonic())) for queue in queues]
     return all(results)
+
+
+def await_ready(queues: Sequence[ExporterQueue], seconds: float) -> None:
+    """Wait while backends that spans wait for are being made ready for them, such as a database without tables.
+
+    A spool keeps the spans that there is no time for, and so nobody waits.
+
+    Args:
+        queues: The queues; all send meanwhile.
+        seconds: The longest wait.
+    """
+    for queue in queues:
+        queue.request_flush()
+    now = began = monotonic()
+    line_at = began + SECONDS_UNTIL_A_LINE
+    while now - began < seconds and (waiting := {queue.name: queue for queue in queues if queue.preparing}):
+        if now >= line_at:
+            line_at = now + SECONDS_BETWEEN_LINES
+            for name, queue in waiting.items():
+                _logger.warning(
+                    "%s: %s; the end of the process waits for that, %.0f s more at most, and then for %s; Ctrl-C ends "
+                    "the wait",
+                    name,
+                    queue.preparing,
+                    seconds - (now - began),
+                    counted(queue.stats().queued, "span"),
+                )
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+        now = monotonic()
 
 
 def shutdown_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:

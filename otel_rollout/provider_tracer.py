@@ -125,7 +125,9 @@ class ProviderTracer(RolloutTracer):
             if self._chat is not None and _kind_of(span) == "LLM":
                 asked, arguments = self._asked.pop(span, (None, None))
                 write_result = self._chat.write_result
-                written = self._written(span, lambda value: write_result(value, arguments), value)
+                written = self._written(
+                    span, lambda value: write_result(value, arguments, is_stream=taken.is_stream), value
+                )
                 if written is not None and semconv.TURN in _attributes_of(span):
                     trace_id = span.get_span_context().trace_id
                     self._chat.conversations.add(trace_id, asked, written.side, self.depth_of(span))

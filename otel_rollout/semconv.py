@@ -103,9 +103,11 @@ IMPORTANCE_WEIGHT: Final = _late(
 LATE: Final = _key(
     "the span of a late annotation", "rollout.late", "bool", "true: it has facts of the trajectory, no time", "you"
 )
-TURNS: Final = _root("rollout.turns", "int", "LLM ops of the trajectory, except nested ones", "filters")
-INPUT_TOKENS: Final = _root("rollout.input_tokens", "int", "sum of the LLM ops' input tokens", "filters")
-OUTPUT_TOKENS: Final = _root("rollout.output_tokens", "int", "sum of the LLM ops' output tokens", "filters")
+TURNS: Final = _root(
+    "rollout.turns", "int", "LLM ops of the trajectory, except nested ones and a simulated user's", "filters"
+)
+INPUT_TOKENS: Final = _root("rollout.input_tokens", "int", "sum of these LLM ops' input tokens", "filters")
+OUTPUT_TOKENS: Final = _root("rollout.output_tokens", "int", "sum of these LLM ops' output tokens", "filters")
 DROPPED_SPANS: Final = _root("rollout.dropped_spans", "int", "spans of the trajectory dropped before its end", "you")
 TRUNCATED_BYTES: Final = _root("rollout.truncated_bytes", "int", "payload bytes cut from the trajectory", "you")
 REDACTED: Final = _root("rollout.redacted", "int", "secrets replaced in the trajectory", "you")
@@ -117,6 +119,13 @@ SESSION_ID: Final = _root("session.id", "str", "the group: all rollouts of one p
 CONVERSATION_ID: Final = _root("gen_ai.conversation.id", "str", "the trajectory: its trace id", "Weave threads")
 AGENT_NAME: Final = _key(
     "root, sub-agents", "gen_ai.agent.name", "str", "the root's name; of a sub-agent its own", "Logfire, Datadog"
+)
+ROLE: Final = _key(
+    "LLM ops, sub-agents",
+    "rollout.role",
+    "str",
+    "the side that it speaks for, if it is marked: policy, or user for a simulated user",
+    "you",
 )
 COMPACTED: Final = _llm(
     "gen_ai.conversation.compacted", "bool", "true if the messages replace a history that was too long", "you"
@@ -296,5 +305,9 @@ OPERATION_NAMES: Final = {"AGENT": "invoke_agent", "LLM": "chat", "TOOL": "execu
 SpanKind = Literal["AGENT", "CHAIN", "EVALUATOR", "LLM", "TOOL"]
 SPAN_KINDS: Final[tuple[SpanKind, ...]] = get_args(SpanKind)
 """The OpenInference span kinds that `rollout_trace_op` takes."""
+Role = Literal["policy", "user"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+"""The values of `rollout.role`."""
+USER: Final = "user"
 SCOPES: Final = ("AGENT", "EVALUATOR", "TOOL")
 """The kinds whose spans, below a root, have conversations of their own inside."""

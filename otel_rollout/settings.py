@@ -284,11 +284,12 @@ class Settings:
         1000.0,
         "the longest wait of a span for a full batch, in milliseconds",
     )
-    shutdown_timeout_ms: float = _setting(
+    shutdown_timeout_ms: float | None = _setting(
         "OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS",
         _read_milliseconds,
-        30_000.0,
-        "the longest wait of `flush`, and of `shutdown` at the end of the process, for queued spans, in milliseconds",
+        None,
+        "the longest wait of `flush`, and of `shutdown` at the end of the process, for queued spans, in milliseconds; "
+        "unset: 30000, and at the end as long before that as a new database is being made, 300000 in all",
     )
     max_payload_bytes: int = _setting(
         "OTEL_ROLLOUT_MAX_PAYLOAD_BYTES",

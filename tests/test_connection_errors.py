@@ -92,7 +92,7 @@ def test_https_to_an_http_port():
 def test_no_answer_in_time():
     """A server that hangs is told from one that isn't there."""
     with answering(None) as port:
-        assert fault(f"http://127.0.0.1:{port}/") == (f"no answer of 127.0.0.1:{port} within 0.5 s", False)
+        assert fault(f"http://127.0.0.1:{port}/") == (f"no whole answer of 127.0.0.1:{port} within 0.5 s", False)
 
 
 def test_a_closed_connection():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import email.utils
+import gzip
 import http.server
+import logging
 import os
 import socket
 import ssl
@@ -11,7 +13,8 @@ import struct
 import subprocess
 import threading
 import time
-from contextlib import contextmanager
+import warnings
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import pytest
@@ -168,6 +171,69 @@ def _hang(handler):
 
 class TestFaults:
     """Requests that get no answer."""
+
+    def test_an_answer_over_the_bound_is_not_read(self, monkeypatch):
+        """Of an answer without a known end no more is kept than the bound."""
+        monkeypatch.setattr("otel_rollout.export.http_transport.MAX_BYTES", 100_000)
+
+        def flood(handler):
+            handler.send_response(200)
+            handler.end_headers()
+            with suppress(OSError):
+                while True:
+                    handler.wfile.write(bytes(65_536))
+
+        with serving(flood) as server, client() as http_client:
+            assert http_client.request("POST", server.url, b"").fault.startswith("the answer is over")
+            server.answer = _answer
+            assert http_client.request("POST", server.url, b"").status == 200
+
+    def test_gzip_is_read(self):
+        """A compressed answer comes decompressed, and one that is cut off is a passing fault."""
+        text = gzip.compress(b"x" * 1000)
+        zipped = partial(_answer, body=text, headers=[("content-encoding", "gzip")])
+        with serving(zipped) as server, client() as http_client:
+            assert http_client.request("POST", server.url, b"").body == b"x" * 1000
+            server.answer = partial(zipped, body=text[:-9])
+            answer = http_client.request("POST", server.url, b"")
+        assert (answer.status, answer.is_permanent) == (0, False)
+        assert "cut off" in answer.fault
+
+    def test_a_proxy_of_the_environment_is_named(self, monkeypatch):
+        """A proxy that refuses, or is down, is in the message, with its variable and without its password."""
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        with serving(partial(_answer, status=502)) as proxy, client() as http_client:
+            monkeypatch.setenv("http_proxy", proxy.url.replace("//", "//ada:secret@"))
+            url = "http://collector.invalid:4318/v1/traces"
+            refused = outcome_of_answer(http_client.request("POST", url, b""), url).reason
+            assert proxy.requests[0][0] == url
+        down = outcome_of_answer(http_client.request("POST", url, b""), url).reason
+        named = f"the proxy 127.0.0.1:{proxy.server_address[1]} of http_proxy"
+        assert refused == f"HTTP 502 from {url} through {named}: ok"
+        assert f"nothing listens on {named}, on the way to collector.invalid:4318" in down
+
+    def test_a_host_without_a_proxy(self, monkeypatch):
+        """Where no_proxy names the host, no proxy is named."""
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        with serving(partial(_answer, status=502)) as server, client() as http_client:
+            answer = http_client.request("POST", server.url, b"")
+        assert "proxy" not in outcome_of_answer(answer, server.url).reason
+
+    def test_certificates_that_are_not_checked_are_one_warning(self, certificate, caplog):
+        """Not one a request, and none of urllib3's."""
+        with (
+            serving(tls=_tls(certificate)) as server,
+            client(verify=False) as http_client,
+            caplog.at_level(logging.WARNING, logger="otel_rollout"),
+            warnings.catch_warnings(record=True) as caught,
+        ):
+            for _ in range(3):
+                assert http_client.request("POST", server.url, b"").status == 200
+                http_client.close()
+        assert caught == []
+        assert len([entry for entry in caplog.records if "are not checked" in entry.getMessage()]) <= 1
 
     @pytest.mark.parametrize("misbehave", [_reset, _reset_in_the_body], ids=["reset", "reset in the body"])
     def test_a_broken_connection_is_a_passing_fault(self, misbehave):

@@ -161,7 +161,12 @@ class TestConvert:
             ),
             (
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
-                {"type": "image", "modality": "image", "mime_type": "image/png", "content": "[4 bytes cut]"},
+                {
+                    "type": "image",
+                    "modality": "image",
+                    "mime_type": "image/png",
+                    "content": "data:image/png;base64,aGk=",
+                },
             ),
             (
                 {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "[9 bytes cut]"}},
@@ -169,7 +174,7 @@ class TestConvert:
             ),
             (
                 {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
-                {"type": "audio", "modality": "audio", "mime_type": "wav", "content": "[4 bytes cut]"},
+                {"type": "audio", "modality": "audio", "mime_type": "wav", "content": "aGk="},
             ),
             (
                 {"type": "file", "file": {"file_id": "f-1"}},
@@ -177,13 +182,13 @@ class TestConvert:
             ),
             (
                 {"type": "image", "image": {"type": "PIL.Image", "mode": "RGB", "size": [2, 2]}},
-                {"type": "image", "modality": "image", "content": '{"type":"PIL.Image","mode":"RGB","size":[2,2]}'},
+                {"type": "image", "modality": "image", "content": {"type": "PIL.Image", "mode": "RGB", "size": [2, 2]}},
             ),
         ],
         ids=["address", "inline", "cut before", "audio", "file", "PIL"],
     )
     def test_media(self, part, expected):
-        """Media are an address, an id, or a note: never the bytes."""
+        """Media are an address, an id, or their content; long ones were cut before."""
         assert convert_messages({"role": "user", "content": [part]}) == [Message("user", [expected])]
 
     @pytest.mark.parametrize("data", [{"a": 1}, [1, 2], [{"text": "a hit", "score": 2}]])

@@ -13,6 +13,8 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 import otel_rollout
 from otel_rollout import semconv
+from otel_rollout.export.exporter import OutcomeSpanExporter
+from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.pipeline import QueueProcessor
 from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
@@ -87,7 +89,7 @@ class TestShutdown:
     """`shutdown` over all exporters."""
 
     def test_it_returns_in_time_and_says_what_was_lost(self, hanging):
-        """A hanging exporter's spans are lost at the deadline; the other's are delivered."""
+        """A hanging exporter may have its spans or not at the deadline; the other's are delivered."""
         healthy = InMemorySpanExporter()
         otel_rollout.init("project", "experiment", backend=[hanging, healthy], schedule_delay_ms=60_000)
         trajectory(1)
@@ -95,10 +97,77 @@ class TestShutdown:
         assert otel_rollout.shutdown(0.5) is False
         assert time.monotonic() - start < 5
         stats = otel_rollout.stats().exporters
-        assert stats["_Hanging"].lost == {"shutdown": 2}
+        assert stats["_Hanging"].lost == {"unknown": 2}
         assert stats["InMemorySpanExporter"].delivered == 2
         hanging.release.set()
         assert otel_rollout.stats().exporters == stats
+
+
+class _Slow(OutcomeSpanExporter):
+    """Isn't ready for a span until `ready`."""
+
+    def __init__(self):
+        self.ready = threading.Event()
+        self.sent = 0
+
+    @property
+    def preparing(self):
+        return "" if self.ready.is_set() else "tables are being made"
+
+    def send(self, spans):
+        self.ready.wait(30)
+        self.sent += len(spans)
+        return DELIVERED
+
+    def shutdown(self):
+        pass
+
+
+class TestPreparing:
+    """The end of a process whose backend is being made ready for the first span."""
+
+    @pytest.fixture
+    def slow(self, monkeypatch):
+        """An exporter that is ready after a second line on the wait."""
+        exporter, lines = _Slow(), []
+
+        def note(message, *arguments):
+            lines.append(message % arguments)
+            if len(lines) == 2:
+                exporter.ready.set()
+
+        monkeypatch.setattr("otel_rollout.pipeline._logger.warning", note)
+        monkeypatch.setattr("otel_rollout.pipeline.SECONDS_UNTIL_A_LINE", 0.0)
+        monkeypatch.setattr("otel_rollout.pipeline.SECONDS_BETWEEN_LINES", 0.0)
+        monkeypatch.setattr("otel_rollout.pipeline.SECONDS_AT_END", 10.0)
+        exporter.lines = lines
+        yield exporter
+        exporter.ready.set()
+
+    def test_the_end_waits_and_says_so(self, slow):
+        """Without a timeout, the wait begins when the backend is ready: everything arrives."""
+        otel_rollout.init("project", "experiment", backend=slow)
+        trajectory(1)
+        assert otel_rollout.shutdown() is True
+        assert slow.sent == 2
+        assert slow.lines[1].startswith("_Slow: tables are being made; the end of the process waits for that, 290 s")
+        assert slow.lines[1].endswith("and then for 2 spans; Ctrl-C ends the wait")
+
+    @pytest.mark.parametrize(("setting", "timeout"), [({"shutdown_timeout_ms": 50}, None), ({}, 0.05)])
+    def test_a_given_timeout_is_kept(self, slow, setting, timeout):
+        """With a setting or an argument, nothing is waited for, and what was in a request is unknown."""
+        otel_rollout.init("project", "experiment", backend=slow, **setting)
+        trajectory(1)
+        assert otel_rollout.shutdown(timeout) is False
+        assert slow.lines == []
+        assert otel_rollout.stats().exporters["_Slow"].lost == {"unknown": 2}
+        assert otel_rollout.stats().lost == 0
+
+    def test_nothing_waits_without_spans(self, slow):
+        """A process that has recorded nothing ends at once."""
+        otel_rollout.init("project", "experiment", backend=slow)
+        assert otel_rollout.shutdown() is True
+        assert slow.lines == []
 
 
 class TestDroppedSpans:

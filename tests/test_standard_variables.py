@@ -399,7 +399,7 @@ class TestShutdownTimeout:
 
         init("project", "experiment", backend="otlp")
 
-        assert pipeline().settings.shutdown_timeout_ms == 30_000
+        assert pipeline().seconds == 30.0
 
     def test_has_a_variable_of_its_own(self, monkeypatch):
         """`OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS` sets it."""
@@ -407,4 +407,4 @@ class TestShutdownTimeout:
 
         init("project", "experiment", backend="otlp")
 
-        assert pipeline().settings.shutdown_timeout_ms == 1500
+        assert pipeline().seconds == 1.5

@@ -286,7 +286,7 @@ class TestMessages:
                     "role": "user",
                     "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}],
                 },
-                [("user", "[image: [4 bytes cut]]", (), "", "")],
+                [("user", "[image: inline]", (), "", "")],
             ),
             ({"role": "user", "content": {"a": 1}}, [("user", '{"a":1}', (), "", "")]),
             ({"role": "tool", "content": f"a{QWEN[1]}"}, [("tool", f"a{QWEN[1]}", (), "", "")]),

@@ -6,15 +6,13 @@ import importlib.util
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.counts import ExporterStats
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind, NotYet
@@ -27,7 +25,7 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error, warn_once
 from otel_rollout.installing import install_line
 from otel_rollout.settings import Setting, read_text
-from otel_rollout_mlflow.credentials import SETTINGS, WORKSPACE, read_credentials
+from otel_rollout_mlflow.credentials import SETTINGS, WORKSPACE
 from otel_rollout_mlflow.http_store import HttpStore
 from otel_rollout_mlflow.run_association import CREATE_RUN, RUN_ID, RunAssociation, RunCandidates
 from otel_rollout_mlflow.sql_process import SqlProcess
@@ -41,6 +39,8 @@ EXPERIMENT_ID: Final = Setting("MLFLOW_EXPERIMENT_ID", read_text, None, "the exp
 EXPERIMENT_NAME: Final = Setting("MLFLOW_EXPERIMENT_NAME", read_text, None, "the same by its name")
 DEFAULT_EXPERIMENT: Final = "Default"
 MAX_TRACES: Final = 10_000
+SECONDS_UNTIL_A_LINE: Final = 15.0
+"""The seconds after which the log has a line on a database that is still being opened."""
 
 
 class MlflowSpanExporter(OutcomeSpanExporter):
@@ -90,6 +90,8 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         self._has_side_store = is_server
         self._pid = os.getpid()
         self._turn = threading.Lock()
+        # The database is being opened for the first time; it has been.
+        self._opening = self._is_open = False
         self.follow_up_requests: FollowUpRequests = FollowUpRequests(
             "mlflow",
             {
@@ -177,13 +179,34 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         uri = without_userinfo(self._uri.uri).rstrip("/")
         return f"{uri}/#/experiments/{experiment_id}/traces?selectedEvaluationId=tr-{trace_id}"
 
-    def add_counts(self, stats: ExporterStats) -> ExporterStats:
-        """Add that a SQLite file is still being made, which takes some seconds and appears once it is whole."""
-        path = self._uri.sqlite_path if self._fault is None else None
-        is_waiting = stats.recorded > stats.delivered == 0 and not stats.last_error
-        if path is None or not is_waiting or path.exists():
-            return stats
-        return replace(stats, preparing=f"MLflow is still creating the tables of {path}")
+    def prepare(self) -> None:
+        """Import MLflow and make the tables of a database, in a process of its own: that takes seconds of CPU time."""
+        if self._fault is None and self._uri.kind == "sql":
+            self._opening = True
+            threading.Thread(target=self._prepare, name="otel-rollout-mlflow-tables", daemon=True).start()
+
+    def _prepare(self) -> None:
+        note = threading.Timer(SECONDS_UNTIL_A_LINE, self._note_preparing)
+        note.daemon = True
+        note.start()
+        # The first batch reports a failure.
+        with suppress(Exception), self._opened_store() as store:
+            if isinstance(store, SqlProcess):
+                store.prepare()
+        note.cancel()
+        if self._is_shut_down and self._store is not None:
+            self._store.close()
+
+    def _note_preparing(self) -> None:
+        if what := self.preparing:
+            warn_once(f"mlflow tables {self._uri.uri}", "mlflow: %s; spans wait in memory meanwhile", what)
+
+    @property
+    def preparing(self) -> str:
+        """That a database is being opened, or its tables made."""
+        if self._pid != os.getpid() or not self._opening or self._uri.kind != "sql":
+            return ""
+        return f"MLflow is still opening {shown_url(self._uri.uri)}, and making its tables if it has none"
 
     def shutdown(self) -> None:
         """Finish follow-up requests within `export_timeout`, mark runs created here as finished, and disconnect."""
@@ -192,8 +215,8 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             return
         self._is_shut_down = True
         self.follow_up_requests.shutdown(monotonic() + self.export_timeout)
-        if self.follow_up_requests.is_running:
-            # A request hangs, and its connections with it.
+        if self.follow_up_requests.is_running or self._opening:
+            # A request hangs, and its connections with it; or tables are being made that nobody waits for.
             return
         try:
             if (store := self._side_store or self._store) is not None:
@@ -212,7 +235,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             raise configuration_error(str(self._fault))
         if self._store is None:
             if self._uri.kind == "http":
-                self._store = HttpStore(self._uri.uri, read_credentials(), timeout=self._timeout)
+                self._store = HttpStore(self._uri.uri, timeout=self._timeout)
             else:
                 self._store = SqlProcess(self._uri)
         return self._store
@@ -222,9 +245,14 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         """Lock and return the store of the spans; a database's process does one thing at a time."""
         if self._pid != os.getpid():
             # After a fork the lock may be held by a thread of the parent.
-            self._pid, self._turn = os.getpid(), threading.Lock()
+            self._pid, self._turn, self._opening = os.getpid(), threading.Lock(), False
         with self._turn:
-            yield self._opened()
+            self._opening = not self._is_open
+            try:
+                yield self._opened()
+                self._is_open = True
+            finally:
+                self._opening = False
 
     def _write(self, store: Store, project: str | None, spans: Sequence[ReadableSpan]) -> str:
         """Write spans of one experiment, and return its id."""
@@ -311,7 +339,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         try:
             if self._has_side_store:
                 if self._side_store is None:
-                    self._side_store = HttpStore(self._uri.uri, read_credentials(), timeout=self._timeout)
+                    self._side_store = HttpStore(self._uri.uri, timeout=self._timeout)
                 work(self._side_store)
             else:
                 with self._opened_store() as store:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import base64
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.export.http import HttpAnswer, HttpClient, json_object, outcome_of_answer
-from otel_rollout.export.outcome import Verdict
+from otel_rollout.export.http import HttpAnswer, HttpClient, RequestFailedError, json_object, outcome_of_answer
+from otel_rollout.export.otlp_http import outcome_of_success
+from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.otlp.encoding import encode_spans
-from otel_rollout_mlflow.credentials import Credentials
+from otel_rollout_mlflow.credentials import Credentials, read_credentials
 from otel_rollout_mlflow.store import (
     FINISHED,
     REWARD_SOURCE,
@@ -55,14 +56,19 @@ class HttpStore(Store):
 
     Args:
         uri: Its address.
-        credentials: The credentials of requests.
+        read: Returns the credentials of requests, again after the server has refused them.
         timeout: Seconds for a request.
     """
 
-    def __init__(self, uri: str, credentials: Credentials, *, timeout: float = 30.0) -> None:
-        self._address, headers = _without_userinfo(uri, credentials.headers)
+    def __init__(self, uri: str, read: Callable[[], Credentials] = read_credentials, *, timeout: float = 30.0) -> None:
+        credentials = read()
+        self._address, _ = _without_userinfo(uri, {})
         self._client = HttpClient(
-            headers=headers, timeout=timeout, verify=credentials.verify, cert=credentials.certificate
+            headers=lambda: _without_userinfo(uri, read().headers)[1],
+            timeout=timeout,
+            verify=credentials.verify,
+            cert=credentials.certificate,
+            configuration_hint=_CONFIGURATION_HINT,
         )
         self._fault = credentials.fault
         self._version: tuple[int, ...] | None = None
@@ -88,9 +94,16 @@ class HttpStore(Store):
         version = self._check_version()
         body = encode_spans(otlp_spans(spans, unwraps_texts=version >= TEXTS_VERSION))
         headers = {"Content-Type": "application/x-protobuf", "x-mlflow-experiment-id": experiment_id}
-        answer = self._client.request("POST", f"{self._address}/v1/traces", body, headers)
-        if not 200 <= answer.status < 300:
-            raise self._failure(answer, "/v1/traces")
+        url = f"{self._address}/v1/traces"
+        answer = self._client.request("POST", url, body, headers)
+        outcome = outcome_of_answer(answer, url, configuration_hint=_CONFIGURATION_HINT)
+        if outcome.verdict is Verdict.DELIVERED:
+            outcome = outcome_of_success(answer, url, len(spans), _CONFIGURATION_HINT)
+        if outcome.rejected:
+            # Halving the batch finds the span at fault; the others are stored once.
+            outcome = Outcome(Verdict.REFUSED, outcome.reason)
+        if outcome.verdict is not Verdict.DELIVERED:
+            raise self._failure(RequestFailedError(outcome, answer))
 
     def trace_infos(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> list[tuple[dict[str, Any], bool]]:
         return trace_infos(experiment_id, spans) if self._check_version() < TAGS_VERSION else []
@@ -194,9 +207,11 @@ class HttpStore(Store):
         if self._fault:
             raise configuration_error(self._fault)
         if self._version is None:
-            answer = self._client.request("GET", f"{self._address}/version")
+            url = f"{self._address}/version"
+            answer = self._client.request("GET", url)
             if answer.status not in (200, 404):
-                raise self._failure(answer, "/version")
+                outcome = outcome_of_answer(answer, url, configuration_hint=_CONFIGURATION_HINT)
+                raise self._failure(RequestFailedError(outcome, answer))
             match = re.match(rb"(\d+)\.(\d+)", answer.body) if answer.status == 200 else None
             # A proxy may hide the server's version.
             version = tuple(int(part) for part in match.groups()) if match else TAGS_VERSION
@@ -220,33 +235,24 @@ class HttpStore(Store):
 
         A request that met another one in the database has changed nothing, and is repeated: it finds the other's row.
         """
-        answer = self._answer(method, path, body)
-        for _ in range(ATTEMPTS_IN_CONFLICT - 1):
-            if not _is_conflict(answer):
-                break
-            answer = self._answer(method, path, body)
-        if not 200 <= answer.status < 300:
-            raise self._failure(answer, path)
-        found = json_object(answer.body)
-        if found is None:
-            place = f"{self._address}{path.partition('?')[0]}"
-            raise configuration_error(f"{place} answered with something other than JSON: is it an MLflow server?")
-        return found
+        given = None if body is None else orjson.dumps(body)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        attempts = ATTEMPTS_IN_CONFLICT
+        while True:
+            attempts -= 1
+            try:
+                return self._client.ask(method, self._address + path, given, headers)
+            except RequestFailedError as failure:
+                if not attempts or not _is_conflict(failure.answer):
+                    raise self._failure(failure) from failure
 
-    def _answer(self, method: str, path: str, body: Mapping[str, Any] | None) -> HttpAnswer:
-        if body is None:
-            return self._client.request(method, self._address + path)
-        return self._client.request(
-            method, self._address + path, orjson.dumps(body), {"Content-Type": "application/json"}
-        )
-
-    def _failure(self, answer: HttpAnswer, path: str) -> AttemptError:
-        if answer.status == 0:
+    def _failure(self, failure: RequestFailedError) -> AttemptError:
+        if failure.answer.status == 0:
             # The next answer may be another version's.
             self._version = None
-        code = (json_object(answer.body) or {}).get("error_code")
+        code = (json_object(failure.answer.body) or {}).get("error_code")
         return AttemptError(
-            outcome_of_answer(answer, self._address + path, configuration_hint=_CONFIGURATION_HINT),
+            failure.outcome,
             is_missing=code == "RESOURCE_DOES_NOT_EXIST",
             is_taken=code == "RESOURCE_ALREADY_EXISTS",
         )

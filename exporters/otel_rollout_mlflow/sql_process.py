@@ -12,7 +12,7 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.export.worker_process import WorkerProcess
+from otel_rollout.export.worker_process import SECONDS_TO_ANSWER, WorkerProcess
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout_mlflow.plain_spans import pack
 from otel_rollout_mlflow.sql_store import SqlStore
@@ -20,6 +20,8 @@ from otel_rollout_mlflow.store import AttemptError, Store
 from otel_rollout_mlflow.tracking_uri import TrackingUri
 
 WORKER: Final = "otel_rollout_mlflow.sql_worker"
+SECONDS_FOR_TABLES: Final = 900.0
+"""PostgreSQL takes minutes on a busy machine."""
 
 
 def _forwarded(method: str) -> Callable[..., Any]:
@@ -40,6 +42,10 @@ class SqlProcess(Store):
         self._uri = uri
         self._worker: WorkerProcess | None = None
         self._here: Store | None = None
+
+    def prepare(self) -> None:
+        """Start the process and open the database; a new one gets its tables."""
+        self._call("prepare", seconds=SECONDS_FOR_TABLES)
 
     ensure_experiment = _forwarded("ensure_experiment")
     link = _forwarded("link")
@@ -83,13 +89,13 @@ class SqlProcess(Store):
             self._worker, self._here = None, SqlStore(self._uri)
         return self._worker
 
-    def _call(self, method: str, *arguments: Any) -> Any:
+    def _call(self, method: str, *arguments: Any, seconds: float = SECONDS_TO_ANSWER) -> Any:
         worker = self._start()
         if worker is None:
             return getattr(self._here, method)(*arguments)
         request = pickle.dumps((self._uri, method, arguments), pickle.HIGHEST_PROTOCOL)
         try:
-            answer = worker.call(request)
+            answer = worker.call(request, seconds)
         except (OSError, EOFError) as error:
             self._worker = None
             worker.end()

@@ -76,6 +76,10 @@ class SqlStore(Store):
         self._bulk: BulkStore | None = None
         self._artifacts: dict[str, str] = {}
 
+    def prepare(self) -> None:
+        """Open the database, and make its tables if it has none."""
+        self._open()
+
     def ensure_experiment(self, name: str) -> str:
         def find() -> tuple[str, bool] | None:
             found = self._call(lambda client: client.get_experiment_by_name(name))

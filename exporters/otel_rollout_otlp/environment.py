@@ -34,7 +34,7 @@ ENDPOINT: Final = _row(
     "ENDPOINT", read_text, None, "the address; over HTTP, `/v1/traces` is added to the one for all signals", "endpoint"
 )
 HEADERS: Final = _row("HEADERS", str, None, "`key=value,key=value`", "headers")
-TIMEOUT: Final = _row("TIMEOUT", read_seconds, 10.0, "seconds for one request", "timeout")
+TIMEOUT: Final = _row("TIMEOUT", read_seconds, 10.0, "seconds for one request in all", "timeout")
 COMPRESSION: Final = _row("COMPRESSION", one_of("none", "gzip", "deflate"), "none", "`none`, `gzip` or `deflate`")
 CERTIFICATE: Final = _row("CERTIFICATE", read_text, None, "a file of trusted certificates")
 CLIENT_CERTIFICATE: Final = _row("CLIENT_CERTIFICATE", read_text, None, "a file with our own certificate")

@@ -19,11 +19,12 @@ from otel_rollout.export.connection_errors import describe_grpc_error, is_wrong_
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack, refused_here
 from otel_rollout.export.genai_additions import additions_of
 from otel_rollout.export.http import destination_of, shown_url, without_secrets
-from otel_rollout.export.otlp_http import USER_AGENT, partial_outcome
+from otel_rollout.export.otlp_http import USER_AGENT, partial_outcome, read_headers
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.export.proxies import proxy_for
 from otel_rollout.installing import install_line
 from otel_rollout.otlp.encoding import encode_spans
-from otel_rollout_otlp.environment import NO_WAY, SETTINGS, read_environment, where_to_look
+from otel_rollout_otlp.environment import HEADERS, NO_WAY, SETTINGS, read_environment, where_to_look
 
 if TYPE_CHECKING:
     import grpc
@@ -67,8 +68,8 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         self._environment = read_environment(is_grpc=True, endpoint=endpoint, timeout=timeout)
         self.endpoint = self._environment.endpoint
         self._hint = self._environment.what_to_check
-        given = {name.lower(): value for name, value in (headers or {}).items()}
-        self._headers = tuple({**self._environment.headers, **given}.items())
+        self._given = {name.lower(): value for name, value in (headers or {}).items()}
+        self._headers = tuple({**self._environment.headers, **self._given}.items())
         self._timeout = self._environment.timeout
         self._channel: grpc.Channel | None = None
         self._export: Any = None
@@ -107,6 +108,9 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             if outcome.verdict is Verdict.RETRY:
                 # A failed channel waits up to two minutes before it connects again; a new one doesn't.
                 self.shutdown()
+            if outcome.verdict is Verdict.CONFIGURATION_ERROR:
+                # A token may have been renewed.
+                self._headers = tuple({**read_headers(HEADERS), **self._given}.items())
             return outcome
         except (OSError, TypeError, ValueError) as error:
             # A certificate that can't be read, a header that can't be sent.
@@ -174,7 +178,9 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
 
         code = error.code().name if isinstance(error, grpc.Call) else "UNKNOWN"
         details = error.details() if isinstance(error, grpc.Call) else str(error)
-        described = describe_grpc_error(details or "", self.endpoint) if code == "UNAVAILABLE" else details or ""
+        described = details or ""
+        if code == "UNAVAILABLE":
+            described = describe_grpc_error(described, self.endpoint, proxy=proxy_for(self.endpoint, is_grpc=True))
         reason = f"gRPC {code} from {shown_url(self.endpoint)}: {without_secrets(described, self.endpoint)}"
         if code == "RESOURCE_EXHAUSTED" and "larger than max" in (details or ""):
             return Outcome(Verdict.TOO_LARGE, reason)

@@ -9,9 +9,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.genai_additions import additions_of
 from otel_rollout.export.http import HttpClient, destination_of, require_requests
-from otel_rollout.export.otlp_http import OTLP_HEADERS, OtlpHttpSender
+from otel_rollout.export.otlp_http import OTLP_HEADERS, OtlpHttpSender, read_headers
 from otel_rollout.export.outcome import Outcome
-from otel_rollout_otlp.environment import NO_WAY, SETTINGS, OtlpEnvironment, read_environment, where_to_look
+from otel_rollout_otlp.environment import HEADERS, NO_WAY, SETTINGS, OtlpEnvironment, read_environment, where_to_look
 
 
 class OtlpHttpSpanExporter(OutcomeSpanExporter):
@@ -40,9 +40,11 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
     ) -> None:
         environment = read_environment(is_grpc=False, endpoint=endpoint, timeout=timeout)
         self.endpoint = environment.endpoint
-        self._headers = {**environment.headers, **(headers or {})}
+        given = dict(headers or {})
+        self._headers = {**environment.headers, **given}
         self._client = HttpClient(
-            headers={**OTLP_HEADERS, **self._headers},
+            # Read again after an auth error: a token may have been renewed.
+            headers=lambda: {**OTLP_HEADERS, **read_headers(HEADERS), **given},
             timeout=environment.timeout,
             verify=environment.certificate or True,
             cert=_client_certificate(environment),

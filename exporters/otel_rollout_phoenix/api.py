@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from otel_rollout.export.http import HttpClient, json_object, outcome_of_answer
+from otel_rollout.export.http import HttpClient, RequestFailedError
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_phoenix.annotations import IDENTIFIER, TIME_KEY, Annotation
 
@@ -23,18 +23,6 @@ MAX_PAGES: Final = 100
 _JSON: Final = {"accept": "application/json", "content-type": "application/json"}
 _NOT_IN_A_PATH: Final = re.compile(r"[/?#]")
 _SPAN_ID: Final = re.compile(r"\b[0-9a-f]{16}\b")
-
-
-class RequestFailedError(Exception):
-    """A request failed.
-
-    Args:
-        outcome: The outcome, which decides the next step.
-    """
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.reason)
-        self.outcome = outcome
 
 
 class PhoenixApi:
@@ -130,30 +118,24 @@ class PhoenixApi:
             return set()
         # Without `sync` Phoenix answers before it has looked for the spans.
         url = f"{self._address}/v1/{path}?sync=true"
-        answer = self._client.request("POST", url, orjson.dumps({"data": records}), _JSON)
-        if answer.status == 404 and b"do not exist" in answer.body:
-            named = set(_SPAN_ID.findall(answer.body.decode("utf-8", "replace"))) & set(span_ids)
-            if named:
+        try:
+            self._client.ask("POST", url, orjson.dumps({"data": records}), _JSON)
+        except RequestFailedError as failure:
+            answer = failure.answer
+            if answer.status != 404 or b"do not exist" not in answer.body:
+                raise
+            words = answer.body.decode("utf-8", "replace")
+            if named := set(_SPAN_ID.findall(words)) & set(span_ids):
                 return named
             # A trace or a session is stored with its first span.
-            raise RequestFailedError(Outcome(Verdict.RETRY, f"{path}: {answer.body[:200].decode('utf-8', 'replace')}"))
-        outcome = outcome_of_answer(answer, url, configuration_hint=CONFIGURATION_HINT)
-        if outcome.verdict is not Verdict.DELIVERED:
-            raise RequestFailedError(outcome)
+            raise RequestFailedError(Outcome(Verdict.RETRY, f"{path}: {words[:200]}")) from failure
         return set()
 
     def _get(self, path: str) -> dict[str, Any] | None:
         """Return the object at a path; None if there is none."""
-        url = f"{self._address}/v1/{path}"
-        answer = self._client.request("GET", url, headers=_JSON)
-        if answer.status == 404:
-            return None
-        outcome = outcome_of_answer(answer, url, configuration_hint=CONFIGURATION_HINT)
-        if outcome.verdict is not Verdict.DELIVERED:
-            raise RequestFailedError(outcome)
-        found = json_object(answer.body)
-        if found is None:
-            raise RequestFailedError(
-                Outcome(Verdict.CONFIGURATION_ERROR, f"{url}: no JSON, so this is no Phoenix; {CONFIGURATION_HINT}")
-            )
-        return found
+        try:
+            return self._client.ask("GET", f"{self._address}/v1/{path}", headers=_JSON)
+        except RequestFailedError as failure:
+            if failure.answer.status == 404:
+                return None
+            raise

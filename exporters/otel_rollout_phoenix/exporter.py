@@ -14,7 +14,7 @@ from otel_rollout import semconv
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind, NotYet
-from otel_rollout.export.http import HttpClient, destination_of, require_requests, shown_url
+from otel_rollout.export.http import HttpClient, RequestFailedError, destination_of, require_requests, shown_url
 from otel_rollout.export.otlp_http import OTLP_HEADERS, TRACES_PATH, OtlpHttpSender, read_headers
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
@@ -24,7 +24,7 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.settings import Setting, read_text
 from otel_rollout_phoenix.annotations import Annotation, annotations_of
-from otel_rollout_phoenix.api import CONFIGURATION_HINT, PhoenixApi, RequestFailedError
+from otel_rollout_phoenix.api import CONFIGURATION_HINT, PhoenixApi
 
 DEFAULT_ADDRESS: Final = "http://localhost:6006"
 ENDPOINT: Final = Setting("PHOENIX_COLLECTOR_ENDPOINT", read_text, DEFAULT_ADDRESS, "the address", "endpoint")
@@ -66,12 +66,21 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
         timeout: float = TIMEOUT,
     ) -> None:
         self._settings = read_settings(endpoint, api_key, headers)
-        address, headers = self._settings.address, {**OTLP_HEADERS, **self._settings.headers}
-        self._client = HttpClient(headers=headers, timeout=timeout)
+        address = self._settings.address
+
+        def client() -> HttpClient:
+            return HttpClient(
+                # Read again after an auth error: the key may have been renewed.
+                headers=lambda: {**OTLP_HEADERS, **read_settings(endpoint, api_key, headers).headers},
+                timeout=timeout,
+                configuration_hint=CONFIGURATION_HINT,
+            )
+
+        self._client = client()
         self._sender = OtlpHttpSender(self._client, address + TRACES_PATH, configuration_hint=CONFIGURATION_HINT)
         self._api = PhoenixApi(self._client, address)
         # With connections of its own, on another thread: a request that hangs doesn't delay spans.
-        self._side_api = PhoenixApi(HttpClient(headers=headers, timeout=timeout), address)
+        self._side_api = PhoenixApi(client(), address)
         self.follow_up_requests: FollowUpRequests = FollowUpRequests(
             "phoenix", {"rewards": Kind(self._annotate, MAX_ANNOTATIONS)}
         )

@@ -16,7 +16,7 @@ from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.held_spans import HeldSpans
-from otel_rollout.export.http import destination_of, require_requests, shown_url
+from otel_rollout.export.http import RequestFailedError, destination_of, require_requests, shown_url
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.facts.span_facts import span_id_of, trace_id_of
@@ -34,7 +34,6 @@ from otel_rollout_trackio.store import (
     Server,
     ServerStore,
     Store,
-    StoreError,
     default_folder,
     parse_server_url,
 )
@@ -278,7 +277,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
                 yielder.worked(sum(map(readable_size, part)))
             if conversations:
                 self._opened().write(conversations)
-        except StoreError as error:
+        except RequestFailedError as error:
             return error.outcome
         except Exception as error:
             # Halving the batch finds the span at fault.
@@ -288,7 +287,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
 
     def _opened(self) -> Store:
         if self._fault is not None:
-            raise StoreError(Outcome(Verdict.CONFIGURATION_ERROR, str(self._fault)))
+            raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, str(self._fault)))
         if self._store is None:
             self._store = FolderStore(self.folder) if self._server is None else ServerStore(self._server, self._timeout)
         return self._store

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import orjson
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.export.http import HttpClient, outcome_of_answer, shown_url
+from otel_rollout.export.http import HttpClient, RequestFailedError, shown_url
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.worker_process import WorkerProcess
 from otel_rollout.guard.log_once import warn_once
@@ -20,16 +20,8 @@ from otel_rollout.settings import Setting, read_text
 from otel_rollout_trackio.translate import Conversation
 
 
-class StoreError(Exception):
-    """A request failed; `outcome` decides delivery's next step."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.reason)
-        self.outcome = outcome
-
-
 class Store(abc.ABC):
-    """A destination of conversations; each method raises `StoreError`."""
+    """A destination of conversations; each method raises `RequestFailedError`."""
 
     @abc.abstractmethod
     def write(self, conversations: Sequence[Conversation]) -> None:
@@ -95,10 +87,10 @@ class FolderStore(Store):
             self.close()
             what = "does not answer" if isinstance(error, TimeoutError) else "has ended"
             reason = f"the process that writes to trackio's folder {what} ({type(error).__name__})"
-            raise StoreError(Outcome(Verdict.RETRY, reason)) from error
+            raise RequestFailedError(Outcome(Verdict.RETRY, reason)) from error
         result = orjson.loads(answer)
         if "verdict" in result:
-            raise StoreError(Outcome(Verdict(result["verdict"]), result["reason"]))
+            raise RequestFailedError(Outcome(Verdict(result["verdict"]), result["reason"]))
         return result["found"]
 
     def _started(self) -> WorkerProcess | None:
@@ -169,7 +161,9 @@ class ServerStore(Store):
     def __init__(self, server: Server, timeout: float) -> None:
         self._server = server
         headers = {"X-Trackio-Write-Token": server.write_token, "Content-Type": "application/json"}
-        self._client = HttpClient(headers=headers, timeout=timeout)
+        self._client = HttpClient(
+            headers=headers, timeout=timeout, configuration_hint=f"set {SERVER_URL} and {WRITE_TOKEN}"
+        )
 
     def write(self, conversations: Sequence[Conversation]) -> None:
         logs = [
@@ -197,16 +191,13 @@ class ServerStore(Store):
     def _ask(self, name: str, question: dict[str, Any]) -> Any:
         base, mark, query = self._server.url.partition("?")
         url = f"{base}/api/{name}{mark}{query}"
-        answer = self._client.request("POST", url, orjson.dumps(question))
-        outcome = outcome_of_answer(answer, url, configuration_hint=f"set {SERVER_URL} and {WRITE_TOKEN}")
-        if answer.status == 400 and b"write_token" in answer.body:
-            # trackio has no other status for it.
-            outcome = Outcome(Verdict.CONFIGURATION_ERROR, outcome.reason)
-        if outcome.verdict is not Verdict.DELIVERED:
-            raise StoreError(outcome)
         try:
-            return orjson.loads(answer.body)["data"]
-        except (ValueError, KeyError, TypeError) as error:
-            # A proxy's page, for example: status 200, and nothing stored.
-            reason = f"{shown_url(url)} answered with something other than trackio's JSON: {answer.body[:80]!r}"
-            raise StoreError(Outcome(Verdict.UNEXPLAINED, reason)) from error
+            return self._client.ask("POST", url, orjson.dumps(question))["data"]
+        except KeyError as error:
+            reason = f"{shown_url(url)} answered without `data`: is it a trackio server?"
+            raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, reason)) from error
+        except RequestFailedError as failure:
+            if failure.answer.status == 400 and b"write_token" in failure.answer.body:
+                # trackio has no other status for it.
+                raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, str(failure))) from failure
+            raise

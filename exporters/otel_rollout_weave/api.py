@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 import orjson
 
-from otel_rollout.export.http import HttpClient, json_object, outcome_of_answer
+from otel_rollout.export.http import HttpClient, RequestFailedError, json_object, outcome_of_answer, unexpected_answer
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout_weave.settings import CREDENTIALS_HINT, WeaveSettings
 
 IDS_PER_QUESTION: Final = 1000
+_JSON: Final = {"Content-Type": "application/json"}
 
 _PROJECT_QUERY: Final = (
     "query Project($name: String!, $entity: String!) { project(name: $name, entityName: $entity) { name } }"
@@ -25,14 +26,6 @@ _PROJECT_MUTATION: Final = (
 _VIEWER_QUERY: Final = "query DefaultEntity { viewer { username defaultEntity { name } } }"
 
 
-class RequestFailedError(Exception):
-    """A request failed; `outcome` decides delivery's next step."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.reason)
-        self.outcome = outcome
-
-
 class WeaveApi:
     """A client of the W&B API and the trace server; each method raises `RequestFailedError`.
 
@@ -42,7 +35,12 @@ class WeaveApi:
 
     def __init__(self, settings: WeaveSettings) -> None:
         self.settings = settings
-        self._http = HttpClient(headers=settings.headers, timeout=settings.timeout, verify=settings.verify)
+        self._http = HttpClient(
+            headers=settings.headers,
+            timeout=settings.timeout,
+            verify=settings.verify,
+            configuration_hint=CREDENTIALS_HINT,
+        )
 
     def close(self) -> None:
         """Close the connections."""
@@ -73,7 +71,7 @@ class WeaveApi:
         """Store finished calls, each as JSON."""
         entity, project = project_id.split("/")
         path = f"/v2/{quote(entity, safe='')}/{quote(project, safe='')}/calls/complete"
-        _object(path, self._post(path, b'{"batch":[' + b",".join(calls) + b"]}"))
+        self._post(path, b'{"batch":[' + b",".join(calls) + b"]}")
 
     def stored_calls(self, project_id: str, ids: Sequence[str]) -> set[str]:
         """Return the ids of these calls that are stored."""
@@ -81,9 +79,18 @@ class WeaveApi:
         for start in range(0, len(ids), IDS_PER_QUESTION):
             wanted = {"call_ids": ids[start : start + IDS_PER_QUESTION]}
             question = {"project_id": project_id, "columns": ["id"], "filter": wanted}
-            lines = self._post("/calls/stream_query", orjson.dumps(question)).splitlines()
-            found.update(str(_object("/calls/stream_query", line)["id"]) for line in lines if line.strip())
+            found |= self._ids(f"{self.settings.trace_server_url}/calls/stream_query", orjson.dumps(question))
         return found
+
+    def _ids(self, url: str, question: bytes) -> set[str]:
+        answer = self._http.request("POST", url, question, _JSON)
+        outcome = outcome_of_answer(answer, url, configuration_hint=CREDENTIALS_HINT)
+        rows = [json_object(line) or {} for line in answer.body.splitlines() if line.strip()]
+        if outcome.verdict is Verdict.DELIVERED and not all("id" in row for row in rows):
+            outcome = unexpected_answer(answer, url, "JSON lines", configuration_hint=CREDENTIALS_HINT)
+        if outcome.verdict is not Verdict.DELIVERED:
+            raise RequestFailedError(outcome, answer)
+        return {str(row["id"]) for row in rows}
 
     def create_file(self, project_id: str, name: str, content: bytes) -> str:
         """Store a file and return its digest."""
@@ -94,13 +101,20 @@ class WeaveApi:
             f'{head}"file"; filename="{name}"\r\nContent-Type: application/octet-stream\r\n\r\n'
         ).encode()
         body += content + f"\r\n--{boundary}--\r\n".encode()
-        answer = self._post("/file/create", body, f"multipart/form-data; boundary={boundary}")
-        return str(_object("/file/create", answer)["digest"])
+        return self._digest("/file/create", body, {"Content-Type": f"multipart/form-data; boundary={boundary}"})
 
     def create_object(self, project_id: str, object_id: str, value: dict[str, Any]) -> str:
         """Store an object and return its digest; idempotent."""
         wanted = {"obj": {"project_id": project_id, "object_id": object_id, "val": value}}
-        return str(self._ask("/obj/create", wanted)["digest"])
+        return self._digest("/obj/create", orjson.dumps(wanted), _JSON)
+
+    def _digest(self, path: str, body: bytes, headers: Mapping[str, str]) -> str:
+        digest = self._post(path, body, headers).get("digest")
+        if not isinstance(digest, str):
+            # The server is at fault, no span is.
+            reason = f"{self.settings.trace_server_url}{path} answered without a digest"
+            raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, f"{reason}; {CREDENTIALS_HINT}"))
+        return digest
 
     def create_feedback(self, feedback: Sequence[dict[str, Any]]) -> None:
         """Store several pieces of feedback."""
@@ -123,7 +137,7 @@ class WeaveApi:
                     }
                 },
             }
-            for row in self._ask("/feedback/query", question)["result"]:
+            for row in self._post("/feedback/query", orjson.dumps(question)).get("result", ()):
                 found.setdefault(row["weave_ref"], []).append(row["id"])
         return found
 
@@ -138,30 +152,11 @@ class WeaveApi:
     def _graphql(self, query: str, variables: dict[str, str]) -> dict[str, Any]:
         url = f"{self.settings.api_url}/graphql"
         body = orjson.dumps({"query": query, "variables": variables})
-        answer = _object(url, self._request(url, body))
+        answer = self._http.ask("POST", url, body, _JSON)
         if answer.get("errors"):
             message = str(answer["errors"][0].get("message", answer["errors"][0]))[:200]
             raise RequestFailedError(Outcome(Verdict.CONFIGURATION_ERROR, f"{url}: {message}; {CREDENTIALS_HINT}"))
         return answer.get("data") or {}
 
-    def _ask(self, path: str, question: dict[str, Any]) -> dict[str, Any]:
-        return _object(path, self._post(path, orjson.dumps(question)))
-
-    def _post(self, path: str, body: bytes, content_type: str = "application/json") -> bytes:
-        return self._request(self.settings.trace_server_url + path, body, content_type)
-
-    def _request(self, url: str, body: bytes, content_type: str = "application/json") -> bytes:
-        answer = self._http.request("POST", url, body, {"Content-Type": content_type})
-        outcome = outcome_of_answer(answer, url, configuration_hint=CREDENTIALS_HINT)
-        if outcome.verdict is not Verdict.DELIVERED:
-            raise RequestFailedError(outcome)
-        return answer.body
-
-
-def _object(url: str, body: bytes) -> dict[str, Any]:
-    found = json_object(body)
-    if found is None:
-        # A proxy's page, for example: status 200, and nothing stored.
-        reason = f"{url} answered with something other than JSON: {body[:80]!r}"
-        raise RequestFailedError(Outcome(Verdict.UNEXPLAINED, reason))
-    return found
+    def _post(self, path: str, body: bytes, headers: Mapping[str, str] = _JSON) -> dict[str, Any]:
+        return self._http.ask("POST", self.settings.trace_server_url + path, body, headers)

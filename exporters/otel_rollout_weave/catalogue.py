@@ -6,10 +6,11 @@ import hashlib
 import re
 from typing import Final
 
+from otel_rollout.export.http import RequestFailedError
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.text.sanitize import replace_surrogates
-from otel_rollout_weave.api import RequestFailedError, WeaveApi
+from otel_rollout_weave.api import WeaveApi
 from otel_rollout_weave.settings import CREDENTIALS_HINT
 
 MAX_NAME: Final = 128

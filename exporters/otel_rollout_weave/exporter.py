@@ -13,13 +13,13 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
-from otel_rollout.export.http import require_requests, shown_url
+from otel_rollout.export.http import RequestFailedError, require_requests, shown_url
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.facts.span_facts import span_id_of, trace_id_of
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error, warn_once
-from otel_rollout_weave.api import RequestFailedError, WeaveApi
+from otel_rollout_weave.api import WeaveApi
 from otel_rollout_weave.catalogue import Catalogue
 from otel_rollout_weave.rewards import Reward, RewardFeedback, reward_feedback_of
 from otel_rollout_weave.settings import (
@@ -210,7 +210,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
             try:
                 catalogue.api.post_calls(project_id, [call for _, call in part])
             except RequestFailedError as failure:
-                if failure.outcome.verdict in MAY_BE_STORED:
+                if failure.outcome.verdict in MAY_BE_STORED or failure.answer.status == 200:
                     self._sent.update(dict.fromkeys(ids, False))
                 raise
             # Dropped once the whole batch is stored.

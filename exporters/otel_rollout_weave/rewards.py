@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.export.http import RequestFailedError
 from otel_rollout.export.outcome import Verdict
 from otel_rollout.facts.reward_parts import REWARD, reward_parts_of
 from otel_rollout.facts.span_facts import span_id_of, trace_id_of
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout_weave.api import RequestFailedError
 from otel_rollout_weave.catalogue import Catalogue, object_id_of
 
 FEEDBACK_PREFIX: Final = "wandb.runnable."

@@ -42,7 +42,12 @@ file mlruns.db of this folder.
     parser.add_argument("--rollouts", type=positive, default=4, metavar="N", help="rollouts of each (default: 4)")
     parser.add_argument("--concurrency", type=positive, default=64, metavar="N", help="at a time (default: 64)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides what the policy does (default: 0)")
-    add_seconds(parser, "--timeout", "wait for the backend at the end (default: 60)")
+    add_seconds(
+        parser,
+        "--timeout",
+        "wait for the backend at the end (default: 60; before that for a new database, 300 in all)",
+        default=None,
+    )
     parser.add_argument("--view", action="store_true", help="trace into the folder, and open it in the browser")
 
 

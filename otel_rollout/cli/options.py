@@ -146,7 +146,7 @@ def exit_codes(done: str, *, failed: str = "", interrupted: str = "interrupted")
     return "exit codes:\n" + "".join(f"  {code:<3}  {meaning}\n" for code, meaning in codes.items() if meaning)
 
 
-def add_seconds(parser: argparse.ArgumentParser, option: str, meaning: str, default: float = 60.0) -> None:
+def add_seconds(parser: argparse.ArgumentParser, option: str, meaning: str, default: float | None = 60.0) -> None:
     """Add an option with a number of seconds."""
     parser.add_argument(option, type=seconds, default=default, metavar="SECONDS", help=meaning)
 

@@ -31,6 +31,8 @@ class Account:
         self.payloads_dropped = 0
         self.payloads_shrunk = 0
         self.lost: Counter[str] = Counter()
+        self.in_flight = 0
+        """Spans of the batch that is being sent."""
         self.last_error = ""
         self.is_abandoned = False
         """If True, the result of an attempt that is still running is not counted: its spans were counted before."""
@@ -48,11 +50,11 @@ class Account:
             wait_for(self.progress, is_done, deadline - monotonic())
 
     def close(self) -> None:
-        """Count the queued spans as lost."""
+        """Count the queued spans as lost, or as unknown if they are in a request without an answer."""
         self.is_abandoned = self.is_closed = True
         queued = self.queued
         if queued:
-            self.lost["shutdown"] += queued
+            self.lost += Counter(unknown=min(self.in_flight, queued), shutdown=max(0, queued - self.in_flight))
             self.settled += queued
             self.queued_bytes = 0
 
@@ -62,10 +64,10 @@ class Account:
         Args:
             spans: The number of spans.
         """
+        unknown = min(spans, self.lost["unknown"])
         self.spooled += spans
         self.settled -= spans
-        self.lost["shutdown"] -= spans
-        self.lost = +self.lost
+        self.lost += Counter(unknown=-unknown, shutdown=unknown - spans)
 
     def stats(self, follow_up_requests: Mapping[str, FollowUpStats]) -> ExporterStats:
         """Return the counts so far, with the counts of follow-up requests."""

@@ -197,6 +197,12 @@ class ExporterQueue:
                 self._store.start()
                 self._thread.start()
 
+    @property
+    def preparing(self) -> str:
+        """The work that spans in memory wait for before the first is sent; empty if none, or a spool keeps them."""
+        is_waiting = self._spool is None and self._account.queued > 0
+        return self.exporter.preparing if is_waiting and isinstance(self.exporter, OutcomeSpanExporter) else ""
+
     def request_flush(self) -> None:
         """Send the queued spans now, without waiting for a full batch or for the delay before the next attempt."""
         with self._lock:
@@ -393,6 +399,8 @@ class ExporterQueue:
     def _deliver_batch(self) -> None:
         try:
             batch = self._store.take()
+            with self._lock:
+                self._account.in_flight = 0 if batch.is_from_disk else len(batch.queued)
             self._settle(batch, self._send(batch))
         except Exception:
             _logger.exception("%s: internal error while delivering", self.name)
@@ -427,6 +435,7 @@ class ExporterQueue:
                 account.spooled_after_close(len(report.unsent))
             if account.is_abandoned:
                 return
+            account.in_flight = 0
             if report.delivered:
                 self._is_failing = False
                 self._end.lengthen()

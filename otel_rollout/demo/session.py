@@ -38,11 +38,13 @@ from otel_rollout.demo.report import (
 from otel_rollout.demo.rollout import Pass, Trajectory, mean_reward, passes, run_pass
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.look.terminal.screen import open_screen
+from otel_rollout.pipeline import MAX_SECONDS_AT_END, Pipeline, await_ready
 from otel_rollout.record import runtime
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.text.plain_text import counted
 
 PROJECT = "otel-rollout-demo"
+SECONDS_AT_END: Final = 60.0
 PATIENCE: Final = 3.0
 """The seconds after which the wait for a backend is explained."""
 WIDE: Final = 100
@@ -60,7 +62,7 @@ def run_session(
     rollouts: int,
     concurrency: int,
     seed: int,
-    timeout: float,
+    timeout: float | None,
     view: bool,
 ) -> int:
     """Run the rollout, deliver its spans, report, and return the exit code; `--help` explains the options.
@@ -139,12 +141,15 @@ async def _run_passes(console: Console, all_passes: list[Pass], concurrency: int
     return trajectories
 
 
-def _deliver(console: Console, timeout: float) -> None:
+def _deliver(console: Console, timeout: float | None) -> None:
     with console.status("delivering the last spans") if console.is_terminal else contextlib.nullcontext():
-        patience = min(timeout, PATIENCE)
-        if not otel_rollout.flush(timeout=patience) and timeout > patience:
-            print_waiting(console, _counts(), timeout - patience)
-            otel_rollout.flush(timeout=timeout - patience)
+        seconds = SECONDS_AT_END if timeout is None else timeout
+        patience = min(seconds, PATIENCE)
+        if not otel_rollout.flush(timeout=patience) and seconds > patience:
+            print_waiting(console, _counts(), seconds - patience)
+            if timeout is None and isinstance(runtime.pipeline, Pipeline):
+                await_ready(runtime.pipeline.queues, MAX_SECONDS_AT_END - seconds)
+            otel_rollout.flush(timeout=seconds - patience)
         _shut_down()
 
 
@@ -166,10 +171,10 @@ def _counts() -> Mapping[str, ExporterStats]:
     return counts if counts or own is None else {describe(ON_SCREEN, None): own}
 
 
-def _interrupted(timeout: float) -> int:
+def _interrupted(timeout: float | None) -> int:
     """Deliver what was traced so far; a second Ctrl-C gives that up too."""
     with contextlib.suppress(KeyboardInterrupt):
-        in_time = otel_rollout.flush(timeout=min(timeout, 5.0))
+        in_time = otel_rollout.flush(timeout=5.0 if timeout is None else min(timeout, 5.0))
         missing = "" if in_time else "; NOT everything was delivered"
         sys.stderr.write(f"otel-rollout demo: interrupted; {Stats(exporters=_counts())}{missing}\n")
     return 130

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.http import without_userinfo
+from otel_rollout.export.proxies import PROXY_VARIABLES
 from otel_rollout.finish.redaction import Redactor
 from otel_rollout.init_notes import OTHER_VARIABLES
 from otel_rollout.record.provider import read_sampler
@@ -96,7 +97,7 @@ def read_environment(
     environ = os.environ if environ is None else environ
     rows = [OTLP_PROTOCOL, *CHECKED_VARIABLES, *exporters_settings]
     meanings = {variable: row.meaning for row in rows for variable in row.variables}
-    others = {**STANDARD_VARIABLES, **OTHER_VARIABLES, **meanings}
+    others = {**STANDARD_VARIABLES, **OTHER_VARIABLES, **PROXY_VARIABLES, **meanings}
     _, sampler_fault = read_sampler(environ)
     faults = [*_unread(others, environ), *([sampler_fault] if sampler_fault else [])]
     faults += [report.fault for report in (_report_setting(row, environ) for row in rows) if report.fault]

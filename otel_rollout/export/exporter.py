@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -67,6 +67,15 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         """
         return
 
+    def prepare(self) -> None:
+        """Begin what the first batch needs and takes seconds; `init` calls it after `check`. It never waits."""
+        return
+
+    @property
+    def preparing(self) -> str:
+        """The work that the first batch waits for, such as tables that are being made; empty if none."""
+        return ""
+
     @abc.abstractmethod
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans` to the backend; never raises, never waits to retry."""
@@ -126,7 +135,7 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
 
     def add_counts(self, stats: ExporterStats) -> ExporterStats:
         """Return the counts of its queue, with those that only the exporter has."""
-        return stats
+        return replace(stats, preparing=self.preparing) if stats.recorded > stats.delivered else stats
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Wait for follow-up requests; True if they are done and no span is held."""

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ import orjson
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.export.connection_errors import describe_connection_error, describe_status, is_wrong_protocol
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.export.proxies import Proxy, proxy_for
+from otel_rollout.guard.log_once import warn_once
 
 if TYPE_CHECKING:
     import requests
@@ -24,11 +26,13 @@ if TYPE_CHECKING:
 __all__ = [
     "HttpAnswer",
     "HttpClient",
+    "RequestFailedError",
     "destination_of",
     "json_object",
     "outcome_of_answer",
     "require_requests",
     "shown_url",
+    "unexpected_answer",
     "without_secrets",
     "without_userinfo",
 ]
@@ -37,6 +41,7 @@ _INSTALL = "pip install requests"
 _PASSING = frozenset({408, 425, 429, 502, 503, 504})
 _INVALID = frozenset({400, 422})
 _NEVER_SERVED = frozenset({501, 505})
+_TURNED_AWAY = frozenset({401, 403})
 _USERINFO = re.compile(r"[^/?#]*@|[^/?#:\[]*:(?!\d*(?:[/?#]|\Z)).*@", re.DOTALL)
 """The part before the host, even if the password has a character that should be escaped."""
 _URL_WITH_USERINFO = re.compile(r"(?<=://)[^/?#\s]*@")
@@ -49,10 +54,12 @@ class HttpAnswer:
 
     Args:
         status: The HTTP status; 0 without an answer.
-        body: The body.
+        body: The body, decompressed.
         retry_after: Seconds of the `Retry-After` header, if there was one.
         fault: Why there is no answer, in one line.
         is_permanent: A setting is at fault: a bad URL, a certificate that isn't trusted.
+        media_type: The type of the body, in lower case; empty if the answer names none.
+        proxy: The proxy of the environment that the request went to, if any.
     """
 
     status: int
@@ -60,42 +67,64 @@ class HttpAnswer:
     retry_after: float | None = None
     fault: str = ""
     is_permanent: bool = False
+    media_type: str = ""
+    proxy: Proxy | None = None
+
+
+class RequestFailedError(Exception):
+    """A request failed.
+
+    Args:
+        outcome: The outcome, which decides delivery's next step.
+        answer: The answer, if it was one of HTTP.
+    """
+
+    def __init__(self, outcome: Outcome, answer: HttpAnswer | None = None) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
+        self.answer = answer or HttpAnswer(0)
 
 
 class HttpClient:
     """An HTTP client with connection pooling that never raises.
 
     Args:
-        headers: Sent with each request.
-        timeout: Seconds for a request.
+        headers: Sent with each request; or a function that returns them, which is called again after the server has
+            refused the credentials.
+        timeout: Seconds for a request in all, from its start to the last byte of the answer.
         verify: Check the server's certificate; or a file of trusted certificates.
         cert: The client certificate: a file, or a pair of certificate and key files.
+        configuration_hint: For an auth or configuration error: the settings to check.
     """
 
     def __init__(
         self,
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
         timeout: float = 10.0,
         verify: bool | str = True,
         cert: str | tuple[str, str] | None = None,
+        configuration_hint: str = "",
     ) -> None:
         self.timeout = timeout
-        self._headers = dict(headers or {})
+        self._headers = headers if callable(headers) else lambda given=dict(headers or {}): given
         self._verify = verify
         self._cert = cert
+        self._hint = configuration_hint
         self._session: requests.Session | None = None
         self._pid = os.getpid()
 
     def _open(self) -> requests.Session:
-        import requests
+        from otel_rollout.export.http_transport import new_session
 
-        session = requests.Session()
-        session.headers.update(self._headers)
-        if any(name.lower() == "authorization" for name in self._headers):
+        session = new_session()
+        session.headers.update(headers := self._headers())
+        if any(name.lower() == "authorization" for name in headers):
             # Else requests replaces our header by a netrc entry of the host.
             session.auth = _as_given
         session.cert = self._cert
+        if self._verify is False:
+            warn_once("unchecked certificates", "certificates of HTTPS servers are not checked, as a setting says")
         return session
 
     def request(
@@ -104,35 +133,65 @@ class HttpClient:
         """Make one request and return its answer or its fault; never raises."""
         try:
             import requests
+            from urllib3.exceptions import HTTPError
+
+            from otel_rollout.export.http_transport import MAX_BYTES, deadline_of, read_body
         except ImportError as error:
             return HttpAnswer(0, fault=f"{error}: {_INSTALL}", is_permanent=True)
+        proxy = proxy_for(url)
         try:
             session = self._session
             if session is None or self._pid != os.getpid():
                 # A forked child must not use its parent's connections.
                 self._pid = os.getpid()
                 session = self._session = self._open()
-            answer = session.request(
+            with session.request(
                 method,
                 url,
                 data=body,
                 headers=dict(headers or {}),
-                timeout=self.timeout,
+                timeout=deadline_of(self.timeout),
                 allow_redirects=False,
+                stream=True,
                 # On a session REQUESTS_CA_BUNDLE would precede it.
                 verify=self._verify,
-            )
+            ) as answer:
+                found = read_body(answer)
+                status, fields = answer.status_code, answer.headers
         except Exception as error:
             # A broken connection is not used again.
             self.close()
-            fault = without_secrets(describe_connection_error(error, url, self.timeout), url)
-            is_passing = isinstance(error, requests.RequestException) and not _is_our_fault(error)
+            fault = without_secrets(describe_connection_error(error, url, self.timeout, proxy=proxy), url)
+            is_passing = isinstance(error, (requests.RequestException, HTTPError)) and not _is_our_fault(error)
             is_passing = is_passing and not is_wrong_protocol(fault)
             return HttpAnswer(0, fault=fault, is_permanent=not is_passing)
-        return HttpAnswer(answer.status_code, answer.content, _retry_after(answer.headers.get("Retry-After")))
+        if found is None or status in _TURNED_AWAY:
+            # The rest of the answer is not read; the next attempt reads the credentials again.
+            self.close()
+        if found is None:
+            return HttpAnswer(0, fault=f"the answer is over {MAX_BYTES >> 20} MiB", proxy=proxy)
+        media_type = fields.get("Content-Type", "").partition(";")[0].strip().lower()
+        return HttpAnswer(status, found, _retry_after(fields.get("Retry-After")), media_type=media_type, proxy=proxy)
+
+    def ask(
+        self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Make one request to an API of JSON, and return the answer's object.
+
+        Raises:
+            RequestFailedError: There is no answer, a failure, or one without a JSON object.
+        """
+        answer = self.request(method, url, body, headers)
+        outcome = outcome_of_answer(answer, url, configuration_hint=self._hint)
+        found = json_object(answer.body)
+        if outcome.verdict is Verdict.DELIVERED and found is None:
+            outcome = unexpected_answer(answer, url, "JSON", configuration_hint=self._hint)
+        if outcome.verdict is not Verdict.DELIVERED:
+            raise RequestFailedError(outcome, answer)
+        return found or {}
 
     def close(self) -> None:
-        """Close the connections; the next request opens new ones."""
+        """Close the connections; the next request opens new ones, with headers that are read again."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -210,7 +269,7 @@ def _split_userinfo(url: str) -> tuple[str, str, str]:
     return url[:start], url[start:end], url[end:]
 
 
-def _is_our_fault(error: requests.RequestException) -> bool:
+def _is_our_fault(error: Exception) -> bool:
     import requests
 
     if isinstance(error, requests.exceptions.SSLError):
@@ -224,6 +283,26 @@ def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
+def unexpected_answer(answer: HttpAnswer, url: str, expected: str, *, configuration_hint: str = "") -> Outcome:
+    """Return the outcome of a success by its status that is none by its body: a login page, a proxy's.
+
+    Args:
+        answer: The answer.
+        url: The request's URL, for the message.
+        expected: The protocol's answer.
+        configuration_hint: The settings to check.
+    """
+    start = answer.body[:400].lstrip().lower()
+    is_page = answer.media_type.endswith("html") or start.startswith((b"<!doctype html", b"<html"))
+    kind = "an HTML page: a login or a proxy?" if is_page else f"not with {expected}"
+    reason = f"HTTP {answer.status} from {_from(url, answer.proxy)}, but {kind} {_first_line(answer.body)!r}"
+    return Outcome(Verdict.CONFIGURATION_ERROR, "; ".join(filter(None, (reason, configuration_hint))))
+
+
+def _from(url: str, proxy: Proxy | None) -> str:
+    return f"{shown_url(url)} through {proxy}" if proxy is not None else shown_url(url)
+
+
 def outcome_of_answer(answer: HttpAnswer, url: str, *, configuration_hint: str = "") -> Outcome:
     """Return the outcome of an answer.
 
@@ -233,12 +312,12 @@ def outcome_of_answer(answer: HttpAnswer, url: str, *, configuration_hint: str =
         configuration_hint: For an auth or configuration error: the settings to check.
     """
     status = answer.status
-    url = shown_url(url)
+    url, place = shown_url(url), _from(url, answer.proxy)
     if 200 <= status < 300:
         return DELIVERED
     if status == 0:
         return Outcome(Verdict.CONFIGURATION_ERROR if answer.is_permanent else Verdict.RETRY, f"{url}: {answer.fault}")
-    reason = f"HTTP {status} from {url}: {_first_line(answer.body)}".rstrip(": ")
+    reason = f"HTTP {status} from {place}: {_first_line(answer.body)}".rstrip(": ")
     if remedy := describe_status(status, url):
         return Outcome(Verdict.CONFIGURATION_ERROR, f"{reason}; {remedy}")
     if status in _PASSING:

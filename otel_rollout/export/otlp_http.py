@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.exporter import refused_here
-from otel_rollout.export.http import HttpAnswer, HttpClient, outcome_of_answer
+from otel_rollout.export.http import HttpAnswer, HttpClient, json_object, outcome_of_answer, unexpected_answer
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.otlp.encoding import Additions, encode_spans
@@ -80,14 +80,49 @@ class OtlpHttpSender:
         if answer.status == _UNSUPPORTED and headers:
             hint = f"it may not take {self._compression}: see OTEL_EXPORTER_OTLP_COMPRESSION"
         outcome = outcome_of_answer(_in_words(answer), self._endpoint, configuration_hint=hint)
-        if outcome.verdict is not Verdict.DELIVERED or not answer.body:
-            return outcome
+        return (
+            outcome
+            if outcome.verdict is not Verdict.DELIVERED
+            else outcome_of_success(answer, self._endpoint, len(spans), hint)
+        )
+
+
+def outcome_of_success(answer: HttpAnswer, url: str, sent: int, hint: str) -> Outcome:
+    """Return the outcome of a batch that was answered by a status of success: by its body.
+
+    Args:
+        answer: The answer.
+        url: The request's URL, for the message.
+        sent: The number of spans.
+        hint: The settings to check if this is no answer of OTLP.
+    """
+    partial = _partial_success(answer)
+    if partial is None:
+        return unexpected_answer(answer, url, "OTLP's answer", configuration_hint=hint)
+    return partial_outcome(*partial, sent)
+
+
+def _partial_success(answer: HttpAnswer) -> tuple[int, str] | None:
+    """Return the number of rejected spans and the reason; None if the body is no `ExportTraceServiceResponse`.
+
+    A receiver that gives no type, or a text's, may have either form; without a field, protobuf has no bytes.
+    """
+    if not answer.body:
+        return 0, ""
+    is_json, is_protobuf = (name in answer.media_type for name in ("json", "protobuf"))
+    if "html" in answer.media_type:
+        return None
+    if not is_protobuf and (found := json_object(answer.body)) is not None:
+        partial = found.get("partialSuccess", found.get("partial_success")) or {}
         try:
-            partial = ExportTraceServiceResponse.FromString(answer.body).partial_success
-        except DecodeError:
-            # Phoenix and others answer in JSON or text.
-            return outcome
-        return partial_outcome(partial.rejected_spans, partial.error_message, len(spans))
+            return int(partial.get("rejectedSpans") or 0), str(partial.get("errorMessage") or "")
+        except (AttributeError, TypeError, ValueError):
+            return None
+    try:
+        success = None if is_json else ExportTraceServiceResponse.FromString(answer.body).partial_success
+    except DecodeError:
+        return None
+    return None if success is None else (success.rejected_spans, success.error_message)
 
 
 def _in_words(answer: HttpAnswer) -> HttpAnswer:

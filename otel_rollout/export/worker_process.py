@@ -27,6 +27,11 @@ SECONDS_BETWEEN_LOOKS: Final = 5.0
 """The seconds after which the end of the parent is seen if a forked child of it keeps the pipe open."""
 SECONDS_FOR_THE_REST: Final = 30.0
 NICENESS: Final = 10
+SECONDS_BEFORE_NICE: Final = 20.0
+"""The CPU time after which the trainer's processes go first.
+
+On a busy machine a program that ends soon would wait for its imports, tables and few spans in vain, and a process that
+makes the tables of a database keeps all others waiting."""
 
 _PROGRAM: Final = """\
 import json, signal, sys
@@ -93,15 +98,19 @@ class WorkerProcess:
         """True if this process started it; a forked child didn't."""
         return self._pid == os.getpid()
 
-    def call(self, request: bytes) -> bytes:
+    def call(self, request: bytes, seconds: float = SECONDS_TO_ANSWER) -> bytes:
         """Return the answer to a request.
+
+        Args:
+            request: The request.
+            seconds: The time that it may take.
 
         Raises:
             OSError: It doesn't answer in time, or has ended (EOFError).
         """
         self._connection.send_bytes(request)
-        if not self._connection.poll(SECONDS_TO_ANSWER):
-            raise TimeoutError(f"no answer within {SECONDS_TO_ANSWER:g} s")
+        if not self._connection.poll(seconds):
+            raise TimeoutError(f"no answer within {seconds:g} s")
         return self._connection.recv_bytes()
 
     def end(self) -> None:
@@ -141,25 +150,16 @@ def serve(descriptor: int, parent: int, module: str) -> None:
         connection.send_bytes(b"ready")
         worker = importlib.import_module(module)
         worker.prepare()
+        # The packages leave hundreds of thousands of objects, which the garbage collector would look through each time.
+        gc.freeze()
         is_nice = False
         while request := connection.recv_bytes():
             connection.send_bytes(worker.answer(request))
-            if not is_nice:
+            if not is_nice and time.process_time() > SECONDS_BEFORE_NICE:
                 is_nice = True
-                _settle()
-
-
-def _settle() -> None:
-    """Let the trainer's processes go first from now on.
-
-    Not before the first answer: on a busy machine a program that ends soon would wait for the imports in vain, and a
-    process that makes the tables of a database keeps all others waiting.
-    """
-    # Windows has no nice.
-    with suppress(AttributeError, OSError):
-        os.nice(NICENESS)
-    # The packages leave hundreds of thousands of objects, which the garbage collector would look through each time.
-    gc.freeze()
+                # Windows has no nice.
+                with suppress(AttributeError, OSError):
+                    os.nice(NICENESS)
 
 
 def _end_after(parent: int) -> None:

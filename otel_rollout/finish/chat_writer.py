@@ -61,14 +61,15 @@ class ChatWriter:
         text = preview(side.messages[-1])
         return WrittenSide(_payload(PROMPT_TEXT, text, side.rest), attributes, side, cut)
 
-    def write_result(self, value: Any, arguments: Any) -> WrittenSide:
+    def write_result(self, value: Any, arguments: Any, *, is_stream: bool = False) -> WrittenSide:
         """Return the output of an LLM op.
 
         Args:
             value: Its result.
             arguments: Its arguments, if they were captured.
+            is_stream: The result is the list of what a generator yielded.
         """
-        side = None if _is_note(value) else split_output(value, arguments)
+        side = None if _is_note(value) else split_output(value, arguments, is_stream=is_stream)
         if side is None:
             return WrittenSide(value_to_json(value), {}, None, 0)
         attributes, cut = self._attributes(semconv.OUTPUT_MESSAGES, side.encoded, None)

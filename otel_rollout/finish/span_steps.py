@@ -211,7 +211,8 @@ def write_messages(
             if payload.input is not None:
                 asked = chat.write_arguments(arguments)
             if payload.output is not None:
-                answered = chat.write_result(answer, arguments)
+                is_stream = span.output is not None and span.output.is_stream
+                answered = chat.write_result(answer, arguments, is_stream=is_stream)
             turn = (asked.side, answered.side)
     except Exception:
         # The payload is sent as it is.

@@ -1,8 +1,8 @@
 """One chat message: its forms, rendered templates and payloads, of plain JSON values.
 
 `Message` has the form of OpenTelemetry's GenAI conventions. `forms` makes it of what client libraries send, `templates`
-of rendered text; `payloads` takes the messages out of an op's arguments and result, `reading` finds them on a span and
-in any payload; `openai` writes them for backends.
+of rendered text; `payloads` takes the messages out of an op's arguments and result, `streams` joins the pieces of one;
+`reading` finds them on a span and in any payload; `openai` writes them for backends.
 """
 
 from typing import TYPE_CHECKING

@@ -1,55 +1,95 @@
 """Messages in the form of OpenTelemetry's GenAI conventions, made of those in the APIs of client libraries.
 
-The values are plain data: a snapshot's, or parsed from redacted JSON. Nothing is changed in place. Fields that the
-convention doesn't name stay on the message or the part. Inline media become a note.
+Lossless by construction: known fields are taken out of a copy, and the remaining fields stay on the part or the
+message. The values are plain data: a snapshot's, or parsed from redacted JSON.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from otel_rollout.guard.signal_handlers import is_from_signal_handler
-from otel_rollout.messages.message import Message, Part, json_text, text_message
+from otel_rollout.messages.message import Message, Part, json_of, json_text, text_message
 from otel_rollout.messages.names import (
+    CALL,
     CALL_IDS,
+    CALLS,
+    CONTENTS,
+    FIELDS,
     FINISH_REASON_KEYS,
     FINISH_REASONS,
+    IMPLIED_TYPES,
+    INNER,
+    ITEM_TYPES,
+    KEYED_PARTS,
+    KNOWN_ROLES,
+    LANGCHAIN_TYPES,
+    MEDIA,
     MODALITIES,
+    OPTIONAL,
     PART_TYPES,
+    REASONING,
     REASONING_KEYS,
+    RESULT,
+    ROLE_PLACES,
     ROLES,
+    SAID_BESIDE,
+    SERVER_CALL,
+    SERVER_RESULT,
+    TEXT,
+    USAGE,
+    WRAPPERS,
 )
 from otel_rollout.text.plain_json import loads
 
-_CONTENT_KEYS: Final = frozenset({"content", "function_call", "parts", "tool_calls", *REASONING_KEYS})
-_REASONING: Final = frozenset(REASONING_KEYS)
-_OTHER_ROLES: Final = frozenset({"tool", *ROLES})
-_MESSAGE_KEYS: Final = _CONTENT_KEYS | {"role"}
-_LANGCHAIN_TYPES: Final = frozenset({"ai", "function", "human", "system", "tool"})
-_ITEM_TYPES: Final = frozenset(
-    {"function_call", "function_call_output", "reasoning", "custom_tool_call", "custom_tool_call_output"}
-)
-"""Items without a role in the conversations of OpenAI's Responses."""
-_MEDIA_KEYS: Final = ("image", "audio", "video")
-MAX_PARTS: Final = 10_000
-_BASE64: Final = ";base64,"
+_TWICE: Final = ("content", "parts")
+_SAID: Final = frozenset({*CONTENTS, *CALLS, *REASONING_KEYS, *SAID_BESIDE})
+_PAIR: Final = 2
+_MEDIA_TYPES: Final = ("image", "audio", "video")
+_ADDRESS: Final = re.compile("(?:https?|data|file|gs|s3):")
+_NO_SPACE: Final = str.maketrans("", "", " \t\r\n")
 
 
 def is_message(value: Any) -> bool:
     """Return True if a value is a message: a dict with a role, LangChain's type, or an item of OpenAI's Responses."""
     if type(value) is not dict:
         return False
-    role, kind = value.get("role"), value.get("type")
-    if type(role) is str:
-        return not _CONTENT_KEYS.isdisjoint(value)
-    return type(kind) is str and (kind in _ITEM_TYPES or (kind in _LANGCHAIN_TYPES and "content" in value))
+    if type(value.get("role")) is str:
+        return not _SAID.isdisjoint(value)
+    kind = value.get("type")
+    if type(kind) is str and (kind in ITEM_TYPES or (kind in LANGCHAIN_TYPES and "content" in value)):
+        return True
+    if type(parts := value.get("parts")) is list and parts and all(map(_is_keyed, parts)):
+        return True
+    if "message" not in value and _wrapper_of(value) is not None:
+        return True
+    return _role_in(value) in KNOWN_ROLES and not _SAID.isdisjoint(value)
 
 
 def is_message_list(value: Any) -> bool:
-    """Return True if a value is a list of messages and nothing else, but for a note of the snapshot's budget."""
-    if type(value) is not list or not value or not is_message(value[0]):
+    """Return True if a value is a list or a tuple of messages, of which some may be of an unknown form."""
+    if type(value) not in (list, tuple) or not value:
         return False
-    return all(is_message(item) or (type(item) is str and item[:2] == "…[") for item in value)
+    has_message = False
+    for item in value:
+        kind = type(item)
+        if is_message(item) or _is_pair(item) or (kind is dict and "message" in item and _wrapper_of(item) is not None):
+            has_message = True
+        elif kind is dict:
+            is_unknown = type(item.get("type")) is str or type(item.get("role")) is str
+            if not is_unknown and (not has_message or any(key in USAGE for key in item)):
+                return False
+        elif kind is not str:
+            return False
+    return has_message
+
+
+def is_part(value: Any) -> bool:
+    """Return True if a value is a part of a message, of a known type."""
+    return type(value) is dict and (_kind_of(value) is not None or _is_keyed(value))
 
 
 def finish_reason_of(*values: Any) -> str:
@@ -58,234 +98,498 @@ def finish_reason_of(*values: Any) -> str:
         if type(value) is dict:
             for key in FINISH_REASON_KEYS:
                 reason = value.get(key)
+                reason = reason.get("type") if type(reason) is dict else reason
                 if type(reason) is str and reason:
                     return FINISH_REASONS.get(reason.lower(), reason)
     return ""
 
 
-def convert_messages(value: Any) -> list[Message]:
+def convert_messages(value: Any, role: str = "user", *, is_whole: bool = True) -> list[Message]:
     """Return messages in the convention's form; a tool's result is a message of its own.
 
     Args:
         value: A message, or a list of messages.
+        role: The role of what has none.
+        is_whole: False for the pieces of a stream, whose texts are not JSON yet.
     """
     messages: list[Message] = []
-    for item in value if type(value) is list else [value]:
+    for item in value if type(value) in (list, tuple) else [value]:
         if type(item) is dict:
-            role, text = item.get("role"), item.get("content")
-            if len(item) == 2 and type(role) is type(text) is str and role not in _OTHER_ROLES:
+            given, text = item.get("role"), item.get("content")
+            if len(item) == _PAIR and type(given) is type(text) is str and given != "tool" and given not in ROLES:
                 # Most messages.
-                messages.append(Message(role, [{"type": "text", "content": text}] if text else []))
+                messages.append(Message(given, [{"type": TEXT, "content": text}] if text else []))
             else:
-                messages += _convert(item)
+                messages += _Taken(item, role, is_whole=is_whole).messages()
+        elif _is_pair(item):
+            messages.append(text_message(_standard_role(item[0]), item[1]))
         else:
-            messages.append(text_message("user", str(item)))
+            messages.append(text_message(role, str(item)))
     return messages
+
+
+def parts_message(parts: Iterable[Any], role: str, *, is_whole: bool = True) -> list[Message]:
+    """Return the messages of a list of parts."""
+    return _Taken({"role": role, "content": [*parts]}, role, is_whole=is_whole).messages()
 
 
 def tool_definitions(value: Any) -> list[dict[str, Any]] | None:
     """Return tools in the convention's form; None if the value is no list of definitions.
 
     Args:
-        value: Tools as OpenAI or Anthropic takes them.
+        value: Tools as OpenAI, Anthropic, Gemini or Bedrock takes them.
     """
-    if type(value) is not list or not value or not all(type(tool) is dict for tool in value):
+    if type(value) not in (list, tuple) or not value or not all(type(tool) is dict for tool in value):
         return None
     converted = []
     for tool in value:
-        function = tool.get("function")
-        fields = {**tool, **function} if type(function) is dict else dict(tool)
-        fields.pop("function", None)
-        if "input_schema" in fields:
-            fields["parameters"] = fields.pop("input_schema")
+        fields = dict(tool)
+        for key in ("function", "toolSpec", "custom"):
+            if type(inner := fields.get(key)) is dict:
+                del fields[key]
+                fields = _beside(dict(inner), fields)
         kind = fields.pop("type", "function")
         name = fields.pop("name", kind)
         if type(kind) is not str or type(name) is not str:
             return None
-        more = {key: item for key, item in fields.items() if not _is_empty(item)}
-        converted.append({"type": kind, "name": name, **more})
+        for key in ("input_schema", "inputSchema"):
+            if key in fields and "parameters" not in fields:
+                fields["parameters"] = fields.pop(key)
+        converted.append(_beside({"type": kind, "name": name}, fields))
     return converted
 
 
-def _convert(item: dict[str, Any]) -> list[Message]:
-    """Return one message, or several if it holds results of tools and other parts."""
-    role, kind = item.get("role"), item.get("type")
-    if type(role) is not str:
-        role = kind if kind in _LANGCHAIN_TYPES else "tool" if str(kind).endswith("_output") else "assistant"
-        item = {"content": [item]} if kind in _ITEM_TYPES else {**item, "type": None}
-    role = ROLES.get(role, role)
-    content = item["parts"] if type(item.get("parts")) is list else item.get("content")
-    parts = _parts(content)
-    if not _REASONING.isdisjoint(item):
-        parts = [part for key in REASONING_KEYS if (part := _reasoning(item.get(key))) is not None][:1] + parts
-    if "tool_calls" in item or "function_call" in item:
-        parts += _calls(item)
-    more = {
-        key: field
-        for key, field in item.items()
-        if key not in _MESSAGE_KEYS and not _is_empty(field) and not (key == "type" and field == "message")
-    }
-    results = [part for part in parts if part["type"] == "tool_call_response"]
-    if role == "tool" and not results:
-        identity = next((more.pop(key) for key in CALL_IDS if type(more.get(key)) is str), None)
-        parts = [{"type": "tool_call_response", "id": identity, "response": _response(parts, content)}]
-        return [Message(role, parts, more)]
-    if not results:
-        return [Message(role, parts, more)]
-    messages = [Message("tool", [part]) for part in results]
-    rest = [part for part in parts if part["type"] != "tool_call_response"]
-    if rest:
-        messages.append(Message(role, rest, more))
-    return messages
+def exact_json(text: str) -> Any:
+    """Return the object of a JSON text if writing it again gives the same text but for whitespace; else the text."""
+    if text[:1] != "{":
+        return text
+    try:
+        value = loads(text)
+        bare = text.translate(_NO_SPACE)
+        if json_of(value).translate(_NO_SPACE) == bare or json.dumps(value).translate(_NO_SPACE) == bare:
+            return value
+    except (ValueError, RecursionError) as error:
+        if is_from_signal_handler(error):
+            raise
+    # As the model wrote it.
+    return text
 
 
-def _parts(content: Any) -> list[Part]:
-    kind = type(content)
-    if kind is str:
-        return [{"type": "text", "content": content}] if content else []
-    if kind is dict:
-        return [_part(content)]
-    if kind is not list:
-        return [] if content is None else [{"type": "text", "content": json_text(content)}]
-    return [
-        {"type": "text", "content": item} if type(item) is str else _part(item)
-        for item in content[:MAX_PARTS]
-        if not _is_empty(item)
-    ]
+class _Taken:
+    """A message that is taken out of a copy, field by field.
+
+    Args:
+        item: The message, in any form.
+        role: The role of one that has none.
+        is_whole: See `convert_messages`.
+    """
+
+    def __init__(self, item: dict[str, Any], role: str, *, is_whole: bool) -> None:
+        self._is_whole = is_whole
+        wrapper = _wrapper_of(item)
+        if wrapper is not None:
+            inner = item[wrapper]
+            said = ("constructor", inner.get("type"))
+            item = _beside(
+                dict(inner), {key: field for key, field in item.items() if key != wrapper and field not in said}
+            )
+        self.left = dict(item)
+        self.role = self._take_role(role)
+        self.parts: list[Part] = []
+        self._take_parts()
+
+    def messages(self) -> list[Message]:
+        """Return one message, or several if it holds results of tools; the first of its own has the other fields."""
+        groups: list[Message] = []
+        for part in self.parts:
+            if part["type"] == RESULT:
+                groups.append(Message("tool", [part]))
+            elif groups and groups[-1].parts[-1]["type"] != RESULT:
+                groups[-1].parts.append(part)
+            else:
+                groups.append(Message(self.role, [part]))
+        groups = groups or [Message(self.role, [])]
+        more = {key: field for key, field in self.left.items() if not _is_empty(field)}
+        # The names of a message's own members are no names of others.
+        more = _beside({"role": 0, "parts": 0}, more)
+        del more["role"], more["parts"]
+        if more:
+            at = next((index for index, one in enumerate(groups) if one.role == self.role), 0)
+            groups[at] = groups[at]._replace(more=more)
+        return groups
+
+    def _take_role(self, default: str) -> str:
+        left, kind = self.left, self.left.get("type")
+        for place in ROLE_PLACES:
+            holder = left
+            for key in place[:-1]:
+                inner = holder.get(key)
+                if type(inner) is dict:
+                    holder[key] = dict(inner)
+                holder = holder[key] if type(inner) is dict else {}
+            role = holder.get(place[-1])
+            if type(role) is str and (place == ROLE_PLACES[0] or role.lower() in KNOWN_ROLES):
+                del holder[place[-1]]
+                if kind == "message":
+                    del left["type"]
+                return _standard_role(role)
+        if kind == "message" or kind in LANGCHAIN_TYPES:
+            del left["type"]
+            return default if kind == "message" else _standard_role(kind)
+        if type(kind) is str:
+            # An item of OpenAI's Responses is a part without a message.
+            self.left = {"content": [left]}
+            return "tool" if _kind_of(left) == RESULT else "assistant"
+        # A class of LangChain's, in its serialized form.
+        names = left.get("id")
+        name = names[-1] if type(names) is list and names and type(names[-1]) is str else ""
+        word = name.removesuffix("Chunk").removesuffix("Message").lower()
+        return _standard_role(word) if word in KNOWN_ROLES else default
+
+    def _take_parts(self) -> None:
+        left, parts = self.left, self.parts
+        thoughts = [key for key in REASONING_KEYS if not _is_empty(left.get(key))]
+        for key in thoughts:
+            # Some servers write it under two names.
+            parts += [part for part in self._part(_as_part(REASONING, left.pop(key))) if part not in parts]
+        content, beside = self._take_content()
+        said = self._parts(content)
+        if self.role == "tool" and not any(part["type"] == RESULT for part in said):
+            identity = next((left.pop(key) for key in CALL_IDS if type(left.get(key)) is str), None)
+            said = [{"type": RESULT, "id": identity, "response": _response(said, content)}]
+        parts += said
+        if beside is not None:
+            parts += [part for part in self._parts(beside) if part not in said]
+        for key in SAID_BESIDE:
+            if not _is_empty(left.get(key)):
+                parts += self._part(_as_part(key, left.pop(key)))
+        for key in CALLS:
+            self._take_calls(key)
+        self._take_channel()
+
+    def _take_channel(self) -> None:
+        """Read harmony's channel and recipient: a text is then a thought, or a call's arguments."""
+        channel, recipient = self.left.get("channel"), self.left.get("recipient")
+        if self.role != "assistant" or type(channel) is not str:
+            return
+        name = recipient if type(recipient) is str and recipient not in ("all", "assistant", "user") else ""
+        if name or channel == "analysis":
+            self.parts = [self._of_channel(part, name) if part["type"] == TEXT else part for part in self.parts]
+
+    def _of_channel(self, part: Part, name: str) -> Part:
+        if not name:
+            return {**part, "type": REASONING}
+        left = {key: field for key, field in part.items() if key not in ("type", "content")}
+        call = {"type": CALL, "id": None, "name": name.removeprefix("functions.")}
+        return _beside({**call, "arguments": exact_json(part["content"])}, left)
+
+    def _take_content(self) -> tuple[Any, Any]:
+        """Return the message's content, and the same in a second form: AI SDK has both `content` and `parts`."""
+        left = self.left
+        names = [key for key in CONTENTS if key in left and _is_content(key, left[key])]
+        if not names:
+            return None, None
+        names = names[:1] if names[0] not in _TWICE else [name for name in names if name in _TWICE]
+        given = [left.pop(key) for key in names]
+        content = given[0]
+        if type(content) is dict and type(inner := content.get("parts")) is list and "type" not in content:
+            # ChatGPT's export.
+            _beside(left, {key: field for key, field in content.items() if key != "parts"})
+            content = inner
+        beside = given[1] if len(given) > 1 and not _is_empty(given[1]) else None
+        if beside is not None and type(content) is str:
+            return beside, content if content not in _texts(beside) and content != "".join(_texts(beside)) else None
+        return content, beside
+
+    def _take_calls(self, key: str) -> None:
+        given = self.left.get(key)
+        calls: Any = given if type(given) in (list, tuple) else [] if _is_empty(given) else [given]
+        if calls:
+            del self.left[key]
+        for call in calls:
+            item = exact_json(call) if type(call) is str else call
+            if type(item) is not dict:
+                item = {"rest": item}
+            elif item.get("type") in PART_TYPES:
+                item = {key: field for key, field in item.items() if key != "type"}
+            self.parts += self._part(_beside({"type": CALL}, item, _KEPT))
+
+    def _parts(self, content: Any) -> list[Part]:
+        kind = type(content)
+        if kind is str:
+            return [{"type": TEXT, "content": content}] if content else []
+        if kind is dict:
+            return self._part(content)
+        if kind not in (list, tuple):
+            return [] if content is None else [{"type": TEXT, "content": json_text(content)}]
+        parts: list[Part] = []
+        for item in content:
+            if type(item) is dict:
+                parts += self._part(item)
+            elif not _is_empty(item):
+                parts.append({"type": TEXT, "content": json_text(item)})
+        return parts
+
+    def _part(self, item: dict[str, Any]) -> list[Part]:
+        """Return a part; two if it is a call with its result, as AI SDK writes them."""
+        given, kind = item.get("type"), _kind_of(item)
+        left = dict(item)
+        if type(given) is not str:
+            key = _key_of(item)
+            if key is None:
+                return [_beside({"type": "unknown"}, left)] if left else []
+            kind, given = KEYED_PARTS[key], key
+            if kind == TEXT and item.get("thought") is True:
+                kind = REASONING
+        elif kind is None:
+            return [left]
+        else:
+            del left["type"]
+        if kind in (SERVER_CALL, SERVER_RESULT):
+            return [_server_part(kind, given, left)]
+        word = given.replace("-", "_")
+        if not _is_ui_call(given):
+            if word not in PART_TYPES and word not in KEYED_PARTS:
+                left["item_type"] = given
+            part = self._taken(kind, given, left)
+            if kind == CALL and not part["name"] and given in ITEM_TYPES:
+                part["name"] = given.removesuffix("_call")
+            return [part]
+        left.setdefault("toolName", given[5:])
+        result = [left.pop(key) for key in ("output", "errorText") if not _is_empty(left.get(key))]
+        part = self._taken(kind, given, left)
+        return [part, *({"type": RESULT, "id": part["id"], "response": _response([], each)} for each in result)]
+
+    def _taken(self, kind: str, given: str, left: dict[str, Any]) -> Part:
+        """Take the convention's fields of a part out of `left`, which is a copy."""
+        holders = [left]
+        for holder in holders:
+            for key in INNER.get(kind, ()):
+                if type(holder.get(key)) is dict:
+                    inner = holder[key] = dict(holder[key])
+                    if inner.get("type") in IMPLIED_TYPES:
+                        del inner["type"]
+                    holders.append(inner)
+        holders.reverse()
+        part: Part = {"type": kind}
+        for target, names in FIELDS[kind]:
+            place = next((at for name in names for at in _places(holders, name, _FITS.get(target))), None)
+            if place is not None:
+                holder, name = place
+                part[target] = self._field(kind, target, holder, name)
+            elif (kind, target) not in OPTIONAL:
+                part[target] = _DEFAULTS.get(target)
+        if kind == MEDIA:
+            _name_media(part, given)
+        return _beside(part, left)
+
+    def _field(self, kind: str, target: str, holder: dict[str, Any], name: str) -> Any:
+        value = holder[name]
+        if target == "response":
+            del holder[name]
+            return _response(self._parts(value), value) if type(value) in (list, tuple) else _response([], value)
+        if kind == REASONING and type(value) is list:
+            texts = [item["text"] for item in value if type(item) is dict and type(item.get("text")) is str]
+            if len(texts) == len(value) and all(item.keys() <= {"type", "text"} for item in value):
+                del holder[name]
+            return "\n".join(texts)
+        del holder[name]
+        if target == "arguments":
+            return exact_json(value) if type(value) is str and self._is_whole else value
+        return json_text(value) if target == "content" and kind in (TEXT, REASONING) else value
 
 
-def _part(item: Any) -> Part:
-    if type(item) is not dict:
-        return {"type": "text", "content": json_text(item)}
+_FITS: Final[dict[str, Callable[[Any], bool]]] = {
+    name: (lambda value: type(value) is str and value != "") for name in ("id", "name", "uri", "file_id", "mime_type")
+} | {"modality": lambda value: type(value) is str, "content": lambda value: value not in (None, {})}
+_DEFAULTS: Final = {"name": "", "content": "", "response": ""}
+
+
+def _places(holders: list[dict[str, Any]], name: str, fits: Callable[[Any], bool] | None) -> Iterable[Any]:
+    return ((holder, name) for holder in holders if name in holder and (fits is None or fits(holder[name])))
+
+
+def _beside(part: dict[str, Any], left: dict[str, Any], keep: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Add what is left to a part, except empty ones; a field with the name of one that is there gets another name.
+
+    Args:
+        part: The part; it is changed.
+        left: The other fields.
+        keep: The names of those that are kept though they are empty.
+    """
+    for key, field in left.items():
+        kept = _without_empty(field) if type(field) is dict and key in _HOLDERS and key not in keep else field
+        if _is_empty(kept) and key not in keep:
+            continue
+        name = key
+        while name in part:
+            name = f"item_{name}"
+        part[name] = kept
+    return part
+
+
+_HOLDERS: Final = frozenset(key for keys in INNER.values() for key in keys)
+_KEPT: Final = frozenset({*(name for _, names in FIELDS[CALL] for name in names), *_HOLDERS})
+"""Fields of calls that are kept though they are empty, such as no arguments."""
+
+
+def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
+    kept = {}
+    for key, field in fields.items():
+        inner = _without_empty(field) if type(field) is dict and key in _HOLDERS else field
+        if not _is_empty(inner):
+            kept[key] = inner
+    return kept
+
+
+def _kind_of(item: dict[str, Any]) -> str | None:
+    """Return the convention's type of a part, by its own; None if it is unknown."""
     given = item.get("type")
     if type(given) is not str:
-        # Gemini's parts have no type.
-        given = next((name for name in ("text", *_MEDIA_KEYS) if name in item), "unknown")
-    if given in MODALITIES:
-        return _media(given, item)
-    kind = PART_TYPES.get(given)
-    if kind == "text" and len(item) == 2 and type(said := item.get("text", item.get("content"))) is str:
-        return {"type": "text", "content": said}
-    fields = {key: field for key, field in item.items() if key != "type" and not _is_empty(field)}
-    if kind == "text":
-        text = fields.pop("text", None)
-        text = fields.pop("content", "") if text is None else text
-        return {"type": "text", "content": text if type(text) is str else json_text(text), **fields}
-    if kind == "reasoning":
-        texts = [fields.pop(key) for key in ("thinking", "text", "content", "summary", "reasoning") if key in fields]
-        return {"type": "reasoning", "content": "\n".join(filter(None, map(_plain_text, texts))), **fields}
-    if kind == "tool_call":
-        return _call(fields)
-    if kind == "tool_call_response":
-        identity = next((fields.pop(key) for key in CALL_IDS if type(fields.get(key)) is str), None)
-        result = next((fields.pop(key) for key in ("response", "result", "output", "content") if key in fields), "")
-        response = _response(_parts(result), result) if type(result) is list else result
-        return {"type": kind, "id": identity, "response": response, **fields}
-    return {**item, "type": given}
+        return None
+    known = PART_TYPES.get(given) or PART_TYPES.get(given.replace("-", "_"))
+    if known is not None:
+        return known
+    if _is_ui_call(given) and "toolCallId" in item:
+        return CALL
+    if given.endswith("_tool_result"):
+        return SERVER_RESULT
+    if given.endswith("_call_output"):
+        return RESULT
+    if given.endswith("_call") and given in ITEM_TYPES:
+        # A provider runs those without an id for their results itself.
+        return CALL if "call_id" in item else SERVER_CALL
+    return None
 
 
-def _reasoning(value: Any) -> Part | None:
-    text = _plain_text(value)
-    return {"type": "reasoning", "content": text} if text else None
+def _is_ui_call(given: str) -> bool:
+    """Return True for the type of AI SDK's calls in a page's messages, which have the tool's name."""
+    return given == "dynamic-tool" or (given[:5] == "tool-" and given.replace("-", "_") not in PART_TYPES)
 
 
-def _plain_text(value: Any) -> str:
-    """Return a text, or the texts of a list of parts."""
-    if type(value) is str:
-        return value
-    if type(value) is list:
-        return "\n".join(filter(None, (_plain_text(item) for item in value)))
-    return str(value["text"]) if type(value) is dict and type(value.get("text")) is str else ""
+def _is_keyed(item: Any) -> bool:
+    return type(item) is dict and type(item.get("type")) is not str and _key_of(item) is not None
+
+
+def _key_of(item: dict[str, Any]) -> str | None:
+    """Return the field that gives a part without a type its type."""
+    return next((key for key in KEYED_PARTS if item.get(key) is not None), None)
+
+
+def _server_part(kind: str, given: str, left: dict[str, Any]) -> Part:
+    """Return a call that a provider ran itself, or its result: the convention has an object with everything in it."""
+    inner = left.pop(given) if type(left.get(given)) is dict else {}
+    if given == kind and type(left.get(kind)) is dict:
+        inner = left.pop(kind)
+    part: Part = {"type": kind}
+    for target, names in FIELDS[kind]:
+        place = next((at for name in names for at in _places([left], name, _FITS[target])), None)
+        part[target] = None if place is None else left.pop(place[1])
+    word = given.removesuffix("_call")
+    if kind == SERVER_CALL and part["name"] is None:
+        part["name"] = word
+    body = _beside({"type": left.pop("type", given), **inner} if given != kind else dict(inner), left)
+    return {**part, kind: body}
+
+
+def _name_media(part: Part, given: str) -> None:
+    """Name a media part by the place of its content: an address, a file's id, or inline."""
+    word = next((word for word in MODALITIES if word in given), "file")
+    mime = str(part.get("mime_type", ""))
+    word = MODALITIES[word] or (mime.partition("/")[0] if word == "file" and mime[:5] in _MEDIA_TYPES else word)
+    modality = part.pop("modality", word)
+    content = part.get("content")
+    if "uri" not in part and type(content) is str and _ADDRESS.match(content):
+        part["uri"] = part.pop("content")
+    uri = part.get("uri", "")
+    if uri[:5] == "data:" and "content" not in part:
+        head, _, content = part.pop("uri").partition(";base64,")
+        part.setdefault("mime_type", head[5:])
+        # A note replaces long ones.
+        part["content"] = content if content[:1] == "[" else uri
+    # A `blob` would be shown as an image.
+    kind = "uri" if "uri" in part else "file" if "file_id" in part else modality
+    rest = {key: part.pop(key) for key in [*part]}
+    part.update({"type": kind, "modality": modality, **{key: item for key, item in rest.items() if key != "type"}})
 
 
 def _response(parts: list[Part], content: Any) -> Any:
     """Return a tool's result: its text if it is only text, else its parts; data in a list or an object stay."""
+    if type(content) is dict and content.keys() == {"type", "value"} and content["type"] in ("text", "json"):
+        return content["value"]
+    if type(content) in (list, tuple) and len(content) == 1 and type(content[0]) is dict and [*content[0]] == ["json"]:
+        return content[0]["json"]
     if type(content) is str or _is_data(content):
         return content
-    if all(part["type"] == "text" for part in parts):
-        return "\n".join(part["content"] for part in parts)
+    if all(part.keys() == {"type", "content"} and part["type"] == TEXT for part in parts):
+        return "\n".join(part["content"] for part in parts) if parts else content
     return parts
 
 
 def _is_data(content: Any) -> bool:
     """Return True for a list or an object that has no text and no part."""
     items = [content] if type(content) is dict else content
-    return type(items) is list and bool(items) and not any(map(_is_part, items))
+    return type(items) in (list, tuple) and bool(items) and not all(map(_is_said, items))
 
 
-def _is_part(item: Any) -> bool:
+def _is_said(item: Any) -> bool:
     if type(item) is not dict:
         return item is None or type(item) is str
-    return type(item.get("type")) is str or item.keys() == {"text"} or any(key in item for key in _MEDIA_KEYS)
+    return item.keys() == {"text"} or (type(item.get("type")) is str and _kind_of(item) is not None)
 
 
-def _calls(item: dict[str, Any]) -> list[Part]:
-    calls = item.get("tool_calls")
-    given = [*calls] if type(calls) is list else []
-    if type(item.get("function_call")) is dict:
-        given.append(item["function_call"])
-    return [_call(call) for call in given[:MAX_PARTS] if type(call) is dict]
+def _is_content(key: str, value: Any) -> bool:
+    """Return True if a message's field is its content."""
+    kind = type(value)
+    return key == "content" or (kind in (list, tuple) if key == "parts" else kind is str)
 
 
-def _call(call: dict[str, Any]) -> Part:
-    """Return a tool call: `arguments` is an object if it was one, or the JSON text of one."""
-    inner = next((call[key] for key in ("function", "custom") if type(call.get(key)) is dict), call)
-    name = inner.get("name")
-    arguments = next((inner[key] for key in ("arguments", "args", "input") if key in inner), None)
-    identity = next((call[key] for key in ("call_id", "id") if type(call.get(key)) is str), None)
-    part: Part = {"type": "tool_call", "id": identity, "name": name if type(name) is str else json_text(name)}
-    part["arguments"] = _arguments(arguments)
-    return part
+def _texts(parts: Any) -> list[str]:
+    """Return the texts in a list of parts."""
+    texts = (item.get("text") if type(item) is dict else item for item in parts)
+    return [text for text in texts if type(text) is str]
 
 
-def _arguments(value: Any) -> Any:
-    if type(value) is str and value[:1] == "{":
-        try:
-            return loads(value)
-        except ValueError as error:
-            if is_from_signal_handler(error):
-                raise
-            # As the model wrote it.
-            return value
-    return value
+def _as_part(kind: str, value: Any) -> Part:
+    return _beside({"type": kind}, value if type(value) is dict else {kind: value}, _KEPT)
 
 
-def _media(kind: str, item: dict[str, Any]) -> Part:
-    """Return a reference to media, or a description in place of inline ones."""
-    modality = MODALITIES[kind] or item.get("modality")
-    modality = modality if type(modality) is str else "file"
-    source = item.get(kind)
-    source = item.get("source", item) if source is None else source
-    fields = source if type(source) is dict else {}
-    given = [
-        source,
-        *(fields.get(key) for key in ("url", "uri", "image_url", "file_id", "file_data", "data", "content")),
-    ]
-    text = next((value for value in given if type(value) is str and value), "")
-    mime = next(
-        (
-            value
-            for key in ("mime_type", "media_type", "format")
-            if type(value := fields.get(key, item.get(key))) is str
-        ),
-        None,
+def _role_in(item: dict[str, Any]) -> str:
+    """Return the role under one of its places, in lower case; empty if there is none."""
+    for place in ROLE_PLACES:
+        holder: Any = item
+        for key in place:
+            holder = holder.get(key) if type(holder) is dict else None
+        if type(holder) is str:
+            return holder.lower()
+    return ""
+
+
+def _standard_role(role: str) -> str:
+    word = role.lower().replace("-", "_")
+    return ROLES.get(word, word if word in KNOWN_ROLES else role)
+
+
+def _wrapper_of(item: dict[str, Any]) -> str | None:
+    """Return the field around a message: LangChain's serialized one, or a choice of OpenAI's."""
+    if type(inner := item.get("message")) is dict and "role" not in item:
+        return "message" if type(inner.get("role")) is str and is_message(inner) else None
+    for key in WRAPPERS:
+        inner = item.get(key)
+        if type(inner) is dict and "content" in inner and ("lc" in item or item.get("type") in LANGCHAIN_TYPES):
+            return key
+    return None
+
+
+def _is_pair(item: Any) -> bool:
+    """Return True for a role and a text, as LangChain takes a message."""
+    return (
+        type(item) in (list, tuple)
+        and len(item) == _PAIR
+        and type(item[0]) is type(item[1]) is str
+        and item[0].lower() in KNOWN_ROLES
     )
-    described: Part = {"type": "uri", "modality": modality}
-    if text[:5] == "data:":
-        mime = text[5:].partition(";")[0] or mime
-        text = text.partition(_BASE64)[2] or text
-    elif fields.get("file_id") == text and text:
-        described = {"type": "file", "modality": modality, "file_id": text}
-    elif text and all(fields.get(key) != text for key in ("data", "file_data", "content")):
-        described["uri"] = text
-    if mime is not None:
-        described["mime_type"] = mime
-    if "uri" not in described and "file_id" not in described:
-        # A `blob` would be shown as an image.
-        note = text if text[:1] == "[" else f"[{len(text):,} bytes cut]" if text else json_text(source)
-        return {**described, "type": modality, "content": note}
-    return described
 
 
 def _is_empty(value: Any) -> bool:
-    return value is None or (type(value) in (str, list, dict) and not value)
+    return value is None or (type(value) in (str, list, dict, tuple) and not value)

@@ -178,14 +178,14 @@ def parse_json(payload: object) -> Any:
 
 
 def _call_of(part: Mapping[str, Any]) -> ToolCall:
-    arguments = part.get("arguments")
+    arguments = part.get("arguments", part.get("server_tool_call"))
     if isinstance(arguments, str) and isinstance(parsed := parse_json(arguments), dict):
         arguments = parsed
     return ToolCall(str(part.get("name") or "?"), "" if arguments is None else arguments, str(part.get("id") or ""))
 
 
 def _response_of(part: Mapping[str, Any]) -> Any:
-    return part.get("response", part.get("result"))
+    return part.get("response", part.get("result", part.get("server_tool_call_response")))
 
 
 def _gist_of(part: Mapping[str, Any]) -> str:
@@ -195,9 +195,10 @@ def _gist_of(part: Mapping[str, Any]) -> str:
 def _media_note(part: Mapping[str, Any]) -> str:
     """Return a note for a part that refers to media: never a blob, which may be an image."""
     kind = part.get("type")
-    names = ("uri", "file_id") if kind == "blob" else ("uri", "file_id", "content")
-    given = (part[name] for name in names if type(part.get(name)) is str and part[name])
-    place = next(given, "inline" if kind == "blob" else "")
+    given = (part[name] for name in ("uri", "file_id") if type(part.get(name)) is str and part[name])
+    content = part.get("content")
+    is_note = type(content) is str and kind != "blob" and (content[:1] == "[" or part.get("modality") == "file")
+    place = next(given, content if is_note else "inline" if content else "")
     return f"[{part.get('modality') or kind}{place and f': {place}'}]"
 
 

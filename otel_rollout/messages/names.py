@@ -1,4 +1,4 @@
-"""The one table of names for messages: the words of client libraries, and of OpenTelemetry's conventions.
+"""The one table of names and places for messages: the words of client libraries, and of OpenTelemetry's conventions.
 
 The GenAI conventions are in development: a later version than 1.41
 (https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai) changes only this table.
@@ -6,7 +6,21 @@ The GenAI conventions are in development: a later version than 1.41
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
+
+
+def _spelled(*names: str) -> tuple[str, ...]:
+    """Return each name as Python writes it, and as JSON APIs do."""
+    return tuple(dict.fromkeys(chain.from_iterable((name, camel(name)) for name in names)))
+
+
+def camel(name: str) -> str:
+    """Return a name with underscores in camel case."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.title, others))
+
 
 PROMPT_TEXT: Final = "prompt_text"
 RESPONSE_TEXT: Final = "response_text"
@@ -18,70 +32,323 @@ MESSAGE_ARGUMENTS: Final = (
     "history",
     "chat_history",
     "chat",
+    "contents",
     "prompt",
     "prompts",
     "input",
     "inputs",
 )
 """Arguments that hold the conversation if several lists look like one; the first counts."""
-PROMPT_ARGUMENTS: Final = ("prompt", "input", "user_prompt", "question", "query", "instruction", "text", "message")
+PROMPT_ARGUMENTS: Final = (
+    "prompt",
+    "input",
+    "user_prompt",
+    "question",
+    "query",
+    "instruction",
+    "text",
+    "message",
+    "contents",
+    "inputs",
+    "prompts",
+    "text_inputs",
+)
 """Arguments of an LLM op whose text is a user's message; the first counts."""
-SYSTEM_ARGUMENTS: Final = ("system", "system_prompt", "system_instruction", "instructions")
-"""Arguments whose text comes before the messages: Anthropic's and OpenAI's Responses."""
+HISTORIES: Final = ("history", "chat_history", "past_messages")
+"""Arguments with the messages before the prompt, which is an argument of its own."""
+SYSTEM_ARGUMENTS: Final = _spelled("system", "system_prompt", "system_instruction", "instructions", "preamble")
+"""Arguments whose text comes before the messages: Anthropic's, Gemini's, Cohere's and OpenAI's Responses."""
 TOOL_ARGUMENTS: Final = ("tools", "tool_definitions", "tool_schemas", "functions")
 
-ROLES: Final = {"ai": "assistant", "function": "tool", "human": "user", "model": "assistant"}
-"""The convention's role for the names of LangChain, OpenAI's old functions, and Gemini."""
+ROLES: Final = {
+    "ai": "assistant",
+    "aimessagechunk": "assistant",
+    "bot": "assistant",
+    "chatbot": "assistant",
+    "function": "tool",
+    "gpt": "assistant",
+    "human": "user",
+    "model": "assistant",
+    "tool_call": "assistant",
+    "tool_response": "tool",
+}
+"""The convention's role for the names of LangChain, Gemini, Cohere, ShareGPT, smolagents and OpenAI's old functions."""
+KNOWN_ROLES: Final = frozenset({"assistant", "developer", "system", "tool", "user", *ROLES})
+LANGCHAIN_TYPES: Final = frozenset({"ai", "AIMessageChunk", "chat", "function", "human", "system", "tool"})
+WRAPPERS: Final = ("kwargs", "data")
+"""The fields around a message as LangChain serializes one."""
+ROLE_PLACES: Final = (("role",), ("author", "role"), ("from",))
+"""A message's role; below `author` in harmony's, under `from` in ShareGPT's."""
+
+CONTENTS: Final = ("content", "parts", "value", "message")
+REASONING_KEYS: Final = ("reasoning_content", "reasoning", "thinking", "reasoning_text", "reasoningText")
+CALLS: Final = (*_spelled("tool_calls"), "tool_call_chunks", "function_call")
+CALL_IDS: Final = (*_spelled("tool_call_id", "call_id", "tool_use_id"), "id")
+TOOL_NAMES: Final = (*_spelled("tool_name"), "name", "function", "tool")
+SAID_BESIDE: Final = ("refusal", "audio")
+"""Fields of a message that become parts, by the type of the part."""
+
+TEXT: Final = "text"
+REASONING: Final = "reasoning"
+CALL: Final = "tool_call"
+RESULT: Final = "tool_call_response"
+SERVER_CALL: Final = "server_tool_call"
+SERVER_RESULT: Final = "server_tool_call_response"
+MEDIA: Final = "media"
 
 PART_TYPES: Final = {
-    "text": "text",
-    "input_text": "text",
-    "output_text": "text",
-    "summary_text": "text",
-    "reasoning_text": "reasoning",
-    "tool_use": "tool_call",
-    "server_tool_use": "tool_call",
-    "function_call": "tool_call",
-    "custom_tool_call": "tool_call",
-    "tool_call": "tool_call",
-    "tool_result": "tool_call_response",
-    "function_call_output": "tool_call_response",
-    "custom_tool_call_output": "tool_call_response",
-    "tool_call_response": "tool_call_response",
-    "thinking": "reasoning",
-    "reasoning": "reasoning",
+    "text": TEXT,
+    "input_text": TEXT,
+    "output_text": TEXT,
+    "summary_text": TEXT,
+    "text_delta": TEXT,
+    "redacted_thinking": REASONING,
+    "reasoning_text": REASONING,
+    "reasoning": REASONING,
+    "reasoning_delta": REASONING,
+    "signature_delta": REASONING,
+    "thinking": REASONING,
+    "thinking_delta": REASONING,
+    "custom": CALL,
+    "custom_tool_call": CALL,
+    "function": CALL,
+    "function_call": CALL,
+    "input_json_delta": CALL,
+    "mcp_tool_use": SERVER_CALL,
+    "server_tool_call": SERVER_CALL,
+    "server_tool_use": SERVER_CALL,
+    "tool_call": CALL,
+    "tool_call_chunk": CALL,
+    "tool_use": CALL,
+    "custom_tool_call_output": RESULT,
+    "function_call_output": RESULT,
+    "function_response": RESULT,
+    "tool_call_response": RESULT,
+    "tool_result": RESULT,
+    "server_tool_call_response": SERVER_RESULT,
+    "image": MEDIA,
+    "image_url": MEDIA,
+    "input_image": MEDIA,
+    "audio": MEDIA,
+    "audio_url": MEDIA,
+    "input_audio": MEDIA,
+    "video": MEDIA,
+    "video_url": MEDIA,
+    "file": MEDIA,
+    "input_file": MEDIA,
+    "document": MEDIA,
+    "blob": MEDIA,
+    "uri": MEDIA,
 }
-"""The convention's type of a part or an item of a message, by the type in OpenAI's and Anthropic's APIs."""
-MODALITIES: Final = {
-    "image": "image",
-    "image_url": "image",
-    "input_image": "image",
-    "audio": "audio",
-    "audio_url": "audio",
-    "input_audio": "audio",
-    "video": "video",
-    "video_url": "video",
-    "file": "file",
-    "input_file": "file",
-    "document": "file",
-    "blob": "",
-    "uri": "",
+"""The convention's type of a part or an item of a message, by the type in the APIs of OpenAI, Anthropic and others."""
+ITEM_TYPES: Final = frozenset(
+    f"{name}{ending}"
+    for name in (
+        "apply_patch_call",
+        "code_interpreter_call",
+        "computer_call",
+        "custom_tool_call",
+        "file_search_call",
+        "function_call",
+        "image_generation_call",
+        "local_shell_call",
+        "mcp_call",
+        "shell_call",
+        "tool_search_call",
+        "web_search_call",
+    )
+    for ending in ("", "_output")
+) | {"compaction", "item_reference", "mcp_approval_request", "mcp_approval_response", "mcp_list_tools", "reasoning"}
+"""Items without a role in the conversations of OpenAI's Responses
+(https://platform.openai.com/docs/api-reference/responses)."""
+KEYED_PARTS: Final = {
+    name: kind
+    for names, kind in (
+        (("text",), TEXT),
+        (_spelled("reasoning_content"), REASONING),
+        (_spelled("function_call", "tool_use"), CALL),
+        (_spelled("function_response", "tool_result"), RESULT),
+        (_spelled("executable_code"), SERVER_CALL),
+        (_spelled("code_execution_result"), SERVER_RESULT),
+        ((*_spelled("inline_data", "file_data"), "image", "audio", "video", "document"), MEDIA),
+    )
+    for name in names
 }
-"""The modality of a media part by its type; empty if the part has it itself."""
-REASONING_KEYS: Final = ("reasoning_content", "reasoning", "thinking")
-CALL_IDS: Final = ("tool_call_id", "call_id", "tool_use_id", "id")
+"""The type of a part that has none, by the field that it has: Gemini's and Bedrock's."""
+INNER: Final = {
+    REASONING: (*_spelled("reasoning_content", "reasoning_text"), "delta", "reasoning"),
+    CALL: ("function", "custom", *_spelled("function_call", "tool_use")),
+    RESULT: _spelled("function_response", "tool_result"),
+    MEDIA: (
+        *("image_url", "audio_url", "video_url", "input_audio", "input_image", "image", "audio", "video"),
+        *("document", "file", "source", *_spelled("inline_data", "file_data")),
+    ),
+}
+"""The fields around the fields of a part, by its type."""
+FIELDS: Final[dict[str, tuple[tuple[str, tuple[str, ...]], ...]]] = {
+    TEXT: (("content", ("text", "content", "value")),),
+    REASONING: (("content", ("thinking", "text", "content", "summary", "reasoning")),),
+    CALL: (
+        ("id", (*_spelled("call_id", "tool_call_id", "tool_use_id"), "id")),
+        ("name", TOOL_NAMES),
+        ("arguments", ("arguments", "args", "input", "parameters", "partial_json", "action", "operation")),
+    ),
+    RESULT: (
+        ("id", CALL_IDS),
+        ("response", ("response", "result", "output", "outputs", "content")),
+        ("name", _spelled("tool_name")),
+    ),
+    SERVER_CALL: (("id", ("call_id", "id")), ("name", ("name",))),
+    SERVER_RESULT: (("id", CALL_IDS),),
+    MEDIA: (
+        ("modality", ("modality",)),
+        ("uri", ("url", *_spelled("file_uri"), "uri", "image_url", "audio_url", "video_url", "file_url")),
+        ("file_id", _spelled("file_id")),
+        ("mime_type", (*_spelled("mime_type", "media_type"), "format")),
+        ("content", ("data", "file_data", "content", "image", "audio", "video", "file", "document")),
+    ),
+}
+"""The convention's fields of a part with the names that they have in other forms; the first that is there counts."""
+OPTIONAL: Final = frozenset({(RESULT, "name"), *((MEDIA, name) for name, _ in FIELDS[MEDIA])})
+"""The fields without which a part is written."""
+MODALITIES: Final = {"document": "file", **dict.fromkeys(("image", "audio", "video", "file"), "")}
+"""The words in the name of a media part that are its modality, or stand for one."""
+IMPLIED_TYPES: Final = frozenset({"base64", "url", *PART_TYPES})
+"""Words in the `type` of a part's inner object that add nothing to its fields."""
 
-FINISH_REASON_KEYS: Final = ("finish_reason", "stop_reason", "done_reason")
+CONTAINERS: Final = (
+    *("choices", "candidates", "generations", "outputs", "output", "delta", "message", "messages", "completion"),
+    *("completions", "response", "responses", "result", "results", "answer", "content", "generated_text", "data"),
+)
+"""The fields of a result that have the answer inside; the first with one counts."""
+ANSWERS: Final = (
+    *(RESPONSE_TEXT, "text", "generated_text", "output_text", "content", "completion", "response", "answer"),
+    *("output", "result", "reply", "message", "generation", "completion_text", "generated"),
+)
+"""The fields of a result whose text is the answer; the first counts."""
+STREAMED: Final = ("delta", "content_block", "item", "token", "contentBlockDelta", "contentBlockStart", "start", "part")
+"""The fields of a stream's event that have a piece of the answer inside."""
+STREAM_TYPES: Final = {
+    "response.output_text.delta": TEXT,
+    "response.refusal.delta": TEXT,
+    "response.reasoning_text.delta": REASONING,
+    "response.reasoning_summary_text.delta": REASONING,
+    "response.function_call_arguments.delta": CALL,
+    "response.custom_tool_call_input.delta": CALL,
+    "text-delta": TEXT,
+    "reasoning-delta": REASONING,
+    "reasoning": REASONING,
+    "tool-input-delta": CALL,
+    "tool-call-delta": CALL,
+}
+"""The type of a part by the type of an event whose piece is a bare text."""
+PIECES: Final = (*_spelled("text_delta", "args_text_delta"), "delta", "inputTextDelta", "text")
+INDEXES: Final = (*_spelled("index", "content_block_index", "output_index"), *_spelled("tool_call_id", "item_id"), "id")
+"""Fields that identify the part that a piece of a stream belongs to."""
+
+FINISH_REASON_KEYS: Final = (*_spelled("finish_reason", "stop_reason", "done_reason"), "stop_type")
 FINISH_REASONS: Final = {
     "completed": "stop",
+    "complete": "stop",
     "end_turn": "stop",
     "eos": "stop",
+    "eos_token": "stop",
     "function_call": "tool_call",
+    "limit": "length",
     "max_output_tokens": "length",
     "max_tokens": "length",
     "refusal": "content_filter",
+    "safety": "content_filter",
     "stop_sequence": "stop",
+    "tool-calls": "tool_call",
     "tool_calls": "tool_call",
     "tool_use": "tool_call",
+    "word": "stop",
 }
 """The convention's finish reason in a message; others stay as they are."""
+FINISH_WORDS: Final = frozenset({"content_filter", "length", *FINISH_REASONS, *FINISH_REASONS.values()})
+
+
+def _rows(table: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[tuple[str, str]]:
+    return ((name, fact) for fact, names in table for name in _spelled(*names))
+
+
+INPUT_TOKENS: Final = "input"
+OUTPUT_TOKENS: Final = "output"
+THOUGHT_TOKENS: Final = "thought"
+CACHED_TOKENS: Final = "cached"
+WRITTEN_TOKENS: Final = "written"
+ADDED_CACHED: Final = "added cached"
+ADDED_WRITTEN: Final = "added written"
+USAGE: Final = dict(
+    _rows(
+        (
+            (
+                INPUT_TOKENS,
+                (
+                    *("prompt_tokens", "input_tokens", "prompt_token_count", "input_token_count", "prompt_eval_count"),
+                    *("tokens_evaluated", "num_prompt_tokens", "num_input_tokens", "n_prompt_tokens", "prompt_n"),
+                ),
+            ),
+            (
+                OUTPUT_TOKENS,
+                (
+                    *("completion_tokens", "output_tokens", "candidates_token_count", "output_token_count"),
+                    *("response_token_count", "eval_count", "tokens_predicted", "generated_tokens", "predicted_n"),
+                    *("num_generated_tokens", "num_output_tokens", "num_completion_tokens", "completion_token_count"),
+                    *("n_generated_tokens", "generation_tokens"),
+                ),
+            ),
+            (THOUGHT_TOKENS, ("thoughts_token_count",)),
+            (
+                CACHED_TOKENS,
+                (
+                    *("cached_tokens", "cached_input_tokens", "cached_content_token_count", "num_cached_tokens"),
+                    *("cache_read", "input_tokens_cache_read", "prompt_cache_hit_tokens"),
+                ),
+            ),
+            (WRITTEN_TOKENS, ("cache_creation", "input_tokens_cache_write", "cache_write_tokens")),
+            (ADDED_CACHED, ("cache_read_input_tokens",)),
+            (ADDED_WRITTEN, ("cache_creation_input_tokens", "cache_write_input_tokens")),
+        )
+    )
+)
+"""Counts of tokens by their names in a result."""
+INCLUSIVE: Final = frozenset(_spelled("prompt_tokens"))
+"""Names of input tokens that include the cached ones even if Anthropic's names are there too (LiteLLM)."""
+IDS: Final = dict(
+    _rows(
+        (
+            (INPUT_TOKENS, ("prompt_ids", "prompt_token_ids", "input_ids", "input_token_ids", "prefill")),
+            (
+                OUTPUT_TOKENS,
+                (
+                    *("response_ids", "token_ids", "output_ids", "output_token_ids", "completion_ids"),
+                    *("response_token_ids", "completion_token_ids", "generated_ids"),
+                ),
+            ),
+        )
+    )
+)
+"""Lists of token ids, whose length is a count where no usage is given; the first counts."""
+MODELS: Final = _spelled("model", "model_name", "model_version", "model_id")
+USAGE_PLACES: Final = frozenset(
+    (
+        *_spelled("usage", "usage_metadata", "token_usage", "meta_info", "response_metadata", "llm_output", "metadata"),
+        *_spelled("total_usage", "generation_info", "prompt_tokens_details", "input_tokens_details"),
+        *("details", "timings", "metrics", "meta", "tokens", "raw", "raw_response", "kwargs", "delta", "messageStop"),
+        *(
+            "additional_kwargs",
+            "input_token_details",
+            "message",
+            "messages",
+            "choices",
+            "candidates",
+            "outputs",
+            "output",
+            "generations",
+        ),
+        *("response", "result", "completion", "data"),
+    )
+)
+"""The fields below which a result has usage, finish reason and model."""

@@ -1,9 +1,14 @@
-"""Split the payload of an LLM op: its messages, its tools, and the rest, which stays in `input.value`."""
+"""Split the payload of an LLM op: its messages, its tools, and the rest, which stays in `input.value`, `output.value`.
+
+A result is a text, a message, a response of a client library or a server, a list, a tuple with usage, ids or log-probs
+in any order, or a stream's pieces. The places of all that are in the table of names.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from otel_rollout.guard.signal_handlers import is_from_signal_handler
 from otel_rollout.messages.forms import (
@@ -11,16 +16,26 @@ from otel_rollout.messages.forms import (
     finish_reason_of,
     is_message,
     is_message_list,
+    is_part,
+    parts_message,
     tool_definitions,
 )
 from otel_rollout.messages.message import Message, text_message
 from otel_rollout.messages.names import (
+    ANSWERS,
+    CALLS,
+    CONTAINERS,
+    FINISH_WORDS,
+    HISTORIES,
+    ITEM_TYPES,
     MESSAGE_ARGUMENTS,
     PROMPT_ARGUMENTS,
     PROMPT_TEXT,
+    REASONING_KEYS,
     RESPONSE_TEXT,
     SYSTEM_ARGUMENTS,
     TOOL_ARGUMENTS,
+    USAGE_PLACES,
 )
 from otel_rollout.text.plain_text import cut_text
 
@@ -28,6 +43,12 @@ PREVIEW_CHARACTERS: Final = 1000
 """The most characters of a message that stay in the payload of an op for the lists of backends."""
 _CONTINUES: Final = "prompt_ids_start"
 """A key in the arguments of a turn that has only the ids after the ids of earlier turns."""
+_MAX_DEPTH: Final = 3
+_MAX_SEARCHED: Final = 1000
+_AROUND_TEXTS: Final = frozenset({"kwargs", "args", "request", "payload", "body", "params", *MESSAGE_ARGUMENTS})
+"""Arguments that may have the prompt's text inside."""
+
+Path = tuple[Any, ...]
 
 
 @dataclass(eq=False)
@@ -72,148 +93,349 @@ def split_input(value: Any, *, takes_texts: bool = True) -> ChatSide | None:
         takes_texts: Make a message of an argument that is a text and has a prompt's name.
     """
     if type(value) is str:
-        return ChatSide([text_message("user", value)], None) if value else None
+        return ChatSide(_prompt_of(value), None) if value else None
     if is_message(value) or is_message_list(value):
         return ChatSide(convert_messages(value), None)
     if type(value) is not dict:
         return None
-    found, rest, inner = _find(value, takes_texts=takes_texts)
-    tools = None
-    for holder in (value, *(item for item in value.values() if type(item) is dict)):
-        key = next((key for key in TOOL_ARGUMENTS if key in holder), None)
-        tools = None if key is None else tool_definitions(holder[key])
-        if key is not None and tools is not None:
-            rest = _without(rest, key)
-            break
-    if found is None:
-        return None
-    messages, raw = found
-    system = next((key for key in SYSTEM_ARGUMENTS if key in inner and _is_prompt(inner[key])), None)
-    if system is not None and raw is None and messages[0].role != "system":
-        messages = [*convert_messages({"role": "system", "content": inner[system]}), *messages]
-        rest = _without(rest, system)
-    return ChatSide(messages, rest or None, tools, raw, continues=bool(value.get(_CONTINUES)))
-
-
-def split_output(value: Any, arguments: Any = None) -> ChatSide | None:
-    """Return the messages of an LLM op's result; None if there are none.
-
-    Args:
-        value: The payload: a response, a message, or a text.
-        arguments: The op's arguments; a result that begins with their messages is the whole conversation.
-    """
-    if type(value) is str:
-        return ChatSide([text_message("assistant", value, "")], None)
-    if type(value) is list:
-        return ChatSide(_answers(_new(value, arguments), ""), None) if is_message_list(value) else None
-    if type(value) is not dict:
-        return None
-    text = value.get(RESPONSE_TEXT)
-    if type(text) is str:
-        # Most processes have no decoded texts.
-        from otel_rollout.messages.templates import answer_message
-
-        return ChatSide([answer_message(text, finish_reason_of(value))], _without(value, RESPONSE_TEXT), raw=text)
-    choices = value.get("choices")
-    if type(choices) is list and choices and all(type(choice) is dict for choice in choices):
-        return _split_choices(value, choices)
-    if is_message(value):
-        kept = {"role", "content", "parts", "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking"}
-        message = {key: item for key, item in value.items() if key in kept or (key == "type" and "role" not in value)}
-        rest = {key: item for key, item in value.items() if key not in message and item is not None}
-        if rest.get("type") == "message":
-            del rest["type"]
-        return ChatSide(_answers(message, finish_reason_of(value)), rest or None)
-    for key, item in value.items():
-        if is_message(item) or is_message_list(item):
-            reason = finish_reason_of(value, item, _status(value))
-            return ChatSide(_answers(_new(item, arguments), reason), _without(value, key) or None)
-    return None
-
-
-def _split_choices(value: dict[str, Any], choices: list[dict[str, Any]]) -> ChatSide | None:
-    messages: list[Message] = []
-    left = []
-    for choice in choices:
-        reason = finish_reason_of(choice)
-        if is_message(choice.get("message")):
-            messages += _answers(choice["message"], reason)
-            left.append(_without(choice, "message"))
-        elif type(choice.get("text")) is str:
-            messages.append(text_message("assistant", choice["text"], reason))
-            left.append(_without(choice, "text"))
-        else:
-            return None
-    return ChatSide(messages, {**value, "choices": left})
-
-
-def _answers(value: Any, reason: str) -> list[Message]:
-    """Return converted messages with their finish reason, which the convention demands of each answer."""
-    return [
-        Message(role, parts, {**more, "finish_reason": more.get("finish_reason") or reason})
-        for role, parts, more in convert_messages(value)
-    ]
-
-
-def _find(
-    value: dict[str, Any], *, takes_texts: bool
-) -> tuple[tuple[list[Message], str | None] | None, dict[str, Any], dict[str, Any]]:
-    """Return the messages (with the text that they come from), the payload without them, and the dict around them."""
     text = value.get(PROMPT_TEXT)
     if type(text) is str and text:
-        from otel_rollout.messages.templates import prompt_messages
+        side = ChatSide(_prompt_of(text), _without(value, (PROMPT_TEXT,)), raw=text)
+    else:
+        found = _find(value, takes_texts=takes_texts)
+        if found is None:
+            return None
+        path, item = found
+        side = ChatSide(_messages_of(item), _without(value, path))
+        _take_prompt(side, path)
+        _take_system(side, path)
+    side.continues = bool(value.get(_CONTINUES))
+    _take_tools(side)
+    side.rest = side.rest or None
+    return side
 
-        return (prompt_messages(text), text), _without(value, PROMPT_TEXT), value
-    for outer in (None, *(key for key, item in value.items() if type(item) is dict)):
-        inner = value if outer is None else value[outer]
-        names = sorted((key for key, item in inner.items() if is_message_list(item)), key=_rank)
-        if not names and takes_texts and outer in (None, "kwargs"):
-            names = [key for key in PROMPT_ARGUMENTS if type(inner.get(key)) is str and inner[key]]
-        if names:
-            item = inner[names[0]]
-            messages = [text_message("user", item)] if type(item) is str else convert_messages(item)
-            rest = _without(inner, names[0])
-            return (messages, None), rest if outer is None else {**value, outer: rest}, inner
-    return None, value, value
+
+def message_lists(value: Any) -> Iterator[list[Any]]:
+    """Yield the lists of messages in an op's arguments."""
+    return ([*item] for _, item, _ in _walk(value) if is_message_list(item))
 
 
-def _rank(name: str) -> int:
-    return MESSAGE_ARGUMENTS.index(name) if name in MESSAGE_ARGUMENTS else len(MESSAGE_ARGUMENTS)
+def is_templated(value: Any) -> bool:
+    """Return True if the prompt in an op's arguments is a text in a chat template's form."""
+    found = _find(value, takes_texts=True) if type(value) is dict else None
+    return found is not None and type(found[1]) is str and _prompt_of(found[1]) != [text_message("user", found[1])]
+
+
+def _take_prompt(side: ChatSide, path: Path) -> None:
+    """Append the prompt to a history."""
+    for at, item, _ in _walk(side.rest) if path and path[-1] in HISTORIES else ():
+        if at and at[:-1] == path[:-1] and at[-1] in PROMPT_ARGUMENTS and type(item) is str and item:
+            side.messages = [*side.messages, *_prompt_of(item)]
+            side.rest = _without(side.rest, at)
+            return
+
+
+def _take_system(side: ChatSide, path: Path) -> None:
+    """Put the system prompt before the messages."""
+    if side.messages[0].role == "system":
+        return
+    for at, item, _ in _walk(side.rest):
+        if at and at[-1] in SYSTEM_ARGUMENTS and len(at) <= len(path) + 1 and _is_prompt(item):
+            given = item if type(item) is dict and "parts" in item else {"content": item}
+            side.messages = [*convert_messages({**given, "role": "system"}), *side.messages]
+            side.rest = _without(side.rest, at)
+            return
+
+
+def _take_tools(side: ChatSide) -> None:
+    for at, item, _ in _walk(side.rest):
+        if at and at[-1] in TOOL_ARGUMENTS and (tools := tool_definitions(item)) is not None:
+            side.tools, side.rest = tools, _without(side.rest, at)
+            return
+
+
+def _find(value: dict[str, Any], *, takes_texts: bool) -> tuple[Path, Any] | None:
+    """Return the place of the conversation, or else of the prompt's text, and the value at it."""
+    found: list[tuple[tuple[int, int, int, int], Path, Any]] = []
+    for order, (path, item, _) in enumerate(_walk(value)):
+        if not path:
+            continue
+        name, kind = path[-1], type(item)
+        is_text = False
+        if kind is str or kind is list or kind is tuple:
+            is_known = name in PROMPT_ARGUMENTS or name == 0 or (name in MESSAGE_ARGUMENTS and kind is not str)
+            is_text = takes_texts and is_known and all(at in _AROUND_TEXTS for at in path[:-1] if type(at) is str)
+            is_text = is_text and bool(item) and (kind is str or all(type(each) is str for each in item))
+        if is_text:
+            rank = PROMPT_ARGUMENTS.index(name) if name in PROMPT_ARGUMENTS else len(PROMPT_ARGUMENTS)
+            found.append(((len(path), 1, rank, order), path, item))
+        elif is_message_list(item) or (is_message(item) and (name in MESSAGE_ARGUMENTS or name in PROMPT_ARGUMENTS)):
+            rank = MESSAGE_ARGUMENTS.index(name) if name in MESSAGE_ARGUMENTS else len(MESSAGE_ARGUMENTS)
+            found.append(((len(path), 0, rank, order), path, item))
+        elif kind is list and len(item) > 1 and all(map(is_message_list, item)):
+            found.append(((len(path), 0, len(MESSAGE_ARGUMENTS), order), path, [each for one in item for each in one]))
+        elif kind is list and name in MESSAGE_ARGUMENTS and item and all(map(is_part, item)):
+            found.append(((len(path), 0, len(MESSAGE_ARGUMENTS), order), path, {"role": "user", "content": item}))
+    if not found:
+        return None
+    _, path, item = min(found, key=lambda each: each[0])
+    return path, item
+
+
+def _walk(value: Any) -> Iterator[tuple[Path, Any, int]]:
+    """Yield the values in a payload, the outer before the inner, with their paths and depths."""
+    level: list[tuple[Path, Any]] = [((), value)]
+    count = 0
+    for depth in range(_MAX_DEPTH + 1):
+        below: list[tuple[Path, Any]] = []
+        for path, item in level:
+            yield path, item, depth
+            count += 1
+            if count > _MAX_SEARCHED:
+                return
+            if type(item) is dict:
+                below += [((*path, key), each) for key, each in item.items()]
+            elif type(item) in (list, tuple) and not is_message_list(item) and len(item) <= _MAX_SEARCHED:
+                below += [((*path, index), each) for index, each in enumerate(item) if type(each) is not int]
+        level = below
+
+
+def _messages_of(item: Any) -> list[Message]:
+    if type(item) is str:
+        return _prompt_of(item)
+    if type(item) in (list, tuple) and all(type(each) is str for each in item):
+        return [message for each in item for message in _prompt_of(each)]
+    return convert_messages(item)
+
+
+def _prompt_of(text: str) -> list[Message]:
+    if "<" not in text:
+        return [text_message("user", text)]
+    # Most processes have no rendered texts.
+    from otel_rollout.messages.templates import prompt_messages
+
+    return prompt_messages(text)
 
 
 def _is_prompt(value: Any) -> bool:
-    return type(value) is str or (type(value) is list and bool(value) and all(type(item) is dict for item in value))
+    kind = type(value)
+    if kind is str or (kind is dict and "parts" in value):
+        return bool(value)
+    return kind in (list, tuple) and bool(value) and all(type(item) in (dict, str) for item in value)
 
 
-def _without(value: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a copy without a key, at the top or one level below."""
-    if name in value:
-        return {key: item for key, item in value.items() if key != name}
-    return {
-        key: {inner: field for inner, field in item.items() if inner != name}
-        if type(item) is dict and name in item
-        else item
-        for key, item in value.items()
-    }
+def _without(value: Any, path: Path) -> Any:
+    """Return a copy without the value at a path."""
+    if not path:
+        return None
+    if type(value) is dict:
+        if len(path) == 1:
+            return {key: item for key, item in value.items() if key != path[0]}
+        inner = _without(value[path[0]], path[1:])
+        return {key: inner if key == path[0] else item for key, item in value.items()}
+    copied = [*value]
+    copied[path[0]] = _without(copied[path[0]], path[1:])
+    return copied
 
 
-def _new(value: Any, arguments: Any) -> Any:
-    """Return the messages of a result without those that the op was given."""
-    if type(value) is not list or type(arguments) is not dict:
-        return value
-    given: list[Any] = next((item for item in arguments.values() if is_message_list(item)), [])
-    try:
-        is_longer = len(value) > len(given) and value[: len(given)] == given
-    except ValueError as error:
-        if is_from_signal_handler(error):
-            raise
-        # Arrays of numpy have no one truth value.
-        return value
-    return value[len(given) :] if is_longer else value
+_DEEPEST: Final = 5
+_NO_ANSWERS: Final = frozenset({*PROMPT_ARGUMENTS, *TOOL_ARGUMENTS, *USAGE_PLACES, "request", "logprobs"}) - {
+    *CONTAINERS,
+    *(name for name in MESSAGE_ARGUMENTS if name not in PROMPT_ARGUMENTS),
+}
+"""Fields of a result in which no answer is looked for."""
+
+
+class Taken(NamedTuple):
+    """An answer.
+
+    Args:
+        messages: Its messages.
+        rest: The rest of the value; None if nothing is left.
+    """
+
+    messages: list[Message]
+    rest: Any
+
+
+def split_output(value: Any, arguments: Any = None, *, is_stream: bool = False) -> ChatSide | None:
+    """Return the messages of an LLM op's result; None if there are none.
+
+    Args:
+        value: The payload: a response, a message, a text, or a list or a tuple with one.
+        arguments: The op's arguments; a result that begins with their messages is the whole conversation.
+        is_stream: The value is the list of what a generator yielded.
+    """
+    reader = AnswerReader(arguments)
+    if type(value) is str:
+        return ChatSide([reader.text(value, "")], None)
+    taken: Taken | None = None
+    if type(value) is list and value:
+        from otel_rollout.messages.streams import is_chunks, join_stream
+
+        if is_stream or is_chunks(value):
+            taken = join_stream(value, arguments)
+    taken = taken or reader.take(value)
+    if taken is None:
+        return None
+    messages, rest = taken
+    if is_message(value):
+        # A message as the result is a response as well: what is no part of it is the response's.
+        rest = {key: field for message in messages for key, field in message.more.items() if key != "finish_reason"}
+        messages = [_answer(Message(role, parts), more["finish_reason"]) for role, parts, more in messages]
+    raw = value[RESPONSE_TEXT] if type(value) is dict and type(value.get(RESPONSE_TEXT)) is str else None
+    if rest and type(rest) is list:
+        rest = {str(index): item for index, item in enumerate(rest) if item is not None}
+    return ChatSide(messages, rest or None, raw=raw)
+
+
+class AnswerReader:
+    """Takes the answer out of a result.
+
+    Args:
+        arguments: The op's arguments.
+        is_whole: False for the pieces of a stream.
+    """
+
+    def __init__(self, arguments: Any = None, *, is_whole: bool = True) -> None:
+        self._arguments = arguments
+        self._is_whole = is_whole
+
+    def text(self, text: str, reason: str) -> Message:
+        """Return the message of a text; after a prompt in a template's form, the text is read as such, too."""
+        if "<" in text and is_templated(self._arguments):
+            from otel_rollout.messages.templates import answer_message
+
+            return answer_message(text, reason)
+        return text_message("assistant", text, reason)
+
+    def take(self, value: Any, reason: str = "", depth: int = 0) -> Taken | None:
+        """Return the answer in a value; None if it has none.
+
+        Args:
+            value: The value, or a part of it.
+            reason: The finish reason of the object around it.
+            depth: The depth of the value.
+        """
+        if type(value) is dict and value:
+            return self._take_dict(value, reason, depth)
+        return self._take_list(value, reason, depth) if type(value) in (list, tuple) and value else None
+
+    def _take_dict(self, value: dict[str, Any], reason: str, depth: int) -> Taken | None:
+        reason = finish_reason_of(value, _status(value)) or reason
+        if type(text := value.get(RESPONSE_TEXT)) is str:
+            from otel_rollout.messages.templates import answer_message
+
+            return Taken([answer_message(text, reason)], _without_names(value, (RESPONSE_TEXT,)))
+        if is_message(value):
+            return Taken([_answer(each, reason) for each in self._convert(value)], None)
+        if depth >= _DEEPEST:
+            return None
+        for key in CONTAINERS:
+            if taken := self._take_inside(value, key, reason, depth):
+                return taken
+        if taken := self._take_fields(value, reason):
+            return taken
+        for key in value:
+            if (
+                key not in CONTAINERS
+                and key not in _NO_ANSWERS
+                and (taken := self._take_inside(value, key, reason, depth))
+            ):
+                return taken
+        return None
+
+    def _take_inside(self, value: dict[str, Any], key: str, reason: str, depth: int) -> Taken | None:
+        item = value.get(key)
+        if type(item) not in (dict, list, tuple) or not (taken := self.take(item, reason, depth + 1)):
+            return None
+        rest = taken.rest
+        if type(rest) is list and not any(rest):
+            rest = None
+        return Taken(taken.messages, {**value, key: rest} if rest else _without_names(value, (key,)))
+
+    def _take_fields(self, value: dict[str, Any], reason: str) -> Taken | None:
+        """Return the answer of a dict whose own fields are the answer's."""
+        if is_part(value) and "type" in value:
+            return Taken([_answer(each, reason) for each in parts_message([value], "assistant")], None)
+        name = next((key for key in ANSWERS if type(value.get(key)) is str), None)
+        others = [key for key in (*REASONING_KEYS, *CALLS) if value.get(key)]
+        if name is None and not others:
+            return None if not is_part(value) else Taken(self._parts([value], reason), None)
+        if name is not None and not others:
+            return Taken([self.text(value[name], reason)], _without_names(value, (name,)))
+        item = {"role": "assistant", **{key: value[key] for key in others}}
+        if name is not None:
+            item["content"] = value[name]
+        messages = [_answer(each, reason) for each in self._convert(item)]
+        return Taken(messages, _without_names(value, (name, *others)))
+
+    def _take_list(self, value: Any, reason: str, depth: int) -> Taken | None:
+        if type(value[0]) in (int, float) and type(value) is list:
+            return None
+        if self._is_parts(value):
+            return Taken(self._parts(value, reason), None)
+        if is_message_list(value) and (any if type(value) is list else all)(map(is_message, value)):
+            new = self._new(value)
+            own = (finish_reason_of(item) for item in reversed(new) if type(item) is dict)
+            reason = next(filter(None, own), reason)
+            return Taken([_answer(each, reason) for each in self._convert(new)], None)
+        texts = [item for item in value if type(item) is str and item[:2] != "…["]
+        reasons = [text for text in texts if text.lower() in FINISH_WORDS] if len(value) > 1 else []
+        reason = finish_reason_of({"finish_reason": reasons[0]}) if reasons else reason
+        messages: list[Message] = []
+        rest: list[Any] = [*value]
+        for index, item in enumerate(value):
+            if (type(value) is list or not messages) and (taken := self.take(item, reason, depth + 1)):
+                messages += taken.messages
+                rest[index] = taken.rest
+        if not messages:
+            is_batch = type(value) is list and len(texts) == len(value) and not reasons
+            for index, item in enumerate(value):
+                if type(item) is str and item in texts and item not in reasons and (is_batch or not messages):
+                    messages.append(self.text(item, reason))
+                    rest[index] = None
+        return Taken(messages, rest) if messages else None
+
+    def _convert(self, value: Any) -> list[Message]:
+        return convert_messages(value, "assistant", is_whole=self._is_whole)
+
+    def _parts(self, value: Any, reason: str) -> list[Message]:
+        return [_answer(each, reason) for each in parts_message(value, "assistant", is_whole=self._is_whole)]
+
+    @staticmethod
+    def _is_parts(value: Any) -> bool:
+        """Return True for the parts of one message, such as the content of Anthropic's."""
+        return all(map(is_part, value)) and any(
+            item.get("type") not in ITEM_TYPES and ("type" in item or "text" not in item) for item in value
+        )
+
+    def _new(self, value: Any) -> Any:
+        """Return the messages of a result without those that the op was given."""
+        try:
+            lengths = (len(each) for each in message_lists(self._arguments) if [*value[: len(each)]] == each)
+            given = next((length for length in lengths if length < len(value)), 0)
+        except ValueError as error:
+            if is_from_signal_handler(error):
+                raise
+            # Arrays of numpy have no one truth value.
+            return value
+        return value[given:]
+
+
+def _answer(message: Message, reason: str) -> Message:
+    """Return a message with its finish reason last, which the convention demands of each answer."""
+    more = {key: field for key, field in message.more.items() if key != "finish_reason"}
+    return message._replace(more={**more, "finish_reason": finish_reason_of(message.more) or reason})
 
 
 def _status(value: dict[str, Any]) -> dict[str, Any]:
     """Return the finish reason of OpenAI's Responses: why it is incomplete, else its status."""
     details = value.get("incomplete_details")
     reason = details.get("reason") if type(details) is dict else None
-    return {"finish_reason": reason or value.get("status")}
+    status = value.get("status") if "output" in value else None
+    return {"finish_reason": reason or status}
+
+
+def _without_names(value: dict[str, Any], names: tuple[str | None, ...]) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if key not in names}

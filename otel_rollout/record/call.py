@@ -42,6 +42,7 @@ class Operation:
         capture_inputs: As `rollout_trace_op` takes it.
         capture_output: As `rollout_trace_op` takes it.
         follow_result: As `rollout_trace_op` takes it.
+        role: As `rollout_trace_op` takes it.
     """
 
     __slots__ = (
@@ -54,6 +55,7 @@ class Operation:
         "is_llm",
         "is_scope",
         "name",
+        "role",
     )
 
     def __init__(
@@ -65,6 +67,7 @@ class Operation:
         capture_inputs: Capture,
         capture_output: Capture,
         follow_result: bool = False,
+        role: str | None = None,
     ) -> None:
         self.name = name or _name(function)
         self.is_llm = kind == "LLM"
@@ -74,7 +77,10 @@ class Operation:
         self.follow_result = follow_result
         self.binder = compile_binder(function)
         self.has_receiver = begins_with_receiver(function)
+        self.role = role
         self.attributes = attributes_of(kind, self.name)
+        if role is not None:
+            self.attributes[semconv.ROLE] = role
 
     def capture(self, name: str, capture: Capture, value: Any, pipeline: RunningPipeline) -> Snapshot:
         """Return a snapshot of a side of a call.
@@ -171,15 +177,20 @@ class Call:
             self.token = enter_silence(context)
             return
         if frame is None:
-            self.frame = Frame(trajectory, span, is_llm)
+            self.frame = Frame(trajectory, span, is_llm, role=operation.role)
         else:
-            self.frame = Frame(trajectory, span, is_llm or frame.is_llm, frame.agent, frame.depth + operation.is_scope)
+            depth, role = frame.depth + operation.is_scope, operation.role or frame.role
+            self.frame = Frame(trajectory, span, is_llm or frame.is_llm, frame.agent, depth, role)
         tracer.started(span, trajectory)
         if trajectory is not None:
             trajectory.open_ops[id(span)] = span
             if is_llm and self.is_turn:
-                agent = self.frame.agent or trajectory
-                if agent.is_compacted:
+                role = self.frame.role
+                if role is not None and operation.role is None:
+                    span.set_attribute(semconv.ROLE, role)
+                # Outside of a sub-agent, the mark is the policy's.
+                agent = self.frame.agent or (None if role == semconv.USER else trajectory)
+                if agent is not None and agent.is_compacted:
                     agent.is_compacted = False
                     span.set_attribute(semconv.COMPACTED, True)
         if shown is not None:
@@ -323,9 +334,10 @@ class Call:
             attributes.pop(semconv.PROVIDER_NAME, None)
         if self.is_turn and self.frame.trajectory is not None:
             self.is_turn = False
-            attributes[semconv.TURN] = self.frame.trajectory.add_turn(
-                attributes.get(semconv.USAGE_INPUT_TOKENS, 0), attributes.get(semconv.USAGE_OUTPUT_TOKENS, 0)
-            )
+            if self.frame.role != semconv.USER:
+                attributes[semconv.TURN] = self.frame.trajectory.add_turn(
+                    attributes.get(semconv.USAGE_INPUT_TOKENS, 0), attributes.get(semconv.USAGE_OUTPUT_TOKENS, 0)
+                )
         span.set_attributes(attributes)
 
 

@@ -38,9 +38,10 @@ class Frame:
         is_llm: True inside an LLM op: another one that it calls is part of the same turn.
         agent: The sub-agent that it is inside, if there is one.
         depth: The number of agents, tools and evaluators that it is inside.
+        role: The side that LLM ops inside speak for, `policy` or `user`; None if it is not marked.
     """
 
-    __slots__ = ("agent", "depth", "is_llm", "span", "trajectory")
+    __slots__ = ("agent", "depth", "is_llm", "role", "span", "trajectory")
 
     def __init__(
         self,
@@ -49,12 +50,14 @@ class Frame:
         is_llm: bool = False,
         agent: Agent | None = None,
         depth: int = 0,
+        role: str | None = None,
     ) -> None:
         self.trajectory = trajectory
         self.span = span
         self.is_llm = is_llm
         self.agent = agent
         self.depth = depth
+        self.role = role
 
 
 SILENCE: Final = Frame(None, None)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from otel_rollout import semconv
+from otel_rollout.messages import names
 from otel_rollout.record.fields import module_of
 from otel_rollout.record.readers import length_of_array
-from otel_rollout.record.snapshot import first_fields
+from otel_rollout.record.snapshot import first_fields, plain_value
 
 _PROVIDERS: Final = {
     "anthropic": "anthropic",
@@ -25,71 +26,149 @@ For a server that is called through another provider's client, the conventions t
 """
 
 
+_PROMPT_IDS: Final = ("prompt_ids", "prompt_token_ids", "input_ids")
+
+
 def describe_request(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the GenAI attributes that an LLM op's arguments give: provider, model, the number of prompt ids."""
     attributes = {
         semconv.PROVIDER_NAME: _first_text(arguments.get("provider")),
         semconv.REQUEST_MODEL: _first_text(arguments.get("model")),
-        semconv.USAGE_INPUT_TOKENS: _length(arguments.get("prompt_ids")),
+        semconv.USAGE_INPUT_TOKENS: next(filter(None, (_length(arguments.get(key)) for key in _PROMPT_IDS)), None),
     }
     return {key: value for key, value in attributes.items() if value is not None}
 
 
 def describe_response(request: dict[str, Any], answer: Any) -> dict[str, Any]:
-    """Return the GenAI attributes of an LLM op's call, by a few look-ups in its result.
+    """Return the GenAI attributes of an LLM op's call, by look-ups in its result: tokens, finish reason, model.
 
     The result is read as it is, since its snapshot may be cut.
 
     Args:
         request: The result of `describe_request`.
-        answer: The result or the exception: an OpenAI-style response with `usage`, or one with token ids (`prompt_ids`;
-            `response_ids` or `token_ids`, as in verl's outputs). Of an exception only its class is read.
+        answer: The result or the exception. The names and places of what is read are in `messages.names`. Of an
+            exception only its class is read.
     """
     kind = type(answer)
-    answered = {} if issubclass(kind, BaseException) else first_fields(answer)
-    used = first_fields(answered.get("usage"))
-    input_tokens, cached, written = _input_tokens(used)
-    output_tokens = _int(used.get("output_tokens"))
-    if output_tokens is None:
-        output_tokens = _int(used.get("completion_tokens"))
-    if input_tokens is None:
-        input_tokens = _length(answered.get("prompt_ids"))
-    if output_tokens is None:
-        output_tokens = _length(answered.get("response_ids"))
-        output_tokens = _length(answered.get("token_ids")) if output_tokens is None else output_tokens
-    choices = answered.get("choices")
-    choice = first_fields([*choices[:1], None][0]) if type(choices) is list else {}
-    reason = _first_text(answered.get("finish_reason"), answered.get("stop_reason"), choice.get("finish_reason"))
+    found: dict[str, Any] = {}
+    if not issubclass(kind, BaseException):
+        _Reading(found).read(answer, 0)
+    cached, written = found.get(names.ADDED_CACHED), found.get(names.ADDED_WRITTEN)
+    tokens = found.get(names.INPUT_TOKENS)
+    if tokens is not None and _INCLUSIVE not in found:
+        # By the conventions, input tokens include the cached ones. Anthropic's are numbers of their own.
+        tokens += (cached or 0) + (written or 0)
     attributes = {
         semconv.PROVIDER_NAME: None if kind is dict else _PROVIDERS.get(module_of(kind)),
         **request,
-        semconv.RESPONSE_MODEL: _first_text(answered.get("model")),
-        semconv.USAGE_CACHED_TOKENS: cached,
-        semconv.USAGE_CACHE_WRITE_TOKENS: written,
-        semconv.USAGE_OUTPUT_TOKENS: output_tokens,
-        semconv.FINISH_REASONS: None if reason is None else (reason,),
+        semconv.RESPONSE_MODEL: found.get(_MODEL),
+        semconv.USAGE_CACHED_TOKENS: found.get(names.CACHED_TOKENS) if cached is None else cached,
+        semconv.USAGE_CACHE_WRITE_TOKENS: found.get(names.WRITTEN_TOKENS) if written is None else written,
+        semconv.USAGE_OUTPUT_TOKENS: found.get(names.OUTPUT_TOKENS, found.get(_OUTPUT_IDS)),
+        semconv.FINISH_REASONS: (found[_REASON],) if _REASON in found else None,
     }
-    if input_tokens is not None:
-        attributes[semconv.USAGE_INPUT_TOKENS] = input_tokens
+    tokens = found.get(_INPUT_IDS) if tokens is None else tokens
+    if tokens is not None:
+        attributes[semconv.USAGE_INPUT_TOKENS] = tokens
+    if names.OUTPUT_TOKENS in found:
+        attributes[semconv.USAGE_OUTPUT_TOKENS] += found.get(names.THOUGHT_TOKENS, 0)
     return {key: value for key, value in attributes.items() if value is not None}
 
 
-def _input_tokens(used: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
-    """Return the input tokens of a response's `usage`, and how many of them were read from and written to a cache.
+_MODEL: Final = "model"
+_REASON: Final = "reason"
+_INCLUSIVE: Final = "inclusive"
+_INPUT_IDS: Final = "input ids"
+_OUTPUT_IDS: Final = "output ids"
+_IDS_OF: Final = {names.INPUT_TOKENS: _INPUT_IDS, names.OUTPUT_TOKENS: _OUTPUT_IDS}
+_NOT_SUMMED: Final = frozenset({_MODEL, _REASON, _INCLUSIVE})
+_FINISH_KEYS: Final = frozenset(names.FINISH_REASON_KEYS)
+_MODEL_KEYS: Final = frozenset(names.MODELS)
+_LISTS: Final = frozenset(names.CONTAINERS)
+_MAX_DEPTH: Final = 6
+_MAX_READ: Final = 512
+_MAX_WORD: Final = 20
 
-    By the conventions, input tokens include the cached ones. OpenAI's do; next to Anthropic's `input_tokens` they are
-    numbers of their own, and are added.
+
+class _Reading:
+    """One reading of a result; what is found first counts, and the counts of a list's items are added.
+
+    Args:
+        found: Takes what is found, by its name in the table.
+        room: The most objects that are read.
     """
-    cached, written = _int(used.get("cache_read_input_tokens")), _int(used.get("cache_creation_input_tokens"))
-    total = _int(used.get("input_tokens"))
-    if total is None:
-        total = _int(used.get("prompt_tokens"))
-    else:
-        total += (cached or 0) + (written or 0)
-    if cached is None:
-        details = used.get("prompt_tokens_details", used.get("input_tokens_details"))
-        cached = None if details is None else _int(first_fields(details).get("cached_tokens"))
-    return total, cached, written
+
+    def __init__(self, found: dict[str, Any], room: int = _MAX_READ) -> None:
+        self.found = found
+        self.room = room
+
+    def read(self, value: Any, depth: int) -> None:
+        """Read a value, and what it has in its places."""
+        kind = type(value)
+        if kind is list or kind is tuple:
+            self._read_items(value, depth)
+            return
+        self.room -= 1
+        fields = first_fields(value) if self.room >= 0 and depth <= _MAX_DEPTH else {}
+        found, places = self.found, []
+        for key, item in [*fields.items()]:
+            if item is None or type(key) is not str:
+                continue
+            fact = names.USAGE.get(key)
+            if fact is not None:
+                if (count := _int(item)) is not None:
+                    found.setdefault(fact, count)
+                    if key in names.INCLUSIVE:
+                        found[_INCLUSIVE] = True
+            elif key in names.IDS:
+                if (count := _length(item)) is not None:
+                    found.setdefault(_IDS_OF[names.IDS[key]], count)
+            elif key in _FINISH_KEYS:
+                self._read_reason(item)
+            elif key in _MODEL_KEYS:
+                if type(item) is str and item:
+                    found.setdefault(_MODEL, item)
+            elif key == "incomplete_details":
+                self._read_reason(first_fields(item).get("reason"))
+            if key in names.USAGE_PLACES and (key in _LISTS or type(item) not in (list, tuple)):
+                places.append(item)
+        for item in places:
+            self.read(item, depth + 1)
+        if "output" in fields:
+            # OpenAI's Responses have a status.
+            self._read_reason(fields.get("status"))
+
+    def _read_items(self, value: Any, depth: int) -> None:
+        items = value[:_MAX_READ]
+        if not items or depth > _MAX_DEPTH:
+            return
+        if type(items[0]) is int:
+            self.found.setdefault(_OUTPUT_IDS, len(value))
+            return
+        is_conversation = type(first := items[-1]) is dict and ("role" in first or first.get("type") == "ai")
+        sums: dict[str, Any] = {}
+        for item in items[-1:] if is_conversation and type(value) is list else items:
+            kind = type(item)
+            if kind is str:
+                if depth == 0 and kind is str and len(item) < _MAX_WORD and item.lower() in names.FINISH_WORDS:
+                    sums.setdefault(_REASON, item)
+                continue
+            one = _Reading({}, self.room)
+            one.read(item, depth + 1)
+            self.room = one.room
+            for fact, count in one.found.items():
+                sums[fact] = count if fact not in sums else sums[fact] if fact in _NOT_SUMMED else sums[fact] + count
+        if self.room >= 0 and len(items) == len(value):
+            for fact, count in sums.items():
+                self.found.setdefault(fact, count)
+
+    def _read_reason(self, value: Any) -> None:
+        kind = type(value)
+        if value is not None and kind is not str and kind is not dict:
+            value = plain_value(value)
+        reason = value.get("type") if type(value) is dict else value
+        if type(reason) is str and reason:
+            self.found.setdefault(_REASON, reason)
 
 
 def _first_text(*values: Any) -> str | None:
@@ -97,6 +176,8 @@ def _first_text(*values: Any) -> str | None:
 
 
 def _int(value: Any) -> int | None:
+    if type(value) is float and value.is_integer():
+        return int(value)
     return value if type(value) is int else None
 
 
@@ -104,5 +185,8 @@ def _length(ids: Any) -> int | None:
     """Return the number of token ids in a list, a tuple, or an array or tensor of one dimension."""
     kind = type(ids)
     if kind is list or kind is tuple:
-        return len(ids)
+        # A batch has a list for each sequence.
+        return (
+            sum(map(len, ids)) if ids and type(ids[0]) is list and all(type(each) is list for each in ids) else len(ids)
+        )
     return None if ids is None else length_of_array(ids)

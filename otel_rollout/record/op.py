@@ -25,7 +25,7 @@ from otel_rollout.record.callables import (
 )
 from otel_rollout.record.followed_result import follow_iterator
 from otel_rollout.record.readers import is_compiling
-from otel_rollout.semconv import SpanKind
+from otel_rollout.semconv import Role, SpanKind
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,6 +44,7 @@ def rollout_trace_op(
     *,
     name: str | None = None,
     kind: SpanKind = "CHAIN",
+    role: Role | None = None,
     capture_inputs: Capture = True,
     capture_output: Capture = True,
     follow_result: bool = False,
@@ -56,6 +57,7 @@ def rollout_trace_op(
     *,
     name: str | None = None,
     kind: str = "CHAIN",
+    role: str | None = None,
     capture_inputs: Capture = True,
     capture_output: Capture = True,
     follow_result: bool = False,
@@ -72,6 +74,8 @@ def rollout_trace_op(
         function: The function.
         name: The span's name; if None, the function's qualified name.
         kind: OpenInference's span kind: `LLM`, `TOOL`, `CHAIN`, `AGENT` or `EVALUATOR`, in any case.
+        role: The side that an LLM op or an agent speaks for: `policy`, or `user` for a simulated user, whose turns and
+            tokens are not the trajectory's. Without it, the agent's around it; else the trace's readers find out.
         capture_inputs: Record the arguments; `self` and `cls` never are. Or a function that takes the arguments by
             name, in one dict, and returns the value to record: it runs on the caller's thread, and if it raises, one
             warning is logged.
@@ -82,7 +86,7 @@ def rollout_trace_op(
             everything on to the iterator; without it, the iterator itself, and the span ends at the return.
 
     Raises:
-        ValueError: The kind is none of these.
+        ValueError: The kind or the role is none of these, or another kind has a role.
         TypeError: The decorated object is a class, or not callable; or the kind or the name is not given by its name.
     """
     if isinstance(function, str):
@@ -92,10 +96,14 @@ def rollout_trace_op(
         kind = kind.upper()
     if kind not in semconv.SPAN_KINDS:
         raise ValueError(f"rollout_trace_op(kind={kind!r}): the kinds are {', '.join(semconv.SPAN_KINDS)}")
+    if role is not None and (role not in semconv.ROLES or kind not in ("AGENT", "LLM")):
+        roles = " and ".join(semconv.ROLES)
+        raise ValueError(f"rollout_trace_op(kind={kind!r}, role={role!r}): LLM and AGENT ops have the roles {roles}")
 
     options = {
         "name": name,
         "kind": kind,
+        "role": role,
         "capture_inputs": capture_inputs,
         "capture_output": capture_output,
         "follow_result": follow_result,
@@ -112,6 +120,7 @@ def rollout_trace_op(
             capture_inputs=capture_inputs,
             capture_output=capture_output,
             follow_result=follow_result,
+            role=role,
         )
         return like(target, _wrap(target, operation), functools.partial(_decorate_again, options))
 

@@ -55,13 +55,14 @@ def record_span(pipeline: RunningPipeline, trajectory: TrajectoryState, parent: 
     end_time = read_time(given.end_time) or clock.monotonic_ns() + trajectory.clock_offset
     start_time = read_time(given.start_time) or end_time
     context = set_span_in_context(parent, Context())
-    frame = Frame(trajectory, parent, depth=tracer.depth_of(parent) + _is_scope(parent))
+    role = given.attributes.get(semconv.ROLE) or (getattr(parent, "attributes", None) or {}).get(semconv.ROLE)
+    frame = Frame(trajectory, parent, depth=tracer.depth_of(parent) + _is_scope(parent), role=role)
     span = tracer.start_op(name, context, frame, attributes_of(kind, name), start_time)
     if span is None:
         return None
     try:
         tracer.started(span, trajectory)
-        _describe(pipeline, span, trajectory, given)
+        _describe(pipeline, span, trajectory, given, is_user=role == semconv.USER)
     finally:
         tracer.end(span, end_time)
     return span
@@ -73,15 +74,18 @@ def _is_scope(span: Span) -> bool:
     return kind in semconv.SCOPES and getattr(span, "parent", None) is not None
 
 
-def _describe(pipeline: RunningPipeline, span: Span, trajectory: TrajectoryState, given: Recorded) -> None:
+def _describe(
+    pipeline: RunningPipeline, span: Span, trajectory: TrajectoryState, given: Recorded, *, is_user: bool
+) -> None:
     if given.input is not None:
         pipeline.tracer.set_input(span, take_snapshot(given.input, pipeline.snapshot_budget))
     if given.kind == "LLM":
         request = describe_request(given.input if type(given.input) is dict else {})
         described = describe_response(request, given.output)
-        described[semconv.TURN] = trajectory.add_turn(
-            described.get(semconv.USAGE_INPUT_TOKENS, 0), described.get(semconv.USAGE_OUTPUT_TOKENS, 0)
-        )
+        if not is_user:
+            described[semconv.TURN] = trajectory.add_turn(
+                described.get(semconv.USAGE_INPUT_TOKENS, 0), described.get(semconv.USAGE_OUTPUT_TOKENS, 0)
+            )
         span.set_attributes(described)
     if given.output is not None:
         pipeline.tracer.set_output(span, take_snapshot(given.output, pipeline.snapshot_budget))

@@ -49,6 +49,8 @@ class Snapshot:
 
     is_note = False
     """True if it replaces a payload that was dropped."""
+    is_stream = False
+    """True if it is the list of what a generator yielded."""
 
     def __init__(self, stream: bytes, left_out: int = 0) -> None:
         self.stream = stream
@@ -66,16 +68,16 @@ class Snapshot:
 
     @classmethod
     def of_items(cls, items: list[Snapshot], cut: int) -> Snapshot:
-        """Return the snapshot of a list.
+        """Return the snapshot of a generator's items, as a list.
 
         Args:
-            items: The snapshots of its items.
+            items: Their snapshots.
             cut: The number of items that are left out at its end.
         """
         bodies = [item.stream[len(HEAD) : -1] for item in items]
         if cut:
             bodies.append(body_of(f"…[{cut:,} items cut]"))
-        return cls(HEAD + list_of(bodies) + STOP, sum(item.left_out for item in items) + cut)
+        return _Stream(HEAD + list_of(bodies) + STOP, sum(item.left_out for item in items) + cut)
 
     def load(self) -> Any:
         """Return a new copy of the value: plain data, with bytes, sets, tuples, and keys of any plain type."""
@@ -86,6 +88,12 @@ class _Note(Snapshot):
     __slots__ = ()
 
     is_note = True
+
+
+class _Stream(Snapshot):
+    __slots__ = ()
+
+    is_stream = True
 
 
 def take_snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:

@@ -9,16 +9,18 @@ from typing import Any
 from opentelemetry import context as context_api
 
 from otel_rollout import semconv
+from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.call import Call, Operation
 from otel_rollout.record.context import SILENCE, Agent, current_frame
 from otel_rollout.record.readers import is_compiling
-from otel_rollout.record.scalars import read_tag
+from otel_rollout.record.scalars import read_scalar, read_tag
+from otel_rollout.semconv import Role
 
 _MAX_NAMES = 256
 
 
-def subagent(name: str) -> Subagent:
+def subagent(name: str, *, role: Role | None = None) -> Subagent:
     """Trace what runs inside as a sub-agent: a span of kind `AGENT`, whose generations are conversations of their own.
 
     It works with `with` and with `async with`; one can serve several blocks together. In it, `annotate(compacted=True)`
@@ -27,17 +29,19 @@ def subagent(name: str) -> Subagent:
 
     Args:
         name: The sub-agent's name.
+        role: `user` if it is a simulated user, whose turns and tokens are not the trajectory's; `policy` if it is not.
     """
-    return Subagent(name)
+    return Subagent(name, role)
 
 
 class Subagent:
     """The blocks of one `subagent`."""
 
-    __slots__ = ("_calls", "_name")
+    __slots__ = ("_calls", "_name", "_role")
 
-    def __init__(self, name: Any) -> None:
+    def __init__(self, name: Any, role: Any = None) -> None:
         self._name = name
+        self._role = role
         self._calls: list[Call] = []
         """The blocks that run, each with its context."""
 
@@ -45,7 +49,7 @@ class Subagent:
         pipeline = runtime.pipeline
         if pipeline is None or is_compiling():
             return
-        call = Call(_operation(str(read_tag(self._name))), pipeline)
+        call = Call(_operation(str(read_tag(self._name)), _read_role(self._role)), pipeline)
         try:
             call.start((), {})
             if call.span is not None:
@@ -97,10 +101,18 @@ class Subagent:
 
 
 @lru_cache(_MAX_NAMES)
-def _operation(name: str) -> Operation:
-    operation = Operation(_nothing, name, "AGENT", capture_inputs=False, capture_output=False)
+def _operation(name: str, role: str | None) -> Operation:
+    operation = Operation(_nothing, name, "AGENT", capture_inputs=False, capture_output=False, role=role)
     operation.attributes = {**operation.attributes, semconv.AGENT_NAME: name}
     return operation
+
+
+def _read_role(given: Any) -> str | None:
+    role = read_scalar(given)
+    if role is None or (type(role) is str and role in semconv.ROLES):
+        return role
+    warn_once("role of a sub-agent", "subagent(role=…): a role is one of %s; it is ignored", ", ".join(semconv.ROLES))
+    return None
 
 
 def _nothing() -> None:

@@ -39,7 +39,7 @@ class Recorder(OutcomeSpanExporter):
         self.attempts += 1
         self.entered.set()
         self.suppressed.append(context_api.get_value(context_api._SUPPRESS_INSTRUMENTATION_KEY))
-        self.gate.wait(30)
+        self.gate.wait(600)
         outcome = self.outcome(spans)
         if outcome.verdict is Verdict.DELIVERED:
             self.batches.append(list(spans))
@@ -79,7 +79,7 @@ class Plain(SpanExporter):
         return result
 
 
-def until(condition, seconds=10.0):
+def until(condition, seconds=60.0):
     """Wait for a condition."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -34,7 +34,7 @@ class Backend:
         self.attempts.append(values)
         self.suppressed.append(context_api.get_value(context_api._SUPPRESS_INSTRUMENTATION_KEY))
         self.entered.set()
-        self.gate.wait(30)
+        self.gate.wait(600)
         outcome = self.rule(values)
         if isinstance(outcome, NotYet):
             self.done += [value for position, value in enumerate(values) if position not in outcome.positions]

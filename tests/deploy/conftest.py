@@ -31,21 +31,17 @@ class Compose:
     def __init__(self, program: Path) -> None:
         self._program = program
 
-    def check(self, *options: str, folder: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run `docker compose … config` in a folder, with no variables but these."""
-        return subprocess.run(
+    def model(self, *options: str, **variables: str) -> dict[str, Any]:
+        """Return what would be started, with all variables and defaults filled in, and no variables but these."""
+        checked = subprocess.run(
             [str(self._program), *options, "config", "--format", "json"],
-            cwd=folder,
+            cwd=ROOT,
             env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", **variables},
             capture_output=True,
             text=True,
             check=False,
             timeout=60,
         )
-
-    def model(self, *options: str, **variables: str) -> dict[str, Any]:
-        """Return what would be started, with all variables and defaults filled in."""
-        checked = self.check(*options, **variables)
         assert checked.returncode == 0, checked.stderr
         return json.loads(checked.stdout)
 

@@ -100,7 +100,6 @@ class Stack:
                 lambda name=name: self.healthy(name, pause=SECONDS_BETWEEN_CHECKS),
                 environment=variables,
                 folder=folder,
-                seconds_to_start=240.0,
                 uncaptured=self._uncaptured,
             )
             self._running.enter_context(server)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from itertools import combinations
 from pathlib import Path
 
@@ -125,30 +124,3 @@ class TestKeeping:
                 if volume["type"] == "bind":
                     assert (ROOT / volume["source"]).is_file()
                     assert volume["read_only"]
-
-
-class TestMistakes:
-    """That Docker Compose would say so if something were wrong: mistakes made on purpose."""
-
-    @pytest.mark.parametrize(
-        ("right", "wrong", "said"),
-        [
-            ("mlflow-data:/mnt/mlflow", "mlflow-date:/mnt/mlflow", "mlflow-date"),
-            ("restart: unless-stopped", "restarts: unless-stopped", "restarts"),
-            ("interval: 10s", "interval: 10 seconds", "10 seconds"),
-            ("${MLFLOW_PORT:-5000}:5000", "${MLFLOW_PORT:-70000}:5000", "70000"),
-            ("${LISTEN:-127.0.0.1}:${PHOENIX_PORT", "${LISTEN:-127.0.0.1:${PHOENIX_PORT", "interpolation"),
-            ("depends_on: [jaeger]", "depends_on: [jager]", "jager"),
-            ("depends_on: [phoenix]", "depends_on: [jaeger]", "jaeger"),
-            ("mem_limit: 1g", "mem_limit: 1 gig", "gig"),
-        ],
-    )
-    def test_is_refused(self, compose, tmp_path, right, wrong, said):
-        """A file with a mistake is refused, with what is wrong."""
-        assert right in TEXT
-        (tmp_path / "docker-compose.yml").write_text(TEXT.replace(right, wrong), encoding="utf-8")
-        shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
-
-        checked = [compose.check("--profile", profile, folder=tmp_path) for profile in PROFILES]
-
-        assert any(one.returncode and said in one.stderr for one in checked), [one.stderr for one in checked]

@@ -119,7 +119,6 @@ class TestReceiver:
             command,
             lambda: answers_http(f"{url}/health"),
             folder=tmp_path / "receiver",
-            seconds_to_start=60,
         )
         gateway = Otelcol.gateway(collector_program, {"folder": url}, tmp_path / "gateway", SOON)
         address = gateway.grpc_address.removeprefix("http://")

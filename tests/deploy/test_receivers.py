@@ -55,7 +55,6 @@ def machines(collector_program, tmp_path):
                 lambda: net.run(machine, asks).returncode == 0,
                 environment={**queue, **variables},
                 folder=folder,
-                seconds_to_start=60.0,
             )
             stack.enter_context(server)
 

@@ -40,8 +40,8 @@ def fill(span: Any) -> None:
     span.set_status(Status(StatusCode.ERROR, SECRETS["status"]))
 
 
-def span_of_ours(monkeypatch: pytest.MonkeyPatch) -> ReadableSpan:
-    """Return a span as our delivery gives it to an exporter."""
+def spans_of_ours(monkeypatch: pytest.MonkeyPatch, count: int) -> list[ReadableSpan]:
+    """Return spans as our delivery gives them to an exporter."""
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"text={SECRETS['resource']}")
     exporter = InMemorySpanExporter()
     otel_rollout.init("project", "experiment", exporter)
@@ -51,29 +51,27 @@ def span_of_ours(monkeypatch: pytest.MonkeyPatch) -> ReadableSpan:
         fill(get_current_span())
         return SECRETS["output"]
 
-    op(SECRETS["input"])
-    assert otel_rollout.flush(10)
-    (span,) = exporter.spans
-    return span
+    for _ in range(count):
+        op(SECRETS["input"])
+    assert otel_rollout.flush(60)
+    return list(exporter.spans)
 
 
-def span_of_a_line(monkeypatch: pytest.MonkeyPatch) -> ReadableSpan:
-    """Return a span as a replay gives it to an exporter: parsed when something of it is asked for."""
-    span = span_of_ours(monkeypatch)
-    (lazy,) = lazy_spans(encode_spans([span]))
-    return lazy
+def spans_of_lines(monkeypatch: pytest.MonkeyPatch, count: int) -> list[ReadableSpan]:
+    """Return spans as a replay gives them to an exporter: parsed when something of them is asked for."""
+    return [lazy for span in spans_of_ours(monkeypatch, count) for lazy in lazy_spans(encode_spans([span]))]
 
 
-def span_of_the_sdk(_: pytest.MonkeyPatch) -> ReadableSpan:
-    """Return a span of the SDK's that says the same."""
+def spans_of_the_sdk(_: pytest.MonkeyPatch, count: int) -> list[ReadableSpan]:
+    """Return spans of the SDK's that say the same."""
     memory = SdkMemory()
     provider = TracerProvider(resource=Resource({"text": SECRETS["resource"]}), shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(memory))
     payload = {"input.value": SECRETS["input"], "output.value": SECRETS["output"]}
-    with provider.get_tracer("test").start_as_current_span("op", attributes=payload) as span:
-        fill(span)
-    (ended,) = memory.get_finished_spans()
-    return ended
+    for _ in range(count):
+        with provider.get_tracer("test").start_as_current_span("op", attributes=payload) as span:
+            fill(span)
+    return list(memory.get_finished_spans())
 
 
 def masked_attributes(span: ReadableSpan) -> dict[str, Any]:
@@ -214,31 +212,29 @@ class TestIdioms:
     """Each way of masking, in front of each encoder."""
 
     @pytest.mark.parametrize("idiom", IDIOMS)
-    @pytest.mark.parametrize("make_span", [span_of_the_sdk, span_of_ours, span_of_a_line])
-    def test_what_was_masked_is_not_sent(self, monkeypatch, make_span, idiom):
+    @pytest.mark.parametrize("make_spans", [spans_of_the_sdk, spans_of_ours, spans_of_lines])
+    def test_what_was_masked_is_not_sent(self, monkeypatch, make_spans, idiom):
         """No exporter sends what a wrapper masks, and each sends the rest: for the SDK's spans and ours."""
         mask, masked = IDIOMS[idiom]
+        spans = iter(make_spans(monkeypatch, 2 * len(ENCODERS)))
         for encoder, encode in ENCODERS.items():
             # It looks behind the properties: such a mask does nothing there, on the SDK's spans either.
             if encoder == "the SDK's JSON" and idiom in ("a subclass", "a wrapper"):
                 continue
-            before = shown(encode, make_span(monkeypatch))
-            otel_rollout.RolloutTraceConfig.reset()
-
-            after = shown(encode, mask(make_span(monkeypatch)))
-            otel_rollout.RolloutTraceConfig.reset()
+            before = shown(encode, next(spans))
+            after = shown(encode, mask(next(spans)))
 
             assert (encoder, after) == (encoder, before - set(masked))
 
     def test_every_encoder_shows_what_is_to_be_masked(self, monkeypatch):
         """Without a mask every encoder sends payload or name of the span, so that the tests above can fail."""
-        span = span_of_ours(monkeypatch)
+        (span,) = spans_of_ours(monkeypatch, 1)
 
         assert all(shown(encode, span) >= {"name", "input"} for encode in ENCODERS.values())
 
     def test_a_name_that_is_set_before_anything_is_read(self, monkeypatch):
         """A change of a span from a file, made before the span is parsed, stays."""
-        span: Any = span_of_a_line(monkeypatch)
+        (span,) = spans_of_lines(monkeypatch, 1)
         span._name = "masked"
 
         assert span.attributes["own"] == SECRETS["own"]
@@ -246,8 +242,8 @@ class TestIdioms:
 
     def test_attributes_are_read_only(self, monkeypatch):
         """The public properties can't be assigned or changed, as on the SDK's spans."""
-        for make_span in (span_of_ours, span_of_the_sdk):
-            span: Any = make_span(monkeypatch)
+        for make_spans in (spans_of_ours, spans_of_the_sdk):
+            span: Any = make_spans(monkeypatch, 1)[0]
             with pytest.raises(TypeError):
                 span.attributes["own"] = "***"
             with pytest.raises(AttributeError):

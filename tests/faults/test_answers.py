@@ -51,9 +51,10 @@ class TestRefusals:
     def test_413_for_everything(self, receiver, start, train) -> None:
         """A backend that finds even the smallest span too large loses them under that name, and is not hammered."""
         receiver.steady = Fault(status=413)
-        trainer = start(receiver, shutdown_timeout_ms=1000)
+        trainer = start(receiver, shutdown_timeout_ms=500)
         train(trainer, 2)
-        assert trainer.flush(2.0) is False
+        trainer.await_trouble("otlp")
+        assert trainer.flush(0.5) is False
         assert trainer.finish() == 0
         lost = account(trainer.sent, receiver.stored, counts(trainer))
         assert sum(lost.values()) == 6

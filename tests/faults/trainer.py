@@ -102,7 +102,9 @@ class Trainer:
 
     def await_counts(self, exporter: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait until one exporter's counts are so, and return them."""
+        deadline = time.monotonic() + SECONDS
         while not condition(counts := self.stats(exporter)):
+            assert time.monotonic() < deadline, counts
             time.sleep(0.05)
         return counts
 

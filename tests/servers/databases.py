@@ -69,9 +69,7 @@ class _Database:
     def __init__(self, name: str, command: list[str], folder: Path, port: int, uncaptured: Uncaptured) -> None:
         self.port = port
         self.folder = folder
-        self.process = ServerProcess(
-            name, command, self.is_up, folder=folder, seconds_to_start=90.0, uncaptured=uncaptured
-        )
+        self.process = ServerProcess(name, command, self.is_up, folder=folder, uncaptured=uncaptured)
 
     def is_up(self) -> bool:
         """Return True if it answers."""

@@ -53,7 +53,6 @@ class Mlflow:
                 "PATH": f"{environment / 'bin'}:/usr/bin:/bin",
                 **(variables or {}),
             },
-            seconds_to_start=180.0,
             uncaptured=uncaptured,
         )
         self.database = self.process.folder / "mlflow.db"

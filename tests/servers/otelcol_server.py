@@ -55,7 +55,6 @@ class Otelcol:
             lambda: answers_http(f"http://127.0.0.1:{health}/"),
             environment=variables,
             folder=folder,
-            seconds_to_start=30.0,
             uncaptured=uncaptured,
         )
 

@@ -165,7 +165,6 @@ class Phoenix:
                 "PHOENIX_AGENTS_DISABLE_BASH": "true",
                 "PHOENIX_ALLOW_EXTERNAL_RESOURCES": "false",
             },
-            seconds_to_start=240.0,
             folder=folder,
             uncaptured=uncaptured,
         )

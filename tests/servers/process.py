@@ -35,6 +35,7 @@ RUN_FOLDER = "TEST_RUN_FOLDER"
 """The variable that holds the folder of the test run; not set where servers are started outside of one."""
 
 LOG_TAIL_LINES = 30
+SECONDS_TO_START = 600.0  # a server that can't start ends by itself
 SECONDS_TO_STOP = 5.0
 
 # Below the range that Linux picks for outgoing connections (32768 and up): a client that keeps trying an unused port
@@ -103,7 +104,6 @@ class ServerProcess:
         healthy: Called until it returns true; then the server is up.
         environment: Variables to set on top of this process's own.
         folder: Where the log and the server's working folder are; a new temporary folder if not given.
-        seconds_to_start: How long to wait for `healthy`.
         uncaptured: Makes the context in which progress lines are printed, for test runners that capture stderr.
     """
 
@@ -115,7 +115,6 @@ class ServerProcess:
         *,
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
-        seconds_to_start: float = 120.0,
         uncaptured: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.name = name
@@ -124,7 +123,6 @@ class ServerProcess:
         self._command = list(command)
         self._healthy = healthy
         self._environment = {**os.environ, **(environment or {})}
-        self._seconds_to_start = seconds_to_start
         self._uncaptured = uncaptured
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -162,7 +160,7 @@ class ServerProcess:
             waited = time.monotonic() - started
             if self._process is None or self._process.poll() is not None:
                 raise ServerFailedError(f"{self.name} ended while starting.\n{self.end_of_log()}")
-            if waited > self._seconds_to_start:
+            if waited > SECONDS_TO_START:
                 raise ServerFailedError(f"{self.name} not up after {waited:.0f} s.\n{self.end_of_log()}")
             if waited >= next_line:
                 self._progress(f"waiting for {self.name} … {waited:.0f} s")

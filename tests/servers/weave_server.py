@@ -40,7 +40,6 @@ class WeaveServer:
             f"weave-{store}",
             [str(environment / "bin" / "python"), str(program), "--port", str(port), "--store", store],
             lambda: answers_http(f"{self.url}/server_info"),
-            seconds_to_start=180.0,
             uncaptured=uncaptured,
         )
 

@@ -45,27 +45,29 @@ def run_workers(uri: str, project: str, count: int, *more: str) -> list[str]:
 class TestFreshSqliteFile:
     """A file that nobody has made yet."""
 
-    def test_eight_workers_lose_nothing(self, tmp_path, project, read_back) -> None:
-        """Eight processes that start on one fresh file store all they have, in one experiment and one run."""
+    @pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.slow)])
+    def test_workers_lose_nothing(self, tmp_path, project, read_back, count) -> None:
+        """Processes that start on one fresh file store all they have, in one experiment and one run."""
         pytest.importorskip("mlflow")
         uri = f"sqlite:///{tmp_path}/fresh/mlruns.db"
 
-        assert run_workers(uri, project, 8, "with a run") == ["lost 0"] * 8
+        assert run_workers(uri, project, count, "with a run") == ["lost 0"] * count
 
         back = read_back(uri, project)
         traces = back.traces()
-        assert len(traces) == 8 * TRAJECTORIES
+        assert len(traces) == count * TRAJECTORIES
         assert {len(trace.data.spans) for trace in traces} == {SPANS_OF_EACH}
         (run,) = back.client.search_runs([back.experiment_id])
         assert run.info.run_name == "exp-1"
         assert run.info.status == "FINISHED"
-        assert len(back.traces(run_id=run.info.run_id, include_spans=False)) == 8 * TRAJECTORIES
+        assert len(back.traces(run_id=run.info.run_id, include_spans=False)) == count * TRAJECTORIES
         assert sorted(path.name for path in (tmp_path / "fresh").iterdir()) == ["mlruns.db", "mlruns.db.init.lock"]
 
 
 class TestServer:
     """A server that eight workers write to."""
 
+    @pytest.mark.slow
     def test_eight_workers_share_one_experiment_and_run(self, mlflow_server, project, read_back) -> None:
         """Eight processes that start at once make one experiment and one run, and every trajectory is in both."""
         assert run_workers(mlflow_server.address, project, 8, "with a run") == ["lost 0"] * 8
@@ -75,6 +77,7 @@ class TestServer:
         assert len(back.traces(include_spans=False)) == 8 * TRAJECTORIES
         assert len(back.traces(run_id=run.info.run_id, include_spans=False)) == 8 * TRAJECTORIES
 
+    @pytest.mark.slow
     def test_workers_that_set_one_tag_at_once(self, mlflow_server, project) -> None:
         """MLflow answers 400 to the slower of two workers that set a run's tag at once; none of them has to see it."""
         exporters = [MlflowSpanExporter(tracking_uri=mlflow_server.address) for _ in range(8)]

@@ -139,14 +139,7 @@ class TestSqlProcess:
         assert len(read_back(uri, project).trace(one.mlflow_id).data.spans) == 3
         exporter.shutdown()
 
-    def test_the_trainer_goes_first(self, database, project, trajectory) -> None:
-        """The process has a lower priority once it has stored its first spans."""
-        exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{database}")
-        assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
-        pid = worker_of(exporter)
-        wait_until(lambda: os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0))
-        exporter.shutdown()
-
+    @pytest.mark.slow
     def test_process_that_does_not_answer(self, database, project, trajectory, read_back, monkeypatch) -> None:
         """A process that hangs is ended after a while, and the batch goes to another one."""
         uri = f"sqlite:///{database}"
@@ -166,11 +159,12 @@ class TestSqlProcess:
         assert len(read_back(uri, project).trace(one.mlflow_id).data.spans) == 3
         exporter.shutdown()
 
-    def test_signals_to_the_whole_group(self, database, project, trajectory) -> None:
-        """SIGTERM and SIGINT, which a scheduler or a terminal sends to all processes, leave it to its parent."""
+    def test_the_trainer_goes_first_and_last(self, database, project, trajectory) -> None:
+        """It has a lower priority than its parent, and leaves SIGTERM and SIGINT to a whole group to it."""
         exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{database}")
         assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
         pid = worker_of(exporter)
+        wait_until(lambda: os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0))
         os.kill(pid, signal.SIGTERM)
         os.kill(pid, signal.SIGINT)
 
@@ -179,6 +173,7 @@ class TestSqlProcess:
         exporter.shutdown()
         assert not is_running(pid)
 
+    @pytest.mark.slow
     def test_it_ends_at_once_beside_a_forked_child(self, database, project, trajectory) -> None:
         """A child that was forked meanwhile, and holds the pipe too, does not keep it from ending when told to."""
         store = SqlProcess(parse_tracking_uri(f"sqlite:///{database}"))

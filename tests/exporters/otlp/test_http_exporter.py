@@ -71,10 +71,11 @@ class TestSend:
         reason = "2 of 3 spans rejected: odd"
         assert exporter.send(make_spans(3)) == Outcome(Verdict.DELIVERED, reason, rejected=2)
 
-    @pytest.mark.parametrize("body", [b"", b"{}", b"OK", b'{"partialSuccess":{}}', b"\xff"])
-    def test_an_answer_that_is_no_protobuf_is_no_fault(self, http_receiver, exporter, make_spans, body):
-        """Receivers that answer in JSON or text have taken the batch all the same."""
-        http_receiver.answers = [(200, {}, body)]
+    @pytest.mark.parametrize("media_type", ["", "text/plain; charset=utf-8", "application/json"])
+    @pytest.mark.parametrize("body", [b"", b"{}", b'{"partialSuccess":{}}', b'{"partialSuccess":null,"more":1}'])
+    def test_an_answer_in_json_is_no_fault(self, http_receiver, exporter, make_spans, media_type, body):
+        """Receivers that answer in JSON, under its type or without, have taken the batch."""
+        http_receiver.answers = [(200, {"content-type": media_type}, body)]
         assert exporter.send(make_spans(1)) == DELIVERED
 
     @pytest.mark.parametrize(

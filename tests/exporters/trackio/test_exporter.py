@@ -11,11 +11,12 @@ from opentelemetry.sdk.resources import Resource
 from otel_rollout.deliver import ExporterQueue
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export import send_batch
+from otel_rollout.export.http import RequestFailedError
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.finish import PayloadFinisher, SpanReader
 from otel_rollout.installing import install_line
 from otel_rollout_trackio import TrackioSpanExporter
-from otel_rollout_trackio.store import Store, StoreError, default_folder
+from otel_rollout_trackio.store import Store, default_folder
 from tests.exporters.trackio.spans import make_span, make_trajectory
 
 AWAY = Outcome(Verdict.RETRY, "away")
@@ -32,9 +33,9 @@ class _Store(Store):
 
     def write(self, conversations):
         if self.outcome is not None:
-            raise StoreError(self.outcome)
+            raise RequestFailedError(self.outcome)
         if any(span["id"] == f"{BAD:016x}" for each in conversations for span in each.trace["spans"]):
-            raise StoreError(Outcome(Verdict.REFUSED, "bad"))
+            raise RequestFailedError(Outcome(Verdict.REFUSED, "bad"))
         self.conversations += conversations
 
     def stored_ids(self):

@@ -48,6 +48,7 @@ class TestFolder:
         (stored,) = trackio_server.traces(project)
         assert stored["messages"][0]["content"] == "What is 17 * 3?"
 
+    @pytest.mark.slow
     def test_all_processes_are_one_run(self, trackio_server, project):
         """Four workers that start at once store all, in one run, without importing trackio."""
         workers = [trackio_server.python(PROGRAM, project, "10", "end") for _ in range(4)]
@@ -133,6 +134,7 @@ class TestFolder:
         assert str(tmp_path / "file") in outcome.reason
         exporter.shutdown()
 
+    @pytest.mark.slow
     def test_on_a_network_file_system(self, trackio_server, packages, tmp_path, monkeypatch):
         """Where trackio keeps from SQLite, trajectories go into its inbox; imported twice they are one."""
         monkeypatch.setenv("TRACKIO_STORAGE_MODE", "jsonl")
@@ -151,6 +153,7 @@ class TestFolder:
 
         assert printed == "1\n"
 
+    @pytest.mark.slow
     def test_by_the_public_api(self, trackio_server, packages, project, tmp_path, monkeypatch):
         """A trackio whose store takes no ids gets the same trace by `run.log`."""
         # Python imports this in the worker process before the worker.
@@ -199,6 +202,7 @@ class TestFolder:
         stored = trackio_server.traces(project)
         assert sorted(int(trace["metadata"]["trace_id"], 16) for trace in stored) == [0x10, 0x11, 0x12]
 
+    @pytest.mark.slow
     def test_a_locked_database_and_a_killed_worker(self, trackio_server, exporter, project):
         """While another process holds trackio's lock, and after a kill of our process, the batch is retried."""
         with (trackio_server.folder / f"{project}.lock").open("w") as lock:

@@ -242,14 +242,6 @@ def reader(running_server: Any, environment: Callable[[str], Path]) -> Iterator[
     reader.close()
 
 
-@pytest.fixture(scope="session")
-def weave_types(environment: Callable[[str], Path]) -> Iterator[WeaveReader]:
-    """The weave client with no server, for its request types."""
-    reader = WeaveReader(environment("weave_client") / "bin" / "python", {"WANDB_API_KEY": "0" * 40})
-    yield reader
-    reader.close()
-
-
 @pytest.fixture
 def project(request: pytest.FixtureRequest) -> str:
     """The name of a project that only this test uses."""

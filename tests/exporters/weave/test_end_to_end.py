@@ -141,6 +141,7 @@ class TestProcesses:
         assert calls["child"]["parent_id"] == calls["parent"]["id"]
         assert calls["child"]["inputs"] == {"input": "hello"}
 
+    @pytest.mark.slow
     def test_four_processes(self, server, reader, project) -> None:
         """Four workers that start at once on a new project store all their trajectories, each call once."""
         workers = [start_worker(project, 50) for _ in range(4)]
@@ -158,6 +159,7 @@ class TestProcesses:
         assert len(server.feedback(project)) == 200
         assert sorted(reader.ask("ops", project)) == ["AgentLoop.generate", "AgentLoop.run", "agent_loop"]
 
+    @pytest.mark.slow
     def test_megabytes_through_delivery(self, server, project) -> None:
         """Outputs of megabytes pass through queue and batches whole."""
         worker = start_worker(project, 4, 3_000_000)

@@ -45,6 +45,7 @@ assert not otel_rollout.stats().internal_errors, otel_rollout.stats().internal_e
 """
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_calls_of_weave_nest(server, project, environment) -> None:
     """A function of weave's is a child of the trajectory or the op around it, and a trace of its own outside."""

@@ -137,7 +137,7 @@ class TestReadBack:
         assert call["started_at"] == "2026-01-01 00:00:00.123456+00:00"
         assert call["ended_at"] == "2026-01-01 00:00:00.123956+00:00"
 
-    @pytest.mark.parametrize("megabytes", [1, 6, 20])
+    @pytest.mark.parametrize("megabytes", [1, pytest.param(20, marks=pytest.mark.slow)])
     def test_payload_of_megabytes(self, server, exporter, spans, project, megabytes) -> None:
         """A payload of megabytes arrives whole, however it is batched with others."""
         text = "word " * (megabytes * 200_000)

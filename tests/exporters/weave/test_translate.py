@@ -152,7 +152,7 @@ class TestCallOfSpan:
         assert len(record_of(spans.root(name="n" * 3000))["display_name"]) == 1024
 
     @pytest.mark.integration
-    def test_records_are_what_weave_itself_sends(self, spans, weave_types) -> None:
+    def test_records_are_what_weave_itself_sends(self, spans, reader) -> None:
         """Weave's own request type accepts the records of roots, ops, failures and foreign spans."""
         root = spans.root(reward=1.0)
         batch = [
@@ -161,15 +161,15 @@ class TestCallOfSpan:
             record_of(spans.op(root, error="boom", input=None, output=None)),
             record_of(spans.span("x", {"input.value": "text", "a.b": [1]}, scope="other")),
         ]
-        assert weave_types.ask("problems", batch) == ""
+        assert reader.ask("problems", batch) == ""
 
     @pytest.mark.integration
-    def test_weave_types_do_refuse(self, spans, weave_types) -> None:
+    def test_weave_types_do_refuse(self, spans, reader) -> None:
         """The check above can fail: a record without its id, or with a text for its inputs, is refused."""
         record = record_of(spans.root())
         without_id = {key: value for key, value in record.items() if key != "id"}
-        assert "id" in weave_types.ask("problems", [without_id])
-        assert "inputs" in weave_types.ask("problems", [{**record, "inputs": "text"}])
+        assert "id" in reader.ask("problems", [without_id])
+        assert "inputs" in reader.ask("problems", [{**record, "inputs": "text"}])
 
 
 class TestPayload:

@@ -1,0 +1,207 @@
+"""Join the pieces of a streamed answer to one message: texts, chunks, deltas of tool calls, events.
+
+Where a piece has a part of the answer inside is in the table of names. What a piece has besides is kept, once.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Final
+
+from otel_rollout.messages.forms import exact_json, finish_reason_of, is_message, is_part, parts_message
+from otel_rollout.messages.message import Message, Part
+from otel_rollout.messages.names import CALL, INDEXES, PIECES, REASONING, STREAM_TYPES, STREAMED, TEXT
+from otel_rollout.messages.payloads import AnswerReader, Taken
+from otel_rollout.text.plain_json import value_to_json
+
+CHUNKS: Final = "chunks"
+"""The name of what the pieces have besides the answer."""
+_TEXT_OF: Final = {TEXT: "content", REASONING: "content", CALL: "arguments"}
+_EVENTS: Final = ("message_start", "content_block_start", "content_block_delta", "response.created", "text-start")
+_KEYS_OF_EVENTS: Final = ("messageStart", "contentBlockStart", "contentBlockDelta", "token")
+_LEAST: Final = 3
+"""So many pieces of which each begins with the one before are the answer so far."""
+
+
+def is_chunks(items: list[Any]) -> bool:
+    """Return True if a list has the pieces of a stream, by the marks that some have."""
+    first = items[0]
+    if type(first) is not dict:
+        return False
+    choices = first.get("choices")
+    choice = choices[0] if type(choices) is list and choices else None
+    return (
+        (type(choice) is dict and "delta" in choice)
+        or str(first.get("object", "")).endswith(".chunk")
+        or first.get("type") in (*_EVENTS, "AIMessageChunk", *STREAM_TYPES)
+        or any(key in first for key in _KEYS_OF_EVENTS)
+    )
+
+
+def join_stream(items: list[Any], arguments: Any) -> Taken | None:
+    """Return the answer that a stream's pieces are; None if they are none.
+
+    Args:
+        items: The generator's items.
+        arguments: The op's arguments.
+    """
+    said = [item for item in items if is_message(item) and item.get("type") != "AIMessageChunk"]
+    if said and len(said) == len(items) and not _grow([str(item.get("content")) for item in said]):
+        # An agent that yields its messages.
+        return None
+    stream = _Stream(arguments)
+    for item in items:
+        stream.add(item)
+    return stream.joined()
+
+
+class _Stream:
+    def __init__(self, arguments: Any) -> None:
+        self._reader = AnswerReader(arguments, is_whole=False)
+        self._whole = AnswerReader(arguments)
+        self._answers: dict[Any, list[_Joined]] = {}
+        self._reason = ""
+        self._final: Taken | None = None
+        self._rest: dict[bytes, Any] = {}
+
+    def add(self, item: Any) -> None:
+        """Add a piece."""
+        if type(item) is str and item[:2] != "…[":
+            self._add_part(0, {"type": TEXT, "content": item}, None)
+            return
+        if type(item) is not dict:
+            self._keep(item)
+            return
+        response = item.get("response")
+        if type(response) is dict and response.get("output") and (whole := self._whole.take(response)):
+            self._final = whole
+            self._keep({**item, "response": whole.rest})
+            return
+        choices = item.get("choices")
+        if type(choices) is list and choices and all(type(choice) is dict for choice in choices):
+            left = [self._take(choice, choice.get("index", 0)) for choice in choices]
+            self._keep({**item, "choices": left} if any(left) else {**item, "choices": None})
+            return
+        self._keep(self._take(item, 0))
+
+    def joined(self) -> Taken | None:
+        """Return the answer, and what else the pieces have."""
+        messages = self._final.messages if self._final is not None else []
+        joined = []
+        for parts in self._answers.values():
+            whole = [part.whole() for part in parts]
+            more = {"finish_reason": self._reason}
+            if self._final is None:
+                joined.append(Message("assistant", [part for part in whole if part.get("content") != ""], more))
+            else:
+                known = {str(value) for each in messages for part in each.parts for value in part.values()}
+                self._keep_all([part for part in whole if str(part.get(_TEXT_OF[part["type"]])) not in known])
+        messages = messages or joined
+        rest = [*self._rest.values()]
+        return Taken(messages, {CHUNKS: rest} if rest else None) if messages else None
+
+    def _take(self, item: dict[str, Any], slot: Any) -> Any:
+        """Take the piece of the answer out of an event; return what is left of it."""
+        self._reason = finish_reason_of(item, item.get("messageStop"), item.get("delta")) or self._reason
+        index = next((item[key] for key in INDEXES if type(item.get(key)) in (int, str)), None)
+        kind = STREAM_TYPES.get(str(item.get("type")))
+        name = next((key for key in PIECES if type(item.get(key)) is str), None)
+        if kind is not None and name is not None:
+            self._add_part(slot, {"type": kind, _TEXT_OF[kind]: item[name]}, index)
+            return {key: field for key, field in item.items() if key != name}
+        for key in STREAMED:
+            inner = item.get(key)
+            if type(inner) is not dict or not inner:
+                continue
+            if is_part(inner) and not inner.get("special") and not is_message(inner):
+                self._add_parts(slot, parts_message([inner], "assistant", is_whole=False), index)
+                return {name: field for name, field in item.items() if name != key}
+            if any(name in inner for name in STREAMED):
+                return {**item, key: self._take({**inner, **({} if index is None else {"index": index})}, slot)}
+        if is_part(item) and type(item.get("type")) is str:
+            self._add_parts(slot, parts_message([item], "assistant", is_whole=False), index)
+            return None
+        taken = self._reader.take(item)
+        if taken is None:
+            return item
+        self._add_parts(slot, taken.messages, None)
+        return taken.rest
+
+    def _add_parts(self, slot: Any, messages: list[Message], index: Any) -> None:
+        for message in messages:
+            for part in message.parts:
+                self._add_part(slot, part, index)
+            self._reason = message.finish_reason or self._reason
+            self._keep({key: field for key, field in message.more.items() if key != "finish_reason"})
+
+    def _add_part(self, slot: Any, part: Part, index: Any) -> None:
+        parts = self._answers.setdefault(slot, [])
+        index = part.get("index", index)
+        found = next((each for each in reversed(parts) if each.takes(part, index)), None)
+        if found is None:
+            parts.append(_Joined(part, index))
+        elif left := found.add(part):
+            self._keep(left)
+
+    def _keep_all(self, items: list[Any]) -> None:
+        for item in items:
+            self._keep(item)
+
+    def _keep(self, item: Any) -> None:
+        if type(item) is dict:
+            item = {key: field for key, field in item.items() if field is not None}
+        if item:
+            self._rest.setdefault(value_to_json(item), item)
+
+
+class _Joined:
+    """A part that grows.
+
+    Args:
+        part: Its first piece.
+        index: Its number or id among others of its type; None if it has none.
+    """
+
+    def __init__(self, part: Part, index: Any) -> None:
+        self.part = part
+        self.index = index
+        self._key = _TEXT_OF.get(part["type"])
+        self._texts = [part[self._key]] if self._key is not None and type(part.get(self._key)) is str else []
+
+    def takes(self, part: Part, index: Any) -> bool:
+        """Return True if a piece continues this part."""
+        if part["type"] != self.part["type"] or self._key is None:
+            return False
+        if index is not None and self.index is not None:
+            return bool(index == self.index)
+        if part["type"] != CALL:
+            return True
+        return not part.get("name") or (bool(part["id"]) and part["id"] == self.part["id"])
+
+    def add(self, part: Part) -> dict[str, Any]:
+        """Add a piece; return what there is no room for."""
+        left = {}
+        for key, field in part.items():
+            if key == self._key and (type(field) is str or field is None or field == {}):
+                self._texts += [field] if field else []
+            elif field is not None and field != "" and self.part.get(key) in (None, "", {}):
+                self.part[key] = field
+            elif field is not None and field != "" and self.part.get(key) != field:
+                left[key] = field
+        return left
+
+    def whole(self) -> Part:
+        """Return the part with all its text."""
+        if self._key is not None and self._texts:
+            text = self._texts[-1] if _grow(self._texts) else "".join(self._texts)
+            self.part[self._key] = exact_json(text) if self._key == "arguments" else text
+        return self.part
+
+
+def _grow(texts: list[str]) -> bool:
+    """Return True if each text begins with the one before, so that the last is all."""
+    if len(texts) < _LEAST and not (len(texts) > 1 and len(texts[0]) > _LEAST):
+        return False
+    return all(len(later) >= len(text) > 0 and later.startswith(text) for text, later in pairwise(texts)) and len(
+        texts[-1]
+    ) > len(texts[0])
