@@ -20,7 +20,7 @@ from otel_rollout.guard.background_thread import call_within
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_errors, warn_once
 from otel_rollout.record import runtime
-from otel_rollout.record.cutting import DEFAULT_BUDGET
+from otel_rollout.record.bounded_copy import DEFAULT_BUDGET
 from otel_rollout.record.fields import fields_of
 from otel_rollout.record.open_spans import OpenSpans, ProviderSpans
 from otel_rollout.record.open_trajectories import OpenTrajectories

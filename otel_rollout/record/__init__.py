@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.record.attribute_values import read_context
+    from otel_rollout.record.bounded_copy import DEFAULT_BUDGET
     from otel_rollout.record.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
-    from otel_rollout.record.cutting import DEFAULT_BUDGET
     from otel_rollout.record.exception_record import ExceptionRecord
     from otel_rollout.record.finished_span import encoded_size, readable_size
     from otel_rollout.record.ids import SystemIdGenerator
@@ -27,7 +27,7 @@ else:
         __name__,
         {
             "context": ("Frame", "SILENCE", "current_frame", "enter", "enter_silence", "leave"),
-            "cutting": ("DEFAULT_BUDGET",),
+            "bounded_copy": ("DEFAULT_BUDGET",),
             "exception_record": ("ExceptionRecord",),
             "finished_span": ("encoded_size", "readable_size"),
             "ids": ("SystemIdGenerator",),

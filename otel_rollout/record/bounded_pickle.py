@@ -12,7 +12,7 @@ from typing import Any, Final
 
 HEAD, STOP = b"\x80\x05", b"."
 CONTAINERS: Final = frozenset((dict, list, tuple, set, frozenset))
-_MIN_READ_BYTES: Final = 8192
+MIN_READ_BYTES: Final = 8192
 """The units of a smaller frame aren't worth being counted."""
 _MAX_OPCODES: Final = 128
 """At most this many opcodes are read of a frame; they stand for all."""
@@ -22,7 +22,7 @@ _OPENING: Final = frozenset(b"]}\x8f\x91")
 """The opcodes that begin a container."""
 _FIXED: Final = {ord("K"): 1, ord("M"): 2, ord("J"): 4, ord("G"): 8, _FRAME: 8}
 _COUNTED: Final = {0x8C: 1, ord("C"): 1, 0x8A: 1, ord("X"): 4, ord("B"): 4, 0x8B: 4, 0x8D: 8, 0x8E: 8, 0x96: 8}
-"""The bytes after an opcode, and those of the number of the bytes that follow."""
+"""The operand's bytes of an opcode, and the bytes of its length."""
 
 
 class OtherError(Exception):
@@ -62,7 +62,7 @@ class Sink:
         if part[at] == _FRAME:
             start = at + 9
             at = start + int.from_bytes(part[at + 1 : start], "little")
-            self.units -= size >> 6 if size < _MIN_READ_BYTES else units_of(part, start, at)
+            self.units -= size >> 6 if size < MIN_READ_BYTES else units_of(part, start, at)
         if size - at > 4:
             # The content isn't copied yet.
             header = size - (5 if size - at < 9 else 9)
@@ -125,11 +125,21 @@ def body_of(value: Any) -> bytes:
     return pickle.dumps(value, 5)[len(HEAD) : -1]
 
 
-def list_of(bodies: Iterable[bytes]) -> bytes:
-    """Return the body of a list."""
-    return b"](" + b"".join(bodies) + b"e"
+def whole_body(stream: bytes) -> bytes:
+    """Return the body of a stream."""
+    return stream[len(HEAD) : -1]
 
 
-def dict_of(keys: Iterable[bytes], items: Iterable[bytes]) -> bytes:
-    """Return the body of a dict."""
-    return b"}(" + b"".join([part for pair in zip(keys, items, strict=True) for part in pair]) + b"u"
+def opened(body: bytes) -> bytes:
+    """Return the items of a container's body, to be put into another one."""
+    return body[10:] if body[0] == _FRAME else body[1:]
+
+
+def list_items(bodies: Iterable[bytes]) -> bytes:
+    """Return the items of a list."""
+    return b"(" + b"".join(bodies) + b"e"
+
+
+def dict_items(keys: Iterable[bytes], items: Iterable[bytes]) -> bytes:
+    """Return the items of a dict."""
+    return b"(" + b"".join([part for pair in zip(keys, items, strict=True) for part in pair]) + b"u"

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from otel_rollout.guard.guard import is_of_program
 from otel_rollout.guard.log_once import internal_error
+from otel_rollout.record.bounded_copy import DEFAULT_BUDGET, Copier, Cutter
 from otel_rollout.record.bounded_pickle import (
     CONTAINERS,
     HEAD,
@@ -20,10 +21,9 @@ from otel_rollout.record.bounded_pickle import (
     Sink,
     body_of,
     dump,
-    list_of,
+    list_items,
+    whole_body,
 )
-from otel_rollout.record.copying import Copier
-from otel_rollout.record.cutting import DEFAULT_BUDGET, Cutter
 from otel_rollout.record.fields import class_name
 from otel_rollout.record.readers import SCALARS, reader_of
 from otel_rollout.text.plain_json import on_program_thread, value_to_json
@@ -74,10 +74,10 @@ class Snapshot:
             items: Their snapshots.
             cut: The number of items that are left out at its end.
         """
-        bodies = [item.stream[len(HEAD) : -1] for item in items]
+        bodies = [whole_body(item.stream) for item in items]
         if cut:
             bodies.append(body_of(f"…[{cut:,} items cut]"))
-        return _Stream(HEAD + list_of(bodies) + STOP, sum(item.left_out for item in items) + cut)
+        return _Stream(HEAD + b"]" + list_items(bodies) + STOP, sum(item.left_out for item in items) + cut)
 
     def load(self) -> Any:
         """Return a new copy of the value: plain data, with bytes, sets, tuples, and keys of any plain type."""
@@ -127,8 +127,7 @@ def take_snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:
                 if is_of_program(error):
                     raise
         cutter = Cutter(budget)
-        stream = cutter.whole(value, budget) or HEAD + cutter.body(value, budget) + STOP
-        return Snapshot(stream, cutter.left_out)
+        return Snapshot(cutter.cut(value, budget), cutter.left_out)
     except Exception as error:
         if is_of_program(error):
             raise
@@ -170,7 +169,7 @@ def json_text(value: Any) -> str:
 
 
 def read_once(value: Any) -> Any:
-    """Return what the reader of a value's class returns, whose items may be the program's own."""
+    """Read a value by the reader of its class; items of the result may be the program's own."""
     return Copier(SMALL_UNITS).read(value, type(value))
 
 
