@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from otel_rollout import RolloutTraceConfig
-from otel_rollout.guard import write_rest
+from tests import environment
 
 pytest_plugins = ["tests.file_seconds", "tests.servers.fixtures", "tests.session_report"]
 
-# Set on import too: fixtures of a wider scope than a test see the same environment.
-CLEARED_PREFIXES = ("OTEL_", "MLFLOW_", "PHOENIX_", "WANDB_", "WEAVE_", "WF_TRACE_")
-for _variable in list(os.environ):
-    if _variable.startswith(CLEARED_PREFIXES):
-        del os.environ[_variable]
-# mlflow reports its use to its makers unless it is told not to, and reads this when it is imported.
-os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+# On import: fixtures of a wider scope than a test see the same environment, and so do the programs of tests.
+environment.clean()
+IS_SLOW = os.environ.get("SLOW_TESTS") == "1"
+# The same examples in every run of `make test`, others in each of `make test-slow`; neither fails on a busy machine.
+settings.register_profile(
+    "tests",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
+    derandomize=not IS_SLOW,
+    max_examples=500 if IS_SLOW else 50,
+)
+settings.load_profile("tests")
 # A shell without job control starts a background job with Ctrl-C ignored, and the programs of tests inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -29,36 +37,47 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the slow tests, unless they are asked for."""
-    if os.environ.get("SLOW_TESTS") != "1":
+    if not IS_SLOW:
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
-class _Log:
-    """`caplog`, with what a background thread has still to log."""
-
-    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        self._caplog = caplog
-
-    def __getattr__(self, name: str) -> Any:
-        write_rest()
-        return getattr(self._caplog, name)
-
-
-@pytest.fixture
-def caplog(caplog: pytest.LogCaptureFixture) -> _Log:
-    """Replace pytest's own."""
-    return _Log(caplog)
-
-
 @pytest.fixture(autouse=True)
-def _trace_function() -> Iterator[None]:
-    """Put the trace function back after a test that takes it away: coverage would miss all later tests."""
-    before = sys.gettrace()
+def _as_it_was() -> Iterator[None]:
+    """Restore what a test may change for the whole process: the next one starts from the same."""
+    variables, folder, modules, trace = dict(os.environ), Path.cwd(), dict(sys.modules), sys.gettrace()
+    interval, thresholds, is_collecting = sys.getswitchinterval(), gc.get_threshold(), gc.isenabled()
+    callbacks = list(gc.callbacks)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)}
     yield
-    if sys.gettrace() is not before:
-        sys.settrace(before)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in handlers.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+    if dict(os.environ) != variables:
+        os.environ.clear()
+        os.environ.update(variables)
+    os.chdir(folder)
+    # A module that is imported a second time has classes that are not those of the first.
+    sys.modules.update({name: module for name, module in modules.items() if sys.modules.get(name) is not module})
+    # Coverage would miss all later tests.
+    if sys.gettrace() is not trace:
+        sys.settrace(trace)
+    sys.setswitchinterval(interval)
+    # Hypothesis measures collections from its first test on; what a signal handler raises in there would be lost.
+    gc.callbacks[:] = callbacks
+    gc.set_threshold(*thresholds)
+    (gc.enable if is_collecting else gc.disable)()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_garbage() -> Iterator[None]:
+    """Collect what a file's tests have left before the next file: its finalizers run in no other's tests."""
+    yield
+    gc.collect()
+    # What is left is alive: the next collection doesn't walk through it again.
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -67,8 +86,6 @@ def _tracing_off(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     RolloutTraceConfig.reset()
     yield
     RolloutTraceConfig.reset()
-    # Else the next test's log has what this one's last thread had to say.
-    write_rest()
 
 
 @pytest.fixture(scope="session", autouse=True)

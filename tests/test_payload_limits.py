@@ -120,7 +120,7 @@ class TestCutJson:
 
         assert len(result) <= 2**20
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(
         value=st.recursive(
             st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(),

@@ -99,7 +99,7 @@ def bound(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[
 class TestLikeInspect:
     """The same as inspect, for every kind of callable."""
 
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=400)
     @given(
         function=st.sampled_from(FUNCTIONS),
         args=st.lists(st.integers(), max_size=5).map(tuple),

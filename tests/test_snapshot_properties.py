@@ -69,7 +69,7 @@ def _integers(value: Any) -> list[int]:
 class TestFinishedPayload:
     """The exported payload."""
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(value=_VALUES, limit=st.integers(5, 2000))
     def test_any_value(self, value, limit):
         """Any value comes out as valid JSON in UTF-8, with all integers within 64 signed bits, within the limit."""
@@ -79,7 +79,7 @@ class TestFinishedPayload:
             assert len(finished) <= limit
             assert all(-(2**63) <= number < 2**63 for number in _integers(orjson.loads(finished)))
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     @given(value=st.recursive(st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(), st.lists))
     def test_plain_values_stay_as_they_are(self, value):
         """Plain JSON values come out unchanged."""

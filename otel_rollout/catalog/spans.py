@@ -188,15 +188,20 @@ MESSAGES: Final = (
 """These follow the common columns in `messages`."""
 CONVERSATIONS: Final = (
     Column("conversation", int, "", "its number in the trajectory, from 1, by the first turns", lambda it: it.id),
-    Column("kind", str, "", "`main`, `subagent`, `fork` or `compacted`", lambda it: it.kind),
+    Column("kind", str, "", "`main`, `subagent`, `fork`, `compacted` or `user`", lambda it: it.kind),
     Column(
-        "name", str, "", "the sub-agent, else the agent around it; null if it is unknown", lambda it: it.name or None
+        "name",
+        str,
+        "",
+        "the sub-agent or simulated user, else the agent around it; null if it is unknown",
+        lambda it: it.name or None,
     ),
     Column(
         "parent",
         int,
         "",
-        "the conversation that called the sub-agent, that the fork parts from, or that is compacted; null for `main`",
+        "the conversation that called the sub-agent, that the fork parts from, that is compacted, or that a simulated "
+        "user speaks to; null for `main`",
         lambda it: it.parent,
     ),
     Column(

@@ -16,15 +16,15 @@ from otel_rollout.export.follow_up_requests import FollowUpRequests
 from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.finish.span_conversion import RunResource, is_unnamed
-from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import warn_once
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record import runtime
 from otel_rollout.settings import Setting
 
 __all__ = ["OutcomeSpanExporter", "ReadBack", "destination_of", "one_attempt_of", "refused_here", "settings_of"]
 
-_logger = BackgroundLogger(__name__)
+_logger = SafeLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
-from otel_rollout.facts.conversation_finder import find_conversations
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
 from otel_rollout.facts.histories import Histories
 from otel_rollout.facts.packed_spans import (
+    AGENT,
     ERROR,
     KINDS,
     LLM,
@@ -40,6 +40,7 @@ from otel_rollout.facts.reward_parts import (
     measures_of,
     reward_parts_of,
 )
+from otel_rollout.facts.sides import Sides, find_sides
 from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_values import (
     count_of,
@@ -123,9 +124,9 @@ class SummaryBuilder:
         self.error_type: str | None = None
         self.root_prompt = self.root_answer = ""
         """Raw, like `prompts` and `answers`."""
-        self.prompts: dict[int, Said] = {}
+        self.prompts: dict[_Place, Said] = {}
         """The first prompt of the generations right inside a span, by its id: the least deep one's is main's."""
-        self.answers: dict[int, Said] = {}
+        self.answers: dict[_Place, Said] = {}
         """Likewise the last answer, by the negative of its start."""
         self.finish = Said(None, -1)
         self.unknown_tool_calls = self.unparsed_tool_calls = self.prefix_breaks = self.invalid_rewards = 0
@@ -247,7 +248,7 @@ class SummaryBuilder:
 
     def _add(self, spans: Iterator[ReadableSpan]) -> None:  # noqa: PLR0915 - a call for each part would cost as much
         rows, names, pack = self.rows, self.names, PACKED.pack
-        last: list[tuple[int, int, Mapping[str, Any]]] = []
+        last: list[tuple[int, _Place, Mapping[str, Any]]] = []
         for span in spans:
             self.spans += 1
             attributes = span.attributes or {}
@@ -284,16 +285,19 @@ class SummaryBuilder:
                 if type(tokens) is int and 0 <= tokens <= INT64_MAX:
                     answered = tokens
                 inside = 0 if parent is None else parent.span_id & UINT64_MAX
-                if not self.root_prompt and _may_keep(self.prompts, inside, start):
-                    _keep(self.prompts, inside, Said(find_prompt(attributes, is_root=False), start))
-                last.append((start, inside, attributes))
-                reasons = get(_FINISH_REASONS)
+                mark = self.histories.of_span[context.span_id].mark
+                is_user, place = mark.role == semconv.USER, (inside, mark.is_trained)
+                if not is_user:
+                    if not self.root_prompt and _may_keep(self.prompts, place, start):
+                        _keep(self.prompts, place, Said(find_prompt(attributes, is_root=False), start))
+                    last.append((start, place, attributes))
+                reasons = None if is_user else get(_FINISH_REASONS)
                 if reasons and start >= self.finish[1]:
                     reason = last_text(reasons)
                     if start > self.finish[1] or (reason or "") < (self.finish[0] or ""):
                         self.finish = Said(reason, start)
                 payload = messages or value
-                if payload and type(payload) is str and "<" in payload:
+                if payload and type(payload) is str and "<" in payload and not is_user:
                     self.unparsed_tool_calls += unparsed_calls_of(attributes)
                 if get(_PREFIX_BROKEN) is True:
                     self.prefix_breaks += 1
@@ -311,6 +315,8 @@ class SummaryBuilder:
                         self.odd_results[short] = self.odd_results.get(short, 0) + 1
                 if status == ERROR or _REQUESTED_TOOL in attributes:
                     self.unknown_tool_calls += is_unknown_tool(span)
+            elif kind == AGENT and parent is not None:
+                self.histories.add_agent(context.span_id, attributes)
             if status == ERROR:
                 self._add_error(span, start, short_name(name), KINDS[kind])
             if parent is None or _REWARD in attributes or _PARTS in attributes or _LATE in attributes:
@@ -329,15 +335,16 @@ class SummaryBuilder:
                 kind,
                 status,
             )
-        if last and not self.root_answer:
+        # A root has the last answer, which may be a simulated user's if only one side is trained.
+        if last and (not self.root_answer or len({place[1] for _, place, _ in last}) > 1):
             self._add_answer(last)
 
-    def _add_answer(self, generations: list[tuple[int, int, Mapping[str, Any]]]) -> None:
+    def _add_answer(self, generations: list[tuple[int, _Place, Mapping[str, Any]]]) -> None:
         """Find the answers in the last generations that have one."""
         generations.sort(key=itemgetter(0), reverse=True)
-        for start, inside, attributes in generations:
-            if _may_keep(self.answers, inside, -start):
-                _keep(self.answers, inside, Said(find_answer(attributes, is_root=False), -start))
+        for start, place, attributes in generations:
+            if _may_keep(self.answers, place, -start):
+                _keep(self.answers, place, Said(find_answer(attributes, is_root=False), -start))
 
     def _add_identity(self, span: ReadableSpan, attributes: Mapping[str, Any], start: int, status: int) -> None:
         context, parent = span.context, span.parent
@@ -413,23 +420,27 @@ class Said(NamedTuple):
     at: int
 
 
-def _may_keep(kept: Mapping[int, Said], inside: int, at: int) -> bool:
+_Place: TypeAlias = tuple[int, bool]
+"""The id of the span around a generation, and whether the generation has marks of training."""
+
+
+def _may_keep(kept: Mapping[_Place, Said], place: _Place, at: int) -> bool:
     """Return True if a generation that starts then may be among those kept; most are not, and none is parsed for it."""
-    known = kept.get(inside)
+    known = kept.get(place)
     if known is not None:
         return at <= known.at
     return len(kept) < MAX_SAID or at <= max(said.at for said in kept.values())
 
 
-def _keep(kept: dict[int, Said], inside: int, said: Said) -> None:
+def _keep(kept: dict[_Place, Said], place: _Place, said: Said) -> None:
     """Keep the first text inside each of the spans with the first ones; of two with the same start, the lesser text.
 
     The lines of a trajectory may be joined in any order.
     """
-    known = kept.get(inside)
+    known = kept.get(place)
     if not said.text or (known is not None and _rank(known) <= _rank(said)):
         return
-    kept[inside] = said
+    kept[place] = said
     if len(kept) > MAX_SAID:
         del kept[max(kept, key=lambda each: (*_rank(kept[each]), each))]
 
@@ -461,21 +472,42 @@ class Collected:
         trace: The builder, to which nothing is added meanwhile.
     """
 
-    __slots__ = ("_rows", "answer", "conversations", "figures", "finish_reason", "prompt", "root", "totals", "trace")
+    __slots__ = (
+        "_rows",
+        "answer",
+        "conversations",
+        "figures",
+        "finish_reason",
+        "is_undecided",
+        "prompt",
+        "root",
+        "totals",
+        "trace",
+    )
 
     def __init__(self, trace: SummaryBuilder) -> None:
         self.trace = trace
         self.root: Mapping[str, Any] = trace.attributes if trace.has_root else {}
         """The root's scalar attributes; empty without a root."""
         self._rows = unpack(trace.rows)
-        self.figures = figures_of(self._rows, list(trace.names), trace.main[3] if trace.has_root else 0)
-        own = Totals(*[count_of(self.root.get(key)) for key in _TOTALS])
-        self.totals = self.figures.totals if own == (None, None, None) else own
         scopes = list(scopes_of(self._rows))
-        self.conversations = _conversations_of(scopes, trace.histories)
+        sides = _sides_of(scopes, trace.histories)
+        self.is_undecided = sides.is_undecided
+        self.conversations = Counter(each.kind for each in sides.found)
         """The number of conversations by kind, and of all."""
-        self.prompt = line_of(trace.root_prompt or _outermost(trace.prompts, scopes))
-        self.answer = line_of(trace.root_answer or _outermost(trace.answers, scopes))
+        for each in sides.found:
+            self.conversations.update(each.others)
+        root_id, users = trace.main[3] if trace.has_root else 0, {span_id & UINT64_MAX for span_id in sides.users}
+        self.figures = figures_of(self._rows, list(trace.names), root_id, users)
+        own = Totals(*[count_of(self.root.get(key)) for key in _TOTALS])
+        # The caller's side counts every turn that isn't marked.
+        self.totals = self.figures.totals if sides.is_guessed or own == (None, None, None) else own
+        prompts, answers = (_policys(kept, scopes, users, sides) for kept in (trace.prompts, trace.answers))
+        # Unless the policy is marked, a root has the prompt and the answer of the first side.
+        first = (trace.root_prompt, trace.root_answer)
+        said = (_outermost(prompts, scopes), _outermost(answers, scopes))
+        texts = zip(said, first, strict=True) if sides.is_guessed else zip(first, said, strict=True)
+        self.prompt, self.answer = (line_of(one or other) for one, other in texts)
         reason = text_of(self.root.get(semconv.FINISH_REASON))
         self.finish_reason = trace.finish.text if reason is None else reason
 
@@ -491,28 +523,40 @@ class Collected:
         )
 
 
-def _outermost(kept: Mapping[int, Said], scopes: Sequence[tuple[SpanRow, Scope]]) -> str:
+def _policys(
+    kept: Mapping[_Place, Said], scopes: Sequence[tuple[SpanRow, Scope]], users: Container[int], sides: Sides
+) -> Mapping[_Place, Said]:
+    """Return the texts of the policy.
+
+    Args:
+        kept: The texts, by the place of each.
+        scopes: The generations that are in no other one.
+        users: The ids of a simulated user's.
+        sides: Both sides.
+    """
+    if not users:
+        return kept
+    own = {row[3] for row, _ in scopes if row[2] not in users}
+    return {place: said for place, said in kept.items() if place[0] in own and (place[1] or not sides.is_guessed)}
+
+
+def _outermost(kept: Mapping[_Place, Said], scopes: Sequence[tuple[SpanRow, Scope]]) -> str:
     """Return the main conversation's text: the first one inside the least agents, tools and evaluators.
 
     Args:
-        kept: The texts, by the id of the span around each.
+        kept: The texts, by the place of each.
         scopes: The generations that are in no other one.
     """
     if len(kept) < 2:
         return next((said.text for said in kept.values()), "")
     depths = {row[3]: len(scope) for row, scope in scopes}
-    said = min(kept.items(), key=lambda each: (depths.get(each[0], MAX_DEPTH), *_rank(each[1])))[1]
+    said = min(kept.items(), key=lambda each: (depths.get(each[0][0], MAX_DEPTH), *_rank(each[1])))[1]
     return str(said.text)
 
 
-def _conversations_of(scopes: Iterable[tuple[SpanRow, Scope]], histories: Histories) -> Counter[str]:
-    """Return the number of conversations by kind."""
+def _sides_of(scopes: Iterable[tuple[SpanRow, Scope]], histories: Histories) -> Sides:
     given = []
     for row, scope in scopes:
         span_id = row[2]
         given.append(Turn(span_id, row[0], row[1], row[10] == ERROR, scope, histories.of_span.get(span_id)))
-    counts: Counter[str] = Counter()
-    for found in find_conversations(given, histories):
-        counts[found.kind] += 1
-        counts.update(found.others)
-    return counts
+    return find_sides(given, histories)

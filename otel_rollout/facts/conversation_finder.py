@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 from otel_rollout.facts.histories import ASSISTANT, PIECE, ROOT, Histories, History
 from otel_rollout.facts.turn_links import Link, Scope, Turn, TurnLinks
 
-Kind: TypeAlias = Literal["main", "subagent", "fork", "compacted"]
+Kind: TypeAlias = Literal["main", "subagent", "fork", "compacted", "user"]
 MAX_CONVERSATIONS: Final = 128
 """The turns of further conversations are in the last one."""
 _RECENT: Final = 4

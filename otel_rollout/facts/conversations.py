@@ -11,8 +11,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.facts.conversation_finder import Found, Kind, find_conversations
+from otel_rollout.facts.conversation_finder import Found, Kind
 from otel_rollout.facts.histories import Histories
+from otel_rollout.facts.sides import find_sides
 from otel_rollout.facts.span_facts import is_late_annotation, kind_of
 from otel_rollout.facts.span_values import count_of, text_of, times_of
 from otel_rollout.facts.trace_tree import outermost, place_of
@@ -26,13 +27,14 @@ class Conversation:
 
     Args:
         id: Its number in the trajectory, from 1, in the order of the first turns.
-        kind: `main`, `subagent`, `fork` or `compacted`.
-        parent: The conversation that called the sub-agent, that the fork parts from, or that is compacted.
+        kind: `main`, `subagent`, `fork`, `compacted`, or `user` for a simulated user's.
+        parent: The conversation that called the sub-agent, that the fork parts from, that is compacted, or that the
+            simulated user speaks to.
         parent_turn: The parent's last turn before it; of a fork, the last one whose answer it shares.
         joined_turn: The parent's first turn after a sub-agent's end; None for others.
         shared: The messages at its beginning that it shares with the parent.
         replaced: The messages of the parent that a compacted one leaves out; None for others.
-        name: The sub-agent's name; empty if it is unknown.
+        name: The sub-agent's or the simulated user's name; empty if it is unknown.
         turns: The numbers of its turns in the trajectory, from 1.
         input_tokens: The sum of its turns' input tokens.
         output_tokens: The sum of its turns' output tokens.
@@ -68,11 +70,13 @@ class Conversations(NamedTuple):
         all: The conversations.
         turns: The trajectory's turns, by start: generations that are in no other one.
         of_span: By span id, the conversation of a turn, and of a span inside a sub-agent's.
+        is_undecided: True if two sides speak, and nothing shows which one is the policy.
     """
 
     all: tuple[Conversation, ...]
     turns: tuple[ReadableSpan, ...]
     of_span: Mapping[int, int]
+    is_undecided: bool = False
 
 
 def conversations_of(spans: Sequence[ReadableSpan]) -> Conversations:
@@ -86,7 +90,7 @@ def conversations_of(spans: Sequence[ReadableSpan]) -> Conversations:
     numbers = {turn: number for number, each in enumerate(reading.found, 1) for turn in each.turns}
     fate = _fate_of(ordered)
     all_ = tuple(reading.conversation(number, numbers, fate) for number in range(1, len(reading.found) + 1))
-    return Conversations(all_, tuple(reading.turns), reading.places(numbers))
+    return Conversations(all_, tuple(reading.turns), reading.places(numbers), reading.sides.is_undecided)
 
 
 class _Reading:
@@ -97,13 +101,17 @@ class _Reading:
         self._known = {place_of(span).span_id: span for span in ordered}
         self.turns = outermost(ordered, "LLM")
         histories = Histories()
+        for span in ordered:
+            if kind_of(span.attributes or {}) == "AGENT":
+                histories.add_agent(place_of(span).span_id, span.attributes or {})
         self._given: list[Turn] = []
         for span in self.turns:
             histories.add(span)
             start, end = times_of(span)
             span_id, failed = place_of(span).span_id, span.status.status_code is StatusCode.ERROR
             self._given.append(Turn(span_id, start, end, failed, self._scope(span), histories.of_span.get(span_id)))
-        self.found = find_conversations(self._given, histories)
+        self.sides = find_sides(self._given, histories)
+        self.found = self.sides.found
 
     def conversation(self, number: int, numbers: Mapping[int, int], fate: str | None) -> Conversation:
         """Return a conversation.
@@ -141,8 +149,12 @@ class _Reading:
     def places(self, numbers: Mapping[int, int]) -> dict[int, int]:
         """Return the conversation of each span, by span id, except for those around all conversations."""
         by_scope: dict[Scope, list[tuple[int, int]]] = {}
+        users = self.sides.users
+        of_policy = {given.scope for given in self._given if given.span_id not in users}
         for turn, given in enumerate(self._given):
-            by_scope.setdefault(given.scope, []).append((given.start, numbers[turn]))
+            # A simulated user calls no tools, unless it is an agent of its own.
+            if given.span_id not in users or given.scope not in of_policy:
+                by_scope.setdefault(given.scope, []).append((given.start, numbers[turn]))
         places = {given.span_id: numbers[turn] for turn, given in enumerate(self._given)}
         for span in self._ordered:
             span_id = place_of(span).span_id
@@ -181,22 +193,26 @@ class _Reading:
             return (
                 text_of(attributes.get(semconv.AGENT_NAME)) or text_of(attributes.get(semconv.TOOL_NAME)) or span.name
             )
-        return ""
+        return self.turns[turn].name if self._given[turn].span_id in self.sides.users else ""
 
     def _is_trained(self, found: Found, fate: str | None) -> bool | None:
         """Return True if a conversation is training data; None if that is unknown."""
         if fate not in (None, "trained"):
             return False
+        is_user = found.kind == "user"
         around = [self._known[span_id] for span_id in reversed(self._given[found.turns[0]].scope)]
-        if found.kind != "subagent" or around:
+        if not is_user and (found.kind != "subagent" or around):
             late = [span for span in self._ordered if is_late_annotation(span)]
             around += [*reversed(late), *(span for span in self._ordered if span.parent is None)]
         for span in around:
             if type(trained := (span.attributes or {}).get(semconv.TRAINED)) is bool:
                 return trained
+        if is_user:
+            return False
         roots = [span.attributes or {} for span in self._ordered if span.parent is None]
         rows = next((count_of(root.get(semconv.NUM_OUTPUTS)) for root in roots), None) or 1
-        return True if fate == "trained" and len(self.found) == rows else None
+        own = [each for each in self.found if each.kind != "user"]
+        return True if fate == "trained" and len(own) == rows else None
 
 
 def _sum_of(spans: Sequence[ReadableSpan], key: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -54,6 +54,7 @@ _SEARCHED: Final = 400
 _LISTS_AFTER: Final = ('"tools":', '"functions":')
 """Arguments of a client's call with a list of objects."""
 _IDS: Final = '_ids":'
+_TOKEN_IDS: Final = tuple(f'"{name}_ids":' for name in ("token", "response", "output", "prompt", "input", "completion"))
 _TEXT: Final = '_text":'
 _MAX_PAYLOAD: Final = 256 * 1024
 _MAX_KNOWN: Final = 32
@@ -61,6 +62,21 @@ _MAX_ID: Final = 256
 _NODE_BYTES: Final = 160
 _TURN_BYTES: Final = 480
 _NUMBER_BYTES: Final = 40
+
+
+class Mark(NamedTuple):
+    """The marks on a generation, or on an agent around some.
+
+    Args:
+        role: `policy` or `user`; empty without the mark.
+        is_trained: True if it is training data, has token ids, or versions of weights: the policy has.
+    """
+
+    role: str
+    is_trained: bool
+
+
+NO_MARK: Final = Mark("", False)
 
 
 class History(NamedTuple):
@@ -79,6 +95,7 @@ class History(NamedTuple):
         is_compacted: True if it is marked as the first of a compacted conversation.
         conversation: `gen_ai.conversation.id`; empty without one.
         request: verl's id of the conversation; empty without one.
+        mark: The marks on the generation.
     """
 
     system: int
@@ -93,6 +110,7 @@ class History(NamedTuple):
     is_compacted: bool
     conversation: str
     request: str
+    mark: Mark
 
 
 class _Known(NamedTuple):
@@ -116,6 +134,8 @@ class Histories:
 
     def __init__(self) -> None:
         self.of_span: dict[int, History] = {}
+        self.agents: dict[int, Mark] = {}
+        """The agents that are marked, by span id."""
         self.parents = array("I", [ROOT])
         self.codes = array("Q", [0])
         """A message's hash and its role."""
@@ -183,8 +203,24 @@ class Histories:
             attributes.get(semconv.COMPACTED) is True,
             conversation[:_MAX_ID] if type(conversation) is str else "",
             request[:_MAX_ID] if type(request) is str else "",
+            _mark_of(attributes),
         )
         self._numbers += sum(map(len, (history.answers, history.added or (), history.texts, history.calls)))
+
+    def add_agent(self, span_id: int, attributes: Mapping[str, Any]) -> None:
+        """Keep the marks on an agent, if it has some."""
+        mark = _mark_of(attributes)
+        if mark != NO_MARK and len(self.agents) < MAX_MESSAGES:
+            self.agents[span_id] = mark
+
+    def marks(self, span_id: int, scope: Iterable[int]) -> Iterator[Mark]:
+        """Yield the marks on a generation, and on the agents around it, from the innermost."""
+        history = self.of_span.get(span_id)
+        if history is not None:
+            yield history.mark
+        for agent in reversed(tuple(scope)):
+            if (mark := self.agents.get(agent)) is not None:
+                yield mark
 
     def _read(
         self, span: ReadableSpan, attributes: Mapping[str, Any], prompt: memoryview
@@ -307,6 +343,16 @@ def _is_chat(attributes: Mapping[str, Any], messages: str, *payloads: str) -> bo
     values = [value for key in payloads if type(value := attributes.get(key)) is str]
     has_text = any(_TEXT in value for value in values)
     return has_text or (bool(values) and len(values[0]) <= _MAX_PAYLOAD and _IDS not in values[0])
+
+
+def _mark_of(attributes: Mapping[str, Any]) -> Mark:
+    role = attributes.get(semconv.ROLE)
+    is_trained = attributes.get(semconv.TRAINED) is True or semconv.MAX_WEIGHTS_VERSION in attributes
+    for key in () if is_trained else (semconv.OUTPUT_VALUE, semconv.INPUT_VALUE):
+        value = attributes.get(key)
+        if type(value) is str and _IDS in value and any(name in value for name in _TOKEN_IDS):
+            is_trained = True
+    return Mark(role if role in semconv.ROLES else "", is_trained)
 
 
 def _answers(span: ReadableSpan) -> list[Message]:

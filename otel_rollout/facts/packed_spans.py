@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -60,7 +60,9 @@ class Figures(NamedTuple):
 
     Args:
         totals: The turns and tokens of its generations.
-        llm_seconds: The time in generations.
+        of_user: The turns and tokens of a simulated user's generations.
+        user_seconds: The time in these.
+        llm_seconds: The time in the other generations.
         tool_seconds: The time in tools.
         reward_seconds: The time in evaluators.
         waiting_seconds: The time of the root in none of them.
@@ -70,6 +72,8 @@ class Figures(NamedTuple):
     """
 
     totals: Totals
+    of_user: Totals
+    user_seconds: float
     llm_seconds: float
     tool_seconds: float
     reward_seconds: float
@@ -80,7 +84,7 @@ class Figures(NamedTuple):
 
 
 def figures_of(  # noqa: PLR0915 - one pass
-    rows: Sequence[SpanRow], names: Sequence[str], root_id: int
+    rows: Sequence[SpanRow], names: Sequence[str], root_id: int, users: Container[int] = ()
 ) -> Figures:
     """Return the figures of a trajectory.
 
@@ -88,19 +92,21 @@ def figures_of(  # noqa: PLR0915 - one pass
         rows: Its rows, sorted.
         names: The names that rows refer to.
         root_id: The root's span id; 0 without a root.
+        users: The span ids of a simulated user's turns.
     """
     root = next((row for row in rows if row[2] == root_id), None) if root_id else None
     root_start, root_end, root_kind = (root[0], root[1], root[9]) if root is not None else (0, 0, 0)
     parents: dict[int, tuple[int, int]] | None = None
-    turns = turn = llm = llm_end = tool = tool_end = reward = reward_end = busy = 0
+    turns = turn = llm = llm_end = user = user_end = tool = tool_end = reward = reward_end = busy = 0
     busy_end = root_start
     input_tokens = output_tokens = -1
+    of_user = [0, -1, -1]
     hashes: list[str] = []
     calls: dict[int, int] = {}
     failed: dict[int, int] = {}
     repeats: dict[int, int] = {}
     # One pass, with the covered time of each kind: a span's summary may cost the traced program microseconds.
-    for start, end, _, parent, content, call, asked, answered, name, kind, status in rows:
+    for start, end, span_id, parent, content, call, asked, answered, name, kind, status in rows:
         # Spans after the root are no part of it.
         if kind < EVALUATOR or (root is not None and start > root_end):
             continue
@@ -108,7 +114,12 @@ def figures_of(  # noqa: PLR0915 - one pass
             last = end if end < root_end else root_end
             busy += last - (start if start > busy_end else busy_end)
             busy_end = last
-        if kind == LLM:
+        is_user = span_id in users
+        if is_user:
+            if end > user_end:
+                user += end - (start if start > user_end else user_end)
+                user_end = end
+        elif kind == LLM:
             if end > llm_end:
                 llm += end - (start if start > llm_end else llm_end)
                 llm_end = end
@@ -126,7 +137,12 @@ def figures_of(  # noqa: PLR0915 - one pass
                 parents = {row[2]: (row[3], row[9]) for row in rows}
             if _is_inside(parent, kind, parents):
                 continue
-        if kind == LLM:
+        if is_user:
+            of_user = [of_user[0] + 1, _plus(of_user[1], asked), _plus(of_user[2], answered)]
+            if turn:
+                # It is the policy's input, as a tool's result is.
+                turn = (turn * PRIME ^ content) & UINT32_MAX or 1
+        elif kind == LLM:
             if turns and turns <= MAX_HASHES:
                 hashes.append("%08x" % turn if turn else "")  # noqa: UP031 - half the time of other ways
             turns += 1
@@ -146,11 +162,9 @@ def figures_of(  # noqa: PLR0915 - one pass
     if turns and turns <= MAX_HASHES:
         hashes.append(f"{turn:08x}" if turn else "")
     return Figures(
-        Totals(
-            turns or None,
-            min(input_tokens, INT64_MAX) if input_tokens >= 0 else None,
-            min(output_tokens, INT64_MAX) if output_tokens >= 0 else None,
-        ),
+        _totals(turns, input_tokens, output_tokens),
+        _totals(*of_user),
+        user / 1e6,
         llm / 1e6,
         tool / 1e6,
         reward / 1e6,
@@ -159,6 +173,15 @@ def figures_of(  # noqa: PLR0915 - one pass
         max(repeats.values(), default=0),
         tuple(hashes),
     )
+
+
+def _plus(known: int, more: int) -> int:
+    """Return the sum of counts, in which -1 is unknown."""
+    return known if more < 0 else more + max(known, 0)
+
+
+def _totals(turns: int, *tokens: int) -> Totals:
+    return Totals(turns or None, *(min(count, INT64_MAX) if count >= 0 else None for count in tokens))
 
 
 def is_mended(failed: SpanRow, rows: Sequence[SpanRow]) -> bool:

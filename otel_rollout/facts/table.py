@@ -196,7 +196,7 @@ class TrajectorySummary:
         better=None,
     )
     turns: Count | None = _fact(
-        "the root's `rollout.turns`, else the number of generations that are in no other one",
+        "the root's `rollout.turns`, else the number of generations that are in no other one, nor a simulated user's",
         None,
         lambda it: it.totals.turns,
         shown="row",
@@ -215,8 +215,29 @@ class TrajectorySummary:
         unit="tokens",
         shown="row",
     )
+    user_turns: Count | None = _fact(
+        "the turns of a simulated user, which none of the other figures has",
+        None,
+        lambda it: it.figures.of_user.turns,
+        unit="turns",
+    )
+    user_input_tokens: Count | None = _fact(
+        "the input tokens of a simulated user", None, lambda it: it.figures.of_user.input_tokens, unit="tokens"
+    )
+    user_output_tokens: Count | None = _fact(
+        "the output tokens of a simulated user", None, lambda it: it.figures.of_user.output_tokens, unit="tokens"
+    )
+    user_seconds: Seconds = _fact(
+        "the time in a simulated user's generations", 0.0, lambda it: it.figures.user_seconds, unit="s"
+    )
+    two_sides: bool = _fact(
+        "true if two sides speak to each other, and nothing shows which one is the policy",
+        False,
+        lambda it: it.is_undecided,
+        better=None,
+    )
     conversations: Count = _fact(
-        "the number of its conversations: one, and one more for each sub-agent, fork and compaction",
+        "the number of its conversations: one, and one more for each sub-agent, fork, compaction and simulated user",
         0,
         lambda it: it.conversations.total(),
         unit="conversations",
@@ -244,7 +265,8 @@ class TrajectorySummary:
         shown="row",
     )
     llm_seconds: Seconds = _fact(
-        "the time in generations; spans that overlap count once, and what begins after the root's end doesn't count",
+        "the time in generations but a simulated user's; spans that overlap count once, and what begins after the "
+        "root's end doesn't count",
         0.0,
         lambda it: it.figures.llm_seconds,
         unit="s",
@@ -442,6 +464,7 @@ class StepSums:
     subagents: Count = _sum("subagents", "sum")
     forks: Count = _sum("forks", "sum")
     compactions: Count = _sum("compactions", "sum")
+    two_sides: Count = _sum("two_sides", "above 0")
     prefix_breaks: Count = _sum("prefix_breaks", "above 0")
     staleness: Percentiles | None = _sum("staleness", "percentiles")
     fates: Mapping[str, Count] = _sum("fate", "by value")

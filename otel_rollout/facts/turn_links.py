@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from otel_rollout.facts.histories import ASSISTANT, ROOT, TOOL, Histories, History
+from otel_rollout.facts.histories import ASSISTANT, NO_MARK, ROOT, TOOL, Histories, History
 
 Scope: TypeAlias = tuple[int, ...]
 _LATEST: Final = 32
 """The most turns with one history that a turn is compared with."""
-_NO_HISTORY: Final = History(0, 0, (0, 0, 0), ROOT, (), None, (), 0, (), False, "", "")
+_NO_HISTORY: Final = History(0, 0, (0, 0, 0), ROOT, (), None, (), 0, (), False, "", "", NO_MARK)
 
 
 class Turn(NamedTuple):

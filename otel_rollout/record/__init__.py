@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from otel_rollout.record.attribute_values import read_context
     from otel_rollout.record.bounded_copy import DEFAULT_BUDGET
-    from otel_rollout.record.context import SILENCE, Frame, current_frame, enter, enter_silence, leave
+    from otel_rollout.record.context import SILENCE, Frame, current_frame, in_silence, leave, with_frame
     from otel_rollout.record.exception_record import ExceptionRecord
     from otel_rollout.record.finished_span import encoded_size, readable_size
     from otel_rollout.record.ids import SystemIdGenerator
@@ -26,7 +26,7 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "context": ("Frame", "SILENCE", "current_frame", "enter", "enter_silence", "leave"),
+            "context": ("Frame", "SILENCE", "current_frame", "in_silence", "leave", "with_frame"),
             "bounded_copy": ("DEFAULT_BUDGET",),
             "exception_record": ("ExceptionRecord",),
             "finished_span": ("encoded_size", "readable_size"),

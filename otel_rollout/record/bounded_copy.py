@@ -8,8 +8,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Final
 
-from otel_rollout.guard.guard import is_of_program
 from otel_rollout.guard.log_once import internal_error
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.record.bounded_pickle import (
     CONTAINERS,
     HEAD,
@@ -131,7 +131,7 @@ class Copier:
             try:
                 plain = [*map(reader.read, items)]
             except Exception as error:  # one of them can't be read
-                if is_of_program(error):
+                if is_programs(error):
                     raise
             else:
                 if {*map(type, plain)} <= SCALARS:
@@ -151,7 +151,7 @@ class Copier:
                 return f"<{class_name(kind)}>"
             plain = read(value)
         except Exception as error:
-            if type(error) is FullError or is_of_program(error):
+            if type(error) is FullError or is_programs(error):
                 raise
             self.left_out += 1
             internal_error(f"reading {class_name(kind)}")
@@ -210,7 +210,7 @@ class Cutter(Copier):
         except OtherError:
             pass
         except Exception as error:  # another thread changes it, it contains itself, or is nested too deeply
-            if type(error) is FullError or is_of_program(error):
+            if type(error) is FullError or is_programs(error):
                 raise
         self.path = []
         plain = self.copy(value)
@@ -248,7 +248,7 @@ class Cutter(Copier):
                 elif kind not in SCALARS:
                     units -= reader_of(kind).cost * weight
         except RuntimeError as error:  # another thread changes it
-            if is_of_program(error):
+            if is_programs(error):
                 raise
         self.left -= UNITS_OF_A_LOOK * seen
         return budget >= 0 and units >= 0
@@ -292,7 +292,7 @@ class Cutter(Copier):
             try:
                 waiting += islice(items, max(size - len(waiting), 0))
             except RuntimeError as error:  # another thread changes it
-                if is_of_program(error):
+                if is_programs(error):
                     raise
                 items = islice((), 0)
             first = waiting[:size]

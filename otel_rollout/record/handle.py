@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.guard.guard import is_plain
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.record.readers import SCALARS
 from otel_rollout.record.scalars import read_sample_index, read_whole_tag
 from otel_rollout.record.trajectory_state import TrajectoryState
@@ -121,7 +121,7 @@ def place_of(handle: str) -> Place | None:
     try:
         given = _load(handle)
     except (ValueError, RecursionError) as error:
-        if not is_plain(error, (json.JSONDecodeError, ValueError, RecursionError)):
+        if is_programs(error):
             raise
         return None
     if type(given) is not dict or not given.keys() <= _HANDLE_KEYS:

@@ -20,8 +20,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.guard.guard import is_of_program
 from otel_rollout.guard.log_once import call_user_function
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.record.exception_record import exception_text
 from otel_rollout.record.fields import Part, class_name, fields_of, find_static, module_of, object_reader, per_class
 from otel_rollout.text.plain_json import describe_bytes, key_text, with_text_keys
@@ -177,7 +177,7 @@ def _cells(column: Any) -> list[Any]:
         if dtype.kind != "O" or type(dtype).__name__ != "ArrowDtype":
             return column.tolist()  # type: ignore[no-any-return]
     except Exception as error:  # a date that Python has no place for, or bytes that are no text
-        if is_of_program(error):
+        if is_programs(error):
             raise
     return [f"<{dtype}>"] * len(column)
 
@@ -290,7 +290,7 @@ def _read_tensor(value: Any) -> Any:
         with unseen(torch):
             return _read_plain_tensor(torch, value)
     except RuntimeError as error:  # it stands for others, in vmap or functionalize
-        if is_of_program(error):
+        if is_programs(error):
             raise
         return f"<{class_name(type(value))} without storage>"
 

@@ -61,7 +61,6 @@ def record_span(pipeline: RunningPipeline, trajectory: TrajectoryState, parent: 
     if span is None:
         return None
     try:
-        tracer.started(span, trajectory)
         _describe(pipeline, span, trajectory, given, is_user=role == semconv.USER)
     finally:
         tracer.end(span, end_time)

@@ -6,8 +6,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from otel_rollout.guard.guard import is_of_program
 from otel_rollout.guard.log_once import warn_once
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.record.fields import class_name, find_static
 from otel_rollout.record.readers import SCALARS
 from otel_rollout.record.snapshot import json_text, plain_value, read_once
@@ -30,7 +30,7 @@ def read_number(value: Any) -> float | None:
     try:
         return float(plain)
     except (OverflowError, ValueError) as error:  # beyond a double's range, or a Decimal that is a signalling NaN
-        if is_of_program(error):
+        if is_programs(error):
             raise
         return None
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pickle
 from typing import Any, Final
 
-from otel_rollout.guard.guard import is_of_program
 from otel_rollout.guard.log_once import internal_error
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.record.bounded_copy import DEFAULT_BUDGET, Copier, Cutter
 from otel_rollout.record.bounded_pickle import (
     CONTAINERS,
@@ -124,12 +124,12 @@ def take_snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:
             except (FullError, OtherError):
                 pass
             except Exception as error:  # another thread changes it, it contains itself, or is nested too deeply
-                if is_of_program(error):
+                if is_programs(error):
                     raise
         cutter = Cutter(budget)
         return Snapshot(cutter.cut(value, budget), cutter.left_out)
     except Exception as error:
-        if is_of_program(error):
+        if is_programs(error):
             raise
         internal_error("taking a snapshot")
         return Snapshot.of_note(f"<unreadable {class_name(type(value))}>", 1)

@@ -38,7 +38,7 @@ class Receiver:
         return self
 
     def __exit__(self, *unused: object) -> None:
-        self.gate.release(10**6)
+        self.gate.release(1000)
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

@@ -11,12 +11,10 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from otel_rollout import read_trajectories
 from otel_rollout.cli.main import main
 from otel_rollout.installing import install_line
 
@@ -41,12 +39,6 @@ def run(*arguments: str, folder: Path | None = None, **environ: str) -> subproce
         env={**os.environ, **environ},
         cwd=folder,
     )
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Terminal:
@@ -131,11 +123,13 @@ class TestPlainText:
             assert re.search(rf"^step \d .*\b[1-9]\d* {outcome}", done.stdout, re.MULTILINE)
         assert "ToolError" in done.stdout
 
+    @pytest.mark.slow
     def test_a_pass_is_one_line(self):
         """However narrow the environment says that the screen is, for whoever reads it line by line."""
         done = run("--backend", "console", *SMALL, COLUMNS="40")
         assert re.search(r"^step 1 .* trajectories in .* s, reward \d", done.stdout, re.MULTILINE)
 
+    @pytest.mark.slow
     def test_survives_an_output_without_unicode(self):
         """Where the output takes ASCII only, other characters are replaced."""
         done = run("--backend", "console", *SMALL, PYTHONIOENCODING="ascii")
@@ -153,6 +147,7 @@ class TestTerminal:
         assert "16/16" in terminal.screen
         assert "\x1b[1;31m" in terminal.screen or "\x1b[36m" in terminal.screen
 
+    @pytest.mark.slow
     def test_respects_no_color(self):
         """With NO_COLOR there are no colours."""
         terminal = Terminal("--backend", "console", *SMALL, NO_COLOR="1")
@@ -172,43 +167,16 @@ class TestTerminal:
         assert "Traceback" not in terminal.screen
 
 
-@pytest.mark.integration
-class TestMlflow:
-    """The default, where MLflow's packages are installed."""
-
-    @pytest.fixture
-    def folder(self, tmp_path):
-        """A working folder without traces."""
-        missing = [name for name in ("mlflow", "sqlalchemy", "alembic") if importlib.util.find_spec(name) is None]
-        if missing:
-            pytest.skip(f"not installed: {', '.join(missing)}")
-        return tmp_path
-
-    def test_the_printed_query_finds_the_trajectories(self, folder):
-        """Nothing is set: the traces are in mlruns.db, and the lines of the query, pasted into Python, find them."""
-        # A busy machine takes a minute to open the store.
-        done = run("--samples", "4", "--timeout", "150", folder=folder)
-        assert done.returncode == 0, done.stderr
-        assert (folder / "mlruns.db").exists()
-        lines = [line.strip() for line in done.stdout.splitlines() if line.startswith("      ")]
-        query = lines[lines.index("import mlflow") :][:6]
-        program = "\n".join(query)
-        found = subprocess.run(
-            [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=LIMIT, cwd=folder
-        )
-        assert found.stdout.splitlines()[-1:] == ["16 trajectories"], found.stderr
-        folders = {each.experiment_name: each for each in read_trajectories(folder / "rollout-traces", step=1)}
-        assert len(folders) == 1
-        assert lines[-1].endswith(f"otel-rollout view {folder / 'rollout-traces'}")
-
-
 class TestExitCode:
     """What a script learns."""
 
     def test_an_unreachable_backend_is_1_and_is_said(self):
         """Nothing hangs: the demo says for what it waits, and after the timeout what was lost, and where to."""
-        endpoint = f"http://127.0.0.1:{free_port()}"
-        done = run(*SMALL, "--timeout", "4", OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
+        # Bound, and so nobody else's; nobody listens.
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            endpoint = f"http://127.0.0.1:{taken.getsockname()[1]}"
+            done = run(*SMALL, "--timeout", "4", OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
         assert done.returncode == 1
         waiting = r"^waiting up to 1 s for otlp to take \d+ spans \(.*connection refused"
         assert re.search(waiting, done.stdout, re.MULTILINE)

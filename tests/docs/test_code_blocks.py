@@ -1,4 +1,4 @@
-"""The code of the documentation runs as it is pasted, and prints what the pages show."""
+"""Each block of code in the documentation is one that can be pasted."""
 
 from __future__ import annotations
 
@@ -8,68 +8,20 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from scripts.write_tables import DOCS
 from tests.docs.code_blocks import CodeBlock, code_blocks
 from tests.docs.page_run import Result, Step, run, steps
-from tests.docs.shown_output import agrees
-from tests.servers.weave_server import WeaveServer
+from tests.docs.pages import BLOCKS, PAGES, ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-ROOT = DOCS.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
-BLOCKS = {page.relative_to(ROOT).as_posix(): code_blocks(page) for page in PAGES}
-SERVERS = {
-    "http://localhost:6006": "phoenix",
-    "http://localhost:4317": "phoenix",
-    "http://localhost:4318": "phoenix",
-    "http://localhost:5000": "mlflow_server",
-    "http://127.0.0.1:5000": "mlflow_server",
-    "http://127.0.0.1:8765": "weave_server",
-}
-"""The fixture of the server that a page means by an address."""
-
 SHELLS = [shell for shell in ("sh", "bash", "dash", "zsh") if shutil.which(shell)]
-
-INSTALLING = re.compile(r"^(?:pip install|uvx|make|python -m venv|\. \S+/activate).*\n", re.MULTILINE)
-"""Commands that install: the tests have an environment, and check the names of extras and targets."""
-
-
-def pages(*, servers: bool) -> list[str]:
-    """Return the names of the pages whose code is run here, with or without servers."""
-    return [name for name, blocks in BLOCKS.items() if steps(blocks) and bool(addresses(blocks)) == servers]
-
-
-def addresses(blocks: list[CodeBlock]) -> list[str]:
-    """Return the addresses of servers in the code that is run."""
-    code = "".join(step.text for step in steps(blocks))
-    return [address for address in SERVERS if address in code]
-
-
-class TestPages:
-    """Each page, from its first block to its last."""
-
-    @pytest.mark.parametrize("name", pages(servers=False))
-    def test_the_code_runs(self, name: str, tmp_path: Path):
-        """Each block that is not marked otherwise succeeds, and prints what the page shows."""
-        check(name, tmp_path, {})
-
-    @pytest.mark.integration
-    @pytest.mark.slow
-    @pytest.mark.parametrize("name", pages(servers=True))
-    def test_the_code_runs_with_servers(self, name: str, tmp_path: Path, request: pytest.FixtureRequest):
-        """The same, for a page that names the addresses of servers."""
-        servers = {address: request.getfixturevalue(SERVERS[address]) for address in addresses(BLOCKS[name])}
-
-        check(name, tmp_path, {address: base(server, address) for address, server in servers.items()})
 
 
 class TestBlocks:
@@ -166,33 +118,3 @@ class TestSteps:
 def commands(name: str) -> list[CodeBlock]:
     """Return a page's blocks of commands."""
     return [block for block in BLOCKS[name] if block.language == "sh"]
-
-
-def base(server: Any, address: str) -> str:
-    """Return the address under which a server of the test session is what the page means."""
-    if isinstance(server, WeaveServer):
-        return server.url
-    return server.grpc_address if address.endswith(":4317") else server.address
-
-
-def check(name: str, folder: Path, moved: dict[str, str]) -> None:
-    """Run a page's code with other addresses, and compare each output that it shows."""
-    blocks = BLOCKS[name]
-    todo = steps(blocks)
-    for step in todo:
-        step.text = INSTALLING.sub("", step.text)
-        for address, other in moved.items():
-            step.text = step.text.replace(address, other)
-            step.output = [line.replace(address, other) for line in step.output]
-    # The reader's own program.
-    shutil.copy(ROOT / "examples" / "minimal_agent_loop.py", folder / "train.py")
-    variables = {"MLFLOW_DISABLE_TELEMETRY": "true"}
-    if phoenix := moved.get("http://localhost:6006"):
-        # The exporter's default is the page's address.
-        variables["PHOENIX_COLLECTOR_ENDPOINT"] = phoenix
-    todo = [step for step in todo if step.text]
-    for step, result in zip(todo, run(todo, folder, variables), strict=True):
-        where = f"{name}:{step.line}: {step.text}\n{result.output}"
-        failures = [step.exit_code] if step.exit_code else []
-        assert (result.exit_code, result.failures) == (step.exit_code, failures), where
-        assert not step.output or agrees("\n".join(step.output), result.output), where

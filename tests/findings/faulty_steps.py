@@ -54,6 +54,7 @@ FAULTS = {
         32,
     ),
     "reward_part_dominates": (lambda step, *_: {"reward_parts": {"style": 10.0**step, "correct": 50.0}}, 4, 32),
+    "two_sides": (lambda _s, _g, rollout: {"two_sides": rollout == 1}, 1, 8),
     "prefix_breaks": (lambda _s, group, _r: {"prefix_breaks": int(group in (3, 4))}, 1, 8),
     "stragglers": (lambda _s, group, r: {"end_time": START + 1000 * SECOND} if (group, r) == (5, 2) else {}, 1, 1),
     "stale_weights": (lambda _s, _g, rollout: {"staleness": 7 if rollout == 3 else 1}, 1, 8),

@@ -50,6 +50,7 @@ def peak_bytes(process: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="/proc has the peak")
 @pytest.mark.parametrize("form", [PROTOBUF, JSON])
 def test_many_tiny_spans(start, tmp_path, form) -> None:
@@ -72,6 +73,7 @@ def test_many_tiny_spans(start, tmp_path, form) -> None:
     assert stored(tmp_path / "traces") == ids_of(make_trace(1))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="/proc has the peak")
 def test_span_of_empty_values(start, tmp_path) -> None:
     """A span of 16 million empty attributes is refused before it is parsed; the others of its request are stored."""

@@ -112,7 +112,9 @@ def trees(tmp_path: Path, start: Any, monkeypatch: pytest.MonkeyPatch, request: 
     return list(memory.spans)
 
 
-@pytest.mark.parametrize("trees", range(4), indirect=True)
+@pytest.mark.parametrize(
+    "trees", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))], indirect=True
+)
 def test_every_way_gives_the_same_trees(trees, tmp_path, start, monkeypatch, capsys) -> None:
     """File, receive, import of a Collector's file in both forms, and replay into a receiver."""
     expected = described(trees)

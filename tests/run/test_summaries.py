@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from otel_rollout.catalog import GroupSummary, Run, StepSummary, signals_of, summarise_runs, to_json
 from otel_rollout.facts import SpanError, ToolCounts, TrajectorySummary, from_json
@@ -48,7 +48,7 @@ def group_of(*summaries: TrajectorySummary) -> GroupSummary:
 class TestAgainstAllSpans:
     """A folder with trajectories of any kind, in files of any kind."""
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=40)
     @given(TRAJECTORIES)
     def test_steps_and_groups(self, made: list[Made]) -> None:
         """Each figure is that of a recomputation; a second reader takes the same from the steps' files."""

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.environment import without_settings
 from tests.servers import run_end
 
 __all__ = [
@@ -102,7 +103,7 @@ class ServerProcess:
         name: What to call it in progress lines and errors.
         command: The program and its arguments.
         healthy: Called until it returns true; then the server is up.
-        environment: Variables to set on top of this process's own.
+        environment: Variables to set on top of this process's own, which are without settings.
         folder: Where the log and the server's working folder are; a new temporary folder if not given.
         uncaptured: Makes the context in which progress lines are printed, for test runners that capture stderr.
     """
@@ -122,7 +123,7 @@ class ServerProcess:
         self.log = self.folder / "server.log"
         self._command = list(command)
         self._healthy = healthy
-        self._environment = {**os.environ, **(environment or {})}
+        self._environment = {**without_settings(), **(environment or {})}
         self._uncaptured = uncaptured
         self._process: subprocess.Popen[bytes] | None = None
 

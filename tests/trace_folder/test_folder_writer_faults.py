@@ -116,7 +116,6 @@ class TestDiskErrors:
     """Writes that the disk does not take."""
 
     @settings(
-        deadline=None,
         max_examples=60,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )

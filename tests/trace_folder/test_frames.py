@@ -186,7 +186,7 @@ class TestFaults:
 class TestScanning:
     """scan_frames and read_frame on files that are not as they should be."""
 
-    @settings(deadline=None, max_examples=50)
+    @settings(max_examples=50)
     @given(st.lists(st.binary(max_size=300), max_size=6))
     def test_frames_are_found_without_an_index(self, tmp_path_factory, lines):
         """Whatever was appended is found, in order."""
@@ -278,7 +278,7 @@ class TestScanning:
         with pytest.raises(OSError, match=r"not a regular file|directory"):
             read_frame(path, 0, 10)
 
-    @settings(deadline=None, max_examples=100)
+    @settings(max_examples=100)
     @given(st.binary(max_size=200))
     def test_any_bytes_are_scanned_to_their_end(self, tmp_path_factory, data):
         """Scanning raises nothing and covers the file without gaps."""
@@ -330,7 +330,7 @@ class TestLocks:
             assert holder.stdout.readline() == b"held\n"
             assert is_being_written(path)
             holder.kill()
-            holder.wait(30)
+            holder.wait(120)
         assert not is_being_written(path)
 
     def test_two_do_not_take_the_same_file(self, path):

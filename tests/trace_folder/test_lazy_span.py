@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -32,7 +32,6 @@ def of_one_trace(span: ReadableSpan) -> ReadableSpan:
     return span
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(spans(), max_size=2), min_size=1, max_size=3).filter(any))
 def test_they_say_what_was_written(parts):
     """Of any spans in any groups, joined from parts or not: all that was written."""
@@ -104,7 +103,7 @@ def test_threads_that_ask_at_the_same_time():
     barrier = Barrier(4)
 
     def names(span: StoredSpan) -> str:
-        barrier.wait(10)
+        barrier.wait(120)
         return span.name
 
     with ThreadPoolExecutor(4) as threads:

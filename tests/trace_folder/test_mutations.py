@@ -15,6 +15,6 @@ class TestDamagedFolders:
     @pytest.mark.parametrize("seed", [10_000, *(pytest.param(number, marks=pytest.mark.slow) for number in MORE_SEEDS)])
     def test_no_traceback_and_nothing_else_in_silence(self, seed):
         """Whatever is damaged is told, or does not change what is shown; nothing raises but our own errors."""
-        done, findings = fuzz(60, seed, with_bombs=False)
-        assert sum(done.values()) > 50
+        done, findings = fuzz(20, seed, with_bombs=False)
+        assert sum(done.values()) > 15
         assert findings == []

@@ -145,13 +145,12 @@ def line_of(batch):
 class TestRoundTrip:
     """encode_spans, then decode_spans."""
 
-    @settings(deadline=None)
     @given(st.lists(spans(), max_size=3))
     def test_nothing_is_lost(self, batch):
         """Ids, times, kinds, status, events, links, resource, scope, attribute types: all is as it was, in order."""
         assert [whole(span) for span in decode_spans(encode_spans(batch))] == [whole(span) for span in batch]
 
-    @settings(deadline=None, max_examples=50)
+    @settings(max_examples=50)
     @given(st.lists(spans(), max_size=3))
     def test_nothing_is_lost_in_json(self, batch):
         """What is printed as JSON is read as the same spans, except for times of zero, which JSON doesn't have."""
@@ -385,7 +384,7 @@ class TestOurs:
 class TestJoining:
     """The parts of a trajectory, one behind the other."""
 
-    @settings(deadline=None, max_examples=30)
+    @settings(max_examples=30)
     @given(st.lists(st.lists(spans(), max_size=2), min_size=1, max_size=3))
     def test_requests_one_behind_the_other_are_one(self, parts):
         """It has the spans of all parts in order, empty parts between too."""
@@ -400,4 +399,4 @@ class TestImport:
     def test_zstandard_is_not_imported(self):
         """Spans are read and written without the `file` extra."""
         program = "import sys, otel_rollout.otlp; assert 'zstandard' not in sys.modules"
-        subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=300)

@@ -313,7 +313,8 @@ class TestDamage:
         assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0), (3, 0, 0)]
         assert [problem.what for problem in problems] == ["unreadable line"]
 
-    @pytest.mark.parametrize("item", [b"[],", pytest.param(b"1000,", marks=pytest.mark.slow)])
+    @pytest.mark.slow
+    @pytest.mark.parametrize("item", [b"[],", b"1000,"])
     def test_a_small_file_of_many_values(self, folder, problems, item):
         """A line that would take a gigabyte as objects is told and left out before it is parsed."""
         path = folder / "steps=000000-000099" / "host-9-0009.otlp.zst"

@@ -85,7 +85,7 @@ def trees(draw: Any) -> list[ReadableSpan]:
 class TestAnySpans:
     """Spans of any shape."""
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     @given(trees(), st.randoms())
     def test_they_are_a_tree(self, spans, random):
         """One is main, each other one has a parent that leads to it, and every turn is in exactly one."""

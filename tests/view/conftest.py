@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,15 @@ def write_run(folder: Path, steps: range = range(1, 3)) -> FolderWriter:
             for rollout in range(2):
                 writer.write(make_trajectory(step, sample, rollout, reward=float(rollout)))
     return writer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _frequent_looks() -> Iterator[None]:
+    """Have viewers look for changes all the time: a test waits for what it has changed, and not for the next second."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("SECONDS_BETWEEN_LOOKS", "SECONDS_BETWEEN_LOCK_CHECKS"):
+            patch.setattr(f"otel_rollout.look.view.run_state.{name}", 0.05)
+        yield
 
 
 @pytest.fixture(scope="module")

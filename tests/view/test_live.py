@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from urllib.parse import urlsplit
 
 import httpx
@@ -21,12 +20,12 @@ from tests.view.conftest import write_run
 from tests.view.viewer import TOKEN, Viewer, wait_for
 
 
-def versions(viewer: Viewer, known: str, seen: list[tuple[float, dict]], stop: threading.Event) -> None:
-    """Collect what `api/changes` tells, with the time of each."""
+def versions(viewer: Viewer, known: str, seen: list[dict], stop: threading.Event) -> None:
+    """Collect what `api/changes` tells."""
     with viewer.client.stream("GET", f"/api/changes?version={known}") as answer:
         for line in answer.iter_lines():
             if line.startswith("data: "):
-                seen.append((time.monotonic(), json.loads(line.removeprefix("data: "))))
+                seen.append(json.loads(line.removeprefix("data: ")))
             if stop.is_set():
                 return
 
@@ -34,12 +33,12 @@ def versions(viewer: Viewer, known: str, seen: list[tuple[float, dict]], stop: t
 class TestChanges:
     """`api/changes`."""
 
-    def test_a_page_is_told_of_changes_at_most_once_a_second(self, tmp_path):
-        """While a process writes all the time, a page hears of it, and no more than once a second."""
+    def test_a_page_is_told_of_changes(self, tmp_path):
+        """While a process writes all the time, a page hears of it, each time with another version."""
         writer = write_run(tmp_path, range(1))
         with Viewer(tmp_path) as viewer, ThreadPoolExecutor(1) as threads:
             first = viewer.get("run")["version"]
-            seen: list[tuple[float, dict]] = []
+            seen: list[dict] = []
             stop = threading.Event()
             listening = threads.submit(versions, viewer, first, seen, stop)
             rollout = 10
@@ -50,12 +49,12 @@ class TestChanges:
                 time.sleep(0.02)
             stop.set()
             wait_for(lambda: writer.write(make_trajectory(1, 1, len(seen) + 5000)) or listening.done())
-        assert len({told["version"] for _, told in seen} | {first}) == len(seen) + 1
-        assert all(later - earlier > 0.9 for (earlier, _), (later, _) in pairwise(seen))
+        assert len({told["version"] for told in seen} | {first}) == len(seen) + 1
         writer.close()
 
-    def test_pages_of_a_large_step_are_told_less_often(self, tmp_path):
+    def test_pages_of_a_large_step_are_told_less_often(self, tmp_path, monkeypatch):
         """A run whose answers cost seconds is not read anew each second: pages take a fifth of a processor."""
+        monkeypatch.setattr("otel_rollout.look.view.run_state.SECONDS_BETWEEN_LOOKS", 1.0)
         writer = write_run(tmp_path)
         state = RunState([tmp_path])
         before = state.version()
@@ -133,7 +132,7 @@ class TestFolders:
         may_end = threading.Event()
         with Viewer(tmp_path) as viewer:
             read = viewer.state.run.steps
-            monkeypatch.setattr(viewer.state.run, "steps", lambda: may_end.wait(20) and read())
+            monkeypatch.setattr(viewer.state.run, "steps", lambda: may_end.wait(120) and read())
             before = viewer.get("run")
             assert (before["steps"], before["waiting"], before["progress"]) == ([], None, {"done": 0, "total": 0})
             may_end.set()
@@ -150,13 +149,13 @@ class TestFolders:
         def read_slowly() -> list:
             steps = read()
             has_read.set()
-            may_end.wait(20)
+            may_end.wait(120)
             return steps
 
         monkeypatch.setattr(state.run, "steps", read_slowly)
         before = state.version()
         assert state.steps_so_far(0.0) == ([], False)
-        assert has_read.wait(20)
+        assert has_read.wait(120)
         write_run(tmp_path, range(2, 3)).close()
         wait_for(lambda: state.version() != before)
         assert state.steps_so_far(0.0) == ([], False)
@@ -303,6 +302,7 @@ class TestMany:
                 connection.sendall(lines.encode())
         assert viewer.get("step/1")["summary"]["trajectories"] == 4
 
+    @pytest.mark.slow
     def test_a_trajectory_of_many_turns_has_a_bounded_answer(self, tmp_path):
         """12,000 turns, and a text of 10 MB, make an answer that a browser can hold, which says what it leaves out."""
         from otel_rollout import semconv
@@ -375,4 +375,4 @@ class TestSearch:
             trust_env=False,
         ) as answer:
             next(answer.iter_bytes())
-        assert closed.wait(20)
+        assert closed.wait(120)

@@ -10,6 +10,7 @@ from otel_rollout.look.findings.check import Check
 MODULES: Final = (
     "losses",
     "token_drift",
+    "recognition",
     "rewards",
     "reward_parts",
     "exploits",

@@ -38,7 +38,11 @@ def draw_chat(trajectory: RecordedTrajectory, *, width: int | None) -> Iterator[
     spans = trajectory.spans
     conversations = conversations_of(spans)
     utterances = utterances_of(spans, conversations)
-    current, begun = 1, {1}
+    first = utterances[0].conversation if utterances else 1
+    current, begun = first, {first}
+    if conversations.all and conversations.all[first - 1].kind == "user":
+        yield _change(first, conversations, is_begun=False)
+        yield Text()
     for utterance in utterances:
         number = utterance.conversation
         margin = _indent(number, conversations)
@@ -61,7 +65,7 @@ def _indent(number: int, found: Conversations) -> str:
     """Return the margin of a conversation: its parent's; a sub-agent has one more."""
     depth, at = 0, found.all[number - 1] if found.all else None
     while at is not None and at.parent is not None:
-        depth += at.kind == "subagent"
+        depth += at.kind in ("subagent", "user")
         at = found.all[at.parent - 1]
     return MARGIN * depth
 
@@ -83,13 +87,16 @@ def _begin(it: Conversation, found: Conversations) -> str:
     if it.kind == "fork":
         shared = "a message" if it.shared == 1 else f"{it.shared} messages"
         return f"{it.id} fork of {parent}{turn}: shares {shared}"
+    if it.kind == "main":
+        return _named(it)
     name = f" {printable(it.name)}" if it.name else ""
-    return f"{it.id} sub-agent{name}, of {parent}{turn}"
+    kind = "simulated user" if it.kind == "user" else "sub-agent"
+    return f"{it.id} {kind}{name}, of {parent}{turn}"
 
 
 def _named(it: Conversation) -> str:
     """Return the number of a conversation with its name."""
-    name = it.name if it.kind == "subagent" else "main" if it.kind == "main" else ""
+    name = it.name if it.kind in ("subagent", "user") else "main" if it.kind == "main" else ""
     return f"{it.id} {printable(name)}".rstrip()
 
 

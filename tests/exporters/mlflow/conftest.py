@@ -15,8 +15,6 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from otel_rollout.export.outcome import Verdict
-from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.sql_store import SqlStore
 from tests.servers.databases import Mariadb, Postgresql
 from tests.servers.mlflow_server import Mlflow
@@ -172,19 +170,6 @@ def start_mlflow(environment: Callable[[str], Path], uncaptured: Any) -> Callabl
         return Mlflow(environment(name), uncaptured=uncaptured, **options)
 
     return make
-
-
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sqlite file that the exporter has made, with nothing in it: copied, because making one takes seconds."""
-    pytest.importorskip("mlflow")
-    path = tmp_path_factory.mktemp("mlflow") / "empty.db"
-    exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{path}", experiment_name="Default")
-    assert exporter.send([]).verdict is Verdict.DELIVERED
-    store = exporter._opened()
-    store.ensure_experiment("Default")
-    store.close()
-    return path
 
 
 @pytest.fixture

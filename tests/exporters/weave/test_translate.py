@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import SpanContext
@@ -238,7 +238,6 @@ class TestIdsAsText:
         assert ids_as_text(payload) == payload
 
     # On a busy machine making a value takes longer than Hypothesis thinks it should.
-    @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

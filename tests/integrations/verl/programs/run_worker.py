@@ -21,7 +21,19 @@ async def main() -> None:
 
     verl.utils.ray_utils.auto_await = lambda function: function
     threads = watch_tokenizers() if options.get("watch_tokenizers") else None
-    config = harness.make_config(harness.make_model(folder / "model"), *options.get("overrides", []))
+    model = harness.make_model(folder / "model")
+    if options.get("untraced_first"):
+        (folder / "untraced").write_text(harness.digest(*await outputs(harness.make_config(model))))
+    (folder / "digest").write_text(
+        harness.digest(*await outputs(harness.make_config(model, *options.get("overrides", []))))
+    )
+    if threads is not None:
+        assert otel_rollout.flush(60)
+        (folder / "threads").write_text(json.dumps({str(key): sorted(names) for key, names in threads.items()}))
+
+
+async def outputs(config) -> list:
+    """Return what training gets of each batch."""
     client_class = None
     if options.get("fully_async"):
         from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient as client_class
@@ -33,8 +45,9 @@ async def main() -> None:
         for worker in workers:
             vars(worker)["_otel_rollout_tokenizer"].decode = lambda ids, **kwargs: 1 / 0
     manager = harness.manager_of(config, workers)
-    outputs = []
-    for batch in options["batches"]:
+    found = []
+    for given in options["batches"]:
+        batch = dict(given)
         is_padded = batch.pop("padded", False)
         data = harness.make_batch(batch.pop("prompts"), batch.pop("n"), **batch)
         if is_padded:
@@ -42,14 +55,11 @@ async def main() -> None:
             from verl.protocol import pad_dataproto_to_divisor
 
             data, _ = pad_dataproto_to_divisor(data, len(workers))
-        outputs.append(
+        found.append(
             await (manager.generate_sequences(data) if len(workers) > 1 else workers[0].generate_sequences(data))
         )
         assert "otel_rollout_rows" not in data.meta_info
-    (folder / "digest").write_text(harness.digest(*outputs))
-    if threads is not None:
-        assert otel_rollout.flush(60)
-        (folder / "threads").write_text(json.dumps({str(key): sorted(names) for key, names in threads.items()}))
+    return found
 
 
 def watch_tokenizers() -> dict:

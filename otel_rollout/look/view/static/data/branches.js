@@ -69,12 +69,13 @@ export function messagesIn(said) {
 const FURTHER = "…";
 
 /**
- * Return a sub-agent's name, else what a conversation is.
+ * Return a sub-agent's or a simulated user's name, else what a conversation is.
  *
  * @param {Conversation} conversation
  */
 export function plainName({ kind, name }) {
   if (kind === "subagent" || name === FURTHER) return name || "sub-agent";
+  if (kind === "user") return name || "simulated user";
   return kind;
 }
 
@@ -101,13 +102,14 @@ export function conversationNames(conversations) {
 /**
  * Return how many conversations of each kind a trajectory has beside the main one; nothing for those that it has none of.
  *
- * @param {Pick<TrajectorySummary, "subagents" | "forks" | "compactions">} summary
+ * @param {Pick<TrajectorySummary, "subagents" | "forks" | "compactions" | "user_turns">} summary
  * @returns {string[]}
  */
-export function conversationCounts({ subagents, forks, compactions }) {
+export function conversationCounts({ subagents, forks, compactions, user_turns: userTurns }) {
   return [
     subagents ? counted(subagents, "sub-agent") : "",
     forks ? counted(forks, "fork") : "",
     compactions ? counted(compactions, "compaction") : "",
+    userTurns ? `${counted(userTurns, "turn")} of a simulated user` : "",
   ].filter(Boolean);
 }

@@ -15,7 +15,7 @@
 /**
  * @typedef {object} Lanes
  * @property {Lane[]} lanes
- * @property {{path: string, kind: "fork" | "subagent" | "compacted" | "join"}[]} edges
+ * @property {{path: string, kind: "fork" | "subagent" | "compacted" | "user" | "join"}[]} edges
  * @property {number} width
  * @property {number} height
  */

@@ -38,6 +38,7 @@ export interface StepSummary {
   subagents: number;
   forks: number;
   compactions: number;
+  two_sides: number;
   prefix_breaks: number;
   staleness: Percentiles | null;
   fates: Record<string, number>;
@@ -100,7 +101,7 @@ export interface SpanError {
 
 export interface Conversation {
   id: number;
-  kind: "main" | "subagent" | "fork" | "compacted";
+  kind: "main" | "subagent" | "fork" | "compacted" | "user";
   parent: number | null;
   parent_turn: number | null;
   joined_turn: number | null;
@@ -148,6 +149,11 @@ export interface TrajectorySummary {
   turns: number | null;
   input_tokens: number | null;
   output_tokens: number | null;
+  user_turns: number | null;
+  user_input_tokens: number | null;
+  user_output_tokens: number | null;
+  user_seconds: number;
+  two_sides: boolean;
   conversations: number;
   subagents: number;
   forks: number;

@@ -74,7 +74,9 @@ export function Conversation({ conversation, conversations, names, spanOf, chose
     return () => cancelAnimationFrame(frame);
   }, [chosen?.spanId, chosen?.from, places]);
   const moreOf = (/** @type {string | null} */ spanId) => (spanId === null ? null : () => onSelect(spanId));
-  const folding = conversations.filter(({ kind }) => kind === "subagent" || kind === "fork").map(({ id }) => id);
+  const folding = conversations
+    .filter(({ kind }) => kind === "subagent" || kind === "fork" || kind === "user")
+    .map(({ id }) => id);
   const headOf = (/** @type {Branch | null} */ branch) => {
     if (!branch) return null;
     const { id, kind } = branch.conversation;

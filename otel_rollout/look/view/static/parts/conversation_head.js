@@ -54,6 +54,7 @@ export function NotTrained({ conversation }) {
 function titleOf({ id, kind, name, parent, replaced }, names) {
   const own = html`<b>${visible(names.get(id))}</b>`;
   if (kind === "subagent") return name ? html`sub-agent ${own}` : own;
+  if (kind === "user") return name ? html`simulated user ${own}` : own;
   if (kind !== "compacted") return own;
   const from = parent === null || names.get(parent) === "main" ? "" : ` of ${visible(names.get(parent))}`;
   return html`${own}${replaced === null ? "" : `: replaces ${counted(replaced, "message")}`}${from}`;
