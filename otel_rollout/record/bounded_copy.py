@@ -224,7 +224,7 @@ class Cutter(Copier):
             self.left = max(sink.units, -UNITS_OF_PARTS // 4)
 
     def _may_fit(self, value: Any, budget: float) -> bool:
-        """Return False if lengths tell that a value can't fit; of a long container a sample stands for all."""
+        """Return False if a value can't fit by the lengths of what it holds; a sample stands for a long container."""
         units, seen = float(min(self.left, self.most)), 0
         stack: list[tuple[Any, float]] = [(value, 1.0)]
         try:
