@@ -131,7 +131,7 @@ class SpanOutbox(Outbox):
         self._has_new_losses = False
         """True if a root in the lane may lack a loss in its trajectory."""
         self._losses: dict[Loss, int] = {}
-        """The numbers of lost spans that the exporter was not told of yet."""
+        """The numbers of lost spans that wait for `note_lost`."""
         self._report_due = 0.0
         self._unknown: set[int] = set()
         self._end_reason = "shutdown"
@@ -233,7 +233,7 @@ class SpanOutbox(Outbox):
             self._losses[loss] = self._losses.get(loss, 0) + number
 
     def _report_losses(self) -> None:
-        """Tell the exporter what was lost since the last time."""
+        """Hand the losses since the last time to the exporter."""
         if isinstance(self.exporter, OutcomeSpanExporter) and self._losses:
             with self._lock:
                 losses, self._losses = self._losses, {}

@@ -17,7 +17,7 @@ from otel_rollout.counts import Loss
 from otel_rollout.deliver import QueueLimits, SpanOutbox
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.finish import PayloadFinisher, SpanReader
-from otel_rollout.folder.losses import append_losses, describe_losses, read_losses
+from otel_rollout.folder import append_losses, describe_losses, read_losses
 from otel_rollout_file import FileSpanExporter
 
 

@@ -11,7 +11,7 @@ from otel_rollout.text.plain_text import counted
 
 
 def _dropped_in(step: JudgedStep) -> Iterable[Measure]:
-    # The roots that are there tell of some of the spans that the folder's lines tell of.
+    # The two overlap: roots count the lost spans of their own trajectory.
     dropped = max(step.dropped_spans, sum(step.lost.values()))
     whys = [f"not whole: {counted(step.signals.lossy, 'trajectory')}"] if step.signals.lossy else []
     whys += [", ".join(f"{reason} {count:,}" for reason, count in step.lost.items())] if step.lost else []
