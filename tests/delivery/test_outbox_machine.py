@@ -364,4 +364,4 @@ class TestOutbox:
     @pytest.mark.slow
     def test_each_span_is_where_the_account_says_in_other_orders(self):
         """So it is in orders that nobody has tried."""
-        run(300, 40, derandomize=False)
+        run(100, 30, derandomize=False)
