@@ -25,7 +25,7 @@ from otel_rollout.make_pipeline import InitRequest, make_pipeline
 from otel_rollout.pipeline import Pipeline
 from otel_rollout.record import handle, runtime
 from otel_rollout.record.annotate import forget_facts
-from otel_rollout.record.provider import application_provider
+from otel_rollout.record.provider import application_provider, provider_of_config_file
 from otel_rollout.record.start_trajectory import end_open, forget_open
 from otel_rollout.settings import CHECKED_VARIABLES, VARIABLES, is_disabled, resolve_settings
 from otel_rollout.text.near_miss import PREFIXES
@@ -122,7 +122,9 @@ def _init(
             _state.request.require_same(request)
             return
         # In verl only `trace.backend` switches tracing on.
-        joined = tracer_provider or (None if is_verls or is_backend_named(backend) else application_provider())
+        joined = tracer_provider
+        if joined is None and not is_verls and not is_backend_named(backend) and not is_disabled():
+            joined = application_provider() or provider_of_config_file()
         pipeline = None
         if (asked or joined is not None) and not is_disabled():
             pipeline = make_pipeline(request, is_backend_given=backend is not None)

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON, DEFAULT_ON, Sampler
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, NonRecordingSpan, SpanContext, set_span_in_context
 
 from otel_rollout import semconv
-from otel_rollout.deliver.exporter_queue import ExporterQueue
+from otel_rollout.deliver.span_outbox import SpanOutbox
 from otel_rollout.export.genai_additions import tool_call_attributes
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.record.finished_span import CountedSpan
@@ -78,7 +78,7 @@ class JoinedProvider:
             made.set_status(span.status)
         made.end(span.end_time)
 
-    def flush_before_it(self, queue: ExporterQueue) -> None:
+    def flush_before_it(self, queue: SpanOutbox) -> None:
         """Let the provider's `force_flush` and `shutdown` wait for a queue before its own processors end."""
         processors: Any = None
         provider = self.provider
@@ -154,7 +154,7 @@ class _FlushFirst(SpanProcessor):
         queue: The queue.
     """
 
-    def __init__(self, queue: ExporterQueue) -> None:
+    def __init__(self, queue: SpanOutbox) -> None:
         self.queue = queue
 
     def shutdown(self) -> None:

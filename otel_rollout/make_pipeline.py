@@ -14,8 +14,7 @@ from opentelemetry.sdk.trace.sampling import Sampler
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout.backends import Address, make_exporters
-from otel_rollout.deliver.batch import QueueLimits
-from otel_rollout.deliver.exporter_queue import ExporterQueue
+from otel_rollout.deliver.span_outbox import QueueLimits, SpanOutbox
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
 from otel_rollout.finish.chat_writer import ChatWriter
 from otel_rollout.finish.payload_finisher import PayloadFinisher
@@ -238,7 +237,7 @@ def _make_queue(
     reader: SpanReader,
     settings: Settings,
     open_trajectories: OpenTrajectories | None,
-) -> ExporterQueue:
+) -> SpanOutbox:
     spool = None
     if settings.spool is not None and not isinstance(exporter, HandOver):
         from otel_rollout.deliver.spool import open_spool
@@ -251,4 +250,4 @@ def _make_queue(
         batch_spans=settings.max_batch_spans,
         delay=settings.schedule_delay_ms / 1000,
     )
-    return ExporterQueue(name, exporter, reader, limits, spool=spool, open_trajectories=open_trajectories)
+    return SpanOutbox(name, exporter, reader, limits, spool=spool, open_trajectories=open_trajectories)
