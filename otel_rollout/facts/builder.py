@@ -16,6 +16,7 @@ from otel_rollout import semconv
 from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
 from otel_rollout.facts.histories import Histories
+from otel_rollout.facts.odd_results import is_odd_result
 from otel_rollout.facts.packed_spans import (
     AGENT,
     ERROR,
@@ -46,7 +47,6 @@ from otel_rollout.facts.span_values import (
     count_of,
     error_type_of,
     integer_of,
-    is_odd_result,
     is_unknown_tool,
     last_text,
     scalars_of,
