@@ -42,8 +42,7 @@ fuzz: $(VENV)/.dev  ## Damaged trace folders, killed writers
 
 coverage: $(VENV)/.dev  ## Lines and branches that test-fast reaches, by file
 	@mkdir -p build/coverage && rm -f build/coverage/data*
-	@# A handler that raises while coverage has its lock leaves it held: these tests would hang.
-	@-$(BIN)/coverage run -m pytest -n 2 --dist loadfile -m "not integration" --ignore tests/test_capture_interrupted.py --ignore tests/fuzz $(ARGS)
+	@-$(BIN)/coverage run -m pytest -n 2 --dist loadfile -m "not integration" --ignore tests/fuzz $(ARGS)
 	@$(BIN)/coverage combine -q && $(BIN)/coverage report --skip-covered
 
 check: $(VENV)/.dev check-web  ## Lint, formatting, types, layers, words, workflows, pages

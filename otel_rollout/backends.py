@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError, UnknownExporterError
 from otel_rollout.export.exporter import OutcomeSpanExporter, settings_of
-from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.installing import install_line
 from otel_rollout.settings import OTLP_PROTOCOL
 from otel_rollout.text.near_miss import closest, did_you_mean
@@ -24,7 +24,7 @@ from otel_rollout.text.near_miss import closest, did_you_mean
 Backend = str | SpanExporter | Sequence["str | SpanExporter"]
 """The type of `init(backend=…)`: a name, names separated by commas, an exporter, or a list of names and exporters."""
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 DISTRIBUTION: Final = "otel-rollout"
 _PACKAGE_PREFIX: Final = "otel_rollout_"

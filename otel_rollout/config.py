@@ -18,14 +18,14 @@ from otel_rollout.backends import Address, Backend, backend_names, is_backend_na
 from otel_rollout.counts import Stats, lost_annotations, repeated_annotations
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.exporter import settings_of
-from otel_rollout.guard.background_log import BackgroundLogger, start_log, write_rest
 from otel_rollout.guard.log_once import forget_warnings
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 from otel_rollout.make_pipeline import InitRequest, make_pipeline
 from otel_rollout.pipeline import Pipeline
 from otel_rollout.record import handle, runtime
 from otel_rollout.record.annotate import forget_facts
-from otel_rollout.record.provider import application_provider
+from otel_rollout.record.provider import application_provider, provider_of_config_file
 from otel_rollout.record.start_trajectory import end_open, forget_open
 from otel_rollout.settings import CHECKED_VARIABLES, VARIABLES, is_disabled, resolve_settings
 from otel_rollout.text.near_miss import PREFIXES
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from otel_rollout.settings import InitSettings
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 _lock = SignalSafeLock()
 
 _Config = TypeVar("_Config", bound="RolloutTraceConfig")
@@ -112,22 +112,6 @@ def _init(
             "tracing runs in the main interpreter alone, as its threads would abort the process at another's end; "
             "call init() in processes (multiprocessing, Ray) in place of subinterpreters"
         )
-    try:
-        _init_locked(project_name, experiment_name, backend, address, tracer_provider, given, is_verls=is_verls)
-    finally:
-        write_rest()
-
-
-def _init_locked(
-    project_name: str,
-    experiment_name: str,
-    backend: Backend | None,
-    address: Address,
-    tracer_provider: TracerProvider | None,
-    given: Mapping[str, Any],
-    *,
-    is_verls: bool,
-) -> None:
     with _lock:
         resolved = resolve_settings(given, also_known=_ARGUMENTS)
         if address != Address() and not is_backend_named(backend):
@@ -138,7 +122,9 @@ def _init_locked(
             _state.request.require_same(request)
             return
         # In verl only `trace.backend` switches tracing on.
-        joined = tracer_provider or (None if is_verls or is_backend_named(backend) else application_provider())
+        joined = tracer_provider
+        if joined is None and not is_verls and not is_backend_named(backend) and not is_disabled():
+            joined = application_provider() or provider_of_config_file()
         pipeline = None
         if (asked or joined is not None) and not is_disabled():
             pipeline = make_pipeline(request, is_backend_given=backend is not None)
@@ -148,7 +134,6 @@ def _init_locked(
         _describe(RolloutTraceConfig.get_instance(), request, pipeline)
         _check_variables({} if pipeline is None else pipeline.exporters)
         if pipeline is not None:
-            start_log()
             _install_exit_hooks()
         else:
             from otel_rollout.init_notes import log_off
@@ -256,7 +241,6 @@ def _finish(pipeline: Pipeline, timeout: float | None) -> bool:
             counts = pipeline.stats()
             is_quiet = is_whole and not counts.open_spans
             _logger.log(logging.INFO if is_quiet else logging.WARNING, "%s", counts)
-            write_rest()
     return is_whole
 
 

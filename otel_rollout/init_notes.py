@@ -16,12 +16,12 @@ from opentelemetry.sdk.environment_variables import (
 )
 
 from otel_rollout.backends import GROUP
-from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record.provider import is_weaves
 from otel_rollout.settings import CHECKED_VARIABLES, OURS, is_disabled
 from otel_rollout.text.misspelt_variables import unread_variables
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 _ENDPOINTS: Final = (OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_ENDPOINT)
 

@@ -17,8 +17,8 @@ from otel_rollout.finish.known_forms import REDACTED
 from otel_rollout.finish.payload_finisher import FinishCounts, plain_text
 from otel_rollout.finish.redaction import Redactor
 from otel_rollout.finish.span_conversion import SpanReader
-from otel_rollout.guard.guard import FAULTS, is_plain
 from otel_rollout.guard.log_once import internal_error
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.guard.signal_safe_lock import renew_locks
 from otel_rollout.messages import ChatSide
 from otel_rollout.record.context import Frame
@@ -89,11 +89,6 @@ class ProviderTracer(RolloutTracer):
             self._depths[span] = frame.depth
         return span
 
-    def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
-        """Remember the span's trajectory, if our queues get it too."""
-        if self._on_start is not None:
-            self._on_start(span, trajectory)
-
     def depth_of(self, span: Span) -> int:
         """Return the number of agents, tools and evaluators that an op is inside; 0 of a root."""
         return self._depths.get(span, 0)
@@ -155,8 +150,8 @@ class ProviderTracer(RolloutTracer):
         try:
             conversation = chat.conversations.take(root.get_span_context().trace_id)
             sides = chat.write_root(conversation, None, None)
-        except FAULTS as error:
-            if not is_plain(error):
+        except BaseException as error:
+            if is_programs(error):
                 raise
             internal_error("writing messages")
             return
@@ -190,8 +185,8 @@ class ProviderTracer(RolloutTracer):
     def _written(self, span: Span, write: Callable[[Any], WrittenSide], value: Any) -> WrittenSide | None:
         try:
             return write(self._clean_value(span, value))
-        except FAULTS as error:
-            if not is_plain(error):
+        except BaseException as error:
+            if is_programs(error):
                 raise
             # The payload is set as it is.
             internal_error("writing messages")
@@ -224,7 +219,10 @@ class ProviderTracer(RolloutTracer):
             return None
         # This thread would wait for ever for a lock that a handler's exception left held.
         renew_locks(span, *(getattr(span, part, None) for part in _PARTS))
-        return span if redactor is None else RedactingSpan(span, redactor, trajectory, self._counts)
+        ours = span if redactor is None else RedactingSpan(span, redactor, trajectory, self._counts)
+        if self._on_start is not None:
+            self._on_start(ours, trajectory)
+        return ours
 
 
 class RedactingSpan(Span):
@@ -326,8 +324,8 @@ class RedactingSpan(Span):
     def _clean(self, replace: Callable[[Any], tuple[Any, int]], value: _Value, instead: Any) -> _Value:
         try:
             clean, redacted = replace(value)
-        except FAULTS as error:
-            if not is_plain(error):
+        except BaseException as error:
+            if is_programs(error):
                 raise
             # A value that can't be searched must not be exported.
             internal_error("replacing secrets")

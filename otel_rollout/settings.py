@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict
 
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.text.near_miss import did_you_mean
 from otel_rollout.text.pattern_check import compile_pattern
 
 BUILT_IN: Final = "built-in"
 """Stands for the built-in keys or patterns in a setting."""
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 OURS: Final = "OTEL_ROLLOUT_"
 """The prefix of our variables: a wrong value raises. One in a variable of OpenTelemetry is a warning."""

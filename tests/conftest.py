@@ -8,13 +8,11 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from otel_rollout import RolloutTraceConfig
-from otel_rollout.guard import write_rest
 from tests import environment
 
 pytest_plugins = ["tests.file_seconds", "tests.servers.fixtures", "tests.session_report"]
@@ -45,28 +43,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
-class _Log:
-    """`caplog`, with what a background thread has still to log."""
-
-    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        self._caplog = caplog
-
-    def __getattr__(self, name: str) -> Any:
-        write_rest()
-        return getattr(self._caplog, name)
-
-
-@pytest.fixture
-def caplog(caplog: pytest.LogCaptureFixture) -> _Log:
-    """Replace pytest's own."""
-    return _Log(caplog)
-
-
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
     """Restore what a test may change for the whole process: the next one starts from the same."""
     variables, folder, modules, trace = dict(os.environ), Path.cwd(), dict(sys.modules), sys.gettrace()
     interval, thresholds, is_collecting = sys.getswitchinterval(), gc.get_threshold(), gc.isenabled()
+    callbacks = list(gc.callbacks)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)}
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -83,6 +65,8 @@ def _as_it_was() -> Iterator[None]:
     if sys.gettrace() is not trace:
         sys.settrace(trace)
     sys.setswitchinterval(interval)
+    # Hypothesis measures collections from its first test on; what a signal handler raises in there would be lost.
+    gc.callbacks[:] = callbacks
     gc.set_threshold(*thresholds)
     (gc.enable if is_collecting else gc.disable)()
 
@@ -102,8 +86,6 @@ def _tracing_off(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     RolloutTraceConfig.reset()
     yield
     RolloutTraceConfig.reset()
-    # Else the next test's log has what this one's last thread had to say.
-    write_rest()
 
 
 @pytest.fixture(scope="session", autouse=True)

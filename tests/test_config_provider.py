@@ -357,3 +357,60 @@ class TestProvider:
         assert shutdown(10)
 
         assert [span.name for span in exporter.spans] == ["double"]
+
+
+class TestConfigFile:
+    """OpenTelemetry's declarative configuration in a plain program, without `opentelemetry-instrument`."""
+
+    PROGRAM = """
+        import sys
+        import otel_rollout
+        try:
+            otel_rollout.init("project", "experiment", **eval(sys.argv[1] if sys.argv[1:] else "{}"))
+        except otel_rollout.ConfigurationError as error:
+            sys.exit(f"refused: {error}")
+        with otel_rollout.rollout_trace_attr(step=1, sample_index=0):
+            otel_rollout.annotate(reward=1.0)
+        print("flushed", otel_rollout.flush(30))
+    """
+
+    @pytest.fixture
+    def run(self, tmp_path):
+        """Runs the program with one exporter of the file's."""
+        pytest.importorskip("opentelemetry.configuration")
+
+        def start(exporter: str, **environment: str):
+            path = tmp_path / "otel.yaml"
+            processor = f"{{batch: {{exporter: {exporter}}}}}"
+            path.write_text(f'file_format: "1.0"\ntracer_provider: {{processors: [{processor}]}}\n')
+            return run_program(self.PROGRAM, OTEL_CONFIG_FILE=str(path), **environment)
+
+        return start
+
+    @pytest.mark.parametrize(
+        ("exporter", "said"),
+        [
+            ("{{file: {{folder: '{folder}'}}}}", ""),
+            ("{{console: {{}}}}", '"rollout.reward": 1.0'),
+        ],
+        ids=["file", "console"],
+    )
+    def test_its_exporters_get_the_spans(self, run, tmp_path, exporter, said):
+        """One file names the backend; the program is the same for each."""
+        done = run(exporter.format(folder=tmp_path / "traces"))
+        assert done.returncode == 0, done.stderr
+        assert said in done.stdout
+        assert done.stdout.endswith("flushed True\n")
+        assert "tracing is off" not in done.stderr
+        assert said or list((tmp_path / "traces").rglob("*.zst"))
+
+    def test_a_backend_that_is_named_goes_first(self, run):
+        """With OTEL_TRACES_EXPORTER the file is left alone, as the provider of an application is."""
+        done = run("{nobody: {}}", OTEL_TRACES_EXPORTER="none")
+        assert (done.returncode, done.stdout) == (0, "flushed True\n")
+
+    def test_a_file_that_cannot_work_is_an_error_of_init(self, run):
+        """An exporter that isn't installed is named, with the variable."""
+        done = run("{nobody: {}}")
+        assert "refused: OTEL_CONFIG_FILE=" in done.stderr
+        assert "'nobody' not found" in done.stderr

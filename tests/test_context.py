@@ -12,7 +12,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
-from otel_rollout.record import SILENCE, Frame, current_frame, enter, enter_silence, leave
+from otel_rollout.record import SILENCE, Frame, current_frame, in_silence, leave, with_frame
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 
 SPAN = NonRecordingSpan(SpanContext(1, 2, is_remote=False))
@@ -25,20 +25,20 @@ class TestFrames:
         """A frame and its span are current until the token undoes it; what else is in the context stays."""
         before = baggage.set_baggage("user", "7")
         frame = Frame(None, SPAN)
-        token = enter(before, frame)
-        inside = context_api.get_current()
+        inside = with_frame(before, frame)
+        token = context_api.attach(inside)
         assert current_frame(inside) is frame
         assert trace.get_current_span() is SPAN
         assert baggage.get_baggage("user") == "7"
-        leave(token)
+        leave(token, inside)
         assert current_frame(context_api.get_current()) is None
         assert not trace.get_current_span().get_span_context().is_valid
 
     def test_leave_in_another_context(self, caplog: pytest.LogCaptureFixture) -> None:
         """Leaving from another context than was entered does nothing, and logs nothing."""
         with caplog.at_level(logging.DEBUG):
-            token = contextvars.copy_context().run(enter, context_api.get_current(), Frame(None, SPAN))
-            leave(token)
+            inside = with_frame(context_api.get_current(), Frame(None, SPAN))
+            leave(contextvars.copy_context().run(context_api.attach, inside), inside)
         assert current_frame(context_api.get_current()) is None
         assert caplog.records == []
 
@@ -46,12 +46,13 @@ class TestFrames:
         """In silence the current span is not sampled, with ids of its own each time, and the frame says so."""
         seen = []
         for _ in range(2):
-            token = enter_silence(context_api.get_current())
+            inside = in_silence(context_api.get_current())
+            token = context_api.attach(inside)
             assert current_frame(context_api.get_current()) is SILENCE
             span = trace.get_current_span().get_span_context()
             assert (span.is_valid, span.trace_flags.sampled) == (True, False)
             seen.append(span.trace_id)
-            leave(token)
+            leave(token, inside)
         assert seen[0] != seen[1]
         assert current_frame(context_api.get_current()) is None
 
@@ -74,7 +75,7 @@ class TestForeignContexts:
         assert span_tree(rollout_spans.spans) == [["root", ["op"]]]
 
     def test_left_attached_by_an_op(self, rollout_spans: InMemorySpanExporter) -> None:
-        """The end of an op restores its caller's context, whatever it left attached."""
+        """A context that an op attaches and leaves stays current, as it does untraced, without the op's span."""
 
         @rollout_trace_op(name="careless")
         def careless() -> None:
@@ -84,9 +85,14 @@ class TestForeignContexts:
         def op() -> None:
             return None
 
-        with rollout_trace_attr(1, name="root"):
-            careless()
-            op()
-            assert baggage.get_baggage("user") is None
+        def run() -> None:
+            with rollout_trace_attr(1, name="root"):
+                careless()
+                op()
+                assert baggage.get_baggage("user") == "7"
+            assert baggage.get_baggage("user") == "7"
+            assert not trace.get_current_span().get_span_context().is_valid
+
+        contextvars.copy_context().run(run)
         assert otel_rollout.flush(10.0)
         assert span_tree(rollout_spans.spans) == [["root", ["careless"], ["op"]]]

@@ -533,4 +533,4 @@ class TestGeneratorBasedCoroutines:
             return await function(3)
 
         assert asyncio.run(main(rollout_trace_op(switch if is_direct else returning, name="op"))) == 3
-        assert outputs(rollout_spans) == {"op": "3"}
+        assert outputs(rollout_spans) == {"op": 3}

@@ -76,7 +76,7 @@ class TestShutdown:
             thread.start()
         threading.Timer(0.2, exporter.gate.set).start()
         for thread in threads:
-            thread.join(10)
+            thread.join(120)
         assert results == [(True, 1), (True, 1)]
 
     def test_a_frozen_clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,19 +140,6 @@ interpreters.destroy(made)
 print("ended")
 """
 
-AFTER_GEVENT = """
-import threading
-
-class Local:
-    def __setattr__(self, name, value):
-        raise RuntimeError("greenlet is being finalized")
-
-threading.local = Local
-import otel_rollout.guard.garbage_collection as collection, gc
-gc.collect()
-print(collection.is_collecting())
-"""
-
 
 class TestInterpreter:
     """Interpreters and threads that tracing is not made for."""
@@ -162,11 +149,6 @@ class TestInterpreter:
         ran = subprocess.run([sys.executable, "-c", IN_A_SUBINTERPRETER], capture_output=True, text=True, check=True)
         assert "main interpreter alone" in ran.stdout
         assert ran.stdout.endswith("ended\n")
-
-    def test_with_the_locals_of_gevent(self) -> None:
-        """Where `threading.local` was replaced, the collector's callbacks don't use it, and nothing is printed."""
-        ran = subprocess.run([sys.executable, "-c", AFTER_GEVENT], capture_output=True, text=True, check=True)
-        assert (ran.stdout, ran.stderr) == ("False\n", "")
 
     def test_without_the_global_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """On a Python without the lock `init` refuses, and says how to start it."""

@@ -8,12 +8,13 @@ import time
 from typing import Any
 
 import pytest
+from opentelemetry import context as context_api
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
-from otel_rollout.record import Frame, RolloutSpan, Snapshot, SpanBounds, enter, leave, take_snapshot
+from otel_rollout.record import Frame, RolloutSpan, Snapshot, SpanBounds, leave, take_snapshot, with_frame
 from otel_rollout.testing import InMemorySpanExporter
 
 pytestmark = pytest.mark.every_python
@@ -101,11 +102,12 @@ class TestCurrentSpan:
         from opentelemetry.sdk.trace import TracerProvider
 
         ours = make_span()
-        token = enter(otel_context(), Frame(None, ours))
+        inside = with_frame(otel_context(), Frame(None, ours))
+        token = context_api.attach(inside)
         try:
             theirs: Any = TracerProvider().get_tracer("http").start_span("GET")
         finally:
-            leave(token)
+            leave(token, inside)
         assert (theirs.context.trace_id, theirs.parent.span_id) == (1, 2)
 
 

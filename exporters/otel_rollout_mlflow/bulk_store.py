@@ -17,13 +17,14 @@ from weakref import finalize
 from mlflow.store.tracking.dbmodels.models import SqlAssessments
 from mlflow.tracing.constant import SpanAttributeKey, TraceMetadataKey, TraceTagKey
 from opentelemetry.sdk.trace import ReadableSpan
+from sqlalchemy import select
 
 from otel_rollout.export.recent import RecentDict
 from otel_rollout_mlflow import bulk_rows
 from otel_rollout_mlflow.bulk_rows import SpanRow, TraceRows, is_counted, nodes_of, span_row, trace_rows
 from otel_rollout_mlflow.bulk_sql import bulk_engine, in_transaction, stored_rows, upsert
 from otel_rollout_mlflow.mlflow_store import assessment_of
-from otel_rollout_mlflow.store import Feedback
+from otel_rollout_mlflow.store import Feedback, check_experiment
 from otel_rollout_mlflow.translate import TRACE_NAME, mlflow_trace_id, stored_spans
 
 REVISIONS: Final = {
@@ -41,6 +42,7 @@ MAX_TRACES_READ: Final = 16
 
 _TABLES: Final = SqlAssessments.metadata.tables
 _ASSESSMENTS: Final = _TABLES["assessments"]
+_EXPERIMENTS: Final = _TABLES["experiments"]
 _TAGS: Final = SpanAttributeKey.TRACE_TAG_PREFIX
 _FINALIZED: Final = TraceMetadataKey.TRACE_INFO_FINALIZED
 _MARKS: Final = (TraceTagKey.SPANS_LOCATION, _FINALIZED, TraceMetadataKey.TRACE_SESSION, TraceMetadataKey.TRACE_USER)
@@ -62,15 +64,17 @@ class BulkStore:
     def write(
         self,
         experiment_id: str,
-        artifacts: str,
+        name: str | None,
         spans: Sequence[ReadableSpan],
         tags: Mapping[int, Mapping[str, str]],
     ) -> list[ReadableSpan]:
         """Store spans with their traces; return the spans of traces that only MLflow's own store can write.
 
+        The experiment is read in the same transaction: people delete and rename experiments during training.
+
         Args:
             experiment_id: The experiment of new traces.
-            artifacts: The experiment's artifact location.
+            name: The experiment's name; None if it is known by its id.
             spans: The spans.
             tags: The tags to write, by trace id.
         """
@@ -86,6 +90,11 @@ class BulkStore:
         found_tags = {f"tr-{trace_id:032x}": found for trace_id, found in tags.items()}
 
         def work(connection: Any) -> tuple[dict[str, TraceRows], set[str]]:
+            columns = _EXPERIMENTS.c
+            query = select(columns.name, columns.lifecycle_stage, columns.artifact_location)
+            experiment = connection.execute(query.where(columns.experiment_id == int(experiment_id))).first()
+            check_experiment(experiment_id, experiment and experiment[:2], name)
+            artifacts = str(experiment[2])
             stored, elsewhere = self._read(connection, rows)
             written = {
                 trace_id: trace_rows(found, found_tags.get(trace_id, {}), artifacts, stored.get(trace_id))

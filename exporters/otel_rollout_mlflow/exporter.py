@@ -58,6 +58,8 @@ class MlflowSpanExporter(OutcomeSpanExporter):
     """
 
     address_setting = str(TRACKING_URI)
+    seconds_between_looks = 60.0
+    """A server is asked so often for the experiment: somebody may delete or rename it."""
     variables = (TRACKING_URI, EXPERIMENT_ID, EXPERIMENT_NAME, RUN_ID, CREATE_RUN, *SETTINGS)
 
     def __init__(
@@ -79,6 +81,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
             self._fault = error
         self._runs = RunAssociation(run_id, is_created=CREATE_RUN.value(create_run))
         self._experiments: dict[str, str] = {}
+        self._looked: dict[str, float] = {}
         # The follow-up requests noted for each trace, so that none is made again.
         self._announced: RecentDict[str, bool] = RecentDict(MAX_TRACES)
         self._linked: RecentDict[str, RunCandidates] = RecentDict(MAX_TRACES)
@@ -278,8 +281,11 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         if project is None and (experiment_id := EXPERIMENT_ID.value()):
             return str(experiment_id)
         name = project or EXPERIMENT_NAME.value() or DEFAULT_EXPERIMENT
-        if name not in self._experiments:
+        # Over SQL the transaction of each batch reads the experiment.
+        is_due = self._uri.kind == "http" and monotonic() - self._looked.get(name, 0.0) > self.seconds_between_looks
+        if name not in self._experiments or is_due:
             self._experiments[name] = store.ensure_experiment(name)
+            self._looked[name] = monotonic()
         return self._experiments[name]
 
     # --- follow-up requests

@@ -35,6 +35,7 @@ from otel_rollout_mlflow.store import (
     AttemptError,
     Feedback,
     Store,
+    check_experiment,
     configuration_error,
     get_or_create_experiment,
     upsert_reward,
@@ -74,7 +75,7 @@ class SqlStore(Store):
         self._waiting_since: float | None = None
         self._tags: RecentDict[tuple[int, str], str] = RecentDict(MAX_TAGS)
         self._bulk: BulkStore | None = None
-        self._artifacts: dict[str, str] = {}
+        self._names: dict[str, str] = {}
 
     def prepare(self) -> None:
         """Open the database, and make its tables if it has none."""
@@ -85,9 +86,11 @@ class SqlStore(Store):
             found = self._call(lambda client: client.get_experiment_by_name(name))
             return None if found is None else (str(found.experiment_id), found.lifecycle_stage == "deleted")
 
-        return get_or_create_experiment(
+        experiment_id = get_or_create_experiment(
             name, find, lambda: str(self._call(lambda client: client.create_experiment(name)))
         )
+        self._names[experiment_id] = name
+        return experiment_id
 
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
         self._open()
@@ -110,13 +113,8 @@ class SqlStore(Store):
         """Write spans by statements of our own; return those that are left to MLflow's store."""
         if self._bulk is None:
             return spans
-        artifacts = self._artifacts.get(experiment_id)
-        if artifacts is None:
-            artifacts = str(self._call(lambda client: client.get_experiment(experiment_id)).artifact_location)
-            self._artifacts[experiment_id] = artifacts
-        bulk = self._bulk
         try:
-            return bulk.write(experiment_id, artifacts, spans, tags)
+            return self._bulk.write(experiment_id, self._names.get(experiment_id), spans, tags)
         except Exception as error:
             self._explain_bulk(error)
             return spans
@@ -126,6 +124,9 @@ class SqlStore(Store):
     ) -> None:
         from mlflow.entities import Span
 
+        experiment = self._call(lambda client: client.get_experiment(experiment_id))
+        name = self._names.get(experiment_id)
+        check_experiment(experiment_id, (experiment.name, experiment.lifecycle_stage), name)
         stored = stored_spans(spans, unwraps_texts=self._version < TEXTS_VERSION, tags=tags)
         records = [Span(span) for span in stored]
         attempt(lambda: self._tracing.log_spans(experiment_id, records))
@@ -139,7 +140,6 @@ class SqlStore(Store):
             raise explained(error) from error
         if fault in (Fault.CONNECTION, Fault.DEADLOCK, Fault.READ_ONLY):
             raise AttemptError(Outcome(Verdict.RETRY, reason_of(error))) from error
-        self._artifacts.clear()
         if fault != Fault.CONSTRAINT:
             warn_once(
                 f"mlflow bulk {type(error).__name__}",
@@ -240,7 +240,6 @@ class SqlStore(Store):
             self._client = self._tracing = None
             self._close_bulk()
         self._tags.clear()
-        self._artifacts.clear()
         mlflow, self._version = import_mlflow()
         if path is not None:
             self._ensure_file(path, mlflow)

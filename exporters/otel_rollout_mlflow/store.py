@@ -169,6 +169,19 @@ def get_or_create_experiment(name: str, find: Callable[[], tuple[str, bool] | No
     raise AttemptError(Outcome(Verdict.RETRY, f"the MLflow experiment {name!r} is there and not there"))
 
 
+def check_experiment(experiment_id: str, found: tuple[str, str] | None, name: str | None) -> None:
+    """Raise the error of a missing experiment if it was deleted or renamed since its id was found.
+
+    Args:
+        experiment_id: Its id.
+        found: Its name and its lifecycle stage; None if there is no such experiment.
+        name: The name that it was found by; None if it is known by its id.
+    """
+    if found is None or found[1] == "deleted" or (name is not None and found[0] != name):
+        reason = f"the MLflow experiment {name or experiment_id} was deleted or renamed"
+        raise AttemptError(Outcome(Verdict.UNEXPLAINED, reason), is_missing=True)
+
+
 def upsert_reward(
     feedback: Feedback,
     create: Callable[[], object],

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.http import shown_url
 from otel_rollout.export.otlp_http import read_headers
-from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.settings import Setting, one_of, read_seconds, read_text
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"
 DEFAULT_GRPC_ENDPOINT: Final = "http://localhost:4317"

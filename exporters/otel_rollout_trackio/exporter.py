@@ -19,11 +19,11 @@ from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.http import RequestFailedError, destination_of, require_requests, shown_url
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
-from otel_rollout.facts.span_facts import span_id_of, trace_id_of
-from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_id_of
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.gil import GilYielder
 from otel_rollout.guard.log_once import warn_once
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.installing import install_line
 from otel_rollout.record.finished_span import readable_size
 from otel_rollout_trackio.store import (
@@ -39,7 +39,7 @@ from otel_rollout_trackio.store import (
 )
 from otel_rollout_trackio.translate import Conversation, is_root, translate
 
-_logger = BackgroundLogger(__name__)
+_logger = SafeLogger(__name__)
 
 SPACE_ID: Final = "TRACKIO_SPACE_ID"
 
@@ -273,7 +273,10 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         yielder = GilYielder()
         try:
             for part in parts:
-                conversations.append(translate(part, project=self._project))
+                # An annotation after the root's end is a row of its own, also if a replay has both together.
+                own = [span for span in part if not is_late_annotation(span)]
+                late = [[span] for span in part if is_late_annotation(span)]
+                conversations += [translate(each, project=self._project) for each in (own, *late) if each]
                 yielder.worked(sum(map(readable_size, part)))
             if conversations:
                 self._opened().write(conversations)

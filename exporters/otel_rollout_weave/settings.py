@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.log_once import warn_once
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.settings import Setting, read_bool, read_seconds, read_text
 
-_logger = BackgroundLogger(__name__)
+_logger = SafeLogger(__name__)
 
 PUBLIC_API: Final = "https://api.wandb.ai"
 PUBLIC_TRACE_SERVER: Final = "https://trace.wandb.ai"

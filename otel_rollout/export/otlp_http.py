@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.export.exporter import refused_here
 from otel_rollout.export.http import HttpAnswer, HttpClient, json_object, outcome_of_answer, unexpected_answer
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.otlp.encoding import Additions, encode_spans
 from otel_rollout.settings import Setting
 from otel_rollout.version import __version__
@@ -143,7 +143,7 @@ def partial_outcome(rejected: int, message: str, sent: int) -> Outcome:
     return Outcome(Verdict.DELIVERED, f"{rejected} of {sent} spans rejected: {message}", rejected=min(rejected, sent))
 
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 
 def read_headers(setting: Setting) -> dict[str, str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.guard.background_log import BackgroundLogger
 from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.safe_logger import SafeLogger
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 SECONDS_BETWEEN_REPEATS: Final = 60.0
 

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from itertools import accumulate, islice
 from typing import Any, Final
 
-from otel_rollout.guard.signal_handlers import is_from_signal_handler
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.text.plain_json import dumps, loads
 from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import fits_int64
@@ -71,7 +71,7 @@ def narrow_integers(json_bytes: bytes) -> bytes:
     try:
         return dumps(_narrow(loads(json_bytes)))
     except (ValueError, TypeError, RecursionError) as error:
-        if is_from_signal_handler(error):
+        if is_programs(error):
             raise
         return _cut_whole(json_bytes, len(json_bytes))
 
@@ -97,7 +97,7 @@ def cut_json(json_bytes: bytes, limit: int) -> bytes:
     try:
         result = dumps(_fit(loads(json_bytes), limit))
     except (ValueError, TypeError, RecursionError) as error:
-        if is_from_signal_handler(error):
+        if is_programs(error):
             raise
         # Not JSON, or nested deeper than orjson can write.
         return _cut_whole(json_bytes, limit)

@@ -1,30 +1,16 @@
-"""A daemon thread that can be started from a traced call."""
+"""A daemon thread that is started when there is work."""
 
 from __future__ import annotations
 
-import _thread
-import builtins
-import itertools
 import threading
 from collections.abc import Callable
-from typing import Final, TypeVar
-
-from otel_rollout.guard.guard import is_of_call
-from otel_rollout.guard.signal_safe_lock import SignalSafeLock, wait_for
+from typing import TypeVar
 
 Result = TypeVar("Result")
-_REFUSALS: Final[tuple[type[RuntimeError], ...]] = (
-    RuntimeError,
-    # Since Python 3.13.
-    getattr(builtins, "PythonFinalizationError", RuntimeError),
-)
 
 
 class BackgroundThread:
-    """Runs a function once, in a daemon thread, whatever signal handlers raise while it starts.
-
-    `Thread.start` takes locks of the whole process and waits. An exception of a signal handler in there could leave
-    them held, or start a second thread. So a thread of its own starts it: no handler runs in that one.
+    """Runs a function once, in a daemon thread.
 
     Args:
         name: The thread's name.
@@ -34,8 +20,9 @@ class BackgroundThread:
     def __init__(self, name: str, run: Callable[[], None]) -> None:
         self._name = name
         self._run = run
-        self._claims = itertools.count()
+        self._claim = threading.Lock()
         self._ident: int | None = None
+        self._thread: threading.Thread | None = None
         self.is_started = False
         """False while no thread could be started: none can once the interpreter is exiting."""
 
@@ -50,30 +37,26 @@ class BackgroundThread:
             return
         self.is_started = True
         try:
-            _thread.start_new_thread(self._start, ())
-        except RuntimeError as error:
+            self._thread = threading.Thread(target=self.run_here, name=self._name, daemon=True)
+            self._thread.start()
+        except RuntimeError:
             # No thread can be had, or the interpreter is exiting.
             self.is_started = False
-            if not is_of_call(error, *_REFUSALS):
-                raise
-        except BaseException:
-            # The thread may be there all the same: of two the first one runs.
-            self.is_started = False
-            raise
+
+    def join(self, timeout: float) -> None:
+        """Wait until the thread ends.
+
+        Args:
+            timeout: Seconds to wait at most.
+        """
+        if self._thread is not None and self.is_started:
+            self._thread.join(min(max(0.0, timeout), threading.TIMEOUT_MAX))
 
     def run_here(self) -> None:
         """Run the function in the calling thread, unless it ran or runs already."""
-        # One call of C code: of two threads only one gets the 0.
-        if next(self._claims) == 0:
+        if self._claim.acquire(blocking=False):
             self._ident = threading.get_ident()
             self._run()
-
-    def _start(self) -> None:
-        try:
-            threading.Thread(target=self.run_here, name=self._name, daemon=True).start()
-        except RuntimeError:
-            # No further thread can be had.
-            self.run_here()
 
 
 def call_within(timeout: float, call: Callable[[], Result]) -> Result | None:
@@ -83,23 +66,10 @@ def call_within(timeout: float, call: Callable[[], Result]) -> Result | None:
         timeout: Seconds to wait at most.
         call: The function.
     """
-    results: list[Result | None] = []
-    lock = SignalSafeLock()
-    ended = threading.Condition(lock)
-
-    def run() -> None:
-        result = None
-        try:
-            result = call()
-        finally:
-            with lock:
-                results.append(result)
-                ended.notify()
-
-    thread = BackgroundThread("otel-rollout-wait", run)
+    results: list[Result] = []
+    thread = BackgroundThread("otel-rollout-wait", lambda: results.append(call()))
     thread.start()
     if not thread.is_started:
         thread.run_here()
-    with lock:
-        wait_for(ended, lambda: bool(results), timeout)
-        return results[0] if results else None
+    thread.join(timeout)
+    return results[0] if results else None

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from otel_rollout.guard.background_log import BackgroundLogger
-from otel_rollout.guard.signal_handlers import is_from_signal_handler
+from otel_rollout.guard.provenance import is_programs
+from otel_rollout.guard.safe_logger import SafeLogger
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 _seen: set[str] = set()
 _MAX_KINDS = 1000
 
@@ -26,10 +26,25 @@ def warn_once(key: str, message: str, *arguments: object, exc_info: BaseExceptio
         *arguments: The arguments.
         exc_info: An exception to log with its traceback.
     """
-    # No lock, which a fork or a signal handler could find held; at worst a message is logged twice.
+    # No lock, which a fork could find held; at worst a message is logged twice.
     if key not in _seen and len(_seen) < _MAX_KINDS:
         _seen.add(key)
         _logger.warning(message, *arguments, error=exc_info)
+
+
+def pass_on(where: str) -> None:
+    """Raise the exception being handled if it is the program's; else log and count it: the one decision of each door.
+
+    Args:
+        where: The work that it came in.
+
+    Raises:
+        BaseException: The program's exception.
+    """
+    error = sys.exc_info()[1]
+    if error is not None and is_programs(error):
+        raise  # noqa: PLE0704 - called from except blocks only
+    internal_error(where)
 
 
 def internal_error(where: str) -> None:
@@ -54,14 +69,14 @@ def call_user_function(name: str, function: Callable[..., Any], *arguments: Any,
 
     Args:
         name: The function's name in the log.
-        function: The function; its BaseException passes, unless it is an Exception.
+        function: The function.
         *arguments: The function's arguments.
         with_note: If False, return None in place of the note.
     """
     try:
         return function(*arguments)
-    except Exception as error:
-        if is_from_signal_handler(error):
+    except BaseException as error:
+        if is_programs(error):
             raise
         warn_once(f"user function {name}", "%s failed: its value is left out", name, exc_info=error)
         return f"[{name} failed: {type(error).__qualname__}]" if with_note else None

@@ -15,8 +15,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from contextvars import Token
-from typing import Final
+from typing import Any, Final
 
 import orjson
 from opentelemetry import context as context_api
@@ -24,8 +23,18 @@ from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from otel_rollout.guard.log_once import pass_on, warn_once
 from otel_rollout.record import runtime
-from otel_rollout.record.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
+from otel_rollout.record.context import (
+    SILENCE,
+    Frame,
+    attach,
+    current_frame,
+    get_current,
+    in_silence,
+    leave,
+    with_frame,
+)
 from otel_rollout.record.trajectory_state import TrajectoryState
 
 __all__ = ["extract", "inject"]
@@ -72,40 +81,48 @@ def extract(carrier: Mapping[str, str] | None) -> AbstractContextManager[None]:
 
 
 class _Extracted(AbstractContextManager[None]):
-    def __init__(self, carrier: Mapping[str, str]) -> None:
+    def __init__(self, carrier: Mapping[Any, Any]) -> None:
         self._carrier = carrier
-        self._token: Token[Context] | None = None
+        self._inner: Context | None = None
 
     def __enter__(self) -> None:
-        context = context_api.get_current()
         try:
-            self._token = self._enter(context)
+            self._inner = _inside(get_current(), {_text(key): _text(value) for key, value in self._carrier.items()})
+            if self._inner is not None:
+                self._token = attach(self._inner)
         except BaseException:
-            restore(context)
-            raise
-
-    def _enter(self, current: Context) -> Token[Context] | None:
-        if _SILENCED in self._carrier:
-            return enter_silence(current)
-        span = get_current_span(_propagator.extract(self._carrier, Context()))
-        if not span.get_span_context().is_valid:
-            return None
-        trajectory = None
-        if TAGS_KEY in self._carrier:
-            trajectory = TrajectoryState(orjson.loads(self._carrier[TAGS_KEY]))
-            # The root span is in the other process; annotations here can't reach it.
-            trajectory.root = span
-        return enter(current, Frame(trajectory, span))
+            pass_on("reading a carrier")
 
     def __exit__(self, *exception: object) -> None:
-        try:
-            self._leave()
-        except BaseException:
-            # Interrupted, by a signal handler for example: it may be repeated.
-            self._leave()
-            raise
+        if self._inner is not None:
+            leave(self._token, self._inner)
+            self._inner = None
 
-    def _leave(self) -> None:
-        if self._token is not None:
-            leave(self._token)
-            self._token = None
+
+def _text(value: Any) -> str:
+    """Return a key or a value of a carrier; transports such as redis return bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _inside(current: Context, carrier: dict[str, str]) -> Context | None:
+    """Return the context of a carrier's trajectory; None if it names none."""
+    if _SILENCED in carrier:
+        return in_silence(current)
+    span = get_current_span(_propagator.extract(carrier, Context()))
+    if not span.get_span_context().is_valid:
+        if carrier:
+            warn_once("carrier", "extract(): this carrier names no trajectory; what runs inside is traced on its own")
+        return None
+    trajectory = None
+    if TAGS_KEY in carrier:
+        try:
+            tags = orjson.loads(carrier[TAGS_KEY])
+        except ValueError:
+            tags = None
+        if not isinstance(tags, dict):
+            warn_once("carrier's tags", "extract(): the tags in this carrier are no JSON object; spans lack them")
+            tags = {}
+        trajectory = TrajectoryState(tags)
+        # The root span is in the other process; annotations here can't reach it.
+        trajectory.root = span
+    return with_frame(current, Frame(trajectory, span))

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from functools import partial
 from typing import Any, Final
 
 from opentelemetry import context as context_api
 
-from otel_rollout.record.context import restore
+from otel_rollout.record.context import attach, leave_variable
 
 _MARK: Final = "__otel_rollout_hook__"
 
@@ -56,26 +56,13 @@ class _InTrajectory:
         self._values = [(variable, variable.get()) for variable in variables]
 
     def __call__(self, *args: Any) -> Any:
-        outer = context_api.get_current()
-        before = [(variable, variable.get()) for variable, _ in self._values]
-
-        def leave() -> None:
-            # Not by tokens: an exception of the program may come before one is stored.
-            restore(outer)
-            for variable, value in before:
-                variable.set(value)
-
+        tokens: list[Token[Any]] = [variable.set(value) for variable, value in self._values]
+        tokens.append(attach(self._context))
         try:
-            try:
-                for variable, value in self._values:
-                    variable.set(value)
-                context_api.attach(self._context)
-                return self._function(*args)
-            finally:
-                leave()
+            return self._function(*args)
         finally:
-            # Again, if one came in the middle.
-            leave()
+            for token in reversed(tokens):
+                leave_variable(token)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A process pool gets the bare function.

@@ -1,8 +1,7 @@
 """The guard between our code and a trainer's: a library that isn't as expected is logged once, and the trainer goes on.
 
 Our code around a trainer's reads objects of its classes. In another version they may lack a field, or have one of
-another type: exactly then Python raises one of `DRIFT`. Whatever else arrives meanwhile is the program's, such as the
-exception of a signal handler or of another thread, and passes.
+another type.
 """
 
 from __future__ import annotations
@@ -11,13 +10,9 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
-from otel_rollout.guard.guard import FAULTS, is_plain
 from otel_rollout.guard.log_once import internal_errors, warn_once
-from otel_rollout.guard.signal_handlers import is_from_signal_handler
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.hooks.hook import Hook, Patch
-
-DRIFT: Final = (*FAULTS, AssertionError, ImportError, ModuleNotFoundError, NotImplementedError, RuntimeError)
-"""The exceptions of code that meets another version of a library; not their subclasses."""
 
 _PANIC: Final = "pyo3_runtime"
 """PyO3 makes a panic in Rust (in a tokenizer, for example) a BaseException of this module."""
@@ -27,8 +22,8 @@ def guarded(hook: Hook | Patch, step: Callable[..., Any], *arguments: Any) -> An
     """Return `step(*arguments)`; log and return None if the library isn't as the step expects."""
     try:
         return step(*arguments)
-    except DRIFT as error:
-        if not is_plain(error, DRIFT) or is_from_signal_handler(error):
+    except BaseException as error:
+        if is_programs(error):
             raise
         report(hook, error)
         return None
@@ -46,9 +41,7 @@ def call_library(key: str, message: str, function: Callable[..., Any], *argument
     try:
         return function(*arguments)
     except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__module__ != _PANIC:
-            raise
-        if is_from_signal_handler(error):
+        if is_programs(error) and type(error).__module__ != _PANIC:
             raise
         warn_once(key, message, error)
         return None

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+import sys
+from collections.abc import Callable
 from contextvars import Token
 from types import CoroutineType, FunctionType
 from typing import Any, Final
 
-from otel_rollout.guard.guard import is_plain
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.hooks import recorded
-from otel_rollout.hooks.guard import DRIFT, guarded, report
+from otel_rollout.hooks.guard import guarded, report
 from otel_rollout.hooks.hook import Call, Hook, Observer, Patch
 from otel_rollout.record import call as calls
-from otel_rollout.record import runtime
 from otel_rollout.record.context import leave_variable
+from otel_rollout.record.driver import follow, wrap
 from otel_rollout.record.signature import compile_binder, read_signature
 
 _MARK: Final = "__otel_rollout_hook__"
@@ -32,8 +33,8 @@ def install_hook(hook: Hook | Patch, module: Any) -> None:
             hook.apply(module)
         else:
             _replace(hook, module)
-    except DRIFT as error:
-        if not is_plain(error, DRIFT):
+    except BaseException as error:
+        if is_programs(error):
             raise
         report(hook, error.with_traceback(None))
 
@@ -54,8 +55,7 @@ def observe(function: Callable[..., Any], hook: Hook, *, is_method: bool = True)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(f"{hook.target} is a generator")
     observed = _Observed(function, hook, is_method)
-    wrap = _around_coroutine if inspect.iscoroutinefunction(function) else _around_function
-    wrapper = wrap(function, observed)
+    wrapper = functools.wraps(function)(wrap(function, observed.begin, while_off=hook.while_off))
     setattr(wrapper, _MARK, True)
     return wrapper
 
@@ -102,9 +102,15 @@ class _Observed:
         self._bind = compile_binder(function)
         self._rest = next((name for name, each in parameters.items() if each.kind is each.VAR_KEYWORD), None)
 
-    def is_off(self) -> bool:
-        """Return True if calls are not observed."""
-        return runtime.pipeline is None and not self.hook.while_off
+    def begin(self, held: list[Any]) -> _Watch | None:
+        """Return the observer's scope of a call, entered; None if there is nothing to observe."""
+        watch = _Watch(self)
+        try:
+            watch.begin(held)
+        except BaseException as error:
+            watch.fail(error)
+            raise
+        return watch
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Return a call of the function; raises TypeError if the arguments don't fit."""
@@ -116,23 +122,11 @@ class _Observed:
 
 
 class _Watch:
-    """One call, observed. An exception of the program may come at any instruction; `finish` does what is left."""
+    """One call, observed: the scope of a hook."""
 
-    __slots__ = (
-        "_hook",
-        "_is_entered",
-        "_is_finished",
-        "_misfit",
-        "_observed",
-        "_span",
-        "_token",
-        "args",
-        "kwargs",
-        "observer",
-    )
+    __slots__ = ("_hook", "_is_entered", "_misfit", "_observed", "_span", "_token", "observer")
 
-    def __init__(self, observed: _Observed, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.args, self.kwargs = args, kwargs
+    def __init__(self, observed: _Observed) -> None:
         self.observer: Observer | None = None
         self._observed = observed
         self._hook = observed.hook
@@ -140,14 +134,13 @@ class _Watch:
         self._token: Token[Any] | None = None
         self._misfit: TypeError | None = None
         self._is_entered = False
-        self._is_finished = False
 
-    def begin(self) -> None:
-        """Make the observer, and run its steps before the call."""
+    def begin(self, held: list[Any]) -> None:
+        """Make the observer, and run its steps before the call, which may replace the arguments."""
         try:
-            call = self._observed.call(self.args, self.kwargs)
+            call = self._observed.call(held[1], held[0])
         except TypeError as error:
-            if not is_plain(error, (TypeError,)):
+            if is_programs(error):
                 raise
             # If the program's call is wrong, the function raises the same.
             self._misfit = error.with_traceback(None)
@@ -160,136 +153,84 @@ class _Watch:
         if kind.changed is not Observer.changed:
             changed = guarded(self._hook, observer.changed, call)
             if changed is not None:
-                self.args, self.kwargs = changed
-        self._enter(observer)
-        pipeline = runtime.pipeline
-        if observer.opens_span and pipeline is not None:
-            self._span = calls.Call(self._observed.operation, pipeline)
-            self._span.start(self.args, self.kwargs)
+                held[:] = reversed(changed)
+        self.resume()
+        if observer.opens_span:
+            self._span = self._observed.operation.begin(held)
         if kind.started is not Observer.started:
             guarded(self._hook, observer.started)
 
-    def end(self, result: Any) -> Any:
+    def finish(self, result: Any) -> Any:
         """Return the caller's value for the function's result."""
         observer = self.observer
         if observer is None:
             if self._misfit is not None:
                 report(self._hook, self._misfit)
             return result
+        # A coroutine function in disguise, by a decorator.
+        if type(result) is CoroutineType:
+            references = sys.getrefcount(result)
+            later = follow(self, result, references)
+            if later is not None:
+                return later
         returned, kind = None, type(observer)
-        if kind.end is not Observer.end:
-            guarded(self._hook, observer.end, result)
-        if kind.wrapped is not Observer.wrapped:
-            returned = guarded(self._hook, observer.wrapped, result)
-        if self._span is not None:
-            self._span.succeed(result)
-        self.finish()
+        try:
+            if kind.end is not Observer.end:
+                guarded(self._hook, observer.end, result)
+            if kind.wrapped is not Observer.wrapped:
+                returned = guarded(self._hook, observer.wrapped, result)
+            if self._span is not None:
+                self._span.finish(result)
+        finally:
+            self._close(observer)
         return result if returned is None else returned
 
     def fail(self, error: BaseException) -> None:
         """Record an exception that leaves the call."""
         observer = self.observer
-        if observer is not None and not self._is_finished:
+        if observer is not None:
             guarded(self._hook, observer.fail, error)
             if self._span is not None:
-                self._span.stop(error)
-            self.finish()
+                self._span.fail(error)
+            self._close(observer)
 
-    def suspend(self) -> None:
+    def exhaust(self) -> None:
+        """Do nothing: generators are not hooked."""
+
+    def add_yielded(self, item: Any) -> None:
+        """Do nothing: likewise."""
+
+    def pause(self) -> None:
         """Leave the call's context: the call has returned a coroutine that runs later."""
         if self.observer is not None:
             if self._span is not None:
                 self._span.pause()
             self._leave(self.observer)
-        self._is_finished = True
 
     def resume(self) -> None:
-        """Enter the call's context again."""
-        self._is_finished = False
-        if self.observer is not None:
-            self._enter(self.observer)
-            if self._span is not None:
-                self._span.resume()
-
-    def finish(self) -> None:
-        """End what is left, and close the observer; once."""
+        """Enter the call's context."""
         observer = self.observer
-        if observer is None or self._is_finished:
+        if observer is None or self._is_entered:
             return
-        if self._span is not None and self._span.is_open:
-            self._span.clean_up()
-        self._leave(observer)
-        self._is_finished = True
-        if type(observer).close is not Observer.close:
-            guarded(self._hook, observer.close)
-
-    def _enter(self, observer: Observer) -> None:
         self._is_entered = True
         if type(observer).enter is not Observer.enter:
             guarded(self._hook, observer.enter)
         if observer.variable is not None:
             self._token = observer.variable.set(observer if observer.value is None else observer.value)
+        if self._span is not None:
+            self._span.resume()
+
+    def _close(self, observer: Observer) -> None:
+        self._leave(observer)
+        if type(observer).close is not Observer.close:
+            guarded(self._hook, observer.close)
 
     def _leave(self, observer: Observer) -> None:
         if not self._is_entered:
             return
+        self._is_entered = False
         if self._token is not None:
             leave_variable(self._token)
             self._token = None
         if type(observer).leave is not Observer.leave:
             guarded(self._hook, observer.leave)
-        self._is_entered = False
-
-
-def _around_coroutine(function: Callable[..., Any], observed: _Observed) -> Callable[..., Any]:
-    @functools.wraps(function)
-    async def observing(*args: Any, **kwargs: Any) -> Any:
-        if observed.is_off():
-            return await function(*args, **kwargs)
-        watch = _Watch(observed, args, kwargs)
-        try:
-            watch.begin()
-            return watch.end(await function(*watch.args, **watch.kwargs))
-        except BaseException as error:
-            watch.fail(error)
-            raise
-        finally:
-            watch.finish()
-
-    return observing
-
-
-def _around_function(function: Callable[..., Any], observed: _Observed) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def observing(*args: Any, **kwargs: Any) -> Any:
-        if observed.is_off():
-            return function(*args, **kwargs)
-        watch = _Watch(observed, args, kwargs)
-        try:
-            watch.begin()
-            result = function(*watch.args, **watch.kwargs)
-            if type(result) is not CoroutineType or watch.observer is None:
-                return watch.end(result)
-            # A coroutine function in disguise, by a decorator.
-            following: Any = _follow(watch, result)
-            following.__name__, following.__qualname__ = result.__name__, result.__qualname__
-            watch.suspend()
-            return following
-        except BaseException as error:
-            watch.fail(error)
-            raise
-        finally:
-            watch.finish()
-
-    return observing
-
-
-async def _follow(watch: _Watch, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    try:
-        watch.resume()
-        return watch.end(await coroutine)
-    except BaseException as error:
-        watch.fail(error)
-        raise
-    finally:
-        watch.finish()

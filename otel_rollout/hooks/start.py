@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from otel_rollout import config
-from otel_rollout.errors import AlreadyInitializedError, RolloutTraceError
-from otel_rollout.guard.guard import FAULTS
+from otel_rollout.errors import AlreadyInitializedError
 from otel_rollout.guard.log_once import warn_once
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.record import runtime
 
 
@@ -31,5 +31,7 @@ def start_tracing(
     except AlreadyInitializedError:
         # The program has switched tracing off.
         return
-    except (RolloutTraceError, OSError, *FAULTS) as error:
+    except BaseException as error:
+        if is_programs(error):
+            raise
         warn_once(f"{library} {error}", "%s: nothing is traced: %s", library, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.guard.signal_handlers import is_from_signal_handler
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.text.plain_json import loads, value_to_json
 
 Part = dict[str, Any]
@@ -172,7 +172,7 @@ def parse_json(payload: object) -> Any:
     try:
         return loads(payload)
     except ValueError as error:
-        if is_from_signal_handler(error):
+        if is_programs(error):
             raise
         return None
 

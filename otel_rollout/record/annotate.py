@@ -13,13 +13,14 @@ from opentelemetry.trace import SpanContext, set_span_in_context
 
 from otel_rollout import semconv
 from otel_rollout.counts import lost_annotations, repeated_annotations
-from otel_rollout.guard.log_once import warn_once
+from otel_rollout.guard.log_once import pass_on, warn_once
 from otel_rollout.record import runtime
+from otel_rollout.record.attribute_values import read_attribute
 from otel_rollout.record.context import SILENCE, Agent, Frame, current_frame
 from otel_rollout.record.fields import class_name
 from otel_rollout.record.handle import HasHandle, ended, place_of
 from otel_rollout.record.readers import is_compiling
-from otel_rollout.record.scalars import read_attribute, read_number, read_scalar
+from otel_rollout.record.scalars import read_number, read_scalar
 from otel_rollout.record.snapshot import plain_value, take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.text.near_miss import misspelt_argument
@@ -118,10 +119,13 @@ def annotate(
     if (pipeline is None and trajectory is CURRENT) or is_compiling():
         return
     facts = Facts(reward, rewards, advantage, fate, status, input, output, compacted, trained, attributes)
-    if trajectory is not CURRENT:
-        _annotate_other(pipeline, trajectory, facts)
-    elif pipeline is not None:
-        _annotate_current(pipeline, facts)
+    try:
+        if trajectory is not CURRENT:
+            _annotate_other(pipeline, trajectory, facts)
+        elif pipeline is not None:
+            _annotate_current(pipeline, facts)
+    except BaseException:
+        pass_on("annotating")
 
 
 class Facts(NamedTuple):
@@ -253,7 +257,6 @@ def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str,
     if span is None:
         return
     try:
-        tracer.started(span, state)
         # For backends that join by links: a trace that its backend has closed may not take the parent.
         span.add_link(parent.get_span_context())
         tracer.set_annotations(span, own, others)

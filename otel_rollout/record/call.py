@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError, Future, _get_running_loop
+import asyncio.tasks
+import sys
+from asyncio import CancelledError, Future, Task, _get_running_loop
 from collections.abc import Callable
 from contextvars import Token
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from otel_rollout import semconv
-from otel_rollout.guard.guard import is_of_call
-from otel_rollout.guard.log_once import call_user_function
-from otel_rollout.record.context import SILENCE, Frame, attach, current_frame, enter, enter_silence, leave, restore
+from otel_rollout.guard.log_once import call_user_function, pass_on
+from otel_rollout.guard.provenance import is_programs
+from otel_rollout.record import runtime
+from otel_rollout.record.context import (
+    SILENCE,
+    Frame,
+    attach,
+    current_frame,
+    get_current,
+    in_silence,
+    leave,
+    leave_variable,
+    with_frame,
+)
+from otel_rollout.record.driver import RUNNING, follow
 from otel_rollout.record.exceptions import record_failure
 from otel_rollout.record.llm import describe_request, describe_response
+from otel_rollout.record.readers import is_compiling
 from otel_rollout.record.signature import begins_with_receiver, compile_binder
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
 
@@ -27,6 +41,10 @@ if TYPE_CHECKING:
 MAX_YIELDED_ITEMS: Final = 10_000
 MAX_YIELDED_BYTES: Final = 4 * 1024 * 1024
 """The limits of a generator's recorded output."""
+
+_FUTURES: Final = (Task, Future, getattr(asyncio.tasks, "_GatheringFuture", Future))
+"""The types of results that an event loop ends; the last is what `asyncio.gather` returns."""
+_LATER: Final = (*RUNNING, *_FUTURES)
 
 Capture = bool | Callable[[Any], Any]
 """Record a side of a call, or don't; or a function that returns the value to record in its place."""
@@ -100,18 +118,36 @@ class Operation:
         try:
             return self.binder(*args, **kwargs)
         except TypeError as error:
-            if not is_of_call(error, TypeError):
+            if is_programs(error):
                 raise
             # The function will raise the same error, unless a decorator changed its parameters.
             return {"args": args[1:] if self.has_receiver else args, "kwargs": kwargs}
 
+    def begin(self, held: list[Any]) -> Call | None:
+        """Start a call and make its span current; return None where nothing is traced.
+
+        Args:
+            held: The call's keyword arguments and its positional ones.
+        """
+        pipeline = runtime.pipeline
+        if pipeline is None or is_compiling():
+            return None
+        context = get_current()
+        frame = current_frame(context)
+        if frame is SILENCE:
+            return None
+        call = Call(self, pipeline)
+        try:
+            call.start(context, frame, held[1], held[0])
+        except BaseException as error:
+            call.break_off(error)
+            pass_on("starting an op")
+            return None
+        return call
+
 
 class Call:
-    """One traced call, from its start to its end.
-
-    An exception may come at any instruction, from a signal handler, another thread or the end of memory. So the
-    wrapper makes the call before its `try`, `start` is inside, and `clean_up`, in the `finally`, ends what is left.
-    Each field is set before what it speaks of is done, or right after, and every step of the end may be repeated.
+    """One traced call, from its start to its end: the scope of an op.
 
     Args:
         operation: The called operation.
@@ -120,12 +156,10 @@ class Call:
 
     __slots__ = (
         "answered",
-        "context",
         "frame",
-        "is_open",
+        "inner",
         "is_turn",
         "operation",
-        "outer",
         "pipeline",
         "request",
         "span",
@@ -139,30 +173,32 @@ class Call:
         self.operation = operation
         self.pipeline = pipeline
         self.span: Span | None = None
-        """Its span; None before the start, in silence, and if the sampler drops it with everything inside."""
+        """Its span; None if the sampler drops it with everything inside."""
         self.frame = SILENCE
         """The frame that is current while it runs."""
-        self.is_open = False
-        """True while there is something to end: the span, or the context."""
-        self.outer: Context | None = None
-        """The caller's context, while the call's own is current."""
+        self.inner: Context | None = None
+        """The context of the function's code."""
         self.token: Token[Context] | None = None
-        self.context: Context | None = None
-        """The body's context, while a generator or a coroutine is paused."""
+        """The token of that context; None while it isn't current."""
         self.yields = 0
 
-    def start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Start the span and make it current; in silence, do nothing."""
+    def start(
+        self, context: Context, frame: Frame | None, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """Start the span and make it current.
+
+        Args:
+            context: The current context.
+            frame: The frame in it.
+            args: The positional arguments of the call.
+            kwargs: Its keyword arguments.
+        """
         operation, pipeline = self.operation, self.pipeline
-        context = context_api.get_current()
-        frame = current_frame(context)
-        if frame is SILENCE:
-            return
         tracer = pipeline.tracer
         shown: Snapshot | None = None
         is_llm = operation.is_llm
         if operation.capture_inputs or is_llm:
-            arguments = operation.bind(args, kwargs)
+            arguments = operation.bind(args, kwargs or {})
             if operation.capture_inputs:
                 shown = operation.capture("capture_inputs", operation.capture_inputs, arguments, pipeline)
             if is_llm:
@@ -170,18 +206,16 @@ class Call:
                 self.request = describe_request(arguments)
                 self.is_turn = frame is not None and frame.trajectory is not None and not frame.is_llm
         trajectory = None if frame is None else frame.trajectory
-        self.is_open = True
         self.span = span = tracer.start_op(operation.name, context, frame, operation.attributes)
-        self.outer = context
         if span is None:
-            self.token = enter_silence(context)
+            self.inner = in_silence(context)
+            self.token = attach(self.inner)
             return
         if frame is None:
             self.frame = Frame(trajectory, span, is_llm, role=operation.role)
         else:
             depth, role = frame.depth + operation.is_scope, operation.role or frame.role
             self.frame = Frame(trajectory, span, is_llm or frame.is_llm, frame.agent, depth, role)
-        tracer.started(span, trajectory)
         if trajectory is not None:
             trajectory.open_ops[id(span)] = span
             if is_llm and self.is_turn:
@@ -197,31 +231,53 @@ class Call:
             tracer.set_input(span, shown)
         if pipeline.token2text and operation.has_receiver and args:
             tracer.set_tokenizer(span, pipeline.tokenizer_of(args[0]))
-        self.token = enter(context, self.frame)
+        self.inner = with_frame(context, self.frame)
+        self.token = attach(self.inner)
+
+    def finish(self, result: Any) -> Any:
+        """End the span with the result of the call, or follow one that runs later; return what the caller gets."""
+        try:
+            if type(result) in _LATER or self.operation.follow_result:
+                references = sys.getrefcount(result)
+                later = self._follow(result, references)
+                if later is not None:
+                    return later
+            self.succeed(result)
+        except BaseException as error:
+            self.break_off(error)
+            pass_on("ending an op")
+        return result
 
     def succeed(self, result: Any) -> None:
         """End the span with the result of the call."""
         self._leave()
         span = self.span
-        if span is not None:
-            operation = self.operation
-            capture = operation.capture_output
-            shown: Snapshot | None = None
-            if capture:
-                shown = operation.capture("capture_output", capture, result, self.pipeline)
-            if operation.is_llm:
-                self._describe(span, result)
-            if shown is not None:
-                self.pipeline.tracer.set_output(span, shown)
-            self._end(span)
-        self.is_open = False
+        if span is None:
+            return
+        operation = self.operation
+        capture = operation.capture_output
+        shown = operation.capture("capture_output", capture, result, self.pipeline) if capture else None
+        if operation.is_llm:
+            self._describe(span, result)
+        if shown is not None:
+            self.pipeline.tracer.set_output(span, shown)
+        self._end(span)
 
-    def stop(self, error: BaseException | None = None) -> None:
-        """End the span without a result: with the exception that left the call, or at the end of a generator."""
-        self._leave()
-        span = self.span
-        # Ended already, if the exception came from a capture function or a signal handler during `succeed`.
-        if span is not None and span.is_recording():
+    def fail(self, error: BaseException) -> None:
+        """End the span with the exception that leaves the call, or that closes a generator."""
+        self._stop(error)
+
+    def exhaust(self) -> None:
+        """End the span of a generator after its last item."""
+        self._stop(None)
+
+    def _stop(self, error: BaseException | None) -> None:
+        try:
+            self._leave()
+            span = self.span
+            # Ended already, if a capture function or a signal handler raised as the call ended.
+            if span is None or not span.is_recording():
+                return
             if error is not None:
                 record_failure(span, error)
             if self.operation.is_llm:
@@ -230,59 +286,42 @@ class Call:
                 kept = self.yielded if self.yields else []
                 self.pipeline.tracer.set_output(span, Snapshot.of_items(kept, self.yields - len(kept)))
             self._end(span)
-            self.is_open = False
-        elif span is None:
-            self.is_open = False
+        except BaseException as own:
+            self.break_off(own)
+            pass_on("ending an op")
+
+    def break_off(self, error: BaseException) -> None:
+        """Leave the context and end the span, after an exception in the middle of another step."""
+        self._leave()
+        span = self.span
+        if span is not None and span.is_recording():
+            record_failure(span, error)
+            self._end(span)
 
     def pause(self) -> None:
-        """Restore the caller's context, and remember the body's."""
-        if self.is_open:
-            self.context = context_api.get_current()
-            self._leave()
+        """Restore the caller's context, and remember the function's."""
+        if self.token is not None:
+            self.inner = get_current()
+            leave_variable(self.token)
+            self.token = None
 
     def resume(self) -> None:
-        """Restore the body's context."""
-        if self.is_open and self.outer is None and self.context is not None:
-            self.outer = context_api.get_current()
-            self.token = attach(self.context)
-
-    def set_aside(self) -> None:
-        """Pause until `take_up`, which never comes if nobody awaits the call's coroutine."""
-        self.pause()
-        if self.frame.trajectory is not None:
-            self.frame.trajectory.open_ops.pop(id(self.span), None)
-        self.is_open = False
-
-    def take_up(self) -> None:
-        """Resume, as the coroutine or generator that runs now."""
-        self.is_open = True
-        if self.frame.trajectory is not None:
-            self.frame.trajectory.open_ops[id(self.span)] = self.span
-        self.resume()
-
-    def wait_for(self, future: Future[Any]) -> bool:
-        """Pause until a future of the running event loop is done; return False if it is another loop's."""
-        if future.get_loop() is not _get_running_loop():
-            return False
-        if self.is_open:
-            self.pause()
-            self.is_open = False
-            future.add_done_callback(self._end_with)
-        return True
-
-    def _end_with(self, future: Any) -> None:
-        if future.cancelled():
-            self.stop(CancelledError())
-            return
-        # `exception()` would mark the exception as seen, and asyncio would not warn of it any more.
-        error = future._exception  # noqa: SLF001
-        if error is not None:
-            self.stop(error)
-        else:
-            self.succeed(future.result())
+        """Restore the function's context."""
+        if self.token is None and self.inner is not None:
+            self.token = attach(self.inner)
+            trajectory = self.frame.trajectory
+            if trajectory is not None:
+                trajectory.open_ops.setdefault(id(self.span), self.span)
 
     def add_yielded(self, item: Any) -> None:
         """Add a snapshot of a yielded item to the output."""
+        try:
+            self._add_yielded(item)
+        except BaseException as error:
+            self.break_off(error)
+            pass_on("reading a yielded item")
+
+    def _add_yielded(self, item: Any) -> None:
         if not self.yields:
             self.yielded: list[Snapshot] = []
             self.yielded_bytes = 0
@@ -302,12 +341,43 @@ class Call:
         self.yielded.append(taken)
         self.yielded_bytes += taken.size
 
-    def clean_up(self) -> None:
-        """End what an exception in the middle of another step left open."""
-        self._leave()
-        if self.span is not None:
-            self._end(self.span)
-        self.is_open = False
+    def _follow(self, result: Any, references: int) -> Any:
+        """Return a form of a result that runs later and ends the call; None if the call ends now."""
+        if type(result) in _FUTURES:
+            return result if self._wait_for(result) else None
+        later = follow(self, result, references)
+        if later is None and self.operation.follow_result:
+            # Few programs need it.
+            from otel_rollout.record.followed_result import follow_iterator
+
+            later = follow_iterator(self, result)
+        if later is not None and self.frame.trajectory is not None:
+            # Nobody may ever await it.
+            self.frame.trajectory.open_ops.pop(id(self.span), None)
+        return later
+
+    def _wait_for(self, future: Future[Any]) -> bool:
+        """Pause until a future of the running event loop is done; return False if it is another loop's."""
+        if future.get_loop() is not _get_running_loop():
+            return False
+        self.pause()
+        future.add_done_callback(self._end_with)
+        return True
+
+    def _end_with(self, future: Any) -> None:
+        if future.cancelled():
+            self.fail(CancelledError())
+            return
+        # `exception()` would mark the exception as seen, and asyncio would not warn of it any more.
+        error = future._exception  # noqa: SLF001
+        if error is not None:
+            self.fail(error)
+            return
+        try:
+            self.succeed(future.result())
+        except BaseException as own:
+            self.break_off(own)
+            pass_on("ending an op")
 
     def _end(self, span: Span) -> None:
         self.pipeline.tracer.end(span)
@@ -316,14 +386,10 @@ class Call:
             trajectory.open_ops.pop(id(span), None)
 
     def _leave(self) -> None:
-        outer = self.outer
-        if outer is not None:
-            if self.token is not None:
-                leave(self.token)
-            else:
-                # Interrupted before the token was stored.
-                restore(outer)
-            self.outer = self.token = None
+        token, inner = self.token, self.inner
+        if token is not None and inner is not None:
+            leave(token, inner)
+            self.token = None
 
     def _describe(self, span: Span, answer: Any) -> None:
         attributes = describe_response(self.request, answer)

@@ -12,8 +12,6 @@ from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
 
-from otel_rollout.guard.garbage_collection import is_collecting
-from otel_rollout.guard.guard import is_of_call
 from otel_rollout.record.ids import SystemIdGenerator
 from otel_rollout.record.trajectory_state import TrajectoryState
 
@@ -85,26 +83,24 @@ def _find_variable() -> ContextVar[Context]:
 
 
 _variable: Final = _find_variable()
-_set_current: Final = _variable.set
+get_current: Final = _variable.get
+"""Return the current context."""
+attach: Final = _variable.set
+"""Make a context current and return the token for `leave`."""
 
 
 def current_frame(context: Context) -> Frame | None:
     """Return the frame in `context`; None outside trajectories and ops."""
-    return context.get(_FRAME_KEY)  # type: ignore[return-value]  # only `enter` writes this key
+    return context.get(_FRAME_KEY)  # type: ignore[return-value]  # only `with_frame` writes this key
 
 
-def attach(context: Context) -> Token[Context] | None:
-    """Make `context` current and return the token for `leave`; None while the collector closes a generator."""
-    return None if is_collecting() else _set_current(context)
+def with_frame(context: Context, frame: Frame) -> Context:
+    """Return a context in which `frame` and its span are current."""
+    return Context(context | {_SPAN_KEY: frame.span, _FRAME_KEY: frame})
 
 
-def enter(context: Context, frame: Frame) -> Token[Context] | None:
-    """Make `frame` and its span current, as `attach` does."""
-    return attach(Context(context | {_SPAN_KEY: frame.span, _FRAME_KEY: frame}))
-
-
-def enter_silence(context: Context) -> Token[Context] | None:
-    """Make a context current in which neither we nor other instrumentations trace.
+def in_silence(context: Context) -> Context:
+    """Return a context in which neither we nor other instrumentations trace.
 
     A current span that is not sampled stops every tracer with the standard, parent-based sampler; the suppression
     keys stop the instrumentations that read them.
@@ -119,33 +115,42 @@ def enter_silence(context: Context) -> Token[Context] | None:
         _FRAME_KEY: SILENCE,
         **_SUPPRESSING,
     }
-    return attach(Context(values))
+    return Context(values)
 
 
-def leave(token: Token[Context]) -> None:
-    """Undo `attach`, unless the collector is closing a generator.
+def is_inside(current: Context, inner: Context | None) -> bool:
+    """Return True if `current` is a context of ours, or one that the program attached in it."""
+    if inner is None or current is inner:
+        return current is inner
+    frame = current_frame(inner)
+    return frame is not SILENCE and current_frame(current) is frame
+
+
+def leave(token: Token[Context], inner: Context) -> None:
+    """Leave a context of ours: what the program has attached in it and not detached stays, as it does untraced.
 
     `opentelemetry.context.detach` would log an error for each abandoned coroutine or generator: these are closed from
     another context than they ran in.
+
+    Args:
+        token: The token of `attach`.
+        inner: The context that it attached.
     """
-    if not is_collecting():
-        leave_variable(token)
+    current = get_current()
+    leave_variable(token)
+    if current is inner or current.get(_FRAME_KEY) is not inner[_FRAME_KEY]:
+        return
+    outer = get_current()
+    if outer is current:
+        return
+    ours = {key for key, value in inner.items() if outer.get(key) is not value and current.get(key) is value}
+    kept = {key: value for key, value in current.items() if key not in ours}
+    attach(Context({**outer, **kept}))
 
 
 def leave_variable(token: Token[Any]) -> None:
     """Undo the `set` of a context variable, unless it was another context's, or is undone already."""
     try:
         token.var.reset(token)
-    except (ValueError, RuntimeError) as error:
-        if not is_of_call(error, ValueError, RuntimeError):
-            raise
-
-
-def restore(context: Context | None) -> None:
-    """Make `context` current again, after an exception of a signal handler.
-
-    Args:
-        context: The former context; None if it was not read yet.
-    """
-    if context is not None and context_api.get_current() is not context:
-        attach(context)
+    except (ValueError, RuntimeError):
+        return

@@ -14,7 +14,7 @@ from types import CodeType, TracebackType
 from typing import Any, Final, NamedTuple
 
 from otel_rollout import semconv
-from otel_rollout.guard.guard import is_of_program
+from otel_rollout.guard.provenance import is_programs
 from otel_rollout.record.fields import class_name, module_of
 from otel_rollout.text.sanitize import integer_text, replace_surrogates
 
@@ -108,7 +108,7 @@ def exception_message(error: BaseException) -> str:
         else:
             text = str(error)
     except Exception as raised:
-        if is_of_program(raised):
+        if is_programs(raised):
             raise
         text = _arguments(error)
     return replace_surrogates(text[:MAX_MESSAGE_CHARACTERS])

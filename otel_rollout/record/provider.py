@@ -21,17 +21,20 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Tracer, TracerProvider
 
 from otel_rollout import semconv
-from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.errors import ConfigurationError, MissingExtraError
+from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record.ids import SystemIdGenerator
 from otel_rollout.record.sampling import SilenceableSampler, sample_ratio_sampler
 from otel_rollout.text.near_miss import did_you_mean
 from otel_rollout.version import __version__
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 SCOPE: Final = InstrumentationScope("otel_rollout", __version__, semconv.SCHEMA_URL)
 
 _AUTO_INSTRUMENTATION: Final = "opentelemetry.instrumentation.auto_instrumentation"
+# Older SDKs don't have the name.
+OTEL_CONFIG_FILE: Final = "OTEL_CONFIG_FILE"
 _WEAVES_SERVICE: Final = "weave-conversation-sdk"
 _SAMPLER_GROUP: Final = "opentelemetry_traces_sampler"
 # Ours is found without its entry point, which a package folder without metadata lacks.
@@ -45,6 +48,31 @@ def application_provider() -> TracerProvider | None:
     if isinstance(provider, GlobalProvider) or is_weaves(provider):
         return None
     return provider if hasattr(provider, "add_span_processor") else None
+
+
+def provider_of_config_file() -> TracerProvider | None:
+    """Set up the SDK by the file that OTEL_CONFIG_FILE names and return its provider; None if the variable isn't set.
+
+    `opentelemetry-instrument` does the same; in a plain program nobody else does.
+
+    Raises:
+        MissingExtraError: OpenTelemetry's package for such files isn't installed.
+        ConfigurationError: The file can't be read, or asks for what there isn't.
+    """
+    path = os.environ.get(OTEL_CONFIG_FILE, "").strip()
+    if not path:
+        return None
+    try:
+        from opentelemetry.configuration import configure_sdk, load_config_file
+
+        configure_sdk(load_config_file(path))
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{OTEL_CONFIG_FILE}={path!r}: {error}; pip install opentelemetry-configuration"
+        ) from error
+    except Exception as error:
+        raise ConfigurationError(f"{OTEL_CONFIG_FILE}={path!r}: {error}") from error
+    return application_provider()
 
 
 def get_our_tracer(provider: TracerProvider) -> Tracer:

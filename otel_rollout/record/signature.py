@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import Parameter
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from otel_rollout.record.fields import find_static
 
@@ -30,6 +30,7 @@ _READABLE: Final = (
 _RECEIVERS: Final = ("self", "cls")
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _STARS: Final[dict[Any, str]] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
+_ANY: Final = [Parameter("args", Parameter.VAR_POSITIONAL), Parameter("kwargs", Parameter.VAR_KEYWORD)]
 
 
 def compile_binder(function: Callable[..., Any]) -> Binder:
@@ -105,33 +106,76 @@ def _takes_receiver(function: Any) -> bool:
     return code.co_argcount > 0 and code.co_varnames[0] in _RECEIVERS
 
 
-def _compile(parameters: list[Parameter]) -> Binder:
+class Declaration(NamedTuple):
+    """The source of a function's parameters, and of a call that passes them on.
+
+    Args:
+        declared: The parameters.
+        defaults: The names of the defaults in `declared`: a default is any object, and most have no source.
+        by_place: The positional arguments of the call.
+        by_name: Its keyword arguments, as the items of a dict.
+        names: All parameters.
+    """
+
+    declared: str
+    defaults: tuple[str, ...]
+    by_place: str
+    by_name: str
+    names: str
+
+
+def declare(parameters: Sequence[Parameter]) -> tuple[Declaration, list[Any]]:
+    """Return the source of parameters, and their defaults."""
     defaults: dict[str, Any] = {}
     declared: list[str] = []
-    captured: list[str] = []
+    by_place: list[str] = []
+    by_name: list[str] = []
     previous: Any = None
     for position, parameter in enumerate(parameters):
-        kind = parameter.kind
+        kind, name = parameter.kind, parameter.name
         if previous is Parameter.POSITIONAL_ONLY and kind is not Parameter.POSITIONAL_ONLY:
             declared.append("/")
         if kind is Parameter.KEYWORD_ONLY and previous not in (Parameter.KEYWORD_ONLY, Parameter.VAR_POSITIONAL):
             declared.append("*")
         previous = kind
-        text = _STARS.get(kind, "") + parameter.name
+        text = _STARS.get(kind, "") + name
+        if kind is Parameter.KEYWORD_ONLY:
+            by_name.append(f"{name!r}: {name}, ")
+        else:
+            (by_name if kind is Parameter.VAR_KEYWORD else by_place).append(f"{text}, ")
         if parameter.default is not Parameter.empty:
-            # In the binder's globals: a default is any object, and most can't be written as source.
-            name = f"_default_{position}"
-            defaults[name] = parameter.default
-            text = f"{text}={name}"
+            defaults[f"_default_{position}"] = parameter.default
+            text = f"{text}=_default_{position}"
         declared.append(text)
-        if position > 0 or parameter.name not in _RECEIVERS or kind not in _POSITIONAL:
-            captured.append(parameter.name)
     if previous is Parameter.POSITIONAL_ONLY:
         declared.append("/")
+    names = ", ".join(parameter.name for parameter in parameters)
+    source = Declaration(", ".join(declared), tuple(defaults), "".join(by_place), "".join(by_name), names)
+    return source, list(defaults.values())
 
+
+def own_parameters(function: Any) -> list[Parameter]:
+    """Return the parameters by which Python checks a call, not those that a decorator shows; any, of an object."""
+    if type(function) is not FunctionType:
+        return _ANY
+    bare = FunctionType(
+        function.__code__, function.__globals__, argdefs=function.__defaults__, closure=function.__closure__
+    )
+    bare.__kwdefaults__ = function.__kwdefaults__
+    return list(inspect.signature(bare).parameters.values())
+
+
+def _compile(parameters: list[Parameter]) -> Binder:
+    source, defaults = declare(parameters)
+    captured = [
+        each.name
+        for position, each in enumerate(parameters)
+        if position > 0 or each.name not in _RECEIVERS or each.kind not in _POSITIONAL
+    ]
     body = ", ".join(f"{name!r}: {name}" for name in captured)
     # The source holds only parameter names, and `inspect.Parameter` takes nothing but identifiers.
-    binder: Binder = eval(f"lambda {', '.join(declared)}: {{{body}}}", defaults)  # noqa: S307
+    given = dict(zip(source.defaults, defaults, strict=True))
+    binder: Binder = eval(f"lambda {source.declared}: {{{body}}}", given)  # noqa: S307
     return binder
 
 

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk import environment_variables as names
 from opentelemetry.sdk.trace import SpanLimits
 
-from otel_rollout.guard.background_log import BackgroundLogger
+from otel_rollout.guard.safe_logger import SafeLogger
 
-_logger = BackgroundLogger()
+_logger = SafeLogger()
 
 DEFAULT_COUNT: Final = 128
 """The specification's default: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#span-limits."""

@@ -6,13 +6,11 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from opentelemetry import context as context_api
-
 from otel_rollout import semconv
-from otel_rollout.guard.log_once import warn_once
+from otel_rollout.guard.log_once import pass_on, warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.call import Call, Operation
-from otel_rollout.record.context import SILENCE, Agent, current_frame
+from otel_rollout.record.context import SILENCE, Agent, current_frame, get_current
 from otel_rollout.record.readers import is_compiling
 from otel_rollout.record.scalars import read_scalar, read_tag
 from otel_rollout.semconv import Role
@@ -49,49 +47,40 @@ class Subagent:
         pipeline = runtime.pipeline
         if pipeline is None or is_compiling():
             return
+        context = get_current()
+        frame = current_frame(context)
+        if frame is SILENCE:
+            return
         call = Call(_operation(str(read_tag(self._name)), _read_role(self._role)), pipeline)
         try:
-            call.start((), {})
+            call.start(context, frame)
             if call.span is not None:
                 call.frame.agent = Agent(call.span)
-            call.context = context_api.get_current()
             self._calls.append(call)
-        except BaseException:
-            self._end(call, None)
-            raise
+        except BaseException as error:
+            call.break_off(error)
+            pass_on("starting a sub-agent")
 
     def __exit__(self, kind: object, exception: BaseException | None, traceback: object) -> None:
-        call: Call | None = None
-        try:
-            call = self._current_call()
-            self._end(call, exception)
-        except BaseException:
-            # Interrupted, by a signal handler for example: each step may be repeated.
-            self._end(call or self._current_call(), exception)
-            raise
-
-    def _current_call(self) -> Call | None:
-        context, calls = context_api.get_current(), self._calls[::-1]
-        frame = current_frame(context)
-        # In silence all have one frame; a generator that nobody finishes is closed in another context.
-        own = [each for each in calls if (each.context is context if frame is SILENCE else each.frame is frame)]
-        return next(iter(own or calls), None)
-
-    def _end(self, call: Call | None, exception: BaseException | None) -> None:
+        call = self._current_call()
         if call is None:
             return
-        try:
-            if call.is_open and exception is None:
-                call.succeed(None)
-            elif call.is_open:
-                call.stop(exception)
-        finally:
-            if call.is_open:
-                call.clean_up()
-            if call in self._calls:
-                # Another thread can have ended it.
-                with suppress(ValueError):
-                    self._calls.remove(call)
+        if exception is None:
+            call.finish(None)
+        else:
+            call.fail(exception)
+        # Another thread can have ended it.
+        with suppress(ValueError):
+            self._calls.remove(call)
+
+    def _current_call(self) -> Call | None:
+        context, calls = get_current(), self._calls[::-1]
+        frame = current_frame(context)
+        if frame is SILENCE:
+            # A dropped block has no frame of its own; under `trace=False` there is no call.
+            return next((each for each in calls if each.inner is context), None)
+        # A generator that nobody finishes is closed in another context.
+        return next((each for each in calls if each.frame is frame), calls[0] if calls else None)
 
     async def __aenter__(self) -> None:
         self.__enter__()

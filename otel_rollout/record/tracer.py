@@ -66,10 +66,6 @@ class RolloutTracer(abc.ABC):
         """
 
     @abc.abstractmethod
-    def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
-        """Count a span as open; called once its owner has stored it, so that an interrupted start leaves no count."""
-
-    @abc.abstractmethod
     def depth_of(self, span: Span) -> int:
         """Return the number of agents, tools and evaluators that an op is inside; 0 of a root."""
 
@@ -150,6 +146,7 @@ class RecordingTracer(RolloutTracer):
             root.set_attributes(more)
         if start_time is not None:
             root.start_time = read_time(start_time) or root.start_time
+        self._open_spans.started(root)
         return root
 
     def start_op(
@@ -185,11 +182,8 @@ class RecordingTracer(RolloutTracer):
             span.depth = frame.depth
         if start_time is not None:
             span.start_time = read_time(start_time) or span.start_time
+        self._open_spans.started(span)
         return span
-
-    def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
-        """Count a span as open."""
-        self._open_spans.started(span)  # type: ignore[arg-type]  # this tracer makes RolloutSpans only
 
     def depth_of(self, span: Span) -> int:
         """Return the number of agents, tools and evaluators that an op is inside; 0 of a root."""

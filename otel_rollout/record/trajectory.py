@@ -8,33 +8,37 @@ import os
 import sys
 from collections.abc import Callable, MutableMapping
 from contextvars import Token
-from types import CoroutineType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from opentelemetry import context as context_api
 from opentelemetry.context import Context
 from opentelemetry.environment_variables import OTEL_TRACES_EXPORTER
 from opentelemetry.trace import Link, Span, StatusCode, get_current_span
 
 from otel_rollout import semconv
-from otel_rollout.guard.log_once import warn_once
+from otel_rollout.guard.log_once import pass_on, warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.annotate import PREFIX, TOTALS, annotate
 from otel_rollout.record.call_fields import fields_of_call, has_functions, with_parameters, without_functions
-from otel_rollout.record.callables import (
-    Unawaited,
-    is_generator_function,
-    is_kind,
-    is_undecorated_yet,
-    is_untouched,
-    like,
-    require_function,
+from otel_rollout.record.callables import is_undecorated_yet, like, require_function
+from otel_rollout.record.context import (
+    SILENCE,
+    Frame,
+    attach,
+    current_frame,
+    get_current,
+    in_silence,
+    is_inside,
+    leave,
+    leave_variable,
+    with_frame,
 )
-from otel_rollout.record.context import SILENCE, Frame, current_frame, enter, enter_silence, leave, restore
+from otel_rollout.record.driver import RUNNING, follow, is_generator_function, is_kind, wrap
 from otel_rollout.record.exceptions import record_failure
 from otel_rollout.record.handle import HasHandle, Place, place_of, remember
+from otel_rollout.record.readers import SCALARS
 from otel_rollout.record.recorded import Recorded, record_span
-from otel_rollout.record.scalars import PLAIN, read_sample_index, read_scalar, read_tag, read_whole_tag
+from otel_rollout.record.scalars import read_sample_index, read_scalar, read_tag, read_whole_tag
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.settings import is_disabled
@@ -134,9 +138,9 @@ class Trajectory(HasHandle):
     """
 
     __slots__ = (
+        "_inner",
         "_is_unknown",
         "_others",
-        "_outer",
         "_pipeline",
         "_place",
         "_registry",
@@ -168,9 +172,10 @@ class Trajectory(HasHandle):
         """The registry that has it while `start_trajectory` keeps it open."""
         self._is_unknown = False
         """True if somebody looked for it, and did not find it."""
-        self._outer: Context | None = None
-        self._others: dict[int, Trajectory] = {}
-        """The trajectories of tasks that entered it while another was in it, by the id of their state or context."""
+        self._inner: Context | None = None
+        """The context inside, while it is entered."""
+        self._others: list[Trajectory] = []
+        """The trajectories of tasks that entered it while another was in it."""
         self._token: Token[Context] | None = None
 
     @property
@@ -239,9 +244,13 @@ class Trajectory(HasHandle):
         pipeline, place = runtime.pipeline, self._place
         if pipeline is None or place is None:
             return None
-        state = self._state or TrajectoryState(place.tags)
         given = Recorded(name, kind, start_time, end_time, input, output, error, attributes)
-        return record_span(pipeline, state, parent or self._root or place.ended_root, given)
+        try:
+            state = self._state or TrajectoryState(place.tags)
+            return record_span(pipeline, state, parent or self._root or place.ended_root, given)
+        except BaseException:
+            pass_on("recording a span")
+            return None
 
     def end(
         self, error: BaseException | str | None = None, *, status: str | None = None, end_time: int | None = None
@@ -262,8 +271,10 @@ class Trajectory(HasHandle):
             self.annotate(status=status or "error")
         self._end(None if isinstance(error, str) else error, end_time)
 
-    def __reduce__(self) -> tuple[Callable[[str], Trajectory], tuple[str]]:
-        """Pickle as the handle."""
+    def __reduce__(self) -> tuple[Callable[..., Trajectory], tuple[Any, ...]]:
+        """Pickle as the handle; one that has not begun, as what it was given."""
+        if self._place is None and not self._is_unknown:
+            return Trajectory, (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
         return of_handle, (self.handle,)
 
     def __call__(self, function: _Function) -> _Function:
@@ -284,48 +295,11 @@ class Trajectory(HasHandle):
         is_of_call = has_functions(of_call)
         label = getattr(target, "__qualname__", type(target).__qualname__)
 
-        def fields(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-            is_asked = is_of_call and runtime.pipeline is not None
-            return fields_of_call(label, of_call, args, kwargs) if is_asked else given
+        def begin(held: list[Any]) -> _DecoratedCall:
+            fields = fields_of_call(label, of_call, held[1], held[0]) if is_of_call else given
+            return _DecoratedCall(Trajectory(*fields))
 
-        traced: Any
-        if is_kind(inspect.iscoroutinefunction, target):
-
-            async def traced(*args: Any, **kwargs: Any) -> Any:
-                with Trajectory(*fields(args, kwargs)):
-                    return await target(*args, **kwargs)
-
-        else:
-
-            def traced(*args: Any, **kwargs: Any) -> Any:
-                with Trajectory(*fields(args, kwargs)) as trajectory:
-                    result = target(*args, **kwargs)
-                    if type(result) is CoroutineType:
-                        references = sys.getrefcount(result)
-                        if trajectory._token is not None and is_untouched(result, references):
-                            return trajectory._extend(result)
-                    return result
-
-        return cast("_Function", like(target, traced, functools.partial(_decorate_again, given)))
-
-    def _extend(self, coroutine: CoroutineType[Any, Any, Any]) -> Any:
-        """Return a coroutine that runs another one as the trajectory's rest; `__exit__` then leaves the root open."""
-        later: Any = self._run(Unawaited(coroutine), self._root, self._state)
-        self._root = self._state = None
-        later.__name__, later.__qualname__ = coroutine.__name__, coroutine.__qualname__
-        return later
-
-    async def _run(self, coroutine: Unawaited, root: Span | None, state: TrajectoryState | None) -> Any:
-        self._outer = context = context_api.get_current()
-        self._root, self._state = root, state
-        self._token = enter_silence(context) if root is None else enter(context, Frame(state, root))
-        try:
-            result = await coroutine.take()
-        except BaseException as error:
-            self.__exit__(type(error), error, None)
-            raise
-        self.__exit__(None, None, None)
-        return result
+        return cast("_Function", like(target, wrap(target, begin), functools.partial(_decorate_again, given)))
 
     async def __aenter__(self) -> Trajectory:  # noqa: PYI034 - Python 3.10 has no Self
         return self.__enter__()
@@ -334,49 +308,43 @@ class Trajectory(HasHandle):
         self.__exit__(kind, exception, traceback)
 
     def __enter__(self) -> Trajectory:  # noqa: PYI034 - Python 3.10 has no Self
-        self._pipeline = pipeline = runtime.pipeline
-        self._place = None
+        pipeline = runtime.pipeline
         if pipeline is None:
             if not runtime.is_init_called:
                 _note_missing_init()
             return self
-        if self._outer is not None:
+        if self._inner is not None:
             return self._enter_again()
+        self._pipeline, self._place = pipeline, None
         try:
             self._start(pipeline)
         except BaseException as error:
-            self._end(error)
-            raise
+            self._break_off(error)
+            pass_on("starting a trajectory")
         return self
 
     def _enter_again(self) -> Trajectory:
         """Enter a trajectory of its own: another task is in this one."""
         other = Trajectory(self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
         other.__enter__()
-        # In silence it has no state.
-        self._others[id(other._state or context_api.get_current())] = other
+        self._others.append(other)
         return other
 
     def _start(self, pipeline: RunningPipeline) -> None:
-        context = context_api.get_current()
-        if not self.trace:
-            self._outer = context
-            self._token = enter_silence(context)
-            return
+        context = get_current()
         if current_frame(context) is SILENCE:
+            self._inner = context
             return
-        self._outer = context
-        if self._make_root(pipeline, context) is None:
-            self._token = enter_silence(context)
-        else:
-            self._token = enter(context, Frame(self._state, self._root))
+        is_traced = self.trace and self._make_root(pipeline, context) is not None
+        self._inner = with_frame(context, Frame(self._state, self._root)) if is_traced else in_silence(context)
+        self._token = attach(self._inner)
 
     def _start_alone(self, start_time: int | None, registry: MutableMapping[int, Trajectory]) -> None:
         """Start it for `start_trajectory`, which keeps what is open."""
         self._pipeline = pipeline = runtime.pipeline
         if pipeline is None and not runtime.is_init_called:
             _note_missing_init()
-        context = context_api.get_current()
+        context = get_current()
         if pipeline is None or not self.trace or current_frame(context) is SILENCE:
             return
         try:
@@ -384,8 +352,8 @@ class Trajectory(HasHandle):
                 self._registry = registry
                 registry[id(self)] = self
         except BaseException as error:
-            self._end(error)
-            raise
+            self._break_off(error)
+            pass_on("starting a trajectory")
 
     def _make_root(self, pipeline: RunningPipeline, context: Context, start_time: int | None = None) -> Span | None:
         """Start the root; return None if the sampler drops the trajectory."""
@@ -400,7 +368,7 @@ class Trajectory(HasHandle):
         if rollout_n is not None:
             tags[semconv.ROLLOUT_N] = read_whole_tag("rollout_n", rollout_n)
         validate = read_scalar(given_validate)
-        tags[semconv.VALIDATE] = type(validate) in PLAIN and bool(validate)
+        tags[semconv.VALIDATE] = type(validate) in SCALARS and bool(validate)
         tags[semconv.EXPERIMENT_NAME] = pipeline.experiment_name
         state = TrajectoryState(tags)
         ambient = get_current_span(context).get_span_context()
@@ -410,7 +378,6 @@ class Trajectory(HasHandle):
         self._root = root = pipeline.tracer.start_root(name, state, links, start_time)
         if root is None:
             return None
-        pipeline.tracer.started(root, state)
         state.root = root
         self._place = Place(root.get_span_context(), tags, pipeline.settings.run_id)
         attributes = {
@@ -428,43 +395,64 @@ class Trajectory(HasHandle):
         return root
 
     def __exit__(self, kind: object, exception: BaseException | None, traceback: object) -> None:
-        if self._others:
-            context = context_api.get_current()
-            frame = current_frame(context)
-            inside = context if frame is None or frame.trajectory is None else frame.trajectory
-            other = self._others.pop(id(inside), None)
-            if other is not None:
-                other.__exit__(kind, exception, traceback)
-                return
-        try:
-            self._end(exception)
-        except BaseException:
-            # Interrupted, by a signal handler for example: each step may be repeated.
-            self._end(exception)
-            raise
+        entered = self._entered_here() if self._others else self
+        if entered is not self:
+            self._others.remove(entered)
+        entered._end(exception)  # noqa: SLF001 - of this class
+
+    def _entered_here(self) -> Trajectory:
+        """Return the trajectory that this task has entered."""
+        current = get_current()
+        return next((each for each in self._others if is_inside(current, each._inner)), self)  # noqa: SLF001 - likewise
 
     def _end(self, exception: BaseException | None, end_time: int | None = None) -> None:
-        outer, root, state, pipeline = self._outer, self._root, self._state, self._pipeline
-        if outer is not None:
-            if self._token is not None:
-                leave(self._token)
-            else:
-                # Interrupted before the token was stored.
-                restore(outer)
-            self._outer = self._token = None
-        if root is None or state is None or pipeline is None:
-            return
         try:
+            self._leave()
+            root, state, pipeline = self._root, self._state, self._pipeline
+            if root is None or state is None or pipeline is None:
+                return
             if root.is_recording():
                 self._finish(pipeline, root, state, exception)
-        finally:
-            pipeline.tracer.end(root, end_time)
-            pipeline.open_trajectories.ended(state)
-            # The root refers to its trajectory: breaks the cycle, which only the collector would free.
-            state.root = None
-            # So do ops that never end.
-            state.open_ops.clear()
-            self._root = self._state = None
+                pipeline.tracer.end(root, end_time)
+            self._forget(state)
+        except BaseException as error:
+            self._break_off(error)
+            pass_on("ending a trajectory")
+
+    def _break_off(self, error: BaseException) -> None:
+        """Leave the context and end the root, after an exception in the middle of another step."""
+        self._leave()
+        root, state, pipeline = self._root, self._state, self._pipeline
+        if root is not None and root.is_recording() and pipeline is not None:
+            root.set_attribute(semconv.STATUS, record_failure(root, error))
+            pipeline.tracer.end(root)
+        if state is not None:
+            self._forget(state)
+
+    def _forget(self, state: TrajectoryState) -> None:
+        if self._pipeline is not None:
+            self._pipeline.open_trajectories.ended(state)
+        # The root refers to its trajectory: breaks the cycle, which only the collector would free.
+        state.root = None
+        # So do ops that never end.
+        state.open_ops.clear()
+        self._root = self._state = None
+
+    def _pause(self) -> None:
+        """Leave the context until `_resume`."""
+        if self._token is not None:
+            leave_variable(self._token)
+            self._token = None
+
+    def _resume(self) -> None:
+        if self._inner is not None and self._token is None:
+            self._token = attach(self._inner)
+
+    def _leave(self) -> None:
+        token, inner = self._token, self._inner
+        if token is not None and inner is not None:
+            leave(token, inner)
+        self._token = self._inner = None
 
     @staticmethod
     def _finish(pipeline: RunningPipeline, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
@@ -481,6 +469,44 @@ class Trajectory(HasHandle):
         if parts is not None:
             own[semconv.REWARD_PARTS] = take_snapshot(parts)
         pipeline.tracer.set_annotations(root, own, annotations)
+
+
+class _DecoratedCall:
+    """One call of a function that `rollout_trace_attr` decorates: the scope of its trajectory."""
+
+    __slots__ = ("_trajectory",)
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        self._trajectory = trajectory
+        trajectory.__enter__()
+
+    def finish(self, result: Any) -> Any:
+        """End the trajectory with the result, or with the end of a coroutine that the function returns."""
+        if type(result) in RUNNING and inspect.isawaitable(result):
+            references = sys.getrefcount(result)
+            later = follow(self, result, references)
+            if later is not None:
+                return later
+        self._trajectory.__exit__(None, None, None)
+        return result
+
+    def fail(self, error: BaseException) -> None:
+        """End the trajectory with the exception that leaves the function."""
+        self._trajectory.__exit__(type(error), error, None)
+
+    def pause(self) -> None:
+        """Leave the trajectory's context."""
+        self._trajectory._pause()  # noqa: SLF001 - of this module
+
+    def resume(self) -> None:
+        """Enter it again."""
+        self._trajectory._resume()  # noqa: SLF001 - of this module
+
+    def exhaust(self) -> None:
+        """Do nothing: generators are not decorated."""
+
+    def add_yielded(self, item: Any) -> None:
+        """Do nothing: likewise."""
 
 
 def _note_missing_init() -> None:

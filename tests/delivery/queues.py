@@ -93,7 +93,7 @@ def running(queue):
     try:
         yield queue
     finally:
-        queue.shutdown(time.monotonic() + 5.0)
+        queue.shutdown(time.monotonic() + 1.0)
         queue.join()
 
 

@@ -13,7 +13,6 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from otel_rollout import semconv
 from otel_rollout.export import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.guard import write_rest
 from otel_rollout.record import TrajectoryState
 from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced, until
 
@@ -225,7 +224,6 @@ class TestTroubles:
         logging.getLogger("otel_rollout").addHandler(handler)
         try:
             queue.shutdown(time.monotonic() + 3.0)
-            write_rest()
         finally:
             logging.getLogger("otel_rollout").removeHandler(handler)
         exporter.outcome = lambda spans: DELIVERED
@@ -327,7 +325,7 @@ class TestInterruptions:
             monkeypatch.undo()
             raise Interrupt
 
-        monkeypatch.setattr("otel_rollout.deliver.exporter_queue.queued_size", interrupted)
+        monkeypatch.setattr("otel_rollout.deliver.span_outbox.queued_size", interrupted)
         with pytest.raises(Interrupt):
             queue.put(make_span())
         queue.put(make_span())
@@ -344,7 +342,7 @@ class TestInterruptions:
             raise RecursionError
 
         monkeypatch.setattr("collections.Counter.__missing__", overflowing)
-        monkeypatch.setattr("otel_rollout.deliver.exporter_queue.queued_size", overflowing)
+        monkeypatch.setattr("otel_rollout.deliver.span_outbox.queued_size", overflowing)
         with pytest.raises(RecursionError):
             queue.put(make_span())
         monkeypatch.undo()
@@ -360,7 +358,7 @@ class TestInterruptions:
                 super().append(item)
                 raise Interrupt
 
-        queue._store.spans = Items()
+        queue._queued = Items()
         with pytest.raises(Interrupt):
             queue.put(make_span())
         assert queue.stats().queued == 1

@@ -14,7 +14,9 @@ SPANS_OF_CHILD, SPANS_OF_PARENT = 20, 60
 class TestFamily:
     """A parent that has sent some and has others queued when its children start."""
 
-    @pytest.mark.parametrize("kind", ["fork", "spawn", "forkserver", "executor"])
+    @pytest.mark.parametrize(
+        "kind", ["fork", "spawn", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("forkserver", "executor"))]
+    )
     def test_each_span_arrives_once(self, receiver, family, kind) -> None:
         """Whatever the way of starting them, parent and children deliver their own spans, each once, by their ends."""
         sent, counts = family(kind, "3", OTEL_TRACES_EXPORTER="otlp", OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)

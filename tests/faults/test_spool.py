@@ -17,7 +17,7 @@ SLACK = 48 * MIB
 class TestOutage:
     """The backend is away, or hangs."""
 
-    @pytest.mark.parametrize("backend", ["away", "hanging"])
+    @pytest.mark.parametrize("backend", ["away", pytest.param("hanging", marks=pytest.mark.slow)])
     def test_memory_stays_within_the_bound_and_nothing_is_lost(self, receiver, start, train, tmp_path, backend) -> None:
         """96 MB of payloads before a bound of 16 MiB wait on disk whole, and arrive once, with nothing left behind."""
         trainer = start(receiver, spool=str(tmp_path / "spool"), max_queue_bytes=BOUND)

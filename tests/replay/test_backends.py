@@ -14,6 +14,7 @@ import requests
 
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout_mlflow import MlflowSpanExporter
+from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_phoenix import PhoenixSpanExporter
 from otel_rollout_weave import WeaveSpanExporter
 from tests.servers.fixtures import WEAVE_STORE
@@ -79,18 +80,6 @@ class MlflowReader:
         }
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sqlite file with nothing in it: copied, because making one takes seconds."""
-    pytest.importorskip("mlflow")
-    path = tmp_path_factory.mktemp("mlflow") / "empty.db"
-    exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{path}", experiment_name="Default")
-    store = exporter._opened()
-    store.ensure_experiment("Default")
-    exporter.shutdown()
-    return path
-
-
 @pytest.fixture(
     params=[
         "sqlite",
@@ -111,6 +100,11 @@ def tracking_uri(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: py
 
 class TestMlflow:
     """A sqlite file, a server, and databases."""
+
+    @pytest.fixture(autouse=True)
+    def one_process(self, monkeypatch):
+        """Have databases written to in this process: each start of the other one takes seconds."""
+        monkeypatch.setattr("otel_rollout_mlflow.exporter.SqlProcess", SqlStore)
 
     def test_nothing_is_there_twice(self, tracking_uri, record, replayed, project):
         """After live tracing, a replay and another one: each trace, span and reward once, by MLflow's client."""

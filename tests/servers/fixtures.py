@@ -17,6 +17,7 @@ import pytest
 
 from scripts import environments, otelcol
 from tests.servers import shared
+from tests.servers.process import new_folder
 from tests.servers.shared import WEAVE_STORE
 
 __all__ = ["WEAVE_STORE", "missing"]
@@ -95,6 +96,24 @@ weave_server = _shared(
 postgresql = _shared("postgresql", "A PostgreSQL, with MLflow's tables in its database `tables`.")
 mariadb = _shared("mariadb", "A MariaDB, with MLflow's tables in its database `tables`.")
 pgbouncer = _shared("pgbouncer", "A PgBouncer in transaction mode before the PostgreSQL.")
+
+
+@pytest.fixture(scope="session")
+def empty_database() -> Path:
+    """An SQLite file with MLflow's tables and no traces; tests copy it, because making one takes seconds."""
+    pytest.importorskip("mlflow")
+    return shared.once("empty_database", _make_database)
+
+
+def _make_database() -> Path:
+    from otel_rollout_mlflow.sql_store import SqlStore
+    from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
+
+    path = new_folder("mlflow-database-") / "empty.db"
+    store = SqlStore(parse_tracking_uri(f"sqlite:///{path}"))
+    store.ensure_experiment("Default")
+    store.close()
+    return path
 
 
 class _Run:

@@ -29,7 +29,7 @@ from tests.servers.s3_server import S3Server
 from tests.servers.trackio_server import TrackioServer
 from tests.servers.weave_server import WeaveServer
 
-__all__ = ["SERVERS", "WEAVE_STORE", "MissingError", "Run", "server"]
+__all__ = ["SERVERS", "WEAVE_STORE", "MissingError", "Run", "once", "server"]
 
 WEAVE_STORE = "clickhouse" if os.environ.get("TEST_WEAVE_CLICKHOUSE") == "1" else "memory"
 SECONDS_TO_END = 60.0
@@ -71,15 +71,25 @@ def server(name: str, uncaptured: Uncaptured = nullcontext) -> Any:
         CalledProcessError: Its environment can't be made.
         ServerFailedError: It doesn't start.
     """
+
+    def start() -> Any:
+        made = SERVERS[name](uncaptured)
+        made.__enter__()
+        _started.append(made)
+        return made
+
+    return once(name, start)
+
+
+def once(name: str, make: Callable[[], Any]) -> Any:
+    """Return what `make` returns, which the run's first process to ask calls; the others get a pickled copy."""
     folder = Path(os.environ[RUN_FOLDER])
     known = folder / f"{name}.pickle"
     with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if known.exists():
             return pickle.loads(known.read_bytes())
-        made = SERVERS[name](uncaptured)
-        made.__enter__()
-        _started.append(made)
+        made = make()
         known.write_bytes(pickle.dumps(made))
         return made
 

@@ -15,7 +15,6 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.sql_store import SqlStore
 from tests.servers.databases import Mariadb, Postgresql
@@ -31,6 +30,24 @@ def one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     is_about_it = request.module.__name__.rpartition(".")[2] in ("test_sql_process", "test_end_to_end")
     if not is_about_it and getattr(request.cls, "__name__", "") != "TestOutage":
         monkeypatch.setattr("otel_rollout_mlflow.exporter.SqlProcess", SqlStore)
+
+
+@pytest.fixture(autouse=True)
+def no_thread_outlives_its_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Shut down each exporter that a test makes: threads and connections would be another test's."""
+    made: list[MlflowSpanExporter] = []
+    make = MlflowSpanExporter.__init__
+
+    def remember(self: MlflowSpanExporter, **given: Any) -> None:
+        made.append(self)
+        make(self, **given)
+
+    monkeypatch.setattr(MlflowSpanExporter, "__init__", remember)
+    yield
+    for exporter in made:
+        if not exporter._is_shut_down:
+            exporter.export_timeout = 0.1
+            exporter.shutdown()
 
 
 class Trajectory:
@@ -172,19 +189,6 @@ def start_mlflow(environment: Callable[[str], Path], uncaptured: Any) -> Callabl
         return Mlflow(environment(name), uncaptured=uncaptured, **options)
 
     return make
-
-
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sqlite file that the exporter has made, with nothing in it: copied, because making one takes seconds."""
-    pytest.importorskip("mlflow")
-    path = tmp_path_factory.mktemp("mlflow") / "empty.db"
-    exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{path}", experiment_name="Default")
-    assert exporter.send([]).verdict is Verdict.DELIVERED
-    store = exporter._opened()
-    store.ensure_experiment("Default")
-    store.close()
-    return path
 
 
 @pytest.fixture

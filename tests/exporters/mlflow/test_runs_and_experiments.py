@@ -9,6 +9,7 @@ import pytest
 
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
+from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import RUN_KEY_TAG, RUN_SETTLED_TAG
 
 pytestmark = pytest.mark.integration
@@ -228,6 +229,36 @@ class TestExperiment:
 
         assert [t.info.trace_id for t in read_back(uri, f"{project}-b").traces()] == [by_argument.mlflow_id]
         assert [t.info.trace_id for t in read_back(uri, project).traces()] == [by_environment.mlflow_id]
+
+    @pytest.mark.parametrize("is_bulk", [True, False], ids=["bulk", "by mlflow"])
+    def test_deleted_while_it_is_written_to(self, uri, project, trajectory, read_back, monkeypatch, is_bulk) -> None:
+        """The next batch is refused, over HTTP the next after a look; once it is restored, it takes the batch."""
+        monkeypatch.setattr(MlflowSpanExporter, "seconds_between_looks", 0.0)
+        if not is_bulk:
+            monkeypatch.setattr(SqlStore, "_opened_bulk", lambda self, engine: None)
+        exporter = MlflowSpanExporter(tracking_uri=uri)
+        assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
+        back = read_back(uri, project)
+        back.client.delete_experiment(back.experiment_id)
+        for _ in range(2):
+            outcome = exporter.send(trajectory(project).spans)
+            assert outcome.verdict is Verdict.CONFIGURATION_ERROR
+            assert "is deleted: restore it" in outcome.reason
+        back.client.restore_experiment(back.experiment_id)
+        assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
+        exporter.shutdown()
+        assert len(back.traces()) == 2
+
+    def test_renamed_while_it_is_written_to(self, uri, project, trajectory, read_back, monkeypatch) -> None:
+        """The project's trajectories go on in an experiment of its name."""
+        monkeypatch.setattr(MlflowSpanExporter, "seconds_between_looks", 0.0)
+        exporter = MlflowSpanExporter(tracking_uri=uri)
+        assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
+        back = read_back(uri, project)
+        back.client.rename_experiment(back.experiment_id, f"{project}-old")
+        assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
+        exporter.shutdown()
+        assert [len(read_back(uri, name).traces()) for name in (project, f"{project}-old")] == [1, 1]
 
     def test_deleted_experiment_is_refused_until_restored(self, uri, project, trajectory, read_back) -> None:
         """A deleted experiment is an error that says what to do; once it is restored, the same batch is stored."""

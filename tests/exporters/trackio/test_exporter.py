@@ -8,7 +8,7 @@ import time
 import pytest
 from opentelemetry.sdk.resources import Resource
 
-from otel_rollout.deliver import ExporterQueue
+from otel_rollout.deliver import SpanOutbox
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export import send_batch
 from otel_rollout.export.http import RequestFailedError
@@ -85,6 +85,23 @@ class TestHolding:
 
         assert store.written() == [("success", [1, 2, 3, 4])]
         assert (exporter.held.spans, exporter.held.bytes) == (0, 0)
+
+    def test_an_annotation_after_the_end_is_a_row_of_its_own(self, exporter, store):
+        """In one batch with its trajectory, as a replay has it, it makes the row that it makes live."""
+        spans = make_trajectory()
+        late = make_span("annotate", 9, seconds=(3600, 3600), attributes={"rollout.late": True, "rollout.reward": 0.75})
+
+        assert exporter.send([*spans[:-1], late, spans[-1]]) == DELIVERED
+
+        assert store.written() == [("success", [1, 2, 3, 4]), ("unfinished", [9])]
+        whole, annotation = (each.trace["metadata"] for each in store.conversations)
+        assert (whole["reward"], annotation["reward"]) == (0.5, 0.75)
+        assert whole["duration_ms"] < 60_000
+        live = TrackioSpanExporter(folder=exporter.folder)
+        live._store = type(store)()
+        live.send(spans)
+        live.send([late])
+        assert [each.log_id for each in live._store.conversations] == [each.log_id for each in store.conversations]
 
     def test_a_failed_attempt_changes_nothing(self, exporter, store):
         """While the store fails nothing is taken: the batch stays in the queue, and is stored whole later."""
@@ -235,7 +252,7 @@ class TestDelivery:
     @pytest.fixture
     def queue(self, exporter):
         """A queue in front of the exporter."""
-        return ExporterQueue("trackio", exporter, SpanReader(Resource({}), None, PayloadFinisher(2**30, None)))
+        return SpanOutbox("trackio", exporter, SpanReader(Resource({}), None, PayloadFinisher(2**30, None)))
 
     def test_held_spans_count_as_queued(self, queue, store):
         """A held span is not delivered: it counts as queued, and a flush says at once that it isn't stored."""

@@ -1,4 +1,4 @@
-"""200 trajectories at once, each of five ops in three levels, interleaved at every await."""
+"""100 trajectories at once, each of five ops in three levels, interleaved at every await."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ from report import PROJECT, finish
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
 
-SAMPLES, ROLLOUTS = 50, 4
+SAMPLES, ROLLOUTS = 25, 4
 
 
 async def pause() -> None:

@@ -34,7 +34,7 @@ OURS = {"RolloutTraceConfig.init": {"backend", "max_samples_per_step_per_worker"
 
 @pytest.fixture(autouse=True)
 def _as_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
+    monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS", raising=False)
     forget_warnings()
     monkeypatch.setattr("atexit.register", lambda *_: None)
 
@@ -359,15 +359,14 @@ class TestSignals:
         finally:
             signal.signal(signal.SIGALRM, previous)
 
-    @pytest.mark.parametrize("error", [TimeoutError("too late"), type("Limit", (ValueError,), {})(), SystemExit()])
-    def test_exceptions_of_other_threads(self, error: BaseException) -> None:
-        """A class that a library's other version doesn't raise passes; so does a subclass of one that it does."""
+    def test_a_library_that_raises_a_class_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What another version of a library raises, of any class, is logged, and the trainer goes on."""
+        monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS", raising=False)
 
         def step() -> None:
-            raise error
+            raise TimeoutError("a library's")
 
-        with pytest.raises(type(error)):
-            guarded(HOOKS[0], step)
+        assert guarded(HOOKS[0], step) is None
 
     def test_panic_in_rust(self, caplog: pytest.LogCaptureFixture) -> None:
         """A panic in a library of Rust (a tokenizer, say) is no Exception, but a failure of the library."""
