@@ -100,7 +100,7 @@ _FAILED_ALONE: Final = frozenset(
 )
 """A job of this state may be what was asked for: it is odd if nothing else is there."""
 _JSEND: Final = frozenset({"status", "data", "message", "code"})
-"""In an answer of these, the data says what is wrong with the request. JSend."""
+"""With such a status, the data is a list of errors. JSend."""
 _ERROR_CODE: Final = re.compile(
     r"error|invalid|fail|denied|notfound|not_found|unauthor|exceed|unavailable|missing|forbidden|expired|exception",
     re.I,
@@ -323,7 +323,7 @@ class _Judge:
             is_word = meaning in ("status", "HTTP status") or name == "result"
             if failed or (is_word and not is_listed and _is_failed_word(item, is_bare=not content or is_jsend)):
                 return True
-        # boto3 has the status beside the content, others wrap all of it.
+        # boto3 has the status next to the content, others wrap all of it.
         inner = [names.get("responsemetadata"), *(each.item for each in content if len(content) == 1)]
         return any(self._wraps_failure(each, is_listed) for each in inner)
 
@@ -336,7 +336,7 @@ class _Judge:
         return is_failed
 
     def _holds_nothing(self, members: Sequence[_Member], is_listed: bool) -> bool:
-        """Return True if all content of an object is nothing, or says that there is nothing."""
+        """Return True if all content of an object is nothing, or words for nothing."""
         names = {each.name: each.item for each in members}
         if isinstance(names.get("type"), str) and (0 in _list(names.get("shape")) or names.get("length") == 0):
             # An array, a table or bytes, as they are recorded.
@@ -430,7 +430,7 @@ def _is_invalid(item: Any) -> bool:
 
 
 def _has_report(code: int, names: Mapping[str, Any]) -> bool:
-    """Return True if a program that ended with 1 said something all the same, as test runners do."""
+    """Return True if a program that ended with 1 has output, as test runners have."""
     said = any(isinstance(text := names.get(name), str) and text.strip() for name in _OUTPUTS)
     return code == 1 and said and not str(names.get("stderr") or "").strip()
 
