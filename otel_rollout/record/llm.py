@@ -102,8 +102,8 @@ class _Reading:
         self.found = found
         self.room = room
 
-    def read(self, value: Any, depth: int) -> None:
-        """Read a value, and what it has in its places."""
+    def read(self, value: Any, depth: int, *, is_usage: bool = False) -> None:
+        """Read a value, and its places; inside usage, short names are counts, too."""
         kind = type(value)
         if kind is list or kind is tuple:
             self._read_items(value, depth)
@@ -114,7 +114,7 @@ class _Reading:
         for key, item in [*fields.items()]:
             if item is None or type(key) is not str:
                 continue
-            fact = names.USAGE.get(key)
+            fact = names.USAGE.get(key) or (names.SHORT_USAGE.get(key) if is_usage else None)
             if fact is not None:
                 if (count := _int(item)) is not None:
                     found.setdefault(fact, count)
@@ -131,9 +131,9 @@ class _Reading:
             elif key == "incomplete_details":
                 self._read_reason(first_fields(item).get("reason"))
             if key in names.USAGE_PLACES and (key in _LISTS or type(item) not in (list, tuple)):
-                places.append(item)
-        for item in places:
-            self.read(item, depth + 1)
+                places.append((key, item))
+        for key, item in places:
+            self.read(item, depth + 1, is_usage=key in names.USAGES)
         if "output" in fields:
             # OpenAI's Responses have a status.
             self._read_reason(fields.get("status"))
@@ -166,7 +166,7 @@ class _Reading:
         kind = type(value)
         if value is not None and kind is not str and kind is not dict:
             value = plain_value(value)
-        reason = value.get("type") if type(value) is dict else value
+        reason = value.get("type", value.get("unified")) if type(value) is dict else value
         if type(reason) is str and reason:
             self.found.setdefault(_REASON, reason)
 
@@ -176,6 +176,9 @@ def _first_text(*values: Any) -> str | None:
 
 
 def _int(value: Any) -> int | None:
+    if type(value) is dict:
+        # AI SDK has the total beside its parts.
+        value = value.get("total")
     if type(value) is float and value.is_integer():
         return int(value)
     return value if type(value) is int else None

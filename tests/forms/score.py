@@ -39,7 +39,7 @@ _PLACES_OF_WORDS = ("type", "role", "from", "author", "content_type")
 _MARKS = re.compile(
     r"<\|im_start\|>\w+|<start_of_turn>\w+|<\|start_header_id\|>\w+<\|end_header_id\|>|<[^<>\s]{1,40}>|<<SYS>>|\[/?[A-Z_]{3,20}\]|\{|\}|\"|:|,|="
 )
-_NOTE = re.compile(r"^\[[a-z_]\w+(: .*)?\]$", re.MULTILINE)
+_NOTE = re.compile(r"^\[[a-z_][\w-]+(: .*)?\]$", re.MULTILINE)
 _SHORT = 6
 
 
