@@ -93,7 +93,6 @@ class TestShutdown:
         assert stats["_Hanging"].lost == {"unknown": 2}
         assert stats["InMemorySpanExporter"].delivered == 2
         hanging.release.set()
-        assert otel_rollout.stats().exporters == stats
 
 
 class _Slow(OutcomeSpanExporter):

@@ -20,10 +20,11 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from otel_rollout.deliver import ExporterQueue
+from otel_rollout.deliver import SpanOutbox
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.finish import PayloadFinisher, SpanReader
+from tests.delivery.queues import until
 
 UNREACHABLE = "http://127.0.0.1:9"
 """The discard port: nothing listens there."""
@@ -280,7 +281,7 @@ class TestFollowUpRequests:
         sent = []
         send = exporter.send
         exporter.send = lambda spans: sent.append(list(spans)) or send(spans)
-        queue = ExporterQueue(name, exporter, SpanReader(Resource({}), None, PayloadFinisher(2**30, None)))
+        queue = SpanOutbox(name, exporter, SpanReader(Resource({}), None, PayloadFinisher(2**30, None)))
         spans = [
             ReadableSpan(
                 "root",
@@ -295,8 +296,8 @@ class TestFollowUpRequests:
         for span in spans:
             queue.put(span)
 
-        assert not queue.flush(1.0)
-        queue.shutdown(time.monotonic() + 1.0)
+        until(lambda: not queue.flush(0.1) and queue.stats().delivered == 20)
+        queue.shutdown(time.monotonic() + 0.3)
         assert not queue.join()
 
         stats = queue.stats()
