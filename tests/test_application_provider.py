@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import subprocess
+import sys
 import textwrap
 import threading
 from collections.abc import Iterator
@@ -35,7 +36,6 @@ from otel_rollout import (
 )
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome
-from otel_rollout.finish import span_conversion
 from otel_rollout.record import is_weaves
 from otel_rollout.testing import InMemorySpanExporter, span_tree
 from tests.fresh_interpreter import run_program
@@ -287,13 +287,13 @@ class TestHandOver:
     def test_nothing_is_finished_on_the_callers_thread(self, monkeypatch: pytest.MonkeyPatch):
         """JSON, messages and redaction are the delivery thread's, as with our own provider."""
         threads = set()
-        finish = span_conversion.finish_span
+        finish = sys.modules["otel_rollout.finish.span_conversion"].finish_span
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             threads.add(threading.current_thread())
             return finish(*args, **kwargs)
 
-        monkeypatch.setattr(span_conversion, "finish_span", watched)
+        monkeypatch.setattr("otel_rollout.finish.span_conversion.finish_span", watched)
         application = Application()
         init("p", "e", tracer_provider=application.provider)
         run()
