@@ -52,7 +52,7 @@ class Pipeline:
         tracer: Makes spans.
         queues: One per exporter.
         provider: The provider of the spans.
-        outlets: The queues, and that of the joined provider: what an ended span is put into.
+        outlets: The queues, and one more if a provider is joined; each takes every ended span.
         reader: Converts recording spans to `ReadableSpan`s.
         open_spans: Counts recording spans.
         open_trajectories: Tracks the running trajectories.
