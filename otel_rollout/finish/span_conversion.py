@@ -32,13 +32,20 @@ class SpanReader:
         scope: The instrumentation scope.
         finisher: Finishes payloads.
         chat: Writes messages; None if a setting turns them off.
+        joined: The resource of the application's provider that is joined, if one is.
     """
 
     def __init__(
-        self, resource: Resource, scope: InstrumentationScope, finisher: PayloadFinisher, chat: ChatWriter | None = None
+        self,
+        resource: Resource,
+        scope: InstrumentationScope,
+        finisher: PayloadFinisher,
+        chat: ChatWriter | None = None,
+        joined: Resource | None = None,
     ) -> None:
         self._readers = 0
         self.resource = resource
+        self._joined = joined
         self._run = RunResource(resource)
         self._scope = scope
         self.finisher = finisher
@@ -75,23 +82,23 @@ class SpanReader:
                 span, redacted = redacted_copy(span, self.finisher.redactor)
                 self.counts.add(None, 0, redacted)
             return span
-        if span.readable is not None:
-            # A provider's span: its payload was finished when it was set.
-            readable = self._named(encodable_copy(span.readable))
-        else:
-            finished = span.finished
-            if finished is None:
-                with self._lock:
-                    finished = span.finished or span.finish(self._finish(span))
-            readable = readable_span(span, finished, self.resource, self._scope)
+        finished = span.finished
+        if finished is None:
+            with self._lock:
+                finished = span.finished or span.finish(self._finish(span))
+        resource = self.resource if self._joined is None else self._run_resource().merged(self._joined)
+        readable = readable_span(span, finished, resource, self._scope)
         return copy_with_losses(readable, span, exporter)
 
     def _named(self, span: ReadableSpan) -> ReadableSpan:
         """Return a provider's span with our project in its resource: exporters file it by that."""
+        return self._run_resource().named(span)
+
+    def _run_resource(self) -> RunResource:
         run = self._run
         if run.resource is not self.resource:
             self._run = run = RunResource(self.resource)
-        return run.named(span)
+        return run
 
     def _finish(self, span: RolloutSpan) -> FinishedSpan:
         """Finish a span; the state of its trajectory is taken before the steps, and changed after them."""
@@ -132,10 +139,14 @@ class RunResource:
         theirs = span.resource
         if theirs is self.resource:
             return span
+        return copy_span(span, dict(span.attributes or {}), resource=self.merged(theirs))
+
+    def merged(self, theirs: Resource) -> Resource:
+        """Return a resource with the run in it."""
         last = self._last
         if last is None or last[0] is not theirs:
             self._last = last = theirs, self._merge(theirs)
-        return copy_span(span, dict(span.attributes or {}), resource=last[1])
+        return last[1]
 
     def _merge(self, theirs: Resource) -> Resource:
         ours = self.resource.attributes
