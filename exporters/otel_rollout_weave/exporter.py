@@ -16,7 +16,7 @@ from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.http import RequestFailedError, require_requests, shown_url
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
-from otel_rollout.facts.span_facts import span_id_of, trace_id_of
+from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_id_of
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error, warn_once
 from otel_rollout_weave.api import WeaveApi
@@ -305,7 +305,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         roots = {trace_id_of(span) for span in spans if span.parent is None}
         below = {trace_id: self._below.get(trace_id, Below()).copy() for trace_id in roots}
         for span in spans:
-            if span.parent is not None and (trace_id := trace_id_of(span)) in below:
+            if span.parent is not None and (trace_id := trace_id_of(span)) in below and not is_late_annotation(span):
                 below[trace_id].add(span)
         return below
 
