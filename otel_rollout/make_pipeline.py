@@ -14,8 +14,7 @@ from opentelemetry.sdk.trace.sampling import Sampler
 from opentelemetry.trace import Tracer, TracerProvider
 
 from otel_rollout.backends import Address, make_exporters
-from otel_rollout.deliver.batch import QueueLimits
-from otel_rollout.deliver.exporter_queue import ExporterQueue
+from otel_rollout.deliver.span_outbox import QueueLimits, SpanOutbox
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.finish.chat_writer import ChatWriter
@@ -161,7 +160,7 @@ def _trace_with_ours(
     settings: Settings,
     resource: Resource,
     limits: SpanLimits,
-    queues: list[ExporterQueue],
+    queues: list[SpanOutbox],
     reader: SpanReader,
     open_spans: OpenSpans,
 ) -> tuple[RolloutTracer, TracerProvider, ProviderSpans | None]:
@@ -191,7 +190,7 @@ def _trace_with_ours(
     return recording, provider, provider_spans
 
 
-def _add_queues(provider: Any, queues: list[ExporterQueue]) -> ProviderSpans | None:
+def _add_queues(provider: Any, queues: list[SpanOutbox]) -> ProviderSpans | None:
     """Deliver the spans of the application's provider to our queues too."""
     if not queues:
         return None
@@ -245,7 +244,7 @@ def _use_the_sdks_spans() -> None:
 
 def _make_queue(
     name: str, exporter: SpanExporter, reader: SpanReader, settings: Settings, open_trajectories: OpenTrajectories
-) -> ExporterQueue:
+) -> SpanOutbox:
     spool = None
     if settings.spool is not None:
         from otel_rollout.deliver.spool import open_spool
@@ -258,4 +257,4 @@ def _make_queue(
         batch_spans=settings.max_batch_spans,
         delay=settings.schedule_delay_ms / 1000,
     )
-    return ExporterQueue(name, exporter, reader, limits, spool=spool, open_trajectories=open_trajectories)
+    return SpanOutbox(name, exporter, reader, limits, spool=spool, open_trajectories=open_trajectories)

@@ -13,19 +13,19 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout.counts import Stats
-from otel_rollout.deliver.exporter_queue import ExporterQueue
+from otel_rollout.deliver.span_outbox import SpanOutbox
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.guard.background_thread import call_within
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_errors, warn_once
 from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record import runtime
+from otel_rollout.record.bounded_copy import DEFAULT_BUDGET
 from otel_rollout.record.fields import fields_of
 from otel_rollout.record.open_spans import OpenSpans, ProviderSpans
 from otel_rollout.record.open_trajectories import OpenTrajectories
 from otel_rollout.record.provider import GlobalProvider, resource_of_child
 from otel_rollout.record.recording_span import RolloutSpan
-from otel_rollout.record.snapshot import DEFAULT_BUDGET
 from otel_rollout.record.tracer import RolloutTracer
 from otel_rollout.settings import Settings
 from otel_rollout.text.plain_text import counted
@@ -63,7 +63,7 @@ class Pipeline:
     experiment_name: str
     settings: Settings
     tracer: RolloutTracer
-    queues: list[ExporterQueue]
+    queues: list[SpanOutbox]
     provider: TracerProvider
     provider_spans: ProviderSpans | None
     reader: SpanReader
@@ -177,10 +177,10 @@ class QueueProcessor(SpanProcessor):
     """Puts the spans of an SDK provider into our queues; a provider has one, as it can't remove any."""
 
     def __init__(self) -> None:
-        self.queues: Sequence[ExporterQueue] = ()
+        self.queues: Sequence[SpanOutbox] = ()
         self.provider_spans = ProviderSpans()
 
-    def deliver_to(self, queues: Sequence[ExporterQueue]) -> ProviderSpans:
+    def deliver_to(self, queues: Sequence[SpanOutbox]) -> ProviderSpans:
         """Put spans into these queues from now on; return our open spans.
 
         Args:
@@ -213,7 +213,7 @@ class QueueProcessor(SpanProcessor):
         return flush_queues(self.queues, timeout_millis / 1000)
 
 
-def put_into(queues: Sequence[ExporterQueue], span: RolloutSpan | ReadableSpan) -> None:
+def put_into(queues: Sequence[SpanOutbox], span: RolloutSpan | ReadableSpan) -> None:
     """Put an ended span into each queue that has not taken it yet.
 
     An exception of the program, of a signal handler for example, may come in the middle of a `put`: the other queues
@@ -232,7 +232,7 @@ def put_into(queues: Sequence[ExporterQueue], span: RolloutSpan | ReadableSpan) 
         raise
 
 
-def flush_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
+def flush_queues(queues: Sequence[SpanOutbox], timeout: float) -> bool:
     """Wait until every queue is settled; return True if every backend has every span.
 
     Args:
@@ -246,7 +246,7 @@ def flush_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
     return all(results)
 
 
-def await_ready(queues: Sequence[ExporterQueue], seconds: float) -> None:
+def await_ready(queues: Sequence[SpanOutbox], seconds: float) -> None:
     """Wait while backends that spans wait for are being made ready for them, such as a database without tables.
 
     A spool keeps the spans that there is no time for, and so nobody waits.
@@ -275,7 +275,7 @@ def await_ready(queues: Sequence[ExporterQueue], seconds: float) -> None:
         now = monotonic()
 
 
-def shutdown_queues(queues: Sequence[ExporterQueue], timeout: float) -> bool:
+def shutdown_queues(queues: Sequence[SpanOutbox], timeout: float) -> bool:
     """Deliver the queued spans and end the threads; return True if every backend has every span.
 
     Args:

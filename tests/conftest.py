@@ -48,6 +48,7 @@ def _as_it_was() -> Iterator[None]:
     """Restore what a test may change for the whole process: the next one starts from the same."""
     variables, folder, modules, trace = dict(os.environ), Path.cwd(), dict(sys.modules), sys.gettrace()
     interval, thresholds, is_collecting = sys.getswitchinterval(), gc.get_threshold(), gc.isenabled()
+    callbacks = list(gc.callbacks)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)}
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -64,6 +65,8 @@ def _as_it_was() -> Iterator[None]:
     if sys.gettrace() is not trace:
         sys.settrace(trace)
     sys.setswitchinterval(interval)
+    # Hypothesis measures collections from its first test on; what a signal handler raises in there would be lost.
+    gc.callbacks[:] = callbacks
     gc.set_threshold(*thresholds)
     (gc.enable if is_collecting else gc.disable)()
 

@@ -15,6 +15,6 @@ def run_program(source: str, **environment: str) -> subprocess.CompletedProcess[
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )

@@ -413,7 +413,7 @@ class TestRealPackages:
             env={**os.environ, "PYTHONPATH": str(import_path()), "HOME": str(tmp_path)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
 

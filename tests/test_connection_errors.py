@@ -27,7 +27,7 @@ def answering(answer: bytes | None) -> Iterator[int]:
             with connection:
                 connection.recv(65536)
                 if answer is None:
-                    done.wait(10)
+                    done.wait(120)
                 else:
                     connection.sendall(answer)
                     connection.shutdown(socket.SHUT_WR)
@@ -41,7 +41,7 @@ def answering(answer: bytes | None) -> Iterator[int]:
         thread.start()
         yield server.getsockname()[1]
         done.set()
-        thread.join(10)
+        thread.join(120)
 
 
 def fault(url: str) -> tuple[str, bool]:

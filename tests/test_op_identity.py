@@ -211,7 +211,7 @@ class TestPickling:
     def test_by_value(self, state: str, spans: int) -> None:
         """A class of `__main__` with decorated methods cloudpickles by value, also while tracing is on."""
         pytest.importorskip("cloudpickle")
-        ran = subprocess.run([sys.executable, "-c", PICKLING, state], capture_output=True, timeout=60, check=False)
+        ran = subprocess.run([sys.executable, "-c", PICKLING, state], capture_output=True, timeout=300, check=False)
         assert ran.returncode == 0, ran.stderr.decode()
         assert ran.stdout.decode().split("\n") == ["[10, 15, 3, [0, 1], [0, 1], 8]", "", str(spans), ""]
 

@@ -124,13 +124,13 @@ class TestFork:
             def hold():
                 with pipeline.reader.chat.conversations._lock:
                     held.set()
-                    go_on.wait(20)
+                    go_on.wait(120)
             threads = [threading.Thread(target=ask_on) for _ in range(3)]
             for thread in threads:
                 thread.start()
             holder = threading.Thread(target=hold)
             holder.start()
-            held.wait(20)
+            held.wait(120)
             try:
                 for _ in range(5):
                     child = os.fork()
@@ -212,14 +212,13 @@ class TestFork:
 LOCKS = {
     "otel_rollout/config.py": ["config._lock"],
     "otel_rollout/record/trajectory_state.py": ["trajectory_state._lock"],
-    "otel_rollout/deliver/account.py": ["queue._lock"],
+    "otel_rollout/export/outbox.py": ["queue._lock", "mlflow_exporter.follow_up_requests._lock"],
     "otel_rollout/finish/conversations.py": ["queue._reader.chat.conversations._lock"],
     "otel_rollout/finish/span_conversion.py": ["queue._reader._lock"],
-    "otel_rollout/deliver/spooled_store.py": ["queue._store._taking"],
+    "otel_rollout/deliver/spill.py": ["queue._disk._taking"],
     "otel_rollout/deliver/spool.py": ["queue._spool._lock"],
     "otel_rollout/folder/folder_writer.py": ["queue.exporter._writer._lock"],
     "otel_rollout/folder/retention.py": ["queue.exporter._writer._files._bound_of(2**30)._lock"],
-    "otel_rollout/export/follow_up_requests.py": ["mlflow_exporter.follow_up_requests._lock"],
     "otel_rollout_mlflow/exporter.py": ["mlflow_exporter._turn"],
     "otel_rollout_mlflow/nesting.py": ["nesting._lock"],
 }
@@ -237,7 +236,7 @@ OUT_OF_REACH = {
 OF_DELIVERY = {
     "otel_rollout_mlflow/exporter.py",
     "otel_rollout/deliver/spool.py",
-    "otel_rollout/deliver/spooled_store.py",
+    "otel_rollout/deliver/spill.py",
     "otel_rollout/finish/span_conversion.py",
     "otel_rollout/folder/folder_writer.py",
     "otel_rollout/folder/retention.py",
@@ -374,14 +373,14 @@ class TestLocksAtFork:
             class Slow(OutcomeSpanExporter):
                 def check(self):
                     checking.set()
-                    forked.wait(30)
+                    forked.wait(120)
 
                 def send(self, spans):
                     raise AssertionError("nothing is recorded in the parent")
 
             thread = threading.Thread(target=start, args=(Slow(),))
             thread.start()
-            assert checking.wait(30)
+            assert checking.wait(120)
             child = os.fork()
             if child == 0:
                 signal.alarm(20)

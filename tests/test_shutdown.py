@@ -76,7 +76,7 @@ class TestShutdown:
             thread.start()
         threading.Timer(0.2, exporter.gate.set).start()
         for thread in threads:
-            thread.join(10)
+            thread.join(120)
         assert results == [(True, 1), (True, 1)]
 
     def test_a_frozen_clock(self, monkeypatch: pytest.MonkeyPatch) -> None:

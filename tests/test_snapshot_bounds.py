@@ -70,6 +70,17 @@ def _deep(levels: int, wrap: Callable[[Any], Any] = lambda value: [value]) -> An
     return value
 
 
+class Changes(int):
+    """A number that takes itself from its container when it is recorded."""
+
+    container: Any = None
+
+    def __rollout_payload__(self) -> int:
+        if self in Changes.container and len(Changes.container) == 20_000:
+            Changes.container.discard(self) if isinstance(Changes.container, set) else Changes.container.pop(self)
+        return int(self)
+
+
 class Database:
     """An object whose properties and methods would ask a database."""
 
@@ -469,6 +480,17 @@ class TestContainers:
         before = {"first": "seen", "second": 2}
         assert read(once) in (before, {**before, "new": 1})
         assert read(always).items() >= before.items()
+
+    @pytest.mark.parametrize("make", [dict.fromkeys, set], ids=["dict", "set"])
+    def test_a_long_container_that_changes_while_it_is_cut(self, make):
+        """What was read before the change is kept, and the rest counts."""
+        value: Any = make(map(Changes, range(20_000)))
+        Changes.container = value
+        taken = take_snapshot(value, budget=20_000)
+
+        assert len(value) == 19_999
+        assert taken.left_out > 10_000
+        assert b" cut]" in to_json(taken)
 
 
 class TestArguments:

@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanContext, StatusCode, TraceFlags, get_current
 
 import otel_rollout
 from otel_rollout.otlp import encode_spans, json_of_request
-from otel_rollout.record import RolloutSpan, read_context
+from otel_rollout.record import RolloutSpan
 from otel_rollout.testing import InMemorySpanExporter
 
 OTHER = SpanContext(7, 8, is_remote=False, trace_flags=TraceFlags(1))
@@ -233,17 +233,6 @@ class TestLinks:
         span = record(lambda span: [span.add_link(ODD[case]) for case in ("object", "a short context", "none")])
 
         assert (list(span.links), span.dropped_links) == ([], 3)
-
-    def test_a_context_of_a_subclass(self):
-        """It becomes a plain one."""
-
-        class Context(SpanContext):
-            pass
-
-        context = read_context(tuple.__new__(Context, (Whole(7), Whole(8), True, Whole(1), None, True)))
-
-        assert context == SpanContext(7, 8, True, TraceFlags(1))
-        assert type(context) is SpanContext
 
 
 class TestExceptions:

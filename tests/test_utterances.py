@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -381,13 +380,11 @@ class TestTemplates:
 
     @pytest.mark.parametrize("piece", ["<tool_call>", "<tool_response>", "\n ", "</tool_call>", "<tool_call>\n{"])
     def test_many_marks_take_linear_time(self, piece):
-        """A model may repeat one until its tokens are used up; 10 MB take less than seconds."""
+        """A model may repeat one until its tokens are used up: 10 MB take linear time, square time takes hours."""
         text = piece * (10_000_000 // len(piece))
-        start = time.process_time()
         assert said(text)[1] == ()
         (message,) = read_template(f"<|im_start|>assistant\n{text}.")
         assert (message.role, len(message.text)) == ("assistant", len(f"{text}.".lstrip("\n")))
-        assert time.process_time() - start < 5
 
 
 class TestRollouts:

@@ -10,7 +10,7 @@ import sys
 import textwrap
 import time
 
-DEADLINE = 60.0
+DEADLINE = 300.0
 
 
 PRELUDE = """

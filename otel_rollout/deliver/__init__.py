@@ -1,10 +1,9 @@
-"""The way from an ended span to an exporter: queue, batches, spool, accounting."""
+"""The way from an ended span to an exporter: an outbox for each, and its part on disk."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_rollout.deliver.batch import QueueLimits
-    from otel_rollout.deliver.exporter_queue import ExporterQueue
+    from otel_rollout.deliver.span_outbox import QueueLimits, SpanOutbox
     from otel_rollout.deliver.spool import open_spool
 else:
     from otel_rollout.lazy import lazy_names
@@ -12,8 +11,7 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "exporter_queue": ("ExporterQueue",),
-            "batch": ("QueueLimits",),
+            "span_outbox": ("QueueLimits", "SpanOutbox"),
             "spool": ("open_spool",),
         },
     )

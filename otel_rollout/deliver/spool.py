@@ -6,12 +6,12 @@ import contextlib
 import math
 import os
 import re
-import shutil
 import tempfile
 import threading
 from array import array
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -75,11 +75,12 @@ class Spool:
         self._bytes = 0
         self._files: deque[_SpoolFile] = deque()
 
-    def append(self, spans: Sequence[ReadableSpan], *, is_forced: bool = False) -> bool:
+    def append(self, spans: Sequence[ReadableSpan], number: int = 0, *, is_forced: bool = False) -> bool:
         """Append a batch; False if that failed, and `trouble` has the reason.
 
         Args:
             spans: The batch.
+            number: The number of its first span in the outbox.
             is_forced: Ignore the bound: the spans are on disk already, in the batch that is settled next.
         """
         try:
@@ -93,42 +94,36 @@ class Spool:
                 return False
             try:
                 try:
-                    self._bytes += self._last_file().append(request, len(spans))
+                    self._bytes += self._last_file().append(request, len(spans), number)
                 except FileGoneError:
                     # Somebody removed it; `take` reports its batches as missing.
-                    self._bytes += self._next_file().append(request, len(spans))
+                    self._bytes += self._next_file().append(request, len(spans), number)
             except OSError as error:
                 self.trouble = f"the spool can't be written to ({error})"
                 return False
         return True
 
-    def take(self) -> tuple[list[ReadableSpan], int]:
-        """Read the oldest batch, which stays on disk until it is settled.
-
-        Returns:
-            Its spans, or none if it can't be read; and the number of spans that were written.
-        """
+    def take(self) -> StoredBatch | None:
+        """Read the oldest batch that was not read yet; it stays on disk until it is settled."""
         with self._lock:
-            while self._files and self._files[0].is_empty:
-                self._remove_first()
-            if not self._files:
-                return [], 0
-            offset, length, count = self._files[0].first()
-            path = self._files[0].path
+            file = next((file for file in self._files if file.read < file.written), None)
+            if file is None:
+                return None
+            offset, length, count, number = file.next()
+        batch = StoredBatch(file, offset, length, [], count, number)
         try:
-            return decode_spans(read_frame(path, offset, length)), count
+            batch.spans = decode_spans(read_frame(file.path, offset, length))
         except (OSError, ValueError) as error:
-            self.trouble = f"{path} can't be read: {error}"
-            return [], count
+            self.trouble = f"{file.path} can't be read: {error}"
+        return batch
 
-    def settle(self) -> None:
-        """Remove the batch that `take` returned: it is delivered, lost, or on disk again."""
+    def settle(self, batch: StoredBatch) -> None:
+        """Remove a batch that `take` returned: it is delivered, lost, or on disk again."""
         with self._lock:
-            if not self._files:
-                return
-            self._files[0].settle_first()
-            if self._files[0].is_empty:
-                self._remove_first()
+            file = batch.file
+            if file in self._files and file.settle(batch) and not file.unsettled:
+                self._files.remove(file)
+                self._remove(file)
 
     def close(self, deadline: float = math.inf) -> None:
         """Close the files, and leave them to `otel-rollout replay`.
@@ -163,13 +158,35 @@ class Spool:
         self._files.append(file)
         return file
 
-    def _remove_first(self) -> None:
-        file = self._files.popleft()
+    def _remove(self, file: _SpoolFile) -> None:
         self._bytes -= file.bytes
         with contextlib.suppress(OSError):
             # A file that can't be removed is at worst delivered again, by a replay.
             file.path.unlink(missing_ok=True)
         file.frames.close()
+
+
+@dataclass(eq=False)
+class StoredBatch:
+    """A batch that was read from disk.
+
+    Args:
+        file: Its file.
+        offset: Its place there.
+        length: Its size there.
+        spans: Its spans, or none if it can't be read.
+        written: The number of spans that were written.
+        number: The number of its first span in the outbox.
+        left: The number of its spans that are not settled.
+    """
+
+    file: _SpoolFile
+    offset: int
+    length: int
+    spans: list[ReadableSpan]
+    written: int
+    number: int
+    left: int = 0
 
 
 class _SpoolFile:
@@ -179,30 +196,35 @@ class _SpoolFile:
         self.path = path
         self.bytes = 0
         self.frames = FrameFile(path)
-        # Offset, length and number of spans of each batch, one after the other: there may be many.
-        self._batches = array("Q")
-        self._settled = 0
+        # Offset, length, number of spans and number of the first span of each batch that was not read yet, one after
+        # the other: there may be many.
+        self._unread: deque[array[int]] = deque()
+        self._being_sent: dict[int, int] = {}
+        self.read = self.written = 0
 
     @property
-    def is_empty(self) -> bool:
-        """True if all batches are settled."""
-        return self._settled == len(self._batches)
+    def unsettled(self) -> int:
+        """The number of batches that are not settled."""
+        return len(self._unread) + len(self._being_sent)
 
-    def append(self, request: bytes, spans: int) -> int:
+    def append(self, request: bytes, spans: int, number: int) -> int:
         """Append a batch and return its size on disk."""
         frame = self.frames.append(request)
-        self._batches.extend((frame.offset, frame.length, spans))
+        self._unread.append(array("Q", (frame.offset, frame.length, spans, number)))
+        self.written += 1
         self.bytes += frame.length
         return frame.length
 
-    def first(self) -> tuple[int, int, int]:
-        """Return offset, length and number of spans of the oldest batch."""
-        offset, length, spans = self._batches[self._settled : self._settled + 3]
-        return offset, length, spans
+    def next(self) -> tuple[int, int, int, int]:
+        """Return offset, length, number of spans and number of the first span of the oldest unread batch."""
+        offset, length, spans, number = self._unread.popleft()
+        self._being_sent[offset] = length
+        self.read += 1
+        return offset, length, spans, number
 
-    def settle_first(self) -> None:
-        """Count the oldest batch as settled."""
-        self._settled += 3
+    def settle(self, batch: StoredBatch) -> bool:
+        """Count a batch as settled; False if it was settled before."""
+        return self._being_sent.pop(batch.offset, None) is not None
 
     def remove_settled(self) -> None:
         """Rewrite the file without the settled batches, which would be delivered again.
@@ -210,17 +232,19 @@ class _SpoolFile:
         Raises:
             OSError: The disk failed; the file is unchanged.
         """
-        if self.is_empty:
+        left = sorted([*self._being_sent.items(), *((offset, length) for offset, length, _, _ in self._unread)])
+        if not left:
             self.path.unlink(missing_ok=True)
-        elif self._settled:
+        elif sum(length for _, length in left) < self.bytes:
             rest = self.path.with_name(f"{self.path.name}.rest")
             try:
                 with (
                     self.path.open("rb") as source,
                     os.fdopen(open_private(rest, os.O_WRONLY | os.O_TRUNC), "wb") as target,
                 ):
-                    source.seek(self.first()[0])
-                    shutil.copyfileobj(source, target, 1024 * 1024)
+                    for offset, length in left:
+                        source.seek(offset)
+                        target.write(source.read(length))
                 rest.replace(self.path)
             except OSError:
                 rest.unlink(missing_ok=True)

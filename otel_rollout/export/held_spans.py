@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.counts import ExporterStats
 from otel_rollout.facts.span_facts import trace_id_of
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.record.finished_span import readable_size
@@ -26,9 +25,9 @@ class _Trace:
 class HeldSpans:
     """Spans that `send` took and the backend doesn't have yet.
 
-    Delivery has settled them: a batch leaves the queue once `send` has taken it. They still count as queued, and as
-    lost if the exporter gives them up, so that `delivered` counts stored spans only. One thread changes this object;
-    any thread reads the counts.
+    A batch leaves the queue once `send` has taken it. The outbox counts them as queued all the same, and as lost if the
+    exporter gives them up, in the same moment as the attempt: `delivered` counts stored spans only. One thread changes
+    this object.
     """
 
     def __init__(self) -> None:
@@ -94,16 +93,3 @@ class HeldSpans:
         """Start empty in a forked child: what is held is the parent's."""
         self.release(self.trace_ids())
         self.lost.clear()
-
-    def correct(self, stats: ExporterStats) -> ExporterStats:
-        """Return delivery's counts with held spans as queued, and those given up as lost."""
-        held, lost = self.spans, Counter(self.lost)
-        if not held and not lost:
-            return stats
-        return replace(
-            stats,
-            delivered=max(0, stats.delivered - held - lost.total()),
-            queued=stats.queued + held,
-            queued_bytes=stats.queued_bytes + self.bytes,
-            lost=dict(Counter(stats.lost) + lost),
-        )

@@ -34,12 +34,14 @@ class Outcome:
         reason: The backend's answer, in one line for the log.
         retry_after: Seconds that the backend asked to wait, if it did.
         rejected: The number of spans of a delivered batch that the backend reports as not kept.
+        is_unanswered: True if the batch was sent and no answer came: the backend may have it.
     """
 
     verdict: Verdict
     reason: str = ""
     retry_after: float | None = None
     rejected: int = 0
+    is_unanswered: bool = False
 
 
 DELIVERED = Outcome(Verdict.DELIVERED)

@@ -20,7 +20,7 @@ from otel_rollout.finish.payload_finisher import PayloadFinisher, plain_text
 from otel_rollout.finish.redaction import Redactor
 from otel_rollout.finish.token_text import add_token_text, numbers_last
 from otel_rollout.guard.log_once import internal_error
-from otel_rollout.messages import ChatSide
+from otel_rollout.messages import AnswerRead, ChatSide, read_of
 from otel_rollout.record.finished_span import FinishedSpan, attributes_size, rest_size
 from otel_rollout.record.recording_span import RecordedEvent, RecordedLink, RolloutSpan
 from otel_rollout.text.plain_json import value_to_json
@@ -45,6 +45,7 @@ class Finished(NamedTuple):
         clean_tags: The tags of the trajectory without secrets; None if they were clean before.
         cut: Bytes, items and characters that were cut.
         redacted: Secrets that were replaced.
+        read: The parts of an LLM op's result that were recognised; None without a result.
     """
 
     span: FinishedSpan
@@ -52,6 +53,7 @@ class Finished(NamedTuple):
     clean_tags: dict[str, Any] | None
     cut: int
     redacted: int
+    read: AnswerRead | None = None
 
 
 class Values(NamedTuple):
@@ -158,7 +160,11 @@ def finish_span(
     cut, redacted = payload.cut + attributes.cut + rest.cut, payload.redacted + attributes.redacted + rest.redacted
     own = add_losses(span, attributes.own, cut, redacted)
     finished = limit(span, payload, attributes._replace(own=own) if own is not attributes.own else attributes, rest)
-    return Finished(finished, payload.turn, attributes.clean_tags, cut, redacted)
+    read = None
+    if payload.turn is not None and span.output is not None and not span.output.is_note:
+        has_usage = semconv.USAGE_OUTPUT_TOKENS in span.attributes
+        read = read_of(values.answer, payload.turn[1], has_usage=has_usage)
+    return Finished(finished, payload.turn, attributes.clean_tags, cut, redacted, read)
 
 
 def load(span: RolloutSpan) -> Values:

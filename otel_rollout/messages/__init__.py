@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from otel_rollout.messages.names import PROMPT_TEXT, RESPONSE_TEXT
     from otel_rollout.messages.openai import answer_json, as_openai, as_openai_tools, ids_as_text, request_json
-    from otel_rollout.messages.payloads import ChatSide, preview, split_input, split_output
+    from otel_rollout.messages.payloads import AnswerRead, ChatSide, preview, read_of, split_input, split_output
     from otel_rollout.messages.reading import ChatMessages, chat_messages, messages_in, unfolded
     from otel_rollout.messages.templates import answer_message, prompt_messages, read_template
 else:
@@ -45,7 +45,7 @@ else:
             ),
             "names": ("PROMPT_TEXT", "RESPONSE_TEXT"),
             "openai": ("answer_json", "as_openai", "as_openai_tools", "ids_as_text", "request_json"),
-            "payloads": ("ChatSide", "preview", "split_input", "split_output"),
+            "payloads": ("AnswerRead", "ChatSide", "preview", "read_of", "split_input", "split_output"),
             "reading": ("ChatMessages", "chat_messages", "messages_in", "unfolded"),
             "templates": ("answer_message", "prompt_messages", "read_template"),
         },

@@ -233,9 +233,9 @@ class _Taken:
                 if kind == "message":
                     del left["type"]
                 return _standard_role(role)
-        if kind == "message" or kind in LANGCHAIN_TYPES:
+        if kind == "message" or _word(left) in LANGCHAIN_TYPES:
             del left["type"]
-            return default if kind == "message" else _standard_role(kind)
+            return default if kind == "message" else _standard_role(str(kind))
         if type(kind) is str:
             # An item of OpenAI's Responses is a part without a message.
             self.left = {"content": [left]}
@@ -310,7 +310,7 @@ class _Taken:
             item = exact_json(call) if type(call) is str else call
             if type(item) is not dict:
                 item = {"rest": item}
-            elif item.get("type") in PART_TYPES:
+            elif _word(item) in PART_TYPES:
                 item = {key: field for key, field in item.items() if key != "type"}
             self.parts += self._part(_beside({"type": CALL}, item, _KEPT))
 
@@ -367,7 +367,7 @@ class _Taken:
             for key in INNER.get(kind, ()):
                 if type(holder.get(key)) is dict:
                     inner = holder[key] = dict(holder[key])
-                    if inner.get("type") in IMPLIED_TYPES:
+                    if _word(inner) in IMPLIED_TYPES:
                         del inner["type"]
                     holders.append(inner)
         holders.reverse()
@@ -576,7 +576,7 @@ def _wrapper_of(item: dict[str, Any]) -> str | None:
         return "message" if type(inner.get("role")) is str and is_message(inner) else None
     for key in WRAPPERS:
         inner = item.get(key)
-        if type(inner) is dict and "content" in inner and ("lc" in item or item.get("type") in LANGCHAIN_TYPES):
+        if type(inner) is dict and "content" in inner and ("lc" in item or _word(item) in LANGCHAIN_TYPES):
             return key
     return None
 
@@ -589,6 +589,12 @@ def _is_pair(item: Any) -> bool:
         and type(item[0]) is type(item[1]) is str
         and item[0].lower() in KNOWN_ROLES
     )
+
+
+def _word(item: dict[str, Any]) -> str:
+    """Return the type that an object has; empty if it has none."""
+    kind = item.get("type")
+    return kind if type(kind) is str else ""
 
 
 def _is_empty(value: Any) -> bool:

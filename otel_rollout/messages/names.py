@@ -68,7 +68,9 @@ ROLES: Final = {
     "function": "tool",
     "gpt": "assistant",
     "human": "user",
+    "ipython": "tool",
     "model": "assistant",
+    "observation": "tool",
     "tool_call": "assistant",
     "tool_response": "tool",
 }

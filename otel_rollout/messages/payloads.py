@@ -27,6 +27,7 @@ from otel_rollout.messages.names import (
     CONTAINERS,
     FINISH_WORDS,
     HISTORIES,
+    IDS,
     ITEM_TYPES,
     MESSAGE_ARGUMENTS,
     PROMPT_ARGUMENTS,
@@ -279,7 +280,7 @@ def split_output(value: Any, arguments: Any = None, *, is_stream: bool = False) 
     if taken is None:
         return None
     messages, rest = taken
-    if is_message(value):
+    if rest is None and is_message(value):
         # A message as the result is a response as well: what is no part of it is the response's.
         rest = {key: field for message in messages for key, field in message.more.items() if key != "finish_reason"}
         messages = [_answer(Message(role, parts), more["finish_reason"]) for role, parts, more in messages]
@@ -287,6 +288,41 @@ def split_output(value: Any, arguments: Any = None, *, is_stream: bool = False) 
     if rest and type(rest) is list:
         rest = {str(index): item for index, item in enumerate(rest) if item is not None}
     return ChatSide(messages, rest or None, raw=raw)
+
+
+class AnswerRead(NamedTuple):
+    """The parts of an LLM op's result that were recognised.
+
+    Args:
+        answer_read: True if it has a message, or token ids, or is None.
+        usage_read: True if it has a number of generated tokens.
+        shape: Its types, such as `tuple[dict, int]`.
+    """
+
+    answer_read: bool
+    usage_read: bool
+    shape: str
+
+
+def read_of(value: Any, side: ChatSide | None, *, has_usage: bool) -> AnswerRead:
+    """Return the parts of a result that were recognised.
+
+    Args:
+        value: The result.
+        side: Its messages, if it has any.
+        has_usage: A number of generated tokens was found.
+    """
+    items = value[:_MAX_SHOWN] if type(value) in (list, tuple) else ()
+    shape = type(value).__name__
+    if items:
+        inner = [type(item).__name__ for item in items]
+        shape += f"[{', '.join(dict.fromkeys(inner) if type(value) is list else inner)}]"
+    has_ids = type(value) is dict and any(key in IDS for key in value)
+    has_ids = has_ids or (bool(items) and all(type(item) is int for item in items))
+    return AnswerRead(side is not None or value is None or has_ids, has_usage, shape)
+
+
+_MAX_SHOWN: Final = 8
 
 
 class AnswerReader:
@@ -407,7 +443,7 @@ class AnswerReader:
     def _is_parts(value: Any) -> bool:
         """Return True for the parts of one message, such as the content of Anthropic's."""
         return all(map(is_part, value)) and any(
-            item.get("type") not in ITEM_TYPES and ("type" in item or "text" not in item) for item in value
+            str(item.get("type")) not in ITEM_TYPES and ("type" in item or "text" not in item) for item in value
         )
 
     def _new(self, value: Any) -> Any:
@@ -425,7 +461,10 @@ class AnswerReader:
 
 def _answer(message: Message, reason: str) -> Message:
     """Return a message with its finish reason last, which the convention demands of each answer."""
-    more = {key: field for key, field in message.more.items() if key != "finish_reason"}
+    more = dict(message.more)
+    given = more.pop("finish_reason", None)
+    if given is not None and type(given) is not str:
+        more["item_finish_reason"] = given
     return message._replace(more={**more, "finish_reason": finish_reason_of(message.more) or reason})
 
 

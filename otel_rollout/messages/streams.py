@@ -87,15 +87,15 @@ class _Stream:
     def joined(self) -> Taken | None:
         """Return the answer, and what else the pieces have."""
         messages = self._final.messages if self._final is not None else []
+        known = {str(value) for each in messages for part in each.parts for value in part.values()}
         joined = []
-        for parts in self._answers.values():
-            whole = [part.whole() for part in parts]
-            more = {"finish_reason": self._reason}
-            if self._final is None:
-                joined.append(Message("assistant", [part for part in whole if part.get("content") != ""], more))
-            else:
-                known = {str(value) for each in messages for part in each.parts for value in part.values()}
-                self._keep_all([part for part in whole if str(part.get(_TEXT_OF[part["type"]])) not in known])
+        for pieces in self._answers.values():
+            parts = [piece.whole() for piece in pieces]
+            for part in parts if messages else ():
+                # The whole answer came at the end, too.
+                self._keep({key: field for key, field in part.items() if str(field) not in known and key != "type"})
+            parts = [part for part in parts if part != {"type": part["type"], "content": ""}]
+            joined.append(Message("assistant", parts, {"finish_reason": self._reason}))
         messages = messages or joined
         rest = [*self._rest.values()]
         return Taken(messages, {CHUNKS: rest} if rest else None) if messages else None
@@ -142,10 +142,6 @@ class _Stream:
             parts.append(_Joined(part, index))
         elif left := found.add(part):
             self._keep(left)
-
-    def _keep_all(self, items: list[Any]) -> None:
-        for item in items:
-            self._keep(item)
 
     def _keep(self, item: Any) -> None:
         if type(item) is dict:

@@ -1,8 +1,9 @@
 """Messages in rendered text: a prompt that a chat template wrote, and a model's answer to it.
 
-Templates: ChatML (Qwen and many others), Llama 3, Gemma, `<|role|>` (Phi, GLM, the demo), DeepSeek, Mistral; thoughts
-in `<think>`, tool calls as Hermes and Qwen write them, in `<tool_call>`. What is stored is read strictly: a text is
-taken apart only if all of it is in a template's form, as nothing may be lost. Readers show what can be found.
+Templates: ChatML (Qwen and many others), Llama 2 and 3, Gemma, `<|role|>` (Phi, GLM, the demo), DeepSeek, Mistral,
+harmony (gpt-oss); thoughts in `<think>`, tool calls in the marks of Hermes, Qwen, GLM, Mistral, Llama, Kimi, DeepSeek.
+What is stored is read strictly: a text is taken apart only if all of it is in a template's form, as nothing may be
+lost. Readers show what can be found.
 
 Sources: the `chat_template` of these models' tokenizers, and https://huggingface.co/docs/transformers/chat_templating.
 """
@@ -15,7 +16,8 @@ from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.guard.provenance import is_programs
-from otel_rollout.messages.message import Message, Part, text_message
+from otel_rollout.messages.forms import exact_json
+from otel_rollout.messages.message import Message, Part, parse_json, text_message
 from otel_rollout.messages.names import ROLES
 from otel_rollout.text.plain_json import loads
 
@@ -61,8 +63,6 @@ _TEMPLATES: Final = {
 _MISTRAL: Final = _TEMPLATES["mistral"]
 _ROLES: Final = {
     **ROLES,
-    "ipython": "tool",
-    "observation": "tool",
     "User": "user",
     "Assistant": "assistant",
     "System": "system",
@@ -83,6 +83,34 @@ _ENDS_OF_ANSWERS: Final = (
     "<|eom_id|>",
     "<|endoftext|>",
 )
+_SYSTEM_OF_LLAMA: Final = re.compile(r"\s*<<SYS>>\n?(.*?)\n?<</SYS>>\s*", re.DOTALL)
+_HARMONY: Final = re.compile(
+    r"(?:<\|start\|>(?P<start>[^<]*))?(?:<\|channel\|>(?P<channel>[^<]*))?(?:<\|constrain\|>[^<]*)?<\|message\|>"
+    r"(?P<content>.*?)(?:<\|(?:end|return|call)\|>|(?=<\|start\|>)|\Z)",
+    re.DOTALL,
+)
+_RECIPIENT: Final = re.compile(r"\bto=(?!assistant|all\b)(?:functions\.)?([\w.-]+)")
+_MARKED_CALLS: Final = {
+    "[TOOL_CALLS]": re.compile(
+        r"\s*(?P<name>[\w.-]+)\s*(?:\[CALL_ID\](?P<id>\w+))?\[ARGS\](?P<arguments>\{.*?\})(?=\Z|\[TOOL)", re.DOTALL
+    ),
+    "<|python_tag|>": None,
+    "<|tool_calls_section_begin|>": re.compile(
+        r"<\|tool_call_begin\|>\s*(?P<id>(?:functions\.)?(?P<name>[\w.-]+):\d+)\s*"
+        r"<\|tool_call_argument_begin\|>(?P<arguments>.*?)<\|tool_call_end\|>",
+        re.DOTALL,
+    ),
+    "<\uff5ctool\u2581calls\u2581begin\uff5c>": re.compile(
+        r"<\uff5ctool\u2581call\u2581begin\uff5c>(?:function)?(?:<\uff5ctool\u2581sep\uff5c>)?(?P<name>[\w.-]+)\s*"
+        r"(?:<\uff5ctool\u2581sep\uff5c>)?(?:```json)?(?P<arguments>.*?)(?:```)?\s*<\uff5ctool\u2581call\u2581end\uff5c>",
+        re.DOTALL,
+    ),
+}
+"""The calls after a mark that ends a model's words; None: only JSON, as Llama writes it (Mistral writes both)."""
+_XML_NAME: Final = re.compile(r"\s*<function=([^>\s]+)>|\s*([\w.-]+)\s*(?=<arg_key>)")
+_XML_ARGUMENT: Final = re.compile(
+    r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>|<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL
+)
 _MISTRALS_ENDS: Final = re.compile(r"</?s>|\[/(?:SYSTEM_PROMPT|TOOL_RESULTS)\]")
 _MAX_LEFT_OVER: Final = 32
 """Characters of a thinking mark that a template writes after the last role."""
@@ -102,6 +130,8 @@ def read_template(text: str, *, strict: bool = False) -> list[Message]:
         text: The text of a prompt, a response, or both; text before the first role continues the assistant's.
         strict: Return messages only if all of the text is in the form.
     """
+    if not strict and "<|message|>" in text:
+        return list(_harmony_messages(text))
     template = _template_of(text, strict=strict)
     headers = [] if template is None else list(template.header.finditer(text))
     if template is None or not headers:
@@ -155,7 +185,7 @@ def answer_parts(text: str, *, strict: bool = False, has_calls: bool = False) ->
         strict: Take a thought apart only if both its marks are there, and calls only if nothing else follows.
         has_calls: The message has its calls besides the text, so a call in the text is text.
     """
-    text = text if strict else _ENDS.sub("", text)
+    text = text if strict else _ENDS.sub("", text).removesuffix("</s>")
     start, end = _THINKS.match(text), _THINK_END.search(text) if "</think" in text else None
     if end is not None and start is None and (strict or _THINK.search(text, 0, end.start())):
         end = None
@@ -165,7 +195,11 @@ def answer_parts(text: str, *, strict: bool = False, has_calls: bool = False) ->
         thought, said = text[start.end() if start else 0 : end.start()].strip(), text[end.end() :]
     elif start is not None and not strict:
         said = text[start.end() :]
-    said, calls = (said, []) if has_calls else _split_calls(said, strict=strict)
+    marked = [] if strict or has_calls else [mark for mark in _MARKED_CALLS if mark in said]
+    if marked:
+        said, calls = _split_marked(said, marked[0])
+    else:
+        said, calls = (said, []) if has_calls else _split_calls(said, strict=strict)
     if end is None and start is not None and not strict:
         thought, said = said.strip(), ""
     parts: list[Part] = [{"type": "reasoning", "content": thought}] if thought or (strict and end) else []
@@ -206,6 +240,40 @@ def _is_asked(role: str, content: str, *, strict: bool) -> bool:
     return not _THINK_END.sub("", _THINK.sub("", content)).strip()
 
 
+def _harmony_messages(text: str) -> Iterator[Message]:
+    for segment in _HARMONY.finditer(text):
+        start, channel = segment["start"] or "assistant", segment["channel"] or ""
+        role, _, _ = start.partition(" ")
+        content, recipient = segment["content"], _RECIPIENT.search(f"{start} {channel}")
+        if recipient is not None and role == "assistant":
+            call = {"type": "tool_call", "id": None, "name": recipient[1], "arguments": exact_json(content.strip())}
+            yield Message(role, [call])
+        elif role == "assistant" and channel.strip() == "analysis":
+            yield Message(role, [{"type": "reasoning", "content": content}])
+        elif role in ROLES or role in ("assistant", "system", "developer", "user"):
+            yield text_message(role, content)
+        else:
+            # A tool's result has the tool in place of the role.
+            name = role.removeprefix("functions.")
+            yield Message("tool", [{"type": "tool_call_response", "id": None, "response": content}], {"name": name})
+
+
+def _split_marked(text: str, mark: str) -> tuple[str, list[Part]]:
+    """Return a model's text before a mark, and the calls after it; the whole text if there are none."""
+    said, _, after = text.partition(mark)
+    pattern = _MARKED_CALLS[mark]
+    calls: list[Part] = []
+    for found in () if pattern is None else pattern.finditer(after):
+        groups = found.groupdict()
+        arguments = exact_json(groups["arguments"].strip())
+        calls.append({"type": "tool_call", "id": groups.get("id"), "name": groups["name"], "arguments": arguments})
+    if not calls and isinstance(value := parse_json(after.strip()), (dict, list)):
+        for each in value if isinstance(value, list) else [value]:
+            call = _call_in(each, strict=False)
+            calls += [] if call is None else [call]
+    return (said, calls) if calls else (text, [])
+
+
 def _messages(role: str, content: str, *, strict: bool) -> list[Message]:
     # Qwen's template writes the results of tools as the user's.
     results = [] if strict and role in ("assistant", "tool") else _results(content)
@@ -214,6 +282,9 @@ def _messages(role: str, content: str, *, strict: bool) -> list[Message]:
         return [Message(role, answer_parts(content, strict=strict))]
     if role == "tool" and not results:
         results = [content]
+    system = _SYSTEM_OF_LLAMA.match(content) if role == "user" and not strict else None
+    if system is not None:
+        return [text_message("system", system[1]), text_message(role, content[system.end() :])]
     if results:
         return [Message("tool", [{"type": "tool_call_response", "id": None, "response": each}]) for each in results]
     return [text_message(role, content)]
@@ -258,14 +329,34 @@ def _call_of(content: str, *, strict: bool) -> Part | None:
     except (ValueError, RecursionError) as error:
         if is_programs(error):
             raise
+        return None if strict else _xml_call(content)
+    return _call_in(value, strict=strict)
+
+
+def _xml_call(content: str) -> Part | None:
+    """Return a call as Qwen's coder and GLM write it, with a tag for each argument."""
+    name = _XML_NAME.match(content)
+    if name is None:
         return None
+    pairs = (found.groups() for found in _XML_ARGUMENT.finditer(content))
+    arguments = {first or third: second if first else fourth for first, second, third, fourth in pairs}
+    return {"type": "tool_call", "id": None, "name": name[1] or name[2], "arguments": arguments}
+
+
+def _call_in(value: Any, *, strict: bool) -> Part | None:
     if type(value) is not dict:
         return None
     name = value.get("name") or value.get("tool")
     arguments: Any = value.get("arguments", value.get("parameters", value.get("argument")))
     if type(name) is not str or (strict and (value.keys() != {"name", "arguments"} or type(arguments) is not dict)):
         return None
-    return {"type": "tool_call", "id": None, "name": name, "arguments": arguments}
+    identity = value.get("id")
+    return {
+        "type": "tool_call",
+        "id": identity if type(identity) is str else None,
+        "name": name,
+        "arguments": arguments,
+    }
 
 
 def _calls(text: str) -> Iterator[tuple[int, str, int]]:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.record.attribute_values import read_context
+    from otel_rollout.record.bounded_copy import DEFAULT_BUDGET
     from otel_rollout.record.context import SILENCE, Frame, current_frame, in_silence, leave, with_frame
     from otel_rollout.record.exception_record import ExceptionRecord
     from otel_rollout.record.finished_span import encoded_size, readable_size
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from otel_rollout.record.recording_span import RolloutSpan
     from otel_rollout.record.sampling import RolloutSampleRatio, sample_ratio_sampler
     from otel_rollout.record.signature import compile_binder
-    from otel_rollout.record.snapshot import DEFAULT_BUDGET, Snapshot, take_snapshot, to_json
+    from otel_rollout.record.snapshot import Snapshot, take_snapshot, to_json
     from otel_rollout.record.span_bounds import SpanBounds, environment_limits
     from otel_rollout.record.trajectory import Trajectory
     from otel_rollout.record.trajectory_state import TrajectoryState
@@ -26,6 +27,7 @@ else:
         __name__,
         {
             "context": ("Frame", "SILENCE", "current_frame", "in_silence", "leave", "with_frame"),
+            "bounded_copy": ("DEFAULT_BUDGET",),
             "exception_record": ("ExceptionRecord",),
             "finished_span": ("encoded_size", "readable_size"),
             "ids": ("SystemIdGenerator",),
@@ -35,7 +37,7 @@ else:
             "recording_span": ("RolloutSpan",),
             "sampling": ("RolloutSampleRatio", "sample_ratio_sampler"),
             "signature": ("compile_binder",),
-            "snapshot": ("DEFAULT_BUDGET", "Snapshot", "take_snapshot", "to_json"),
+            "snapshot": ("Snapshot", "take_snapshot", "to_json"),
             "span_bounds": ("SpanBounds", "environment_limits"),
             "trajectory": ("Trajectory",),
             "trajectory_state": ("TrajectoryState",),

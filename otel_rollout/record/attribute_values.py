@@ -1,8 +1,7 @@
-"""Names, attributes and ids set on our spans, read by type on the caller's thread; no method of a user's class runs."""
+"""Reads the names, attributes and ids that are set on a span, by their type, on the caller's thread."""
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Sequence
 from itertools import islice
@@ -10,18 +9,20 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from opentelemetry.attributes import BoundedAttributes
-from opentelemetry.trace import SpanContext, TraceFlags, TraceState
+from opentelemetry.trace import SpanContext, TraceState
 
 from otel_rollout.record.fields import class_name
+from otel_rollout.record.scalars import read_scalar
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
 from otel_rollout.text.plain_text import cut_text
-from otel_rollout.text.sanitize import fits_int64
+from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 
 MAX_TEXT_CHARACTERS: Final = 1024 * 1024
 """A longer text loses its middle on the caller's thread."""
 MAX_KEY_CHARACTERS: Final = 1024
 MAX_ITEMS: Final = 1024
 """A longer list becomes JSON text."""
+MAX_ANNOTATED_ITEMS: Final = 100_000
 MAX_PAIRS: Final = 1024
 """At most this many attributes are read of one mapping, unless a limit allows more."""
 BUDGET: Final = 256 * 1024
@@ -34,19 +35,14 @@ FIELDS_OF_CONTEXT: Final = 5
 
 def read_text(value: Any) -> str | None:
     """Return a text, or an instance of a subclass, as a plain text; None for other values."""
-    kind = type(value)
-    if kind is not str:
-        if not issubclass(kind, str):
-            return None
-        value = str.__getitem__(value, slice(0, MAX_TEXT_CHARACTERS + 1))
-    return value if len(value) <= MAX_TEXT_CHARACTERS else cut_text(value, MAX_TEXT_CHARACTERS)
+    if not issubclass(type(value), str):
+        return None
+    text = value if type(value) is str else str.__str__(value)
+    return text if len(text) <= MAX_TEXT_CHARACTERS else cut_text(text, MAX_TEXT_CHARACTERS)
 
 
 def read_name(value: Any) -> str:
     """Return the name of a span or an event: a text, a scalar as text, or the class of any other value."""
-    text = read_text(value)
-    if text is not None:
-        return text
     plain = read_value(value)
     is_scalar = type(plain) is not Snapshot and type(plain) is not tuple
     return str(plain) if is_scalar else class_name(type(value)).removeprefix("builtins.")
@@ -54,40 +50,39 @@ def read_name(value: Any) -> str:
 
 def read_value(value: Any) -> Any:
     """Return an attribute's value as it is now: None, a scalar, a tuple of scalars of one type, or a snapshot."""
-    kind = type(value)
-    if value is None:
-        return None
-    if kind is tuple and len(value) == 1 and type(value[0]) is str and len(value[0]) <= MAX_TEXT_CHARACTERS:
-        # The finish reason of a model.
+    if value is None or type(value) is Snapshot:
         return value
-    scalar = _read_scalar(value)
-    if scalar is not None:
-        return scalar
-    for base in (list, tuple):
-        if issubclass(kind, base) and 0 < base.__len__(value) <= MAX_ITEMS:
-            items = [_read_scalar(item) for item in base.__iter__(value)]
-            first = type(items[0])
-            if first is not type(None) and all(type(item) is first for item in items):
-                return tuple(items)
-    if kind is Snapshot:
-        return value
-    taken = take_snapshot(value, BUDGET)
-    # The snapshot of an enum or a numpy number is a scalar.
-    scalar = _read_scalar(taken.load()) if taken.size <= BYTES_OF_A_SCALAR else None
-    return taken if scalar is None else scalar
+    plain = _read_plain(value, MAX_ITEMS)
+    if plain is None:
+        taken = take_snapshot(value, BUDGET)
+        # The snapshot of an enum is a scalar.
+        scalar = _read_scalar(taken.load()) if taken.size <= BYTES_OF_A_SCALAR else None
+        return taken if scalar is None else scalar
+    return plain
+
+
+def read_attribute(value: Any) -> Any:
+    """Return a text, a number, a boolean or a tuple of one of these without lone surrogates; None for other values."""
+    plain = _read_plain(value, MAX_ANNOTATED_ITEMS)
+    if type(plain) is tuple and type(plain[0]) is str:
+        return tuple(map(replace_surrogates, plain))
+    return replace_surrogates(plain) if type(plain) is str else plain
+
+
+def _read_plain(value: Any, max_items: int) -> Any:
+    if not issubclass(type(value), (list, tuple)):
+        return _read_scalar(value)
+    items = tuple(map(_read_scalar, value)) if 0 < len(value) <= max_items else (None,)
+    return items if None not in items and len({*map(type, items)}) == 1 else None
 
 
 def _read_scalar(value: Any) -> str | bool | int | float | None:
     """Return a text, a bool or a number of at most 64 bits as a value of Python's own type; else None."""
-    kind = type(value)
-    if kind is bool or kind is float:
-        return value  # type: ignore[no-any-return]  # just checked
-    if issubclass(kind, str):
-        return read_text(value)
-    if issubclass(kind, int):
-        number = value if kind is int else int.__int__(value)
-        return number if fits_int64(number) else None
-    return float.__float__(value) if issubclass(kind, float) else None
+    plain = read_scalar(value)
+    kind = type(plain)
+    if kind is str:
+        return read_text(plain)
+    return plain if kind is float or kind is bool or (kind is int and fits_int64(plain)) else None
 
 
 def read_time(value: Any) -> int | None:
@@ -112,50 +107,27 @@ def read_pairs(attributes: Any, limit: int) -> tuple[Sequence[tuple[Any, Any]], 
     """
     if attributes is None:
         return (), 0
-    given = _dict_behind(attributes)
-    if given is None:
-        return (), 1
-    # In one step, because another thread may add to it.
-    pairs = [*islice(dict.items(given), max(limit, MAX_PAIRS))]
-    return pairs, max(0, dict.__len__(given) - len(pairs))
+    if issubclass(type(attributes), dict):
+        # In one step, because another thread may add to it.
+        pairs = [*islice(dict.items(attributes), max(limit, MAX_PAIRS))]
+        return pairs, dict.__len__(attributes) - len(pairs)
+    # Other mappings may ask a database.
+    return ([*attributes.items()], 0) if type(attributes) in (MappingProxyType, BoundedAttributes) else ((), 1)
 
 
 def read_key(key: Any) -> str | None:
     """Return an attribute's key as a plain text; None if it is not a text, empty or too long."""
-    if type(key) is not str:
-        key = read_text(key)
-    return key if key and len(key) <= MAX_KEY_CHARACTERS else None
-
-
-def _dict_behind(attributes: Any) -> dict[Any, Any] | None:
-    """Return the dict in a known container of attributes; None for other objects."""
-    kind = type(attributes)
-    if kind is MappingProxyType:
-        # Each of its methods calls the wrapped mapping, whose class may be a user's.
-        referents = gc.get_referents(attributes)
-        attributes = referents[0] if referents else {}
-        kind = type(attributes)
-    if kind is BoundedAttributes:
-        return dict(attributes.copy())
-    return attributes if issubclass(kind, dict) else None
+    text = read_text(key)
+    return text if text and len(text) <= MAX_KEY_CHARACTERS else None
 
 
 def read_context(context: Any) -> SpanContext | None:
     """Return a `SpanContext` with plain values; None for other objects."""
-    if not issubclass(type(context), SpanContext) or tuple.__len__(context) < FIELDS_OF_CONTEXT:
+    if type(context) is not SpanContext or len(context) < FIELDS_OF_CONTEXT:
         return None
-    trace_id, span_id, is_remote, flags, state, *_ = tuple.__iter__(context)
-    is_plain = type(context) is SpanContext and type(flags) is TraceFlags and type(state) is TraceState
-    if is_plain and type(trace_id) is type(span_id) is int and 0 <= trace_id < 2**128 and 0 <= span_id < 2**64:
-        # Immutable, and of plain values already.
-        return context  # type: ignore[no-any-return]  # as was just checked
-    if not all(issubclass(type(number), int) for number in (trace_id, span_id, flags)):
-        return None
-    trace_id, span_id = int.__int__(trace_id), int.__int__(span_id)
-    if not (0 <= trace_id < 2**128 and 0 <= span_id < 2**64):
-        return None
-    flags = TraceFlags(int.__int__(flags) & 0xFF)
-    return SpanContext(trace_id, span_id, is_remote is True, flags, state if type(state) is TraceState else None)
+    trace_id, span_id, _, flags, state, *_ = context
+    is_plain = isinstance(flags, int) and isinstance(state, TraceState) and type(trace_id) is type(span_id) is int
+    return context if is_plain and 0 <= trace_id < 2**128 and 0 <= span_id < 2**64 else None
 
 
 def held_bytes(value: Any) -> int:

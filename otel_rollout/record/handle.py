@@ -12,7 +12,8 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from otel_rollout import semconv
 from otel_rollout.guard.provenance import is_programs
-from otel_rollout.record.scalars import PLAIN, read_sample_index, read_whole_tag
+from otel_rollout.record.readers import SCALARS
+from otel_rollout.record.scalars import read_sample_index, read_whole_tag
 from otel_rollout.record.trajectory_state import TrajectoryState
 
 MAX_HANDLE_CHARACTERS: Final = 16 * 1024
@@ -129,7 +130,7 @@ def place_of(handle: str) -> Place | None:
     tags, run = given.get("tags"), given.get("run")
     if ids is None or type(tags) is not dict or not tags.keys() <= _TAGS:
         return None
-    if any(type(value) not in PLAIN for value in tags.values()) or not (run is None or type(run) is str):
+    if any(type(value) not in SCALARS for value in tags.values()) or not (run is None or type(run) is str):
         return None
     root = SpanContext(int(ids[1], 16), int(ids[2], 16), is_remote=True, trace_flags=TraceFlags(int(ids[3], 16)))
     return Place(root, tags, run) if root.is_valid else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import decimal
+import fractions
 import pathlib
 import sys
 import uuid
@@ -23,8 +24,7 @@ from otel_rollout.guard.log_once import call_user_function
 from otel_rollout.guard.provenance import is_programs
 from otel_rollout.record.exception_record import exception_text
 from otel_rollout.record.fields import Part, class_name, fields_of, find_static, module_of, object_reader, per_class
-from otel_rollout.text.plain_json import describe_bytes, with_text_keys
-from otel_rollout.text.sanitize import integer_text
+from otel_rollout.text.plain_json import describe_bytes, key_text, with_text_keys
 
 SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 MAX_ARRAY_ELEMENTS: Final = 1024
@@ -59,35 +59,38 @@ def _private(value: Any) -> Any:
     return value.copy() if type(value) in (dict, list) else value
 
 
-def _own_payload(value: Any) -> Any:
-    return value.__rollout_payload__()
+def _read_own_payload(value: Any) -> Any:
+    return _private(call_user_function("__rollout_payload__", type(value).__rollout_payload__, value))
 
 
 def _items_by(base: Any) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
-        items, length = [*islice(base.__iter__(value), MAX_ITEMS)], base.__len__(value)
-        cut = length - len(items)
+        items = [*islice(base.__iter__(value), MAX_ITEMS)]
+        cut = base.__len__(value) - len(items)
         return Part([*items, f"…[{cut:,} items cut]"], cut) if cut > 0 else items
 
     return read
 
 
-def read_dict(value: Any) -> dict[Any, Any]:
-    """Return a private dict of any dict, with plain keys."""
-    pairs = [*dict.items(value)]
-    if {*map(type, [key for key, _ in pairs])} <= SCALARS:
-        return dict(pairs)
-    return with_text_keys([(plain_key(key), item) for key, item in pairs])
+def _read_view(value: Any) -> list[Any]:
+    return [*islice(value, MAX_ITEMS)]
+
+
+def _read_wrapped(value: Any) -> Any:
+    return _private(fields_of(value).get("data"))
 
 
 def _read_subclass_of_dict(value: Any) -> Any:
-    pairs, length = [*islice(dict.items(value), MAX_ITEMS)], dict.__len__(value)
-    plain = with_text_keys([(plain_key(key), item) for key, item in pairs])
-    return (
-        Part({**plain, "…": f"[{length - len(pairs):,} keys cut]"}, length - len(pairs))
-        if length > len(pairs)
-        else plain
-    )
+    plain = with_plain_keys(dict(islice(dict.items(value), MAX_ITEMS)))
+    cut = dict.__len__(value) - len(plain)
+    return Part({**plain, "…": f"[{cut:,} keys cut]"}, cut) if cut > 0 else plain
+
+
+def with_plain_keys(plain: dict[Any, Any]) -> dict[Any, Any]:
+    """Return a private dict with plain data as keys: itself, if it has no others."""
+    if {*map(type, plain)} <= SCALARS:
+        return plain
+    return with_text_keys([(plain_key(key), item) for key, item in plain.items()])
 
 
 def plain_key(key: Any) -> Any:
@@ -96,7 +99,7 @@ def plain_key(key: Any) -> Any:
     if kind in SCALARS:
         return key
     if kind is tuple or kind is frozenset:
-        return kind(map(plain_key, key))
+        return key_text(kind(map(plain_key, key)))
     read = reader_of(kind).read(key)
     return read if type(read) in SCALARS else f"<{class_name(kind)}>"
 
@@ -113,7 +116,7 @@ def _read_bytes(value: Any) -> Any:
     return described if head is None else {**described, "head": head.hex()}
 
 
-def _read_function(value: Any) -> Any:
+def _function_name(value: Any) -> Any:
     name = getattr(value, "__qualname__", None)
     return f"<{type(value).__name__} {name}>" if type(name) is str else f"<{type(value).__name__}>"
 
@@ -130,30 +133,14 @@ def _enum_reader(kind: Any) -> Reader:
     return Reader(attrgetter("_value_") if is_usual and {*map(type, held)} <= SCALARS else _read_enum, 4, is_leaf=True)
 
 
-def _read_datetime(value: Any) -> Any:
-    zone = dt.datetime.tzinfo.__get__(value)
-    if type(zone) in _SAFE_ZONES:
-        return dt.datetime.isoformat(value)
-    return f"{dt.datetime.isoformat(dt.datetime.replace(value, tzinfo=None))} ({class_name(type(zone))})"
+def _moment_by(base: Any) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        zone = base.tzinfo.__get__(value)
+        if type(zone) in _SAFE_ZONES:
+            return base.isoformat(value)  # type: ignore[no-any-return]
+        return f"{base.isoformat(base.replace(value, tzinfo=None))} ({class_name(type(zone))})"
 
-
-def _read_time(value: Any) -> Any:
-    zone = dt.time.tzinfo.__get__(value)
-    text = dt.time.isoformat(value if zone is None else dt.time.replace(value, tzinfo=None))
-    return text if zone is None else f"{text} ({class_name(type(zone))})"
-
-
-def _read_fraction(value: Any) -> Any:
-    # `str` of a long integer takes quadratic time.
-    numerator, denominator = (
-        integer_text(object.__getattribute__(value, f"_{name}ator")) for name in ("numer", "denomin")
-    )
-    return numerator if denominator == "1" else f"{numerator}/{denominator}"
-
-
-def _read_range(value: range) -> Any:
-    start, stop, step = map(integer_text, (value.start, value.stop, value.step))
-    return f"range({start}, {stop})" if step == "1" else f"range({start}, {stop}, {step})"
+    return read
 
 
 def _read_image(value: Any) -> Any:
@@ -226,7 +213,7 @@ def _read_numpy_scalar(value: Any) -> Any:
 
 def _read_array(value: Any) -> Any:
     numpy = sys.modules["numpy"]
-    if type(value) is numpy.ma.MaskedArray and value.size <= MAX_ARRAY_ELEMENTS:
+    if type(value).__name__ == "MaskedArray" and value.size <= MAX_ARRAY_ELEMENTS:
         return value.tolist()
     plain = value if type(value) is numpy.ndarray else numpy.ndarray.view(value, numpy.ndarray)
     kind, size = plain.dtype.kind, plain.size
@@ -302,18 +289,10 @@ def _read_tensor(value: Any) -> Any:
     try:
         with unseen(torch):
             return _read_plain_tensor(torch, value)
-    except RuntimeError as error:
-        # A function of torch can't read it: it stands for others, in vmap or functionalize.
-        if not _is_of_torch(error):
+    except RuntimeError as error:  # it stands for others, in vmap or functionalize
+        if is_programs(error):
             raise
         return f"<{class_name(type(value))} without storage>"
-
-
-def _is_of_torch(error: RuntimeError) -> bool:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return bool(error.args) and trace is not None and trace.tb_frame.f_code is _read_plain_tensor.__code__
 
 
 def _read_plain_tensor(torch: Any, value: Any) -> Any:
@@ -340,41 +319,31 @@ _LEAVES: Final[dict[str, Callable[[Any], Any]]] = {
     "builtins.int": int.__int__,
     "builtins.float": float.__float__,
     "builtins.complex": complex.__repr__,
-    "builtins.range": _read_range,
-    "builtins.ellipsis": repr,
+    **dict.fromkeys(("builtins.range", "builtins.ellipsis", "torch.dtype"), repr),
     "builtins.type": class_name,
     "builtins.module": lambda module: "<builtins.module>",
     "builtins.BaseException": exception_text,
-    "datetime.datetime": _read_datetime,
+    "datetime.datetime": _moment_by(dt.datetime),
     "datetime.date": dt.date.isoformat,
-    "datetime.time": _read_time,
+    "datetime.time": _moment_by(dt.time),
     "datetime.timedelta": dt.timedelta.__str__,
     "uuid.UUID": uuid.UUID.__str__,
     "decimal.Decimal": decimal.Decimal.__str__,
-    "fractions.Fraction": _read_fraction,
+    "fractions.Fraction": fractions.Fraction.__str__,
     "pathlib.PurePath": pathlib.PurePath.__str__,
     "pandas.NaTType": lambda value: "NaT",
     "pandas.NAType": lambda value: None,
-    "torch.dtype": repr,
-    **dict.fromkeys(
-        (f"builtins.{kind}" for kind in ("function", "method", "builtin_function_or_method")), _read_function
-    ),
+    **dict.fromkeys(("builtins.function", "builtins.method", "builtins.builtin_function_or_method"), _function_name),
 }
 _CHEAP: Final = frozenset(("builtins.str", "builtins.int", "builtins.float"))
 _OTHERS: Final[dict[str, Reader]] = {
     **{f"builtins.{base.__name__}": Reader(_items_by(base)) for base in (list, tuple, set, frozenset)},
-    **{
-        f"builtins.dict_{name}": Reader(lambda value: [*islice(value, MAX_ITEMS)])
-        for name in ("keys", "values", "items")
-    },
+    **{f"builtins.dict_{name}": Reader(_read_view) for name in ("keys", "values", "items")},
     **{f"builtins.{name}": Reader(_read_bytes) for name in ("bytes", "bytearray", "memoryview")},
     "builtins.dict": Reader(_read_subclass_of_dict),
     "collections.deque": Reader(_items_by(collections.deque)),
     "array.array": Reader(_items_by(array)),
-    **{
-        f"collections.User{name}": Reader(lambda value: _private(fields_of(value).get("data")))
-        for name in ("Dict", "List", "String")
-    },
+    **{f"collections.User{name}": Reader(_read_wrapped) for name in ("Dict", "List", "String")},
     "numpy.ndarray": Reader(_read_array, 128),
     "torch.Tensor": Reader(_read_tensor, 512),
     "PIL.Image": Reader(_read_image),
@@ -387,7 +356,7 @@ _OTHERS: Final[dict[str, Reader]] = {
 def reader_of(kind: type) -> Reader:
     """Return the reader of a class's values."""
     if find_static(kind, "__rollout_payload__") is not None:
-        return Reader(lambda value: _private(call_user_function("__rollout_payload__", _own_payload, value)))
+        return Reader(_read_own_payload)
     names = find_static(kind, "_fields")
     if type(names) is tuple and tuple in kind.__mro__:
         return Reader(lambda value: dict(zip(names, tuple.__iter__(value))))  # noqa: B905 - a subclass may have more
@@ -401,8 +370,7 @@ def reader_of(kind: type) -> Reader:
             return _enum_reader(kind)
         if name == "numpy.generic":
             return _numpy_scalar_reader(kind)
-    read, is_known = object_reader(kind)
-    if module_of(kind) == "pandas":
-        shown = f"<{class_name(kind)}>"
-        return Reader(lambda value: shown)
+    # Values of pandas are named: their fields are of its own.
+    name = class_name(kind)
+    read, is_known = ((lambda value: f"<{name}>"), True) if module_of(kind) == "pandas" else object_reader(kind)
     return Reader(read, 32 if is_known else 64, is_known)

@@ -1,24 +1,22 @@
-"""Reads a reward, an attribute or a tag as a plain value, whatever class a trainer gives it."""
+"""Reads a number, a text or a tag as a plain value, whatever class a trainer gives it."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from itertools import islice
 from typing import Any, Final
 
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.guard.provenance import is_programs
 from otel_rollout.record.fields import class_name, find_static
-from otel_rollout.record.snapshot import json_text, plain_value
+from otel_rollout.record.readers import SCALARS
+from otel_rollout.record.snapshot import json_text, plain_value, read_once
 from otel_rollout.text.sanitize import fits_int64, integer_text, replace_surrogates
 
 MAX_TAG_CHARACTERS: Final = 1024
 MAX_DIGITS: Final = 20
-MAX_LIST_ITEMS: Final = 100_000
 MAX_SHOWN_CHARACTERS: Final = 100
 _WITHOUT_STEP: Final = ", by which `ls --step none` lists it; a validation pass is validate=True"
-PLAIN: Final = (str, int, float, bool, type(None))
 
 
 def read_number(value: Any) -> float | None:
@@ -31,52 +29,29 @@ def read_number(value: Any) -> float | None:
         return None
     try:
         return float(plain)
-    except (OverflowError, ValueError) as error:
+    except (OverflowError, ValueError) as error:  # beyond a double's range, or a Decimal that is a signalling NaN
         if is_programs(error):
             raise
-        # Beyond a double's range, or a Decimal that is a signalling NaN.
         return None
 
 
-def read_attribute(value: Any) -> Any:
-    """Return a value as a text, a number, a boolean or a tuple of one of these; None if it is none of them."""
-    value = read_scalar(value)
-    kind = type(value)
-    if kind is bool or kind is float:
-        return value
-    if kind is str:
-        return replace_surrogates(value)
-    if kind is int:
-        return value if fits_int64(value) else None
-    if issubclass(kind, list) or issubclass(kind, tuple):
-        base: Any = list if issubclass(kind, list) else tuple
-        given = islice(base.__iter__(value), MAX_LIST_ITEMS)
-        items = tuple(read_attribute(item) if type(item) not in (list, tuple) else None for item in given)
-        return items if len({type(item) for item in items}) == 1 and None not in items else None
-    return None
-
-
 def read_scalar(value: Any) -> Any:
-    """Return the plain value of a scalar, of a subclass's too, or of an array or tensor with one element."""
+    """Return the plain value of a scalar, also of a subclass, or of an array of one element; else the value."""
     kind = type(value)
-    if kind in PLAIN:
+    if kind in SCALARS or not (issubclass(kind, (str, int, float)) or find_static(kind, "dtype") is not None):
         return value
-    is_number_or_text = issubclass(kind, str) or issubclass(kind, int) or issubclass(kind, float)
-    if not is_number_or_text and find_static(kind, "dtype") is None:
-        return value
-    plain = plain_value(value)
-    # A private array of numpy.
+    plain = read_once(value)
     if getattr(plain, "size", None) == 1 and hasattr(plain, "item"):
+        # A private array of numpy.
         return plain.item()
-    if type(plain) is list and len(plain) == 1:
-        return plain[0]
-    return plain if type(plain) in PLAIN else value
+    plain = plain[0] if type(plain) is list and len(plain) == 1 else plain
+    return plain if type(plain) in SCALARS else value
 
 
 def read_tag(value: Any) -> int | str:
     """Return an index as an int, any other value as its text."""
     plain = read_scalar(value)
-    if type(plain) not in PLAIN:
+    if type(plain) not in SCALARS:
         plain = plain_value(plain)
     kind = type(plain)
     if kind is int or kind is bool:

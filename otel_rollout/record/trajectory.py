@@ -36,8 +36,9 @@ from otel_rollout.record.context import (
 from otel_rollout.record.driver import RUNNING, follow, is_generator_function, is_kind, wrap
 from otel_rollout.record.exceptions import record_failure
 from otel_rollout.record.handle import HasHandle, Place, place_of, remember
+from otel_rollout.record.readers import SCALARS
 from otel_rollout.record.recorded import Recorded, record_span
-from otel_rollout.record.scalars import PLAIN, read_sample_index, read_scalar, read_tag, read_whole_tag
+from otel_rollout.record.scalars import read_sample_index, read_scalar, read_tag, read_whole_tag
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.settings import is_disabled
@@ -367,7 +368,7 @@ class Trajectory(HasHandle):
         if rollout_n is not None:
             tags[semconv.ROLLOUT_N] = read_whole_tag("rollout_n", rollout_n)
         validate = read_scalar(given_validate)
-        tags[semconv.VALIDATE] = type(validate) in PLAIN and bool(validate)
+        tags[semconv.VALIDATE] = type(validate) in SCALARS and bool(validate)
         tags[semconv.EXPERIMENT_NAME] = pipeline.experiment_name
         state = TrajectoryState(tags)
         ambient = get_current_span(context).get_span_context()

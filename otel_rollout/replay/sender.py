@@ -9,7 +9,7 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.deliver.batch import QueueLimits
+from otel_rollout.deliver.span_outbox import QueueLimits
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.follow_up_requests import FollowUpRequests

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from otel_rollout import backends
-from otel_rollout.deliver.batch import QueueLimits
+from otel_rollout.deliver.span_outbox import QueueLimits
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter, destination_of, one_attempt_of

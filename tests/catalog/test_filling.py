@@ -315,7 +315,7 @@ class TestKilledReaders:
     def test_leave_a_catalog_with_the_right_answers(self, tmp_path, monkeypatch, rounds):
         """While it reads a new folder, more of it, or after files are gone: the next one goes on."""
         monkeypatch.setattr("otel_rollout.catalog.filling.SECONDS_BETWEEN_COMMITS", 0.0)
-        random.seed(rounds)
+        rng = random.Random(rounds)
         for number in range(rounds):
             record(
                 tmp_path, *(make_trajectory(step, number, rollout) for step in (1, 102, 203) for rollout in range(4))
@@ -328,7 +328,7 @@ class TestKilledReaders:
                 with_new.steps()
             seconds = max(0.02, time.perf_counter() - started)
             for _ in range(4):
-                _read_until_killed(tmp_path, random.uniform(0, seconds))
+                _read_until_killed(tmp_path, rng.uniform(0, seconds))
             assert_right(tmp_path)
 
 

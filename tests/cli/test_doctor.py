@@ -173,7 +173,7 @@ class TestOutput:
             "import sys; sys.modules.update(dict.fromkeys(['rich', 'zstandard', 'mlflow', 'grpc']));"
             "from otel_rollout.cli.main import main; sys.exit(main(['doctor', '--offline']))"
         )
-        done = subprocess.run([sys.executable, "-c", probe], check=False, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", probe], check=False, capture_output=True, text=True, timeout=300)
         assert (done.returncode, done.stderr) == (0, "")
         assert "Settings" in done.stdout
 
@@ -193,7 +193,7 @@ class TestOutput:
             pass  # the other end is closed
         assert process.wait(60) == 0
         os.close(terminal)
-        piped = subprocess.run(command, check=False, capture_output=True, env=environ, timeout=60)
+        piped = subprocess.run(command, check=False, capture_output=True, env=environ, timeout=300)
 
         assert (b"\x1b[1m" in shown) is is_coloured
         assert b"\x1b" not in piped.stdout

@@ -23,7 +23,7 @@ class TestMinimalAgentLoop:
     def test_prints_its_trajectories(self, example):
         """Without a backend the four rollouts are shown as trees, rewarded, and nothing is lost."""
         command = [sys.executable, "-W", "error", str(example)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.count("AGENT agent_loop") == 4
         assert done.stdout.count("reward=1") == 4

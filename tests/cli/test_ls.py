@@ -545,7 +545,7 @@ class TestTrouble:
             assert listing.stdout is not None
             assert listing.stdout.readline()
             listing.stdout.close()
-            _, error = listing.communicate(timeout=60)
+            _, error = listing.communicate(timeout=300)
             assert (listing.returncode, error) == (141, b"")
 
     def test_without_rich(self, folder, capsys, monkeypatch):
@@ -563,7 +563,7 @@ class TestTrouble:
             [*COMMAND, "ls", str(folder), "--step", "1"],
             check=False,
             capture_output=True,
-            timeout=60,
+            timeout=300,
             env={**os.environ, "PYTHONIOENCODING": "ascii"},
         )
         assert (done.returncode, done.stderr) == (0, b"")

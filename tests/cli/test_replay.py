@@ -64,7 +64,7 @@ def replay(folder, environ):
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             env={**environ, **variables},
         )
 
@@ -188,7 +188,7 @@ class TestOutput:
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             env={**environ, "OTEL_ROLLOUT_DIR": str(tmp_path / "copy")},
         )
 
@@ -238,7 +238,7 @@ class TestProgress:
                 stderr=other,
                 stdin=other,
                 env={**environ, "TERM": "xterm-256color", "COLUMNS": "100"},
-                timeout=60,
+                timeout=300,
                 check=False,
             )
         os.close(other)
@@ -281,10 +281,10 @@ class TestInterruption:
             [*COMMAND, str(folder), "--backend", "otlp"], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             for _ in range(4):
-                assert receiver.arrived.acquire(timeout=60)
+                assert receiver.arrived.acquire(timeout=300)
             # Three trajectories are confirmed; the fourth is with the receiver, which does not answer.
             process.send_signal(number)
-            output, errors = process.communicate(timeout=60)
+            output, errors = process.communicate(timeout=300)
         assert process.returncode == code, errors
         before = set(receiver.taken)
         assert len(before) == 6
@@ -319,7 +319,7 @@ for sample in range(4):
 
 def train(how, environ):
     return subprocess.run(
-        [sys.executable, "-c", TRAINER, how], env=environ, check=False, timeout=60, capture_output=True
+        [sys.executable, "-c", TRAINER, how], env=environ, check=False, timeout=300, capture_output=True
     )
 
 
@@ -343,7 +343,7 @@ class TestAfterTheProcess:
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             env=environ,
         )
 
@@ -363,7 +363,7 @@ class TestAfterTheProcess:
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             env=environ,
         )
 

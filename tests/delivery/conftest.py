@@ -15,7 +15,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.deliver import ExporterQueue, QueueLimits
+from otel_rollout.deliver import QueueLimits, SpanOutbox
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.finish import PayloadFinisher, SpanReader
@@ -91,7 +91,7 @@ def make_queue(reader):
 
         def make(exporter, name="backend", policy=QUICK, **limits):
             return stack.enter_context(
-                running(ExporterQueue(name, exporter, reader, QueueLimits(**{"delay": 0.01, **limits}), policy))
+                running(SpanOutbox(name, exporter, reader, QueueLimits(**{"delay": 0.01, **limits}), policy))
             )
 
         yield make

@@ -325,7 +325,7 @@ class TestInterruptions:
             monkeypatch.undo()
             raise Interrupt
 
-        monkeypatch.setattr("otel_rollout.deliver.exporter_queue.queued_size", interrupted)
+        monkeypatch.setattr("otel_rollout.deliver.span_outbox.queued_size", interrupted)
         with pytest.raises(Interrupt):
             queue.put(make_span())
         queue.put(make_span())
@@ -342,7 +342,7 @@ class TestInterruptions:
             raise RecursionError
 
         monkeypatch.setattr("collections.Counter.__missing__", overflowing)
-        monkeypatch.setattr("otel_rollout.deliver.exporter_queue.queued_size", overflowing)
+        monkeypatch.setattr("otel_rollout.deliver.span_outbox.queued_size", overflowing)
         with pytest.raises(RecursionError):
             queue.put(make_span())
         monkeypatch.undo()
@@ -358,7 +358,7 @@ class TestInterruptions:
                 super().append(item)
                 raise Interrupt
 
-        queue._store.spans = Items()
+        queue._queued = Items()
         with pytest.raises(Interrupt):
             queue.put(make_span())
         assert queue.stats().queued == 1

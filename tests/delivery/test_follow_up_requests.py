@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from otel_rollout.counts import FollowUpStats
-from otel_rollout.export import follow_up_requests, request_lane
+from otel_rollout.export import follow_up_requests, lane
 from otel_rollout.export.follow_up_requests import NotYet
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from tests.delivery.queues import until
@@ -67,7 +67,7 @@ class TestAttempts:
 
     def test_a_span_that_never_comes_is_given_up(self, make_work, backend, caplog, monkeypatch):
         """An entry that waits for long is lost once a later one is done, not before, and the log says so."""
-        monkeypatch.setattr(follow_up_requests, "SECONDS_BEHIND", 0.0)
+        monkeypatch.setattr(lane, "SECONDS_BEHIND", 0.0)
         backend.rule = lambda values: NotYet({n for n, value in enumerate(values) if value == "never"}, "not stored")
         work = make_work(limit=3)
         add(work, "never")
@@ -80,9 +80,9 @@ class TestAttempts:
 
     def test_spans_that_never_come_keep_no_other_from_its_attempt(self, make_work, backend, monkeypatch):
         """Entries that waited for long before any later one came stand behind those, as many as there are."""
-        monkeypatch.setattr(follow_up_requests, "SECONDS_BEHIND", 0.0)
-        monkeypatch.setattr(request_lane, "FIRST_WAIT", 0.01)
-        monkeypatch.setattr(request_lane, "LONGEST_WAIT", 0.01)
+        monkeypatch.setattr(lane, "SECONDS_BEHIND", 0.0)
+        monkeypatch.setattr(lane, "FIRST_WAIT", 0.01)
+        monkeypatch.setattr(lane, "LONGEST_WAIT", 0.01)
         backend.rule = lambda values: NotYet({n for n, value in enumerate(values) if value != "later"}, "not stored")
         work = make_work(limit=2)
         add(work, *range(3))
@@ -130,7 +130,7 @@ class TestAttempts:
         work = make_work()
         backend.rule = lambda values: UNEXPLAINED
         add(work, "only")
-        until(lambda: len(backend.attempts) > 4 * follow_up_requests.ATTEMPTS_ALONE)
+        until(lambda: len(backend.attempts) > 4 * lane.ATTEMPTS_ALONE)
         assert counts(work) == FollowUpStats(waiting=1)
 
     def test_retry_after_is_heeded_by_a_flush_too(self, make_work, backend):

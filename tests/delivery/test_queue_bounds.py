@@ -250,7 +250,7 @@ class TestAccounts:
         queue = make_queue(exporter, max_bytes=20_000)
         nested = []
 
-        import otel_rollout.deliver.exporter_queue as module
+        import otel_rollout.deliver.span_outbox as module
 
         original = module.copy_without_payload
 

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from otel_rollout import read_trajectories
-from otel_rollout.deliver import ExporterQueue, QueueLimits, spool
+from otel_rollout.deliver import QueueLimits, SpanOutbox, spool
 from otel_rollout.deliver.spool import Spool
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.files import is_being_written
@@ -37,7 +37,7 @@ def make_queue(reader, tmp_path):
         def make(backend, *, max_spool_bytes=2**30, policy=QUICK, **limits):
             limits = {"delay": 0.01, "max_bytes": 20_000, "batch_bytes": 4_000, **limits}
             spool = Spool(tmp_path, max_spool_bytes)
-            queue = ExporterQueue("backend", backend, reader, QueueLimits(**limits), policy, spool)
+            queue = SpanOutbox("backend", backend, reader, QueueLimits(**limits), policy, spool)
             queue.start()
 
             def end():
@@ -199,7 +199,7 @@ class TestFaults:
     def test_an_error_of_our_own(self, make_queue, backend, make_span, monkeypatch, caplog):
         """A fault while a batch is taken is logged, and delivery goes on."""
         queue = make_queue(backend)
-        taken = queue._store.take
+        taken = queue._disk.take
         faults = [MemoryError()]
 
         def take():
@@ -207,7 +207,7 @@ class TestFaults:
                 raise faults.pop()
             return taken()
 
-        monkeypatch.setattr(queue._store, "take", take)
+        monkeypatch.setattr(queue._disk, "take", take)
         queue.put(make_span("kept"))
         assert queue.flush(10) is True
         assert backend.names == ["kept"]
@@ -230,7 +230,7 @@ class TestFaults:
         queue.shutdown(time.monotonic() + 0.5)
         assert queue.join() is False
         gate.set()
-        until(lambda: queue._store._has_spilled)
+        until(lambda: queue._disk._has_spilled)
 
 
 class TestEnd:
@@ -298,7 +298,7 @@ class TestEnd:
         stats = queue.stats()
         assert (stats.queued, stats.spooled, sum(stats.lost.values())) == (0, 0, 12)
         gate.set()
-        until(lambda: queue._store._has_spilled and (is_hanging or queue._has_ended))
+        until(lambda: queue._disk._has_spilled and (is_hanging or queue._has_ended))
         stats = queue.stats()
         assert is_balanced(stats)
         assert (stats.queued, stats.queued_bytes) == (0, 0)
@@ -344,7 +344,7 @@ class TestEnd:
 
     def test_without_threads_the_shutdown_puts_all_on_disk(self, make_queue, backend, make_span, monkeypatch, tmp_path):
         """At the interpreter's exit, where no thread can be started, nothing is lost either."""
-        monkeypatch.setattr(ExporterQueue, "start", lambda self: None)
+        monkeypatch.setattr(SpanOutbox, "start", lambda self: None)
         backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         for number in range(10):

@@ -43,7 +43,7 @@ def run_demo(
         with _time_of_the_loop():
             all_passes = passes(steps, samples, rollouts)
             trajectories = idle_time.run(_run(all_passes, Faults(frozenset(faults), seed), seed))
-        assert otel_rollout.flush(timeout=60)
+        assert otel_rollout.flush(timeout=300)
     finally:
         otel_rollout.shutdown(timeout=10)
     spans = defaultdict(list)

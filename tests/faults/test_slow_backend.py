@@ -44,7 +44,7 @@ class TestSlowBackend:
         assert set(receiver.stored.values()) == {2}
 
     def test_hangs_to_the_end(self, receiver, start, train) -> None:
-        """A backend that hangs keeps neither the training nor the end of the process; the loss is counted."""
+        """A backend that hangs keeps neither the training nor the end of the process; its batch is unknown."""
         trainer = start(receiver, shutdown_timeout_ms=500)
         receiver.steady = Fault(hangs=True)
         train(trainer)

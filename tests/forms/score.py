@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,8 +92,13 @@ def run_case(case: dict[str, Any]) -> Any:
     return next(span for span in exporter.spans if span.name == "generate")
 
 
-def score_case(case: dict[str, Any]) -> Score:
-    """Return what a case's span has of it."""
+def score_case(case: dict[str, Any], same: Sequence[set[str]] = ()) -> Score:
+    """Return what a case's span has of it.
+
+    Args:
+        case: The case.
+        same: Finish reasons that are equal.
+    """
     span = run_case(case)
     values = list(_leaves(dict(span.attributes), is_parsed=True))
     given = _plain(case["argument"])
@@ -102,7 +107,6 @@ def score_case(case: dict[str, Any]) -> Score:
     known = _Known(values)
     lost = [leaf for value in (given, result) for key, leaf in _named(value) if not known.has(key, leaf)]
     answer, finish = case.get("answer"), case.get("finish_reason")
-    same = importlib.import_module("shapes").FINISH_SAME if "shapes" in sys.modules else []
     return Score(
         case["name"],
         lost,
@@ -260,7 +264,7 @@ def _has_usage(usage: dict[str, Any], attributes: Any) -> bool:
     return not cached or attributes.get(semconv.USAGE_CACHED_TOKENS) == cached
 
 
-def _has_reason(reason: str, attributes: Any, same: list[set[str]]) -> bool:
+def _has_reason(reason: str, attributes: Any, same: Sequence[set[str]]) -> bool:
     (read,) = attributes.get(semconv.FINISH_REASONS) or (None,)
     return read == reason or any(reason in words and read in words for words in same)
 
@@ -294,8 +298,8 @@ def _has_messages(expected: list[dict[str, Any]], found: list[Message]) -> bool:
     return all(text in everything for _, text in wanted) and {name for name, _ in wanted} <= {name for name, _ in read}
 
 
-def load_cases(name: str) -> list[dict[str, Any]]:
-    """Return the cases of a module, or of a file."""
+def load_cases(name: str) -> tuple[list[dict[str, Any]], list[set[str]]]:
+    """Return the cases of a module or a file, and the finish reasons that are equal."""
     path = Path(name)
     if path.suffix == ".py":
         sys.path.insert(0, str(path.resolve().parent))
@@ -306,8 +310,7 @@ def load_cases(name: str) -> list[dict[str, Any]]:
         spec.loader.exec_module(module)
     else:
         module = importlib.import_module(name)
-    cases: list[dict[str, Any]] = module.CASES
-    return cases
+    return module.CASES, module.FINISH_SAME
 
 
 def main(names: list[str]) -> None:
@@ -316,7 +319,8 @@ def main(names: list[str]) -> None:
         import os
 
         os.environ["OTEL_ROLLOUT_DIR"] = folder
-        scores = [score_case(case) for name in names for case in load_cases(name)]
+        loaded = [load_cases(name) for name in names]
+        scores = [score_case(case, same) for cases, same in loaded for case in cases]
     for score in scores:
         faults = [field for field in ("answer", "usage", "finish", "prompt") if getattr(score, field) is False]
         if score.lost or faults:

@@ -158,9 +158,9 @@ class ReceiverProcess:
         """Make a request and return the answer."""
         url = urlsplit(self.url)
         if url.scheme == "https":
-            connection = http.client.HTTPSConnection(url.hostname, url.port, timeout=60, context=self._context)
+            connection = http.client.HTTPSConnection(url.hostname, url.port, timeout=300, context=self._context)
         else:
-            connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
+            connection = http.client.HTTPConnection(url.hostname, url.port, timeout=300)
         try:
             connection.request(method, path, body, {key.replace("_", "-"): value for key, value in headers.items()})
             answer = connection.getresponse()
@@ -171,7 +171,7 @@ class ReceiverProcess:
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """End it with a signal, and return its exit code and what it printed."""
         self.process.send_signal(number)
-        out, error = self.process.communicate(timeout=60)
+        out, error = self.process.communicate(timeout=300)
         return self.process.returncode, out + error
 
     def close(self) -> None:

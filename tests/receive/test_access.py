@@ -137,7 +137,7 @@ def test_idle_connections_hold_up_nothing(start, certified, is_encrypted) -> Non
     options, context = certified if is_encrypted else ([], None)
     receiver = start(*options, context=context)
     address = urlsplit(receiver.url)
-    plain = socket.create_connection((address.hostname, address.port), timeout=60)
+    plain = socket.create_connection((address.hostname, address.port), timeout=300)
     with context.wrap_socket(plain, server_hostname="127.0.0.1") if context else plain as sender:
         sender.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert sender.recv(1).startswith(b"H")

@@ -73,8 +73,8 @@ class TestLimits:
     def test_too_much_waits(self, receiver, tmp_path) -> None:
         """Beyond the bound on waiting bytes the answer is 429 with Retry-After; what waits is stored in the end."""
         gate, waits = threading.Event(), threading.Event()
-        receiver._pool.submit(lambda: (waits.set(), gate.wait(30)))
-        assert waits.wait(10)
+        receiver._pool.submit(lambda: (waits.set(), gate.wait(120)))
+        assert waits.wait(120)
         body = make_request(make_trace(1, text="x" * 1500)).SerializeToString()
         assert 5_000 < len(body) < 10_000
         with TestClient(make_app(receiver)) as client:
@@ -89,7 +89,7 @@ class TestLimits:
             assert (second.status_code, second.headers["retry-after"]) == (429, "1")
             assert "10,000 bytes wait" in Status.FromString(second.content).message
             gate.set()
-            first.join(30)
+            first.join(120)
         assert [answer.status_code for answer in answers] == [200]
         assert receiver.waiting_bytes == 0
         assert stored(tmp_path / "traces") == ids_of(make_trace(1))

@@ -77,7 +77,7 @@ def test_another_program_joins_the_trajectory(start, tmp_path) -> None:
             [sys.executable, ENGINE, carrier["traceparent"]],
             check=True,
             env={**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint},
-            timeout=60,
+            timeout=300,
         )
 
     with otel_rollout.rollout_trace_attr(sample_index=0, step=4, rollout_n=0):

@@ -245,7 +245,7 @@ class TestHits:
         found.close()
         for thread in threading.enumerate():
             if thread.name.startswith("otel-rollout-search"):
-                thread.join(10)
+                thread.join(120)
                 assert not thread.is_alive()
 
     def test_running_trajectories(self, tmp_path):

@@ -330,7 +330,7 @@ class TestLocks:
             assert holder.stdout.readline() == b"held\n"
             assert is_being_written(path)
             holder.kill()
-            holder.wait(30)
+            holder.wait(120)
         assert not is_being_written(path)
 
     def test_two_do_not_take_the_same_file(self, path):

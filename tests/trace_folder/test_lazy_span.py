@@ -103,7 +103,7 @@ def test_threads_that_ask_at_the_same_time():
     barrier = Barrier(4)
 
     def names(span: StoredSpan) -> str:
-        barrier.wait(10)
+        barrier.wait(120)
         return span.name
 
     with ThreadPoolExecutor(4) as threads:

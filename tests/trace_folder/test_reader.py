@@ -318,7 +318,7 @@ class TestRunning:
             "writer.write(make_trajectory(1)); writer.write(make_trajectory(2)[:2]); os._exit(9)\n"
         )
         root = Path(__file__).parents[2]
-        done = subprocess.run([sys.executable, "-c", program, folder, root], check=False, timeout=60)
+        done = subprocess.run([sys.executable, "-c", program, folder, root], check=False, timeout=300)
         assert done.returncode == 9
         found = list(read_trajectories(folder))
         assert [(each.step, each.has_root, each.span_count) for each in found] == [(1, True, 3), (2, False, 2)]

@@ -309,14 +309,14 @@ class TestThread:
         def slow(folder):
             if threading.current_thread().name == "otel-rollout-retention":
                 looked.set()
-                assert goes_on.wait(30)
+                assert goes_on.wait(120)
             return scandir(folder)
 
         monkeypatch.setattr(os, "scandir", slow)
         writer = FolderWriter(tmp_path, max_bytes=100_000)
         for number in range(40):
             writer.write(trajectory(step=1, payload=4000, rollout_n=number))
-        assert looked.wait(30)
+        assert looked.wait(120)
         assert size_of(tmp_path) > 125_000
         goes_on.set()
         writer.close()

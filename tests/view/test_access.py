@@ -165,7 +165,7 @@ class TestFiles:
         # A plain socket: clients resolve such paths themselves.
         import http.client
 
-        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=20)
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=120)
         try:
             connection.putrequest("GET", "/", skip_host=True)
             connection._buffer[0] = b"GET " + path.encode() + b" HTTP/1.1"

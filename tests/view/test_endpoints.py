@@ -122,6 +122,23 @@ class TestStep:
         assert int(timeline["end_time"]) - int(timeline["start_time"]) == 1_000_000_000
 
 
+class TestFates:
+    """What training made of trajectories."""
+
+    def test_rows_and_groups_have_advantage_fate_and_reason(self, view):
+        """A step's rows and a group's rollouts say what came of each, as its root does."""
+        told = {semconv.ADVANTAGE: -0.707, semconv.FATE: "filtered", semconv.FATE_REASON: "reward is 0"}
+        viewer = view(make_trajectory(1, 0, 0), make_trajectory(1, 0, 1, status="cancelled", **told))
+        step = viewer.get("step/1")
+        rows = [dict(zip(step["rollouts"]["columns"], row, strict=True)) for row in step["rollouts"]["rows"]]
+        assert [(row["status"], row["advantage"], row["fate"]) for row in rows] == [
+            ("completed", None, None),
+            ("cancelled", -0.707, "filtered"),
+        ]
+        summary = viewer.get("step/1/group?sample=0")["rollouts"][1]["summary"]
+        assert (summary["advantage"], summary["fate"], summary["fate_reason"]) == (-0.707, "filtered", "reward is 0")
+
+
 class TestGroup:
     """`api/step/…/group`."""
 

@@ -132,7 +132,7 @@ class TestFolders:
         may_end = threading.Event()
         with Viewer(tmp_path) as viewer:
             read = viewer.state.run.steps
-            monkeypatch.setattr(viewer.state.run, "steps", lambda: may_end.wait(20) and read())
+            monkeypatch.setattr(viewer.state.run, "steps", lambda: may_end.wait(120) and read())
             before = viewer.get("run")
             assert (before["steps"], before["waiting"], before["progress"]) == ([], None, {"done": 0, "total": 0})
             may_end.set()
@@ -149,13 +149,13 @@ class TestFolders:
         def read_slowly() -> list:
             steps = read()
             has_read.set()
-            may_end.wait(20)
+            may_end.wait(120)
             return steps
 
         monkeypatch.setattr(state.run, "steps", read_slowly)
         before = state.version()
         assert state.steps_so_far(0.0) == ([], False)
-        assert has_read.wait(20)
+        assert has_read.wait(120)
         write_run(tmp_path, range(2, 3)).close()
         wait_for(lambda: state.version() != before)
         assert state.steps_so_far(0.0) == ([], False)
@@ -375,4 +375,4 @@ class TestSearch:
             trust_env=False,
         ) as answer:
             next(answer.iter_bytes())
-        assert closed.wait(20)
+        assert closed.wait(120)

@@ -15,7 +15,7 @@ from otel_rollout.record import OpenOp, OpenTrajectory
 from tests.servers.browser import Browser
 from tests.view.looking import look
 from tests.view.made_run import made_trajectory
-from tests.view.viewer import Viewer
+from tests.view.viewer import Viewer, wait_for
 
 WORKER = "host-1-abcd"
 NO_PROCESS = 2**30
@@ -113,6 +113,19 @@ def test_what_runs_is_on_the_timeline(browser: Browser, folder_with_ends: Path) 
         end_process(folder_with_ends)
         page.get_by_role("heading", name="One trajectory").wait_for()
         assert looking.faults == []
+
+
+def test_what_runs_is_told_with_what_it_is_in(folder_with_ends: Path) -> None:
+    """`api/live` has each open trajectory with its op and arguments, and what a step waits for, per experiment."""
+    write_open(folder_with_ends, (1, 7))
+    write_open(folder_with_ends, (1, 8), experiment="second", worker="host-2-abcd", first=2)
+    with Viewer(folder_with_ends) as viewer:
+        live = viewer.get("live")
+        rows = [(each["experiment_name"], each["rollout_n"], each["op"]) for each in live["trajectories"]]
+        assert sorted(rows) == [("first", 7, "sandbox.run"), ("second", 8, "sandbox.run")]
+        assert (live["open"], len(live["waits"])) == (2, 2)
+        end_process(folder_with_ends)
+        wait_for(lambda: viewer.get("open")["left"] == 1)
 
 
 def test_counts_tell_what_lives_from_what_is_left(tmp_path: Path) -> None:

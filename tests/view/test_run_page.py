@@ -227,7 +227,7 @@ class TestFaults:
         may_end = threading.Event()
         with Viewer(folder) as viewer:
             read = viewer.state.run.steps
-            monkeypatch.setattr(viewer.state.run, "steps", lambda: may_end.wait(20) and read())
+            monkeypatch.setattr(viewer.state.run, "steps", lambda: may_end.wait(120) and read())
             with looking.beside(viewer) as waiting:
                 waiting.page.get_by_text("Reading the run …").wait_for()
                 for _ in range(3):

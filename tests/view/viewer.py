@@ -16,7 +16,7 @@ from otel_rollout.look.view import RunState, listen, make_application, make_serv
 __all__ = ["TOKEN", "Viewer", "wait_for"]
 
 TOKEN = "the-token-of-the-tests"
-SECONDS = 20.0
+SECONDS = 120.0
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:

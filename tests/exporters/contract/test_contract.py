@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from otel_rollout.deliver import ExporterQueue
+from otel_rollout.deliver import SpanOutbox
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.finish import PayloadFinisher, SpanReader
@@ -280,7 +280,7 @@ class TestFollowUpRequests:
         sent = []
         send = exporter.send
         exporter.send = lambda spans: sent.append(list(spans)) or send(spans)
-        queue = ExporterQueue(name, exporter, SpanReader(Resource({}), None, PayloadFinisher(2**30, None)))
+        queue = SpanOutbox(name, exporter, SpanReader(Resource({}), None, PayloadFinisher(2**30, None)))
         spans = [
             ReadableSpan(
                 "root",

@@ -8,7 +8,7 @@ import time
 import pytest
 from opentelemetry.sdk.resources import Resource
 
-from otel_rollout.deliver import ExporterQueue
+from otel_rollout.deliver import SpanOutbox
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export import send_batch
 from otel_rollout.export.http import RequestFailedError
@@ -252,7 +252,7 @@ class TestDelivery:
     @pytest.fixture
     def queue(self, exporter):
         """A queue in front of the exporter."""
-        return ExporterQueue("trackio", exporter, SpanReader(Resource({}), None, PayloadFinisher(2**30, None)))
+        return SpanOutbox("trackio", exporter, SpanReader(Resource({}), None, PayloadFinisher(2**30, None)))
 
     def test_held_spans_count_as_queued(self, queue, store):
         """A held span is not delivered: it counts as queued, and a flush says at once that it isn't stored."""

@@ -1,0 +1,644 @@
+"""One exporter's spans: a bounded outbox that any thread puts into; a slow or failing exporter harms no other."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter
+
+from otel_rollout import semconv
+from otel_rollout.counts import ExporterStats
+from otel_rollout.deliver.deadlines import Deadlines
+from otel_rollout.deliver.running_report import RunningReport
+from otel_rollout.export.backoff import RetryPolicy
+from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
+from otel_rollout.export.follow_up_requests import FollowUpRequests
+from otel_rollout.export.held_spans import HeldSpans
+from otel_rollout.export.lane import Entry, Lane, NotYet, Settled
+from otel_rollout.export.outbox import SECONDS_OF_A_WAIT, Account, Outbox
+from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.finish.span_conversion import SpanReader
+from otel_rollout.finish.span_copies import copy_with_losses, copy_without_payload, shrunk_copy
+from otel_rollout.guard.background_thread import call_within
+from otel_rollout.guard.clock import monotonic
+from otel_rollout.guard.gil import GilYielder
+from otel_rollout.guard.safe_logger import SafeLogger
+from otel_rollout.record.finished_span import encoded_size, queued_size
+from otel_rollout.record.recording_span import RolloutSpan
+from otel_rollout.text.plain_text import counted
+
+if TYPE_CHECKING:
+    from otel_rollout.deliver.spill import Spill
+    from otel_rollout.deliver.spool import Spool
+    from otel_rollout.record.open_trajectories import OpenTrajectories
+
+_logger = SafeLogger()
+
+PAYLOAD_SHARE: Final = 0.90
+"""Up to this part of the bound spans are taken whole; above it their payload is dropped."""
+CHILD_SHARE: Final = 0.97
+"""Up to this part children are taken, without payload; the rest is for roots."""
+
+QueuedSpan: TypeAlias = "tuple[RolloutSpan | ReadableSpan, int, int]"
+"""A span, the bytes that it takes in the queue, and its number."""
+
+
+@dataclass(frozen=True)
+class QueueLimits:
+    """The bounds of an outbox and of its batches.
+
+    Args:
+        max_bytes: Bytes held, waiting and in flight.
+        max_spans: Spans held, where a count is asked for (`OTEL_BSP_MAX_QUEUE_SIZE`).
+        batch_bytes: Bytes of a batch; a single larger span goes alone.
+        batch_spans: Spans of a batch.
+        delay: Seconds that a span waits at most for others to fill a batch.
+    """
+
+    max_bytes: int = 256 * 1024 * 1024
+    max_spans: int | None = None
+    batch_bytes: int = 4 * 1024 * 1024
+    batch_spans: int = 512
+    delay: float = 1.0
+
+
+class SpanOutbox(Outbox):
+    """Takes finished spans from any thread and delivers them to one exporter, in order.
+
+    Args:
+        name: The exporter's name, for logs and statistics.
+        exporter: Any `SpanExporter`; an `OutcomeSpanExporter` can report why it failed.
+        reader: Converts recording spans to standard ones.
+        limits: The bounds.
+        policy: The retry policy.
+        spool: Keeps spans on disk that memory can't hold.
+        open_trajectories: Tracks the running trajectories, for an exporter that is notified of them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        exporter: SpanExporter,
+        reader: SpanReader,
+        limits: QueueLimits | None = None,
+        policy: RetryPolicy | None = None,
+        spool: Spool | None = None,
+        open_trajectories: OpenTrajectories | None = None,
+    ) -> None:
+        super().__init__(name, f"otel-rollout-{name}", policy)
+        self.exporter = exporter
+        self._reader = reader
+        reader.register()
+        self._limits = limits or QueueLimits()
+        self._batch_bytes = self._limits.batch_bytes
+        self._follow_ups: FollowUpRequests | None = None
+        self._held: HeldSpans | None = None
+        if isinstance(exporter, OutcomeSpanExporter):
+            self._batch_bytes = min(self._batch_bytes, exporter.max_batch_bytes)
+            self._follow_ups = exporter.follow_up_requests
+            self._held = exporter.held
+        max_bytes, max_spans = self._limits.max_bytes, self._limits.max_spans or sys.maxsize
+        # A batch is sent before the queue is full, however small the queue is.
+        self._batch_bytes = min(self._batch_bytes, max(1, max_bytes // 2))
+        self._batch_spans = min(self._limits.batch_spans, max(1, max_spans // 2))
+        self._root_bounds = max_bytes, max_spans
+        self._child_bounds = max_bytes * CHILD_SHARE, max(1, min(max_spans - 1, int(max_spans * CHILD_SHARE)))
+        self._send_once = one_attempt_of(exporter)
+        self._spool = spool
+        self._open_notes = RunningReport(exporter, open_trajectories, reader.finisher.redactor)
+        self._reset()
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._account = Account()
+        self._lane = Lane(self._batch_spans, self._policy, shrink=shrunk_copy)
+        self._queued: deque[QueuedSpan] = deque()
+        self._bytes = 0
+        self._payloads_dropped = self._payloads_shrunk = 0
+        self._held_spans = 0
+        self._held_lost: Counter[str] = Counter()
+        self._batch_due: float | None = None
+        """The time at which a batch goes though it isn't full; None if no span waits."""
+        self._has_new_losses = False
+        """True if a root in the lane may lack a loss in its trajectory."""
+        self._losses: dict[tuple[str, object], int] = {}
+        """The number of lost spans by reason and step."""
+        self._unknown: set[int] = set()
+        self._end_reason = "shutdown"
+        self._disk: Spill | None = None
+        if self._spool is not None:
+            from otel_rollout.deliver.spill import Spill
+
+            self._disk = Spill(self, self._spool, self._limits.max_bytes)
+        self._end = Deadlines()
+        self._is_failing = False
+        """True if the last attempt failed, and another one may help."""
+
+    # --- from any thread
+
+    def put(self, span: RolloutSpan | ReadableSpan) -> None:
+        """Take a finished span; never waits for the exporter.
+
+        When the queue is near its bound, payloads are dropped before spans, and children before roots.
+        """
+        limits, account = self._limits, self._account
+        has_payload, is_counted, given = True, False, span
+        try:
+            size = queued_size(span)
+            with self._lock:
+                reason = None
+                if self._is_closed:
+                    reason = "after_shutdown"
+                else:
+                    if self._bytes + size > limits.max_bytes * PAYLOAD_SHARE:
+                        whole, span = span, copy_without_payload(span)
+                        has_payload = span is whole
+                        if not has_payload:
+                            self._reader.release(whole)
+                        size = queued_size(span)
+                    max_bytes, max_spans = self._root_bounds if span.parent is None else self._child_bounds
+                    if self._bytes + size > max_bytes or self._in_memory >= max_spans:
+                        reason = "queue_full"
+                # A signal handler of the program may raise at a call: none comes between the counts.
+                if reason is None:
+                    is_counted = True
+                    if isinstance(given, RolloutSpan):
+                        given.taken += 1
+                    account.recorded += 1
+                    self._payloads_dropped += not has_payload
+                    self._bytes += size
+                    self._number += 1
+                    self._queued.append((span, size, self._number))
+                    if self._is_idle and (len(self._queued) == 1 or self._is_batch_full):
+                        self._wake()
+                    if self._disk is not None and self._bytes > self._disk.spill_bytes:
+                        self._disk.make_room()
+                else:
+                    is_counted = True
+                    if isinstance(given, RolloutSpan):
+                        given.taken += 1
+                    account.recorded += 1
+                    account.lost[reason] = account.lost.get(reason, 0) + 1
+        except BaseException:
+            if not is_counted:
+                self._count_interrupted(given)
+            raise
+        if reason is not None:
+            self._note_dropped(span, reason)
+            self._log.warn(reason, f"spans are being lost ({reason}); otel_rollout.stats() counts them")
+            return
+        if not has_payload:
+            self._log.warn("payload", f"the queue is full ({limits.max_bytes:,} bytes): payloads are dropped")
+        if not self._thread.is_started:
+            self.start()
+
+    def _count_interrupted(self, span: RolloutSpan | ReadableSpan) -> None:
+        with self._lock:
+            if isinstance(span, RolloutSpan):
+                span.taken += 1
+            lost = self._account.lost
+            lost["interrupted"] = lost.get("interrupted", 0) + 1
+            self._account.recorded += 1
+
+    def _note_dropped(self, span: RolloutSpan | ReadableSpan, reason: str) -> None:
+        """Release a lost span, and note the loss on its trajectory."""
+        self._note_loss(span, reason)
+        self._reader.release(span)
+        if isinstance(span, RolloutSpan) and span.trajectory is not None:
+            span.trajectory.add_dropped_span(self.name)
+
+    def _note_loss(self, span: RolloutSpan | ReadableSpan, reason: str) -> None:
+        if isinstance(span, RolloutSpan):
+            tags: Mapping[str, object] = span.attributes if span.trajectory is None else span.trajectory.tags
+        else:
+            tags = span.attributes or {}
+        with self._lock:
+            where = reason, tags.get(semconv.STEP)
+            self._losses[where] = self._losses.get(where, 0) + 1
+
+    @property
+    def _in_memory(self) -> int:
+        """The number of spans in memory, waiting or in flight."""
+        return self._account.waiting - self._spooled - self._held_spans
+
+    @property
+    def _spooled(self) -> int:
+        return 0 if self._disk is None else self._disk.spans
+
+    @property
+    def _is_batch_full(self) -> bool:
+        return self._bytes >= self._batch_bytes or len(self._queued) >= self._batch_spans
+
+    def start(self) -> None:
+        """Start the threads if they don't run; at interpreter exit they can't be started any more."""
+        with self._lock:
+            if not self._is_closed:
+                # In this order: whether all is started is asked of the second.
+                if self._disk is not None:
+                    self._disk.start()
+                self._thread.start()
+
+    @property
+    def preparing(self) -> str:
+        """The work that spans in memory wait for before the first is sent; empty if none, or a spool keeps them."""
+        is_waiting = self._spool is None and self._in_memory > 0
+        return self.exporter.preparing if is_waiting and isinstance(self.exporter, OutcomeSpanExporter) else ""
+
+    def retry_now(self) -> None:
+        """Send the queued spans now, without waiting for a full batch or for the delay before the next attempt."""
+        with self._lock:
+            self._batch_due = 0.0
+            super().retry_now()
+
+    request_flush = retry_now
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all spans put before are settled, with their follow-up requests, or the backend refuses us.
+
+        Args:
+            timeout: Seconds to wait at most.
+
+        Returns:
+            True if the backend has every span put since the last flush, and the follow-up requests are done.
+        """
+        deadline = monotonic() + timeout
+        is_delivered = self._flush_entries(deadline) and not self._holds_spans() and self._flush_exporter(deadline)
+        if self._follow_ups is None:
+            return is_delivered
+        return self._follow_ups.flush(max(0.0, deadline - monotonic()) if is_delivered else 0.0) and is_delivered
+
+    def _flush_exporter(self, deadline: float) -> bool:
+        """Have an exporter that buffers spans itself send them; return False if it fails or takes too long."""
+        exporter = self.exporter
+        if isinstance(exporter, OutcomeSpanExporter) or type(exporter).force_flush is SpanExporter.force_flush:
+            return True
+        left = max(0.0, deadline - monotonic())
+        return call_within(left, lambda: exporter.force_flush(int(left * 1000))) is not False
+
+    def shutdown(self, deadline: float) -> None:
+        """Ask the thread to deliver what it holds and end; `join` waits for it.
+
+        Args:
+            deadline: When it must have ended, in seconds of `time.monotonic`.
+        """
+        with self._lock:
+            if self._is_closed:
+                if deadline < self._end.thread:
+                    # Asked again: someone pressed Ctrl-C during the wait.
+                    if self._disk is not None:
+                        self._disk.begin_shutdown(deadline, self._bytes)
+                    self._end.end_attempts(deadline)
+                    self._attempts_end = self._end.attempts
+                    self.retry_now()
+                return
+            attempts = deadline if self._disk is None else self._disk.begin_shutdown(deadline, self._bytes)
+            self._end.begin(attempts, deadline)
+            line = self._shorten_end() if self._is_failing else ""
+            self._close(self._end.attempts or attempts)
+            if self._follow_ups is not None:
+                self._follow_ups.retry_now()
+            must_drain_here = not self._thread.is_started and bool(self._queued)
+        self._note_end(line)
+        if must_drain_here:
+            # No thread could be started: the interpreter is exiting. No attempt begins after the deadline, but one
+            # that hangs can't be abandoned here.
+            self._thread.run_here()
+
+    def join(self) -> bool:
+        """Wait for the thread until the deadline given to `shutdown`; True if the backend has every span."""
+        if self._thread.is_started and self._end.attempts is not None:
+            # A little later than its own deadline: then it may be putting spans on disk already.
+            while not self._has_ended and monotonic() < (end := min(self._end.last_attempts + 0.1, self._end.thread)):
+                self._await_end(min(end, monotonic() + SECONDS_OF_A_WAIT))
+            if self._disk is not None:
+                self._disk.await_spill()
+            self._await_end(self._end.thread)
+        with self._lock:
+            self._abandon()
+        if self._disk is not None:
+            self._disk.close(self._end.thread if self._thread.is_started else math.inf)
+        account = self._account
+        is_whole = not (account.lost or self._spooled or self._holds_spans())
+        return self._end_follow_ups() and is_whole
+
+    def _holds_spans(self) -> bool:
+        """Return True if the exporter waits for the end of trajectories: no flush can hasten that."""
+        return self._held is not None and self._held.spans > 0
+
+    def _end_follow_ups(self) -> bool:
+        """Make the follow-up requests that are left, as far as there is time; True if all were made."""
+        return self._follow_ups is None or self._follow_ups.shutdown(self._end.attempts or 0.0)
+
+    def after_fork(self) -> None:
+        """Start empty in a forked child: what the parent holds, in memory and on disk, is the parent's to deliver."""
+        if self._spool is not None:
+            self._spool.after_fork()
+        self._reset()
+        if isinstance(self.exporter, OutcomeSpanExporter):
+            self.exporter.after_fork()
+
+    def stats(self) -> ExporterStats:
+        """Return the counts so far."""
+        follow_ups = {} if self._follow_ups is None else self._follow_ups.stats()
+        with self._lock:
+            account = self._account
+            stats = ExporterStats(
+                recorded=account.recorded,
+                delivered=account.delivered,
+                queued=account.waiting - self._spooled,
+                queued_bytes=self._bytes + (0 if self._held is None else self._held.bytes),
+                spooled=self._spooled,
+                lost=dict(account.lost),
+                payloads_dropped=self._payloads_dropped,
+                payloads_shrunk=self._payloads_shrunk,
+                last_error=self.last_error,
+                follow_up_requests=follow_ups,
+            )
+        return self.exporter.add_counts(stats) if isinstance(self.exporter, OutcomeSpanExporter) else stats
+
+    # --- the lane of the batch that is sent, with the lock held
+
+    def _lanes_in_use(self) -> Iterable[Lane]:
+        return (self._lane,) if self._lane.entries else ()
+
+    def _account_of(self, lane: Lane) -> Account:
+        return self._account
+
+    def _accounts(self) -> Iterable[Account]:
+        return (self._account,)
+
+    def _left(self) -> int:
+        return self._account.waiting - self._held_spans
+
+    def _seconds_to_load(self, now: float) -> float | None:
+        if not self._lane.wants_more:
+            return None
+        if self._disk is not None and self._disk.unread:
+            return 0.0
+        if not self._queued:
+            self._batch_due = None
+            return None
+        if self._batch_due is None:
+            self._batch_due = now + self._limits.delay
+        return 0.0 if self._is_closed or self._is_batch_full else max(0.0, self._batch_due - now)
+
+    def _note_settled(self, lane: Lane, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            self._bytes -= entry.size
+            self._reader.release(entry.source)
+            if entry.place is not None and self._disk is not None:
+                self._disk.note_settled(entry)
+
+    def _count(self, lane: Lane, settled: Settled, outcome: Outcome | NotYet) -> None:
+        super()._count(lane, settled, outcome)
+        if isinstance(outcome, Outcome) and settled.done and not outcome.rejected:
+            self._payloads_shrunk += sum(entry.original is not None for entry in settled.done)
+        for entry, reason in settled.lost:
+            self._note_loss(entry.source, reason)
+            if isinstance(entry.source, RolloutSpan) and entry.source.trajectory is not None:
+                entry.source.trajectory.add_dropped_span(self.name)
+                self._has_new_losses = True
+        if settled.done:
+            self._is_failing = False
+            self._end.lengthen()
+            self._attempts_end = self._end.attempts
+
+    def _note_attempt(self) -> None:
+        """Count what the exporter holds, and what it gave up of that, in the same moment as the attempt."""
+        held = self._held
+        if held is None:
+            return
+        account, lost = self._account, Counter(held.lost)
+        account.delivered -= held.spans - self._held_spans + lost.total() - self._held_lost.total()
+        for reason, count in (lost - self._held_lost).items():
+            account.lose(reason, count)
+        self._held_spans, self._held_lost = held.spans, lost
+
+    def _abandon(self) -> None:
+        if self._is_abandoned:
+            return
+        self._is_abandoned = True
+        self._end_reason = reason = "configuration_error" if self._lane.is_stuck else "shutdown"
+        for entry in self._lane.entries.values():
+            if entry.place is not None:
+                continue
+            if entry.is_in_flight or entry.is_unanswered:
+                self._unknown.add(id(entry))
+                self._account.lose("unknown")
+            else:
+                self._note_loss(entry.source, reason)
+            self._reader.release(entry.source)
+        self._lane.entries.clear()
+        while self._queued:
+            # One by one: the threads may be taking some.
+            span, _, _ = self._queued.popleft()
+            self._note_loss(span, reason)
+            self._reader.release(span)
+        self._account.lose(reason, self._in_memory)
+        self._bytes = 0
+        self._notify()
+
+    def _count_late(self, lane: Lane, entries: Sequence[Entry], outcome: Outcome | NotYet) -> None:
+        unknown = [entry for entry in entries if id(entry) in self._unknown]
+        if not unknown or not isinstance(outcome, Outcome) or outcome.is_unanswered:
+            return
+        self._unknown -= {id(entry) for entry in unknown}
+        self._account.lose("unknown", -len(unknown))
+        if outcome.verdict is Verdict.DELIVERED:
+            self._account.delivered += len(unknown)
+        else:
+            self._account.lose("shutdown", len(unknown))
+
+    # --- for the part on disk
+
+    @property
+    def has_queued(self) -> bool:
+        """True if spans wait in memory."""
+        return bool(self._queued)
+
+    def is_over(self, max_bytes: float) -> bool:
+        """Return True if spans wait in memory that holds more than `max_bytes`."""
+        with self._lock:
+            return bool(self._queued) and self._bytes > max_bytes
+
+    def warn(self, kind: str, text: str) -> None:
+        """Warn, unless there was a warning of this kind within the last minute."""
+        self._log.warn(kind, text)
+
+    def await_progress(self, is_done: Callable[[], bool], deadline: float) -> None:
+        """Wait until `is_done`, or until `deadline`."""
+        self._await(is_done, deadline)
+
+    def note_progress(self) -> None:
+        """Wake the threads that wait."""
+        with self._lock:
+            self._notify()
+
+    def take_lane(self) -> list[Entry]:
+        """Remove the batch that is being sent."""
+        with self._lock:
+            entries = list(self._lane.entries.values())
+            self._lane.entries.clear()
+            return entries
+
+    def put_back(self, entries: Sequence[Entry]) -> None:
+        """Put spans back into memory, before the others."""
+        with self._lock:
+            if not self._is_abandoned:
+                self._queued.extendleft((entry.source, entry.size, entry.number) for entry in reversed(entries))
+
+    def note_spilled(self, entries: Sequence[Entry]) -> None:
+        """Count one more batch on disk, with spans that were in memory."""
+        with self._lock:
+            if self._disk is not None:
+                self._disk.unread += 1
+                self._disk.spans += len(entries)
+            if self._is_abandoned:
+                # The disk took longer than the shutdown had time: they were counted as lost, or as unknown.
+                unknown = self._unknown & {id(entry) for entry in entries}
+                self._unknown -= unknown
+                self._account.lose("unknown", -len(unknown))
+                self._account.lose(self._end_reason, len(unknown) - len(entries))
+            else:
+                self._bytes -= sum(entry.size for entry in entries)
+            self._wake()
+        for entry in entries:
+            self._reader.release(entry.source)
+
+    def note_read_back(self, number: int, missing: int) -> None:
+        """Count a batch that was read from disk, and its spans that could not be."""
+        with self._lock:
+            if self._disk is None:
+                return
+            self._disk.unread -= 1
+            if missing and not self._is_abandoned:
+                self._disk.spans -= missing
+                self._account.lose("spool_unreadable", missing)
+                for flush in self._flushes:
+                    flush.left -= missing * (number <= flush.number)
+                self._notify()
+
+    # --- on the outbox's own thread
+
+    def take_memory(self) -> list[Entry]:
+        """Remove the oldest spans from memory, up to a full batch, and convert them."""
+        entries: list[Entry] = []
+        yielder = GilYielder()
+        total = 0
+        while len(entries) < self._batch_spans:
+            try:
+                span, queued_bytes, number = self._queued.popleft()
+            except IndexError:
+                break
+            try:
+                readable = self._reader.read(span, self.name)
+                size = encoded_size(span, readable)
+            except Exception:
+                _logger.exception("%s: internal error while reading the span %r", self.name, span.name)
+                self._lose_unreadable(Entry(number, None, queued_bytes, number, source=span))
+                continue
+            if entries and total + size > self._batch_bytes:
+                self._queued.appendleft((span, queued_bytes, number))
+                break
+            entries.append(Entry(number, readable, queued_bytes, number, source=span))
+            total += size
+            yielder.worked(size)
+        return entries
+
+    def _lose_unreadable(self, entry: Entry) -> None:
+        with self._lock:
+            if self._is_abandoned:
+                return
+            self._account.lose("internal_error")
+            self._note_loss(entry.source, "internal_error")
+            self._settled(self._lane, [entry])
+            self._notify()
+
+    def _load(self) -> None:
+        entries = self.take_memory() if self._disk is None else self._disk.take()
+        with self._lock:
+            if self._is_abandoned:
+                return
+            self._has_new_losses = False
+            for entry in entries:
+                self._lane.add(entry)
+
+    def _attempt(self, lane: Lane, entries: Sequence[Entry]) -> Outcome | NotYet:
+        if not self._has_new_losses:
+            return self._send_once([entry.value for entry in entries])
+        return self._send_once(
+            [
+                copy_with_losses(entry.value, entry.source, self.name)
+                if isinstance(entry.source, RolloutSpan)
+                else entry.value
+                for entry in entries
+            ]
+        )
+
+    def _settle(self, lane: Lane, entries: Sequence[Entry], outcome: Outcome | NotYet) -> None:
+        super()._settle(lane, entries, outcome)
+        if self._disk is not None:
+            self._disk.remove_settled()
+
+    def _before_waiting(self) -> float | None:
+        self._open_notes.note()
+        left = self._open_notes.seconds_left()
+        return left if left < math.inf else None
+
+    def _finish(self) -> None:
+        try:
+            if self._disk is not None:
+                self._disk.spill_all()
+                # Use the time that is left for spans that the disk did not take.
+                self._end.give_up_the_disk()
+                self._attempts_end = self._end.attempts
+                while (self._queued or self._lane.entries) and self._deliver():
+                    pass
+            with self._lock:
+                self._abandon()
+            self._end_follow_ups()
+        finally:
+            try:
+                self.exporter.shutdown()
+            except Exception:
+                _logger.exception("%s: the exporter failed to shut down", self.name)
+            with self._lock:
+                self._note_attempt()
+
+    # --- what the log says
+
+    def _waiting_text(self) -> str:
+        with self._lock:
+            waits = self._account.waiting - self._held_spans
+        where = f"in memory ({self._limits.max_bytes / 2**20:,.0f} MiB at most)"
+        if self._spool is not None:
+            where = f"in memory and on disk ({self._spool.folder})"
+        return f"{counted(waits, 'span')} {'waits' if waits == 1 else 'wait'} {where} until the backend takes them"
+
+    def _shorten_end(self) -> str:
+        line = self._end.shorten(self._in_memory, keeps_unsent=self._disk is not None)
+        self._attempts_end = self._end.attempts
+        return line
+
+    def _note_end(self, line: str) -> None:
+        """Log a line of the end's times; without the lock, which a logging handler that traces would wait for."""
+        if line:
+            self._log.warn("end", line)
+
+    def _note_trouble(self, lane: Lane, outcome: Outcome) -> None:
+        can_help = outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED)
+        self._log.note(outcome, self._waiting_text() if can_help else "")
+        line = ""
+        with self._lock:
+            if can_help and self._end.attempts is not None and not self._is_failing:
+                line = self._shorten_end()
+            self._is_failing = can_help
+            if outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR) and self._disk is not None:
+                self._disk.note_trouble()
+        self._note_end(line)
