@@ -125,6 +125,9 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     is_complete = request.tracer_provider is not None or is_auto_instrumented()
     adds_exporters = is_backend_given or not is_complete
     exporters = make_exporters(request.backends, request.address) if adds_exporters else []
+    for _, exporter in exporters:
+        if isinstance(exporter, OutcomeSpanExporter):
+            exporter.check_project(request.project_name)
     chat = ChatWriter(finisher) if settings.chat_messages else None
     reader = SpanReader(resource, SCOPE, finisher, chat)
     open_spans, open_trajectories = OpenSpans(settings.max_queue_bytes), OpenTrajectories()
