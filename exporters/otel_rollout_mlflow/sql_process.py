@@ -101,7 +101,7 @@ class SqlProcess(Store):
             worker.end()
             what = "does not answer" if isinstance(error, TimeoutError) else "has ended"
             reason = f"the process that writes to the MLflow database {what} ({type(error).__name__})"
-            raise AttemptError(Outcome(Verdict.RETRY, reason)) from error
+            raise AttemptError(Outcome(Verdict.RETRY, reason, is_unanswered=True)) from error
         result, failure, lines = pickle.loads(answer)  # noqa: S301 - it comes from a process that this one started
         for line in lines:
             warn_once(f"mlflow log {line}", "MLflow, in the process that writes to its database: %s", line)

@@ -87,7 +87,7 @@ class FolderStore(Store):
             self.close()
             what = "does not answer" if isinstance(error, TimeoutError) else "has ended"
             reason = f"the process that writes to trackio's folder {what} ({type(error).__name__})"
-            raise RequestFailedError(Outcome(Verdict.RETRY, reason)) from error
+            raise RequestFailedError(Outcome(Verdict.RETRY, reason, is_unanswered=True)) from error
         result = orjson.loads(answer)
         if "verdict" in result:
             raise RequestFailedError(Outcome(Verdict(result["verdict"]), result["reason"]))
