@@ -44,7 +44,7 @@ def payload_of(span: ReadableSpan, side: str, chat: ChatMessages | None) -> Json
     messages = [] if chat is None else chat.input if side == INPUTS else chat.output
     is_root = span.parent is None
     reward, rollout_n = reward_of(span), (span.attributes or {}).get(semconv.ROLLOUT_N)
-    if is_root and side == OUTPUTS and (reward is not None or type(rollout_n) is int):
+    if is_root and side == OUTPUTS and (reward is not None or (type(rollout_n) is int and is_own(span))):
         # In the list the columns of assessments and tags are beyond the right edge of most windows; the output isn't.
         answer = JsonText(_dumps(messages[-1].gist)) if messages else given
         return _with_reward(reward, rollout_n, answer)
