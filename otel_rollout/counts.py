@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 lost_annotations: Counter[str] = Counter()
 """Calls of `annotate` whose values could not be recorded, by reason."""
 repeated_annotations: Counter[str] = Counter()
 """Values that `annotate` got twice from this process, by argument."""
+
+
+class Loss(NamedTuple):
+    """The step that lost spans are of, and why they were lost."""
+
+    reason: str
+    step: int | None = None
+    validate: bool = False
+    experiment_name: str | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.counts import ExporterStats
+from otel_rollout.counts import ExporterStats, Loss
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
@@ -22,9 +22,11 @@ from otel_rollout.facts.span_facts import span_id_of, trace_id_of
 from otel_rollout.folder.append_file import FileGoneError
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.frames import require_zstandard
+from otel_rollout.folder.losses import append_losses
 from otel_rollout.folder.op_durations import OpDurations
 from otel_rollout.folder.running_file import RunningFile
 from otel_rollout.guard.log_once import internal_error
+from otel_rollout.record import runtime
 from otel_rollout.record.open_trajectories import OpenTrajectory
 from otel_rollout.settings import Setting, read_bytes, read_text
 
@@ -140,6 +142,16 @@ class FileSpanExporter(OutcomeSpanExporter):
     def add_counts(self, stats: ExporterStats) -> ExporterStats:
         """Add the counts of spans without a step."""
         return replace(stats, joined=self._writer.joined, orphaned=self._writer.orphaned)
+
+    def note_lost(self, losses: Mapping[Loss, int]) -> None:
+        """Write which spans the folder lacks, where its readers look."""
+        resource = runtime.resource
+        run_id = None if resource is None else resource.attributes.get(semconv.RUN_ID)
+        # A full disk is reported for spans.
+        with suppress(OSError):
+            append_losses(
+                self.settings.folder, self._writer.worker, run_id if isinstance(run_id, str) else None, losses
+            )
 
     def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:
         """Write which trajectories run, for `otel-rollout top`; delivery calls it every few seconds.

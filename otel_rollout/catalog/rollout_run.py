@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -48,6 +49,7 @@ from otel_rollout.facts.json_types import from_json, to_json
 from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.layout import worker_of
+from otel_rollout.folder.losses import LostSpans, read_losses
 from otel_rollout.folder.reader import RecordedTrajectory, main_row
 from otel_rollout.folder.selection import Filters, Selection
 from otel_rollout.folder.stored_file import Part, ReadProblem
@@ -246,7 +248,22 @@ class Run:
             self._refresh(connection, step.step, step.validate)
             return JudgedStep.of(step, _signals_of(connection, step))
 
-        return [self._ask(partial(question, step=step), _selection_of(step.step)) for step in steps]
+        judged = [self._ask(partial(question, step=step), _selection_of(step.step)) for step in steps]
+        lost: dict[object, Counter[str]] = {}
+        for each in self.losses():
+            home = _home_of(each, self.steps())
+            if home is not None:
+                lost.setdefault(home.identity, Counter())[each.loss.reason] += each.spans
+        return [replace(step, lost=lost[step.identity]) if step.identity in lost else step for step in judged]
+
+    def losses(self) -> list[LostSpans]:
+        """Return the spans that the folders lack, because an exporter lost them."""
+        found = read_losses(self.folders)
+        return [
+            each
+            for each in found
+            if self._experiment in (None, each.loss.experiment_name) and self._run in (None, each.run_id)
+        ]
 
     def groups(
         self, step: int | None, validate: bool = False, experiment: str | None = None, run_id: str | None = None
@@ -710,3 +727,15 @@ def _signals_of(connection: sqlite3.Connection, step: StepSummary) -> StepSignal
     connection.execute("INSERT INTO signals VALUES (?, ?, ?, ?, ?)", (*step.identity, to_json(found).decode()))
     connection.execute("COMMIT")
     return found
+
+
+def _home_of(lost: LostSpans, steps: Iterable[StepSummary]) -> StepSummary | None:
+    """Return the step that lost spans are shown with: theirs, or the nearest if the folder has nothing of it."""
+    own = [
+        step
+        for step in steps
+        if step.validate == lost.loss.validate
+        and step.experiment_name == lost.loss.experiment_name
+        and step.run_id in (None, lost.run_id)
+    ]
+    return min(own, key=lambda step: abs((step.step or 0) - (lost.loss.step or 0)), default=None)

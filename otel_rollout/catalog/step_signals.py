@@ -103,9 +103,11 @@ class JudgedStep(StepSummary):
 
     Args:
         signals: The signs.
+        lost: The spans that the folder lacks, by reason.
     """
 
     signals: StepSignals
+    lost: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, step: StepSummary, signals: StepSignals) -> JudgedStep:

@@ -31,6 +31,7 @@ from otel_rollout.cli.reading import (
 from otel_rollout.errors import ConfigurationError, UnreadableTraceError
 from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import TrajectorySummary, shown_of
+from otel_rollout.folder.losses import LostSpans, describe_losses, read_losses
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.guard.garbage_collection import collect_rarely
 from otel_rollout.look.perfetto import trace_events
@@ -155,6 +156,14 @@ def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_
             print_lines(screen, table)
     if not has_any:
         complain(nothing_matches(arguments))
+    if lost := describe_losses(_losses(arguments)):
+        complain(lost)
+
+
+def _losses(arguments: argparse.Namespace) -> list[LostSpans]:
+    """Return the spans that the folder lacks, of the steps that are listed."""
+    steps = {arguments.step} if isinstance(arguments.step, int) else arguments.step
+    return [each for each in read_losses([arguments.folder]) if steps is None or each.loss.step in steps]
 
 
 def _split_steps(arguments: argparse.Namespace, trajectories: Sequence[RecordedTrajectory]) -> Container[StepKey]:

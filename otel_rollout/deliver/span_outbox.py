@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout import semconv
-from otel_rollout.counts import ExporterStats
+from otel_rollout.counts import ExporterStats, Loss
 from otel_rollout.deliver.deadlines import Deadlines
 from otel_rollout.deliver.running_report import RunningReport
 from otel_rollout.export.backoff import RetryPolicy
@@ -44,6 +44,9 @@ PAYLOAD_SHARE: Final = 0.90
 """Up to this part of the bound spans are taken whole; above it their payload is dropped."""
 CHILD_SHARE: Final = 0.97
 """Up to this part children are taken, without payload; the rest is for roots."""
+
+SECONDS_BETWEEN_REPORTS: Final = 2.0
+"""Losses are reported to the exporter in sums."""
 
 QueuedSpan: TypeAlias = "tuple[RolloutSpan | ReadableSpan, int, int]"
 """A span, the bytes that it takes in the queue, and its number."""
@@ -127,8 +130,9 @@ class SpanOutbox(Outbox):
         """The time at which a batch goes though it isn't full; None if no span waits."""
         self._has_new_losses = False
         """True if a root in the lane may lack a loss in its trajectory."""
-        self._losses: dict[tuple[str, object], int] = {}
-        """The number of lost spans by reason and step."""
+        self._losses: dict[Loss, int] = {}
+        """The numbers of lost spans that wait for `note_lost`."""
+        self._report_due = 0.0
         self._unknown: set[int] = set()
         self._end_reason = "shutdown"
         self._disk: Spill | None = None
@@ -213,14 +217,27 @@ class SpanOutbox(Outbox):
         if isinstance(span, RolloutSpan) and span.trajectory is not None:
             span.trajectory.add_dropped_span(self.name)
 
-    def _note_loss(self, span: RolloutSpan | ReadableSpan, reason: str) -> None:
+    def _note_loss(self, span: RolloutSpan | ReadableSpan, reason: str, number: int = 1) -> None:
         if isinstance(span, RolloutSpan):
             tags: Mapping[str, object] = span.attributes if span.trajectory is None else span.trajectory.tags
         else:
             tags = span.attributes or {}
+        step, experiment = tags.get(semconv.STEP), tags.get(semconv.EXPERIMENT_NAME)
+        loss = Loss(
+            reason,
+            step if type(step) is int else None,
+            tags.get(semconv.VALIDATE) is True,
+            experiment if type(experiment) is str else None,
+        )
         with self._lock:
-            where = reason, tags.get(semconv.STEP)
-            self._losses[where] = self._losses.get(where, 0) + 1
+            self._losses[loss] = self._losses.get(loss, 0) + number
+
+    def _report_losses(self) -> None:
+        """Hand the losses since the last time to the exporter."""
+        if isinstance(self.exporter, OutcomeSpanExporter) and self._losses:
+            with self._lock:
+                losses, self._losses = self._losses, {}
+            self.exporter.note_lost(losses)
 
     @property
     def _in_memory(self) -> int:
@@ -321,6 +338,9 @@ class SpanOutbox(Outbox):
             self._await_end(self._end.thread)
         with self._lock:
             self._abandon()
+        if not self._has_ended:
+            # The thread may be in an attempt until the process is gone.
+            call_within(SECONDS_OF_A_WAIT, self._report_losses)
         if self._disk is not None:
             self._disk.close(self._end.thread if self._thread.is_started else math.inf)
         account = self._account
@@ -428,11 +448,11 @@ class SpanOutbox(Outbox):
         for entry in self._lane.entries.values():
             if entry.place is not None:
                 continue
-            if entry.is_in_flight or entry.is_unanswered:
+            is_unknown = entry.is_in_flight or entry.is_unanswered
+            if is_unknown:
                 self._unknown.add(id(entry))
                 self._account.lose("unknown")
-            else:
-                self._note_loss(entry.source, reason)
+            self._note_loss(entry.source, "unknown" if is_unknown else reason)
             self._reader.release(entry.source)
         self._lane.entries.clear()
         while self._queued:
@@ -450,6 +470,10 @@ class SpanOutbox(Outbox):
             return
         self._unknown -= {id(entry) for entry in unknown}
         self._account.lose("unknown", -len(unknown))
+        for entry in unknown:
+            self._note_loss(entry.source, "unknown", -1)
+            if outcome.verdict is not Verdict.DELIVERED:
+                self._note_loss(entry.source, "shutdown")
         if outcome.verdict is Verdict.DELIVERED:
             self._account.delivered += len(unknown)
         else:
@@ -588,6 +612,9 @@ class SpanOutbox(Outbox):
 
     def _before_waiting(self) -> float | None:
         self._open_notes.note()
+        if self._losses and monotonic() >= self._report_due:
+            self._report_due = monotonic() + SECONDS_BETWEEN_REPORTS
+            self._report_losses()
         left = self._open_notes.seconds_left()
         return left if left < math.inf else None
 
@@ -602,6 +629,7 @@ class SpanOutbox(Outbox):
                     pass
             with self._lock:
                 self._abandon()
+            self._report_losses()
             self._end_follow_ups()
         finally:
             try:

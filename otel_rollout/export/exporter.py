@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from otel_rollout.counts import ExporterStats
+from otel_rollout.counts import ExporterStats, Loss
 from otel_rollout.export.batch_sender import send_batch, wait_until
 from otel_rollout.export.follow_up_requests import FollowUpRequests
 from otel_rollout.export.held_spans import HeldSpans
@@ -104,6 +104,14 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
             )
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS
+
+    def note_lost(self, losses: Mapping[Loss, int]) -> None:
+        """Write down what delivery has lost, for an exporter whose readers look for it; any thread calls this.
+
+        Args:
+            losses: The numbers of spans since the last call; a negative number takes back an earlier one.
+        """
+        return
 
     def store_held(self) -> Outcome:
         """Store the held spans now, in one attempt, though more of their trajectories may come."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from otel_rollout.folder.journal import Journal
     from otel_rollout.folder.layout import bundle_folder, closed_index_path, index_path, running_path
     from otel_rollout.folder.lines import seal_of
+    from otel_rollout.folder.losses import append_losses, describe_losses, read_losses
     from otel_rollout.folder.op_durations import OpDurations
     from otel_rollout.folder.records import head_of, scan_records
     from otel_rollout.folder.retention import FolderBound
@@ -31,6 +32,7 @@ else:
             "journal": ("Journal",),
             "layout": ("index_path", "bundle_folder", "closed_index_path", "running_path"),
             "lines": ("seal_of",),
+            "losses": ("append_losses", "describe_losses", "read_losses"),
             "op_durations": ("OpDurations",),
             "records": ("scan_records", "head_of"),
             "retention": ("FolderBound",),

@@ -9,6 +9,7 @@ DIR/no-step/<worker>.otlp.zst                         spans without a step
 DIR/open/<worker>.otlp                                the journal: spans whose root has not ended yet
 DIR/open/<worker>.index.jsonl                         a line for each record of the journal, once its process has ended
 DIR/open/<worker>.running.json                        the trajectories that run for longer than a few seconds
+DIR/<worker>.lost                                     the spans that the exporter lost, by step and reason, if any
 
 A bundle is the folder of a hundred steps: a run of thousands has a file of each worker in it, not in each step.
 """
@@ -30,6 +31,7 @@ RECORDS: Final = ".otlp"
 LINES: Final = (".jsonl", ".jsonl.zst")
 """Lines of OTLP JSON that another program wrote, plain or a frame each."""
 RUNNING: Final = ".running.json"
+LOST: Final = ".lost"
 NEW: Final = ".new"
 """The suffix of a journal, or of its index, that is being rewritten and will replace the old one."""
 

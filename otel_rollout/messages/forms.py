@@ -27,6 +27,7 @@ from otel_rollout.messages.names import (
     KEYED_PARTS,
     KNOWN_ROLES,
     LANGCHAIN_TYPES,
+    LISTED,
     MEDIA,
     MODALITIES,
     OPTIONAL,
@@ -40,12 +41,13 @@ from otel_rollout.messages.names import (
     SERVER_CALL,
     SERVER_RESULT,
     TEXT,
+    TYPE_PLACES,
     USAGE,
     WRAPPERS,
 )
 from otel_rollout.text.plain_json import loads
 
-_TWICE: Final = ("content", "parts")
+_TWICE: Final = ("content", *LISTED)
 _SAID: Final = frozenset({*CONTENTS, *CALLS, *REASONING_KEYS, *SAID_BESIDE})
 _PAIR: Final = 2
 _MEDIA_TYPES: Final = ("image", "audio", "video")
@@ -98,7 +100,7 @@ def finish_reason_of(*values: Any) -> str:
         if type(value) is dict:
             for key in FINISH_REASON_KEYS:
                 reason = value.get(key)
-                reason = reason.get("type") if type(reason) is dict else reason
+                reason = reason.get("type", reason.get("unified")) if type(reason) is dict else reason
                 if type(reason) is str and reason:
                     return FINISH_REASONS.get(reason.lower(), reason)
     return ""
@@ -260,6 +262,10 @@ class _Taken:
         parts += said
         if beside is not None:
             parts += [part for part in self._parts(beside) if part not in said]
+        audio = left.get("audio")
+        if not said and type(audio) is dict and type(audio.get("transcript")) is str:
+            left["audio"] = {key: field for key, field in audio.items() if key != "transcript"}
+            parts += self._parts(audio["transcript"])
         for key in SAID_BESIDE:
             if not _is_empty(left.get(key)):
                 parts += self._part(_as_part(key, left.pop(key)))
@@ -303,7 +309,7 @@ class _Taken:
 
     def _take_calls(self, key: str) -> None:
         given = self.left.get(key)
-        calls: Any = given if type(given) in (list, tuple) else [] if _is_empty(given) else [given]
+        calls: Any = given if type(given) in (list, tuple) else [given] if type(given) in (dict, str) and given else []
         if calls:
             del self.left[key]
         for call in calls:
@@ -332,8 +338,11 @@ class _Taken:
 
     def _part(self, item: dict[str, Any]) -> list[Part]:
         """Return a part; two if it is a call with its result, as AI SDK writes them."""
-        given, kind = item.get("type"), _kind_of(item)
         left = dict(item)
+        for place in TYPE_PLACES[1:]:
+            if "type" not in left and type(left.get(place)) is str:
+                left["type"] = left.pop(place)
+        given, kind = left.get("type"), _kind_of(left)
         if type(given) is not str:
             key = _key_of(item)
             if key is None:
@@ -356,6 +365,7 @@ class _Taken:
                 part["name"] = given.removesuffix("_call")
             return [part]
         left.setdefault("toolName", given[5:])
+        left["item_type"] = given
         result = [left.pop(key) for key in ("output", "errorText") if not _is_empty(left.get(key))]
         part = self._taken(kind, given, left)
         return [part, *({"type": RESULT, "id": part["id"], "response": _response([], each)} for each in result)]
@@ -444,8 +454,8 @@ def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _kind_of(item: dict[str, Any]) -> str | None:
     """Return the convention's type of a part, by its own; None if it is unknown."""
-    given = item.get("type")
-    if type(given) is not str:
+    given = next((item[place] for place in TYPE_PLACES if type(item.get(place)) is str), None)
+    if given is None:
         return None
     known = PART_TYPES.get(given) or PART_TYPES.get(given.replace("-", "_"))
     if known is not None:
@@ -541,7 +551,7 @@ def _is_said(item: Any) -> bool:
 def _is_content(key: str, value: Any) -> bool:
     """Return True if a message's field is its content."""
     kind = type(value)
-    return key == "content" or (kind in (list, tuple) if key == "parts" else kind is str)
+    return key == "content" or (kind in (list, tuple) if key in LISTED else kind is str)
 
 
 def _texts(parts: Any) -> list[str]:

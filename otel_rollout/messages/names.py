@@ -71,6 +71,8 @@ ROLES: Final = {
     "ipython": "tool",
     "model": "assistant",
     "observation": "tool",
+    "request": "user",
+    "response": "assistant",
     "tool_call": "assistant",
     "tool_response": "tool",
 }
@@ -79,11 +81,15 @@ KNOWN_ROLES: Final = frozenset({"assistant", "developer", "system", "tool", "use
 LANGCHAIN_TYPES: Final = frozenset({"ai", "AIMessageChunk", "chat", "function", "human", "system", "tool"})
 WRAPPERS: Final = ("kwargs", "data")
 """The fields around a message as LangChain serializes one."""
-ROLE_PLACES: Final = (("role",), ("author", "role"), ("from",))
-"""A message's role; below `author` in harmony's, under `from` in ShareGPT's."""
+ROLE_PLACES: Final = (("role",), ("author", "role"), ("from",), ("kind",))
+"""A message's role; below `author` in harmony's, under `from` in ShareGPT's, under `kind` in Pydantic AI's."""
 
-CONTENTS: Final = ("content", "parts", "value", "message")
-REASONING_KEYS: Final = ("reasoning_content", "reasoning", "thinking", "reasoning_text", "reasoningText")
+CONTENTS: Final = ("content", "parts", "blocks", "value", "message")
+LISTED: Final = frozenset({"parts", "blocks"})
+"""Those that are lists of parts."""
+TYPE_PLACES: Final = ("type", "block_type", "part_kind")
+"""The field with a part's type; LlamaIndex and Pydantic AI have their own."""
+REASONING_KEYS: Final = ("reasoning_content", "reasoning", "thinking", "reasoning_text", "reasoningText", "tool_plan")
 CALLS: Final = (*_spelled("tool_calls"), "tool_call_chunks", "function_call")
 CALL_IDS: Final = (*_spelled("tool_call_id", "call_id", "tool_use_id"), "id")
 TOOL_NAMES: Final = (*_spelled("tool_name"), "name", "function", "tool")
@@ -127,6 +133,8 @@ PART_TYPES: Final = {
     "function_response": RESULT,
     "tool_call_response": RESULT,
     "tool_result": RESULT,
+    "tool_return": RESULT,
+    "user_prompt": TEXT,
     "server_tool_call_response": SERVER_RESULT,
     "image": MEDIA,
     "image_url": MEDIA,
@@ -316,6 +324,15 @@ USAGE: Final = dict(
     )
 )
 """Counts of tokens by their names in a result."""
+SHORT_USAGE: Final = {
+    "input": INPUT_TOKENS,
+    "prompt": INPUT_TOKENS,
+    "output": OUTPUT_TOKENS,
+    "completion": OUTPUT_TOKENS,
+}
+"""Counts of tokens by names that mean others elsewhere."""
+USAGES: Final = frozenset(_spelled("usage", "token_usage", "tokens", "usage_metadata"))
+"""The fields in which they mean counts."""
 INCLUSIVE: Final = frozenset(_spelled("prompt_tokens"))
 """Names of input tokens that include the cached ones even if Anthropic's names are there too (LiteLLM)."""
 IDS: Final = dict(

@@ -36,7 +36,6 @@ from otel_rollout.messages.names import (
     RESPONSE_TEXT,
     SYSTEM_ARGUMENTS,
     TOOL_ARGUMENTS,
-    USAGE_PLACES,
 )
 from otel_rollout.text.plain_text import cut_text
 
@@ -240,10 +239,10 @@ def _without(value: Any, path: Path) -> Any:
 
 
 _DEEPEST: Final = 5
-_NO_ANSWERS: Final = frozenset({*PROMPT_ARGUMENTS, *TOOL_ARGUMENTS, *USAGE_PLACES, "request", "logprobs"}) - {
-    *CONTAINERS,
-    *(name for name in MESSAGE_ARGUMENTS if name not in PROMPT_ARGUMENTS),
-}
+_SAYING: Final = (str, list, tuple, dict)
+_NO_ANSWERS: Final = frozenset(
+    {*PROMPT_ARGUMENTS, *TOOL_ARGUMENTS, "request", "logprobs", "details", "metadata", "meta", "meta_info", "error"}
+)
 """Fields of a result in which no answer is looked for."""
 
 
@@ -395,7 +394,7 @@ class AnswerReader:
         if is_part(value) and "type" in value:
             return Taken([_answer(each, reason) for each in parts_message([value], "assistant")], None)
         name = next((key for key in ANSWERS if type(value.get(key)) is str), None)
-        others = [key for key in (*REASONING_KEYS, *CALLS) if value.get(key)]
+        others = [key for key in (*REASONING_KEYS, *CALLS) if value.get(key) and type(value[key]) in _SAYING]
         if name is None and not others:
             return None if not is_part(value) else Taken(self._parts([value], reason), None)
         if name is not None and not others:

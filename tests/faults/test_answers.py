@@ -26,6 +26,7 @@ class TestRefusals:
         assert set(receiver.stored.values()) == {1}
         assert "bad" not in receiver.names
 
+    @pytest.mark.slow
     def test_413_for_a_batch(self, receiver, start, train) -> None:
         """A batch over the backend's limit goes in parts, whole."""
         receiver.refuses = lambda spans, size: 413 if size > 20_000 else 0
@@ -48,6 +49,7 @@ class TestRefusals:
         # The model's answer stands in the output of the call, in the input of the tool, and in that of the root.
         assert counts(trainer)["payloads_shrunk"] == 12
 
+    @pytest.mark.slow
     def test_413_for_everything(self, receiver, start, train) -> None:
         """A backend that finds even the smallest span too large loses them under that name, and is not hammered."""
         receiver.steady = Fault(status=413)
@@ -65,7 +67,7 @@ class TestRefusals:
 class TestCredentials:
     """The backend turns us away."""
 
-    @pytest.mark.parametrize("status", [401, 403])
+    @pytest.mark.parametrize("status", [401, pytest.param(403, marks=pytest.mark.slow)])
     def test_to_the_end(self, receiver, start, train, status) -> None:
         """Wrong credentials lose everything as `configuration_error`; a flush says so at once, without a retry."""
         receiver.steady = Fault(status=status)
@@ -77,6 +79,7 @@ class TestCredentials:
         assert receiver.requests < 5
         assert f"HTTP {status}" in trainer.errors
 
+    @pytest.mark.slow
     def test_that_are_mended(self, receiver, start, train) -> None:
         """What was recorded during an auth error arrives once the backend lets us in."""
         receiver.faults += [Fault(status=401)]
@@ -91,6 +94,7 @@ class TestCredentials:
 class TestOverload:
     """The backend asks for patience, or answers that it failed."""
 
+    @pytest.mark.slow
     def test_429_with_retry_after(self, receiver, start, train) -> None:
         """The pause that a backend asks for is kept, by a flush too; nothing is lost or sent twice."""
         receiver.faults += [Fault(status=429, headers=(("retry-after", "2"),))]
@@ -103,6 +107,7 @@ class TestOverload:
         assert account(trainer.sent, receiver.stored, counts(trainer)) == {}
         assert set(receiver.stored.values()) == {1}
 
+    @pytest.mark.slow
     def test_that_passes(self, receiver, start, train) -> None:
         """Answers that the backend is busy or failed, several in a row, cost nothing."""
         receiver.faults += [Fault(status=status) for status in (503, 500)]
@@ -127,7 +132,7 @@ class TestOverload:
 class TestConnections:
     """The connection breaks."""
 
-    @pytest.mark.parametrize(("moment", "times"), [("body", 1), ("answer", 2)])
+    @pytest.mark.parametrize(("moment", "times"), [pytest.param("body", 1, marks=pytest.mark.slow), ("answer", 2)])
     def test_reset(self, receiver, start, train, moment, times) -> None:
         """A connection that is reset while the batch or the answer is on its way costs nothing but another attempt."""
         receiver.faults += [Fault(reset=moment)] * 2

@@ -11,8 +11,11 @@ from otel_rollout.text.plain_text import counted
 
 
 def _dropped_in(step: JudgedStep) -> Iterable[Measure]:
-    total = step.spans + step.dropped_spans
-    yield Measure.share(step.dropped_spans, total, detail=f"not whole: {counted(step.signals.lossy, 'trajectory')}")
+    # The two overlap: roots count the lost spans of their own trajectory.
+    dropped = max(step.dropped_spans, sum(step.lost.values()))
+    whys = [f"not whole: {counted(step.signals.lossy, 'trajectory')}"] if step.signals.lossy else []
+    whys += [", ".join(f"{reason} {count:,}" for reason, count in step.lost.items())] if step.lost else []
+    yield Measure.share(dropped, step.spans + dropped, detail="; ".join(whys))
 
 
 def _rootless_in(step: JudgedStep) -> Iterable[Measure]:
@@ -47,7 +50,8 @@ CHECKS = (
         ),
         least=1,
         sentence=lambda found: (
-            f"{found.number:,} of {found.total:,} trajectories have no root: their process ended before they did"
+            f"{found.number:,} of {found.total:,} trajectories have no root: their process ended before they did, or "
+            "it was lost"
         ),
         advice="look for a killed worker (out of memory, a timeout of the scheduler) at the time of their last span",
         evidence=lambda step, _: sorted(

@@ -25,6 +25,7 @@ from otel_rollout.deliver import SpanOutbox
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.finish import PayloadFinisher, SpanReader
+from tests.delivery.queues import until
 
 UNREACHABLE = "http://127.0.0.1:9"
 """The discard port: nothing listens there."""
@@ -296,8 +297,8 @@ class TestFollowUpRequests:
         for span in spans:
             queue.put(span)
 
-        assert not queue.flush(1.0)
-        queue.shutdown(time.monotonic() + 1.0)
+        until(lambda: not queue.flush(0.1) and queue.stats().delivered == 20)
+        queue.shutdown(time.monotonic() + 0.3)
         assert not queue.join()
 
         stats = queue.stats()

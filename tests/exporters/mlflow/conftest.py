@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.sql_store import SqlStore
 from tests.servers.databases import Mariadb, Postgresql
 from tests.servers.mlflow_server import Mlflow
@@ -29,6 +30,24 @@ def one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     is_about_it = request.module.__name__.rpartition(".")[2] in ("test_sql_process", "test_end_to_end")
     if not is_about_it and getattr(request.cls, "__name__", "") != "TestOutage":
         monkeypatch.setattr("otel_rollout_mlflow.exporter.SqlProcess", SqlStore)
+
+
+@pytest.fixture(autouse=True)
+def no_thread_outlives_its_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Shut down each exporter that a test makes: threads and connections would be another test's."""
+    made: list[MlflowSpanExporter] = []
+    make = MlflowSpanExporter.__init__
+
+    def remember(self: MlflowSpanExporter, **given: Any) -> None:
+        made.append(self)
+        make(self, **given)
+
+    monkeypatch.setattr(MlflowSpanExporter, "__init__", remember)
+    yield
+    for exporter in made:
+        if not exporter._is_shut_down:
+            exporter.export_timeout = 0.1
+            exporter.shutdown()
 
 
 class Trajectory:

@@ -17,7 +17,7 @@ from otel_rollout.export import send_batch
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter, database
 from otel_rollout_mlflow.store import AttemptError
-from tests.exporters.mlflow.test_many_processes import SPANS_OF_EACH, TRAJECTORIES, run_workers
+from tests.exporters.mlflow.test_many_processes import SPANS_OF_EACH, TRAJECTORIES, WHOLE, run_workers
 from tests.servers.databases import Mariadb, PgBouncer, Postgresql, missing_programs
 from tests.servers.fixtures import missing
 from tests.servers.process import free_port
@@ -247,7 +247,7 @@ class TestManyProcesses:
 
     def check(self, uri: str, project: str, read_back, count: int) -> None:
         """Run the workers and look at what they stored."""
-        assert run_workers(uri, project, count, "with a run") == ["lost 0"] * count
+        assert run_workers(uri, project, count, "with a run") == [WHOLE] * count
         back = read_back(uri, project)
         traces = back.traces()
         assert len(traces) == count * TRAJECTORIES

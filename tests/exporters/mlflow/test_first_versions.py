@@ -12,11 +12,10 @@ import pytest
 
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
+from tests.exporters.mlflow.test_many_processes import PROGRAM, WHOLE
 from tests.installed import import_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
-
-PROGRAM = Path(__file__).parent / "programs" / "worker.py"
 
 
 class TestFirstVersionWithTags:
@@ -63,7 +62,7 @@ class TestFirstVersionWithTags:
             timeout=300,
             check=False,
         )
-        assert done.stdout.splitlines()[-1:] == ["lost 0"], done.stdout + done.stderr
+        assert done.stdout.splitlines()[-1:] == [WHOLE], done.stdout + done.stderr
 
         read = (
             "import sys; from mlflow import MlflowClient; client = MlflowClient(sys.argv[1]);"

@@ -23,8 +23,6 @@ from otel_rollout_mlflow.plain_spans import pack, unpack
 from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
 
-PROGRAM = Path(__file__).parent / "programs" / "worker.py"
-
 
 def worker_of(exporter: MlflowSpanExporter) -> int:
     """Return the process that an exporter writes with."""
@@ -108,36 +106,33 @@ class TestPlainSpans:
 class TestSqlProcess:
     """Its life."""
 
-    def test_mlflow_is_not_imported_here(self, database, project) -> None:
-        """The process that traces imports nothing of mlflow: its threads are the trainer's alone."""
-        code = (
-            "import sys, runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__');"
-            "print(sorted(name for name in ('mlflow', 'sqlalchemy', 'alembic') if name in sys.modules))"
-        )
-        uri = f"sqlite:///{database}"
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", code, str(PROGRAM), uri, project, "0", "2", "with a run"],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-
-        assert done.stdout.splitlines() == ["lost 0", "[]"]
-
-    def test_process_that_is_killed(self, database, project, trajectory, read_back) -> None:
-        """If the process was killed, the batch is retried with a new one."""
+    def test_its_life(self, database, project, trajectory, read_back, tmp_path, monkeypatch) -> None:
+        """It gets a lower priority, leaves SIGTERM and SIGINT to its parent, has a successor if killed, and ends."""
+        # Python imports this in the process before anything else.
+        soon = "import otel_rollout.export.worker_process as process\nprocess.SECONDS_BEFORE_NICE = 0.0\n"
+        (tmp_path / "sitecustomize.py").write_text(soon)
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
         uri = f"sqlite:///{database}"
         exporter, one = MlflowSpanExporter(tracking_uri=uri), trajectory(project)
         assert exporter.send([one.model]).verdict is Verdict.DELIVERED
-        os.kill(worker_of(exporter), signal.SIGKILL)
+        pid = worker_of(exporter)
+        wait_until(lambda: os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0))
 
+        # As a scheduler or a terminal sends them to all processes of a group.
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGINT)
+        assert exporter.send([one.tool]).verdict is Verdict.DELIVERED
+        assert worker_of(exporter) == pid
+
+        os.kill(pid, signal.SIGKILL)
         outcomes = [exporter.send(one.spans) for _ in range(2)]
-
         assert [outcome.verdict for outcome in outcomes] == [Verdict.RETRY, Verdict.DELIVERED]
         assert "the process that writes to the MLflow database has ended" in outcomes[0].reason
         assert len(read_back(uri, project).trace(one.mlflow_id).data.spans) == 3
+
+        pid = worker_of(exporter)
         exporter.shutdown()
+        assert not is_running(pid)
 
     @pytest.mark.slow
     def test_process_that_does_not_answer(self, database, project, trajectory, read_back, monkeypatch) -> None:
@@ -158,20 +153,6 @@ class TestSqlProcess:
         assert exporter.send(one.spans).verdict is Verdict.DELIVERED
         assert len(read_back(uri, project).trace(one.mlflow_id).data.spans) == 3
         exporter.shutdown()
-
-    def test_the_trainer_goes_first_and_last(self, database, project, trajectory) -> None:
-        """It has a lower priority than its parent, and leaves SIGTERM and SIGINT to a whole group to it."""
-        exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{database}")
-        assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
-        pid = worker_of(exporter)
-        wait_until(lambda: os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0))
-        os.kill(pid, signal.SIGTERM)
-        os.kill(pid, signal.SIGINT)
-
-        assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
-        assert worker_of(exporter) == pid
-        exporter.shutdown()
-        assert not is_running(pid)
 
     @pytest.mark.slow
     def test_it_ends_at_once_beside_a_forked_child(self, database, project, trajectory) -> None:

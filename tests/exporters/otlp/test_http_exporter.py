@@ -160,7 +160,7 @@ class TestDelivery:
 
         return trace
 
-    @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
+    @pytest.mark.parametrize("status", [429, 503])
     def test_a_passing_fault_loses_nothing_and_duplicates_nothing(self, http_receiver, trace, status):
         """After a fault that passes each span is there once, children before the root."""
         http_receiver.answers = [(status, {}, b"")] * 2

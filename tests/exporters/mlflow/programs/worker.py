@@ -1,4 +1,4 @@
-"""One worker of many that start at once: exports trajectories, and prints what it couldn't deliver.
+"""One worker of many that start at once: exports trajectories; prints what it couldn't deliver, and what it imported.
 
 python worker.py <tracking uri> <project> <number of the worker> <trajectories> [with a run]
 """
@@ -47,7 +47,7 @@ def trajectory(project: str, worker: int, number: int, children: int = 4) -> lis
 
 
 def main() -> None:
-    """Export, and say what was lost."""
+    """Export, and say what was lost, and which heavy packages this process has."""
     uri, project, worker, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     exporter = MlflowSpanExporter(tracking_uri=uri, create_run=len(sys.argv) > 5)
     exporter.export_timeout = 240.0
@@ -56,7 +56,8 @@ def main() -> None:
         if exporter.export(trajectory(project, worker, number)) is not SpanExportResult.SUCCESS:
             lost += 1
     exporter.shutdown()
-    sys.stdout.write(f"lost {lost}\n")
+    imported = [name for name in ("mlflow", "sqlalchemy", "alembic") if name in sys.modules]
+    sys.stdout.write(f"lost {lost}, imported {imported}\n")
 
 
 if __name__ == "__main__":
