@@ -255,6 +255,14 @@ class TestFigures:
         failed = span(2, "TOOL", parent=4, at=(10, 12), name="ask", error=True)
         assert summarise_trajectory([root(), failed, other]).errors[0].is_mended is is_mended
 
+    @pytest.mark.parametrize(("start", "is_first"), [(13, True), (11, False), (None, True)])
+    def test_a_failure_before_the_first_generation(self, start, is_first):
+        """It ended before that began, or there is none."""
+        failed = span(2, "TOOL", at=(10, 12), name="start", error=True)
+        turns = [] if start is None else [span(3, "LLM", at=(start, 20)), span(5, "LLM", at=(30, 40))]
+        [error] = summarise_trajectory([root(), failed, *turns]).errors
+        assert error.is_first is is_first
+
     def test_nothing(self):
         """There is no summary of no spans."""
         with pytest.raises(ValueError, match="one span"):

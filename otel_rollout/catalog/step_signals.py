@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-from otel_rollout.catalog.failure_class import MODEL, TOOL, UNKNOWN, failure_class, survived_failures
+from otel_rollout.catalog.failure_class import BLAMES, ENVIRONMENT, failure_class, survived_failures
 from otel_rollout.catalog.grouping import rollout_of
 from otel_rollout.catalog.step_figures import (
     Form,
@@ -123,7 +123,8 @@ def signals_of(summaries: Sequence[TrajectorySummary]) -> StepSignals:
     """
     worst = worst_reward(summaries)
     survived = survived_failures(summaries, worst)
-    classes = [(failure_class(each, worst, survived), each) for each in summaries]
+    has_turns = any(each.turns for each in summaries)
+    classes = [(failure_class(each, worst, survived, has_turns=has_turns), each) for each in summaries]
     truncated = [each.reward for each in summaries if is_cut_off(each)]
     whole = [each.reward for each in summaries if not is_cut_off(each)]
     rewardable = [each for each in summaries if is_rewardable(each)]
@@ -207,7 +208,7 @@ def is_punished(failure: str | None, summary: TrajectorySummary, worst: float | 
         worst: The worst reward of its step.
     """
     has_worst = worst is not None and summary.reward is not None and is_same_reward(summary.reward, worst)
-    return has_worst and failure not in (None, MODEL, TOOL, UNKNOWN)
+    return has_worst and failure in BLAMES[ENVIRONMENT]
 
 
 def _counts(names: Iterable[str | None]) -> dict[str, int]:

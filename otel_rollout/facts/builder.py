@@ -16,6 +16,7 @@ from otel_rollout import semconv
 from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
 from otel_rollout.facts.histories import Histories
+from otel_rollout.facts.odd_results import is_odd_result
 from otel_rollout.facts.packed_spans import (
     AGENT,
     ERROR,
@@ -46,7 +47,6 @@ from otel_rollout.facts.span_values import (
     count_of,
     error_type_of,
     integer_of,
-    is_odd_result,
     is_unknown_tool,
     last_text,
     scalars_of,
@@ -457,12 +457,14 @@ class SpanError(NamedTuple):
         kind: Its OpenInference kind; empty if it has none.
         type: The exception's class or `error.type`; empty if it is unknown.
         is_mended: True if a later call of the same name succeeded, or one of the same kind that it was inside.
+        is_first: True if it ended before the first generation began.
     """
 
     name: str
     kind: str
     type: str
     is_mended: bool
+    is_first: bool = False
 
 
 class Collected:
@@ -517,8 +519,15 @@ class Collected:
         if not self.trace.errors:
             return ()
         rows = {row[2]: row for row in self._rows}
+        first = next((row[0] for row in self._rows if row[9] == LLM), UINT64_MAX)
         return tuple(
-            SpanError(name, kind, type_, is_mended(rows[span_id & UINT64_MAX], self._rows))
+            SpanError(
+                name,
+                kind,
+                type_,
+                is_mended(rows[span_id & UINT64_MAX], self._rows),
+                rows[span_id & UINT64_MAX][1] <= first,
+            )
             for _, span_id, name, kind, type_ in sorted(self.trace.errors)[:MAX_ERRORS]
         )
 

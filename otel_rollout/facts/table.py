@@ -324,7 +324,8 @@ class TrajectorySummary:
         "the rewards that were NaN or infinite", 0, lambda it: it.trace.invalid_rewards, merge="sum", better="lower"
     )
     errors: tuple[SpanError, ...] = _fact(
-        "the first 8 spans that failed: `[name, kind, exception's class, true if a later call succeeded]`",
+        "the first 8 spans that failed: `[name, kind, exception's class, true if a later call succeeded, true if it "
+        "ended before the first generation]`",
         (),
         lambda it: it.errors,
     )

@@ -97,6 +97,7 @@ export interface SpanError {
   kind: string;
   type: string;
   is_mended: boolean;
+  is_first: boolean;
 }
 
 export interface Conversation {
