@@ -46,7 +46,9 @@ def payload_of(span: ReadableSpan, side: str, chat: ChatMessages | None) -> Json
     reward, rollout_n = reward_of(span), (span.attributes or {}).get(semconv.ROLLOUT_N)
     if is_root and side == OUTPUTS and (reward is not None or (type(rollout_n) is int and is_own(span))):
         # In the list the columns of assessments and tags are beyond the right edge of most windows; the output isn't.
-        answer = JsonText(_dumps(messages[-1].gist)) if messages else given
+        is_text = given is not None and given.startswith('"')
+        # A text that the program gave is the trajectory's output, whatever the model said last.
+        answer = JsonText(_dumps(messages[-1].gist)) if messages and not is_text else given
         return _with_reward(reward, rollout_n, answer)
     if messages:
         make = request_json if side == INPUTS else answer_json
