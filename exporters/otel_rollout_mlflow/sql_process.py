@@ -14,12 +14,13 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.export.worker_process import SECONDS_TO_ANSWER, Worker, WorkerGoneError
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout_mlflow.plain_spans import pack
+from otel_rollout.otlp import encode_spans
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import AttemptError, Store
 from otel_rollout_mlflow.tracking_uri import TrackingUri
 
 WORKER: Final = "otel_rollout_mlflow.sql_worker"
+SPANS_OF_A_PIECE: Final = 64
 SECONDS_FOR_TABLES: Final = 900.0
 """PostgreSQL takes minutes on a busy machine."""
 
@@ -59,7 +60,12 @@ class SqlProcess(Store):
     set_run_status = _forwarded("set_run_status")
 
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
-        self._call("write", experiment_id, pack(spans) if self._worker.start() else spans)
+        if self._worker.start():
+            # A few at a time: one long call would block the trainer's threads.
+            firsts = range(0, len(spans), SPANS_OF_A_PIECE)
+            self._call("write", experiment_id, [encode_spans(spans[each : each + SPANS_OF_A_PIECE]) for each in firsts])
+        else:
+            self._call("write", experiment_id, spans)
 
     def close(self) -> None:
         self._worker.close()
