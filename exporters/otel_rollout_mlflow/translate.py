@@ -217,7 +217,7 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     moved |= {key for key, payload in _TOOL_CALL.items() if payload in given}
     translated = {replace_surrogates(key): sanitize_value(value) for key, value in given.items() if key not in moved}
     if is_own(span):
-        # A text that a program annotates stays a text; MLflow reads JSON in those of conventions.
+        # A text that a program annotates stays a text; MLflow reads JSON in attributes of conventions.
         for key, value in translated.items():
             if type(value) is str and key not in _KNOWN and not key.startswith(_OF_CONVENTIONS):
                 translated[key] = ExactText(value)
