@@ -52,6 +52,11 @@ _SAID: Final = frozenset({*CONTENTS, *CALLS, *REASONING_KEYS, *SAID_BESIDE})
 _PAIR: Final = 2
 _MEDIA_TYPES: Final = ("image", "audio", "video")
 _ADDRESS: Final = re.compile("(?:https?|data|file|gs|s3):")
+_THOUGHTS: Final = frozenset(REASONING_KEYS)
+_BESIDE: Final = frozenset(SAID_BESIDE)
+_CALLED: Final = frozenset(CALLS)
+_RESULT_KEYS: Final = frozenset({"role", "content", "tool_call_id"})
+_CALL_KEYS: Final = frozenset({"id", "type", "function"})
 _NO_SPACE: Final = str.maketrans("", "", " \t\r\n")
 
 
@@ -121,6 +126,8 @@ def convert_messages(value: Any, role: str = "user", *, is_whole: bool = True) -
             if len(item) == _PAIR and type(given) is type(text) is str and given != "tool" and given not in ROLES:
                 # Most messages.
                 messages.append(Message(given, [{"type": TEXT, "content": text}] if text else []))
+            elif given == "tool" and item.keys() == _RESULT_KEYS and type(text) is type(item["tool_call_id"]) is str:
+                messages.append(Message(given, [{"type": RESULT, "id": item["tool_call_id"], "response": text}]))
             else:
                 messages += _Taken(item, role, is_whole=is_whole).messages()
         elif _is_pair(item):
@@ -192,9 +199,10 @@ class _Taken:
         if wrapper is not None:
             inner = item[wrapper]
             said = ("constructor", inner.get("type"))
-            item = _beside(
-                dict(inner), {key: field for key, field in item.items() if key != wrapper and field not in said}
-            )
+            outer = {
+                key: field for key, field in item.items() if key != wrapper and not (key == "type" and field in said)
+            }
+            item = _beside(dict(inner), outer)
         self.left = dict(item)
         self.role = self._take_role(role)
         self.parts: list[Part] = []
@@ -250,8 +258,7 @@ class _Taken:
 
     def _take_parts(self) -> None:
         left, parts = self.left, self.parts
-        thoughts = [key for key in REASONING_KEYS if not _is_empty(left.get(key))]
-        for key in thoughts:
+        for key in _present(left, REASONING_KEYS, _THOUGHTS):
             # Some servers write it under two names.
             parts += [part for part in self._part(_as_part(REASONING, left.pop(key))) if part not in parts]
         content, beside = self._take_content()
@@ -262,16 +269,16 @@ class _Taken:
         parts += said
         if beside is not None:
             parts += [part for part in self._parts(beside) if part not in said]
-        audio = left.get("audio")
+        audio = left.get("audio") if not said else None
         if not said and type(audio) is dict and type(audio.get("transcript")) is str:
             left["audio"] = {key: field for key, field in audio.items() if key != "transcript"}
             parts += self._parts(audio["transcript"])
-        for key in SAID_BESIDE:
-            if not _is_empty(left.get(key)):
-                parts += self._part(_as_part(key, left.pop(key)))
-        for key in CALLS:
+        for key in _present(left, SAID_BESIDE, _BESIDE):
+            parts += self._part(_as_part(key, left.pop(key)))
+        for key in _present(left, CALLS, _CALLED):
             self._take_calls(key)
-        self._take_channel()
+        if "channel" in left:
+            self._take_channel()
 
     def _take_channel(self) -> None:
         """Read harmony's channel and recipient: a text is then a thought, or a call's arguments."""
@@ -314,6 +321,13 @@ class _Taken:
             del self.left[key]
         for call in calls:
             item = exact_json(call) if type(call) is str else call
+            if type(item) is dict and item.keys() == _CALL_KEYS and type(inner := item["function"]) is dict:
+                name, arguments = inner.get("name"), inner.get("arguments")
+                if len(inner) == _PAIR and item["type"] == "function" and type(name) is type(item["id"]) is str:
+                    # Most calls.
+                    arguments = exact_json(arguments) if type(arguments) is str and self._is_whole else arguments
+                    self.parts.append({"type": CALL, "id": item["id"], "name": name, "arguments": arguments})
+                    continue
             if type(item) is not dict:
                 item = {"rest": item}
             elif _word(item) in PART_TYPES:
@@ -338,6 +352,9 @@ class _Taken:
 
     def _part(self, item: dict[str, Any]) -> list[Part]:
         """Return a part; two if it is a call with its result, as AI SDK writes them."""
+        if len(item) == _PAIR and item.get("type") == TEXT and type(text := item.get("text")) is str:
+            # Most parts.
+            return [{"type": TEXT, "content": text}]
         left = dict(item)
         for place in TYPE_PLACES[1:]:
             if "type" not in left and type(left.get(place)) is str:
@@ -374,7 +391,7 @@ class _Taken:
         """Take the convention's fields of a part out of `left`, which is a copy."""
         holders = [left]
         for holder in holders:
-            for key in INNER.get(kind, ()):
+            for key in INNER.get(kind, ()) if not _HOLDERS.isdisjoint(holder) else ():
                 if type(holder.get(key)) is dict:
                     inner = holder[key] = dict(holder[key])
                     if _word(inner) in IMPLIED_TYPES:
@@ -383,7 +400,7 @@ class _Taken:
         holders.reverse()
         part: Part = {"type": kind}
         for target, names in FIELDS[kind]:
-            place = next((at for name in names for at in _places(holders, name, _FITS.get(target))), None)
+            place = _place_of(holders, names, _FITS.get(target))
             if place is not None:
                 holder, name = place
                 part[target] = self._field(kind, target, holder, name)
@@ -411,12 +428,24 @@ class _Taken:
 
 _FITS: Final[dict[str, Callable[[Any], bool]]] = {
     name: (lambda value: type(value) is str and value != "") for name in ("id", "name", "uri", "file_id", "mime_type")
-} | {"modality": lambda value: type(value) is str, "content": lambda value: value not in (None, {})}
+} | {"modality": lambda value: type(value) is str, "content": lambda value: not _is_empty(value) or value == ""}
 _DEFAULTS: Final = {"name": "", "content": "", "response": ""}
 
 
-def _places(holders: list[dict[str, Any]], name: str, fits: Callable[[Any], bool] | None) -> Iterable[Any]:
-    return ((holder, name) for holder in holders if name in holder and (fits is None or fits(holder[name])))
+def _present(item: dict[str, Any], names: tuple[str, ...], known: frozenset[str]) -> list[str]:
+    """Return the names of an object's fields that have a value, in the order of the table."""
+    return [] if known.isdisjoint(item) else [name for name in names if not _is_empty(item.get(name))]
+
+
+def _place_of(
+    holders: list[dict[str, Any]], names: tuple[str, ...], fits: Callable[[Any], bool] | None
+) -> tuple[dict[str, Any], str] | None:
+    """Return the first field with one of some names, and the object that has it."""
+    for name in names:
+        for holder in holders:
+            if name in holder and (fits is None or fits(holder[name])):
+                return holder, name
+    return None
 
 
 def _beside(part: dict[str, Any], left: dict[str, Any], keep: frozenset[str] = frozenset()) -> dict[str, Any]:
@@ -493,7 +522,7 @@ def _server_part(kind: str, given: str, left: dict[str, Any]) -> Part:
         inner = left.pop(kind)
     part: Part = {"type": kind}
     for target, names in FIELDS[kind]:
-        place = next((at for name in names for at in _places([left], name, _FITS[target])), None)
+        place = _place_of([left], names, _FITS[target])
         part[target] = None if place is None else left.pop(place[1])
     word = given.removesuffix("_call")
     if kind == SERVER_CALL and part["name"] is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from otel_rollout import FollowUpStats
 from otel_rollout.export import send_batch
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
+from tests.delivery.queues import until
 from tests.faults.faulty_receiver import Fault, FaultyReceiver
 
 pytestmark = pytest.mark.integration
@@ -42,14 +42,6 @@ def refusing(file: Path, table: str):
             yield
         finally:
             connection.execute("drop trigger refusing")
-
-
-def wait_until(condition) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def deliver(exporter, spans):
@@ -170,7 +162,7 @@ class TestServer:
         exporter = MlflowSpanExporter(tracking_uri=receiver.url, create_run=True)
         report = deliver(exporter, [span for each in trajectories for span in each.spans])
         assert (report.delivered, report.shrunk, dict(report.lost)) == (9, 0, {})
-        wait_until(lambda: not exporter.force_flush(100) and receiver.met[fault])
+        until(lambda: not exporter.force_flush(100) and receiver.met[fault])
         receiver.steady = None
         assert exporter.force_flush(60_000), exporter.follow_up_requests.last_error
         exporter.shutdown()
@@ -188,7 +180,7 @@ class TestServer:
         exporter = MlflowSpanExporter(tracking_uri=receiver.url, timeout=600.0)
         exporter.export_timeout = 0.2
         assert deliver(exporter, trajectory(project, reward=1.0).spans).delivered == 3
-        wait_until(lambda: receiver.met[fault])
+        until(lambda: receiver.met[fault])
         for _ in range(3):
             assert deliver(exporter, trajectory(project, reward=1.0).spans).delivered == 3
         exporter.shutdown()

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.plain_spans import pack, unpack
 from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
+from tests.delivery.queues import until
 
 
 def worker_of(exporter: MlflowSpanExporter) -> int:
@@ -30,14 +30,6 @@ def worker_of(exporter: MlflowSpanExporter) -> int:
     assert isinstance(store, SqlProcess)
     assert store._worker is not None
     return store._worker._process.pid
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def is_running(pid: int) -> bool:
@@ -116,7 +108,7 @@ class TestSqlProcess:
         exporter, one = MlflowSpanExporter(tracking_uri=uri), trajectory(project)
         assert exporter.send([one.model]).verdict is Verdict.DELIVERED
         pid = worker_of(exporter)
-        wait_until(lambda: os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0))
+        until(lambda: os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0))
 
         # As a scheduler or a terminal sends them to all processes of a group.
         os.kill(pid, signal.SIGTERM)
@@ -189,7 +181,7 @@ class TestSqlProcess:
             assert is_running(worker)
             parent.kill()
             try:
-                wait_until(lambda: not is_running(worker))
+                until(lambda: not is_running(worker))
             finally:
                 os.kill(child, signal.SIGKILL)
 
