@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from otel_rollout import semconv
+from otel_rollout.counts import unread_answers, unread_usage
 from otel_rollout.finish.chat_writer import ChatWriter
 from otel_rollout.finish.payload_finisher import FinishCounts, PayloadFinisher
 from otel_rollout.finish.span_copies import (
@@ -20,6 +22,8 @@ from otel_rollout.finish.span_copies import (
     redacted_copy,
 )
 from otel_rollout.finish.span_steps import finish_span
+from otel_rollout.guard.log_once import warn_once
+from otel_rollout.messages import AnswerRead
 from otel_rollout.record.finished_span import FinishedSpan, readable_span
 from otel_rollout.record.recording_span import RolloutSpan
 
@@ -110,11 +114,29 @@ class SpanReader:
         finished = finish_span(span, self.finisher, chat, conversation, is_shared=is_shared)
         if finished.turn is not None and chat is not None and semconv.TURN in span.attributes:
             chat.conversations.add(trace_id, *finished.turn, span.depth)
+        if finished.read is not None:
+            note_unread(span.name, finished.read)
         if finished.clean_tags is not None and trajectory is not None:
             trajectory.tags, trajectory.has_clean_tags = finished.clean_tags, True
         if finished.cut or finished.redacted:
             self.counts.add(trajectory, finished.cut, finished.redacted)
         return finished.span
+
+
+_MAX_OPS: Final = 256
+
+
+def note_unread(op: str, read: AnswerRead) -> None:
+    """Count a result of an LLM op that was not recognised, and log the first of each op."""
+    for is_read, counts, what, remedy, level in (
+        (read.answer_read, unread_answers, "answer", "return a message", logging.WARNING),
+        (read.usage_read, unread_usage, "number of tokens", "return it as `usage`", logging.INFO),
+    ):
+        name = op if op in counts or len(counts) < _MAX_OPS else "…"
+        if not is_read:
+            counts[name] += 1
+            words = "%s returned %s: no %s was recognised; %s, or pass capture_output="
+            warn_once(f"unread {what} of {name}", words, name, read.shape, what, remedy, level=level)
 
 
 _UNNAMED: Final = "unknown_service"
