@@ -47,7 +47,7 @@ class TestFork:
             child = os.fork()
             if child == 0:
                 trace("child")
-                os._exit(0 if otel_rollout.flush(20) else 1)
+                os._exit(0 if otel_rollout.flush(120) else 1)
             assert os.waitpid(child, 0)[1] == 0
             """
         )
@@ -86,7 +86,7 @@ class TestFork:
             for _ in range(30):
                 child = os.fork()
                 if child == 0:
-                    signal.alarm(20)
+                    signal.alarm(300)
                     trace("child")
                     os._exit(0 if otel_rollout.flush(15) else 1)
                 assert os.waitpid(child, 0)[1] == 0
@@ -135,7 +135,7 @@ class TestFork:
                 for _ in range(5):
                     child = os.fork()
                     if child == 0:
-                        signal.alarm(10)
+                        signal.alarm(300)
                         ask()
                         os._exit(0)
                     assert os.waitpid(child, 0)[1] == 0
@@ -190,15 +190,15 @@ class TestFork:
             os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = server.stdout.readline().strip()
             start("otlp")
             trace("parent before")
-            assert otel_rollout.flush(20)
+            assert otel_rollout.flush(120)
             child = os.fork()
             if child == 0:
-                signal.alarm(40)
+                signal.alarm(300)
                 trace("child")
-                os._exit(0 if otel_rollout.flush(20) else 1)
+                os._exit(0 if otel_rollout.flush(120) else 1)
             assert os.waitpid(child, 0)[1] == 0, "the child could not deliver"
             trace("parent after")
-            assert otel_rollout.flush(20), otel_rollout.stats()
+            assert otel_rollout.flush(120), otel_rollout.stats()
             server.stdin.close()
             with open(os.environ["SPANS"], "w") as file:
                 file.write(server.stdout.read())
@@ -297,7 +297,7 @@ class TestLocksAtFork:
                     turn()
                 otel_rollout.stats()
                 if len(backends) == 2:
-                    assert otel_rollout.flush(20)
+                    assert otel_rollout.flush(120)
                 else:
                     # Nothing answers there; an attempt is made.
                     otel_rollout.flush(0)
@@ -315,10 +315,10 @@ class TestLocksAtFork:
             held.wait()
             child = os.fork()
             if child == 0:
-                signal.alarm(30)
+                signal.alarm(300)
                 work("child")
                 otel_rollout.annotate(reward=1)
-                otel_rollout.shutdown(20 if len(backends) == 2 else 1)
+                otel_rollout.shutdown(120 if len(backends) == 2 else 1)
                 start(File())
                 os._exit(0)
             status = os.waitpid(child, 0)[1]
@@ -351,7 +351,7 @@ class TestLocksAtFork:
             with queue._lock:
                 child = os.fork()
             if child == 0:
-                signal.alarm(30)
+                signal.alarm(300)
                 otel_rollout.stats()
                 sys.exit(0)
             assert os.waitpid(child, 0)[1] == 0
@@ -383,7 +383,7 @@ class TestLocksAtFork:
             assert checking.wait(120)
             child = os.fork()
             if child == 0:
-                signal.alarm(20)
+                signal.alarm(300)
                 start()
                 trace("child")
                 os._exit(0 if otel_rollout.flush(15) else 1)

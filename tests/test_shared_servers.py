@@ -5,13 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.delivery.queues import until
 from tests.servers import run_end, shared
 from tests.servers.process import RUN_FOLDER, ServerProcess
 
@@ -34,14 +33,6 @@ if sys.argv[1] == "end":
 else:
     time.sleep(600)
 """
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 class Sleeper:
@@ -71,7 +62,7 @@ class TestEnd:
             if how != "end":
                 run.send_signal(signal.SIGKILL if how == "kill" else signal.SIGINT)
             run.wait(SECONDS)
-        wait_until(lambda: not Path(folder).exists())
+        until(lambda: not Path(folder).exists())
         assert run_end.started(int(pid)) == ""
 
     def test_a_process_that_got_the_number_is_left_alone(self, tmp_path: Path) -> None:

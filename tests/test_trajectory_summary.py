@@ -141,6 +141,9 @@ def order_of(each: ReadableSpan) -> tuple[int, int, int]:
     return (each.start_time or 0) // 1000, (each.end_time or 0) // 1000, each.context.span_id if each.context else 0
 
 
+CHATML = "<|im_start|>system\nno<|im_end|>\n<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n"
+
+
 class TestTable:
     """The table of facts."""
 
@@ -255,6 +258,14 @@ class TestFigures:
         failed = span(2, "TOOL", parent=4, at=(10, 12), name="ask", error=True)
         assert summarise_trajectory([root(), failed, other]).errors[0].is_mended is is_mended
 
+    @pytest.mark.parametrize(("start", "is_first"), [(13, True), (11, False), (None, True)])
+    def test_a_failure_before_the_first_generation(self, start, is_first):
+        """It ended before that began, or there is none."""
+        failed = span(2, "TOOL", at=(10, 12), name="start", error=True)
+        turns = [] if start is None else [span(3, "LLM", at=(start, 20)), span(5, "LLM", at=(30, 40))]
+        [error] = summarise_trajectory([root(), failed, *turns]).errors
+        assert error.is_first is is_first
+
     def test_nothing(self):
         """There is no summary of no spans."""
         with pytest.raises(ValueError, match="one span"):
@@ -325,6 +336,10 @@ class TestWhatItSays:
                 "Why?",
             ),
             ({"input__value": '{"ids": [1, 2], "messages": [{"role": "user", "content": "Why?"}], "x": [3'}, "Why?"),
+            ({"input__value": CHATML, "input__mime_type": "text/plain"}, "Why?"),
+            ({"input__value": json.dumps({"prompt": CHATML})}, "Why?"),
+            ({"input__value": "<s>[INST] Why? [/INST]", "input__mime_type": "text/plain"}, "Why?"),
+            ({"input__value": "<|nothing|> Why?", "input__mime_type": "text/plain"}, "<|nothing|> Why?"),
         ],
     )
     def test_the_prompt_is_the_first_line_of_what_the_user_asked(self, attributes, line):
@@ -341,6 +356,12 @@ class TestWhatItSays:
                 "So",
             ),
             ('[{"role":"assistant","content":"So"}]', "So"),
+            ('[{"role":"assistant","content":"<think>hm</think>\\n\\nSo"}]', "So"),
+            ('[{"role":"assistant","content":"<think>hm"}]', "<think>hm"),
+            (
+                '[{"role":"assistant","content":"<|channel|>analysis<|message|>hm<|end|><|channel|>final<|message|>So"}]',
+                "So",
+            ),
             ('[{"role":"assistant","parts":[{"type":"tool_call","id":"c","name":"text","arguments":{}}]}]', ""),
         ],
     )

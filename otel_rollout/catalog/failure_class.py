@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from otel_rollout.facts.amounts import is_same_reward
@@ -19,6 +19,14 @@ UNKNOWN: Final = "unknown"
 
 FAILURE_CLASSES: Final = (MODEL, TOOL, ENVIRONMENT, ENGINE, REWARD, TIMEOUT, UNKNOWN)
 """The classes, in the order in which they are listed."""
+
+UNRESOLVED: Final = "unresolved"
+BLAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    MODEL: (MODEL,),
+    ENVIRONMENT: (ENVIRONMENT, ENGINE, REWARD, TIMEOUT),
+    UNRESOLVED: (TOOL, UNKNOWN),
+}
+"""The classes by who is to blame: a tool fails for what the model wrote, or by itself, which no span shows."""
 
 _OF_KIND: Final = {"LLM": ENGINE, "TOOL": TOOL, "EVALUATOR": REWARD}
 _ENVIRONMENT_TYPES: Final = frozenset(
@@ -68,7 +76,11 @@ Survived: TypeAlias = frozenset[tuple[str, str]]
 
 
 def failure_class(
-    summary: TrajectorySummary, worst_reward: float | None = None, survived: Survived = frozenset()
+    summary: TrajectorySummary,
+    worst_reward: float | None = None,
+    survived: Survived = frozenset(),
+    *,
+    has_turns: bool = True,
 ) -> str | None:
     """Return the class of a trajectory's failure; None if it didn't fail, or has no root yet.
 
@@ -80,17 +92,18 @@ def failure_class(
         summary: The trajectory.
         worst_reward: The lowest reward of its step; None if all rewards are the same, or none is known.
         survived: The failures that are not to blame, since others have them and good rewards.
+        has_turns: False if no trajectory of its step has a turn: then generations are not traced.
     """
     if not summary.has_root:
         return None
     if summary.status == "error" or (summary.status is None and summary.error_type is not None):
-        return _of_exception(summary)
+        return _of_exception(summary, has_turns=has_turns)
     if summary.status == "cancelled":
         return None if summary.reward is None else TIMEOUT
     is_worst = _is_worst(summary, worst_reward)
     has_lost_reward = summary.reward is None and any(error.kind == "EVALUATOR" for error in summary.errors)
     if summary.status == "truncated" or is_worst or has_lost_reward:
-        return _of_end(summary, survived)
+        return _of_end(summary, survived, has_turns=has_turns)
     return None
 
 
@@ -125,29 +138,41 @@ def _is_worst(summary: TrajectorySummary, worst_reward: float | None) -> bool:
 
 
 def _left(summary: TrajectorySummary) -> list[SpanError]:
-    """Return the failures of tools that nothing mended."""
-    return [each for each in summary.errors if each.kind == "TOOL" and not each.is_mended]
+    """Return the failures of tools, and of anything before the first turn, that nothing mended."""
+    return [each for each in summary.errors if not each.is_mended and (each.kind == "TOOL" or _is_early(each))]
 
 
-def _of_exception(summary: TrajectorySummary) -> str:
+def _is_early(error: SpanError) -> bool:
+    """Return True if a failure was there before the model wrote anything."""
+    return error.is_first and error.kind not in ("EVALUATOR", "LLM")
+
+
+def _of_exception(summary: TrajectorySummary, *, has_turns: bool) -> str:
     """Return the class of the exception that the root ended with, by the innermost span that ended with it."""
     ended_with = _class_name(summary.error_type or "")
-    sources = [each for each in summary.errors if each.kind in _OF_KIND and _class_name(each.type) == ended_with]
+    same = [each for each in summary.errors if _class_name(each.type) == ended_with]
+    if has_turns and any(map(_is_early, same)):
+        return _of_type(ended_with) or ENVIRONMENT
+    sources = [each for each in same if each.kind in _OF_KIND]
     if sources:
         return _of_error(sources[-1])
     return _of_type(ended_with) or UNKNOWN
 
 
-def _of_end(summary: TrajectorySummary, survived: Survived) -> str:
+def _of_end(summary: TrajectorySummary, survived: Survived, *, has_turns: bool) -> str:
     """Return the class of a failure that no exception ended."""
     for error in summary.errors:
         if error.kind == "EVALUATOR" and not error.is_mended:
             return _of_error(error)
     if summary.finish_reason in _ABORTED:
         return ENGINE
+    left = [each for each in _left(summary) if (each.name, each.type) not in survived]
+    early = next((each for each in left if has_turns and _is_early(each)), None)
+    if early is not None:
+        return _of_type(_class_name(early.type)) or ENVIRONMENT
     if summary.unknown_tool_calls or summary.unparsed_tool_calls:
         return MODEL
-    left = [each for each in _left(summary) if (each.name, each.type) not in survived]
+    left = [each for each in left if each.kind == "TOOL"]
     # A trajectory that was cut off had no turn left to mend one failed call.
     return _of_error(left[-1]) if len(left) > (summary.status == "truncated") else MODEL
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-from otel_rollout.catalog.failure_class import MODEL, TOOL, UNKNOWN, failure_class, survived_failures
+from otel_rollout.catalog.failure_class import BLAMES, ENVIRONMENT, failure_class, survived_failures
 from otel_rollout.catalog.grouping import rollout_of
 from otel_rollout.catalog.step_figures import (
     Form,
@@ -46,6 +46,7 @@ class StepSignals:
         repeated_calls: The trajectories with the same call three times or more.
         unknown_tools: The trajectories that call a tool that there is not.
         unparsed_calls: The trajectories with a tool call that could not be parsed.
+        without_tokens: The trajectories with turns, and without a number of generated tokens.
         straggler_share: The share of the step's wall time after 95% of its trajectories had ended, without those
             that were cancelled; of fewer than 20 trajectories, after all but the last; None for fewer than 8.
         staleness: The trajectories by staleness, as text.
@@ -73,6 +74,7 @@ class StepSignals:
     repeated_calls: int = 0
     unknown_tools: int = 0
     unparsed_calls: int = 0
+    without_tokens: int = 0
     straggler_share: float | None = None
     staleness: Mapping[str, int] = field(default_factory=dict)
     lossy: int = 0
@@ -123,7 +125,8 @@ def signals_of(summaries: Sequence[TrajectorySummary]) -> StepSignals:
     """
     worst = worst_reward(summaries)
     survived = survived_failures(summaries, worst)
-    classes = [(failure_class(each, worst, survived), each) for each in summaries]
+    has_turns = any(each.turns for each in summaries)
+    classes = [(failure_class(each, worst, survived, has_turns=has_turns), each) for each in summaries]
     truncated = [each.reward for each in summaries if is_cut_off(each)]
     whole = [each.reward for each in summaries if not is_cut_off(each)]
     rewardable = [each for each in summaries if is_rewardable(each)]
@@ -135,6 +138,7 @@ def signals_of(summaries: Sequence[TrajectorySummary]) -> StepSignals:
         whole_reward_mean=_mean(whole),
         repeated_calls=sum(each.repeated_calls >= REPEATED for each in summaries),
         unknown_tools=sum(each.unknown_tool_calls > 0 for each in summaries),
+        without_tokens=sum(map(is_without_tokens, summaries)),
         unparsed_calls=sum(each.unparsed_tool_calls > 0 for each in summaries),
         straggler_share=straggler_share(summaries),
         staleness=_counts(None if each.staleness is None else str(each.staleness) for each in summaries),
@@ -173,6 +177,11 @@ def is_unrewarded(summary: TrajectorySummary) -> bool:
     return is_rewardable(summary) and summary.reward is None and not summary.invalid_rewards
 
 
+def is_without_tokens(summary: TrajectorySummary) -> bool:
+    """Return True if no generation of a trajectory has a number of generated tokens."""
+    return summary.has_root and bool(summary.turns) and summary.output_tokens is None
+
+
 def has_invalid_reward(summary: TrajectorySummary) -> bool:
     """Return True if the reward of a trajectory is NaN or infinite, and none came later that is a number."""
     return summary.invalid_rewards > 0 and summary.reward is None
@@ -207,7 +216,7 @@ def is_punished(failure: str | None, summary: TrajectorySummary, worst: float | 
         worst: The worst reward of its step.
     """
     has_worst = worst is not None and summary.reward is not None and is_same_reward(summary.reward, worst)
-    return has_worst and failure not in (None, MODEL, TOOL, UNKNOWN)
+    return has_worst and failure in BLAMES[ENVIRONMENT]
 
 
 def _counts(names: Iterable[str | None]) -> dict[str, int]:

@@ -157,6 +157,7 @@ def _as_dict(diagnosis: Diagnosis) -> dict[str, object]:
         "gone": diagnosis.gone,
         "too_few": diagnosis.too_few,
         "failures": dict(diagnosis.failures),
+        "blames": diagnosis.blames,
         "unknown_share": diagnosis.unknown_share,
         "thresholds": dict(diagnosis.thresholds),
     }

@@ -52,4 +52,4 @@ else:
         },
     )
 
-from otel_rollout.facts.span_values import is_odd_result
+from otel_rollout.facts.odd_results import is_odd_result

@@ -15,7 +15,8 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
-from otel_rollout.facts.histories import Histories
+from otel_rollout.facts.histories import Histories, has_result
+from otel_rollout.facts.odd_results import is_odd_result
 from otel_rollout.facts.packed_spans import (
     AGENT,
     ERROR,
@@ -46,7 +47,6 @@ from otel_rollout.facts.span_values import (
     count_of,
     error_type_of,
     integer_of,
-    is_odd_result,
     is_unknown_tool,
     last_text,
     scalars_of,
@@ -129,7 +129,9 @@ class SummaryBuilder:
         self.answers: dict[_Place, Said] = {}
         """Likewise the last answer, by the negative of its start."""
         self.finish = Said(None, -1)
-        self.unknown_tool_calls = self.unparsed_tool_calls = self.prefix_breaks = self.invalid_rewards = 0
+        self.unread_answers = self.unknown_tool_calls = self.unparsed_tool_calls = self.prefix_breaks = (
+            self.invalid_rewards
+        ) = 0
         self.odd_results: dict[str, int] = {}
         """The calls by tool whose result is nothing, or reads like an error, without an exception."""
         self.min_weights_version: int | None = None
@@ -285,7 +287,10 @@ class SummaryBuilder:
                 if type(tokens) is int and 0 <= tokens <= INT64_MAX:
                     answered = tokens
                 inside = 0 if parent is None else parent.span_id & UINT64_MAX
-                mark = self.histories.of_span[context.span_id].mark
+                history = self.histories.of_span[context.span_id]
+                if not history.answers and status != ERROR and has_result(attributes):
+                    self.unread_answers += 1
+                mark = history.mark
                 is_user, place = mark.role == semconv.USER, (inside, mark.is_trained)
                 if not is_user:
                     if not self.root_prompt and _may_keep(self.prompts, place, start):
@@ -457,12 +462,14 @@ class SpanError(NamedTuple):
         kind: Its OpenInference kind; empty if it has none.
         type: The exception's class or `error.type`; empty if it is unknown.
         is_mended: True if a later call of the same name succeeded, or one of the same kind that it was inside.
+        is_first: True if it ended before the first generation began.
     """
 
     name: str
     kind: str
     type: str
     is_mended: bool
+    is_first: bool = False
 
 
 class Collected:
@@ -517,8 +524,15 @@ class Collected:
         if not self.trace.errors:
             return ()
         rows = {row[2]: row for row in self._rows}
+        first = next((row[0] for row in self._rows if row[9] == LLM), UINT64_MAX)
         return tuple(
-            SpanError(name, kind, type_, is_mended(rows[span_id & UINT64_MAX], self._rows))
+            SpanError(
+                name,
+                kind,
+                type_,
+                is_mended(rows[span_id & UINT64_MAX], self._rows),
+                rows[span_id & UINT64_MAX][1] <= first,
+            )
             for _, span_id, name, kind, type_ in sorted(self.trace.errors)[:MAX_ERRORS]
         )
 

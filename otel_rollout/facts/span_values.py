@@ -47,23 +47,6 @@ _TAGS: Final = re.compile(r"\s{0,16}(?:<function=[^\s<>]{1,128}>|[\w.-]{1,128}\s
 _MAX_MESSAGE_CHARACTERS: Final = 500
 MAX_PARSED_CHARACTERS: Final = 2**18
 
-_EMPTY: Final = " \t\r\n\"'[]{}"
-_MAX_EMPTY_CHARACTERS: Final = 64
-_ERROR_START: Final = re.compile(
-    r"(?:an? |the )?(?:[\w.]*error|[\w.]*exception|traceback|fatal|failed|failure|time(?:d )?out|internal server"
-    r"|bad gateway|service unavailable|gateway time|connection (?:refused|reset|error|aborted|closed)|rate limit"
-    r"|too many requests|forbidden|unauthorized|permission denied|access denied|no such|cannot|could not|couldn't"
-    r"|unable to|http[ /\d.]*[45]\d\d|[45]\d\d (?:bad|error|forbidden|gateway|internal|not|service|too"
-    r"|unauthorized))\b(?![\"']?: ?(?:null|false|\"\"))",
-    re.IGNORECASE,
-)
-_SERVICE_ERROR: Final = re.compile(
-    r"internal server error|bad gateway|service unavailable|connection (?:refused|reset|aborted|error)"
-    r"|too many requests|rate limit exceeded|timed out|[\"']?(?:status|code)[\w]*[\"']?: ?[\"']?5\d\d\b"
-    r"|\b[\"']?(?:is_?error|isError)[\"']?: ?true|[\"'](?:error|exception)[\"']: ?[\"'{][^\"'}]",
-    re.IGNORECASE,
-)
-
 
 def count_of(value: Any) -> int | None:
     """Return a count; None if the value is none."""
@@ -183,19 +166,3 @@ def times_of(span: ReadableSpan) -> tuple[int, int]:
 def integer_of(value: Any) -> int | None:
     """Return an integer of 64 bits; None if the value is none."""
     return value if type(value) is int and fits_int64(value) else None
-
-
-def is_odd_result(value: Any) -> bool:
-    """Return True if a tool's result is nothing, or reads like an error.
-
-    Args:
-        value: `output.value`.
-    """
-    if type(value) is not str:
-        return value is None
-    if len(value) <= _MAX_EMPTY_CHARACTERS and not value.strip(_EMPTY):
-        return True
-    start = value[:_MAX_MESSAGE_CHARACTERS].lstrip(_EMPTY)
-    if start == "null" or _ERROR_START.match(start) is not None:
-        return True
-    return len(value) <= _MAX_MESSAGE_CHARACTERS and _SERVICE_ERROR.search(start) is not None

@@ -27,6 +27,7 @@ from otel_rollout.messages.names import (
     KEYED_PARTS,
     KNOWN_ROLES,
     LANGCHAIN_TYPES,
+    LISTED,
     MEDIA,
     MODALITIES,
     OPTIONAL,
@@ -40,16 +41,22 @@ from otel_rollout.messages.names import (
     SERVER_CALL,
     SERVER_RESULT,
     TEXT,
+    TYPE_PLACES,
     USAGE,
     WRAPPERS,
 )
 from otel_rollout.text.plain_json import loads
 
-_TWICE: Final = ("content", "parts")
+_TWICE: Final = ("content", *LISTED)
 _SAID: Final = frozenset({*CONTENTS, *CALLS, *REASONING_KEYS, *SAID_BESIDE})
 _PAIR: Final = 2
 _MEDIA_TYPES: Final = ("image", "audio", "video")
 _ADDRESS: Final = re.compile("(?:https?|data|file|gs|s3):")
+_THOUGHTS: Final = frozenset(REASONING_KEYS)
+_BESIDE: Final = frozenset(SAID_BESIDE)
+_CALLED: Final = frozenset(CALLS)
+_RESULT_KEYS: Final = frozenset({"role", "content", "tool_call_id"})
+_CALL_KEYS: Final = frozenset({"id", "type", "function"})
 _NO_SPACE: Final = str.maketrans("", "", " \t\r\n")
 
 
@@ -98,7 +105,7 @@ def finish_reason_of(*values: Any) -> str:
         if type(value) is dict:
             for key in FINISH_REASON_KEYS:
                 reason = value.get(key)
-                reason = reason.get("type") if type(reason) is dict else reason
+                reason = reason.get("type", reason.get("unified")) if type(reason) is dict else reason
                 if type(reason) is str and reason:
                     return FINISH_REASONS.get(reason.lower(), reason)
     return ""
@@ -119,6 +126,8 @@ def convert_messages(value: Any, role: str = "user", *, is_whole: bool = True) -
             if len(item) == _PAIR and type(given) is type(text) is str and given != "tool" and given not in ROLES:
                 # Most messages.
                 messages.append(Message(given, [{"type": TEXT, "content": text}] if text else []))
+            elif given == "tool" and item.keys() == _RESULT_KEYS and type(text) is type(item["tool_call_id"]) is str:
+                messages.append(Message(given, [{"type": RESULT, "id": item["tool_call_id"], "response": text}]))
             else:
                 messages += _Taken(item, role, is_whole=is_whole).messages()
         elif _is_pair(item):
@@ -190,9 +199,10 @@ class _Taken:
         if wrapper is not None:
             inner = item[wrapper]
             said = ("constructor", inner.get("type"))
-            item = _beside(
-                dict(inner), {key: field for key, field in item.items() if key != wrapper and field not in said}
-            )
+            outer = {
+                key: field for key, field in item.items() if key != wrapper and not (key == "type" and field in said)
+            }
+            item = _beside(dict(inner), outer)
         self.left = dict(item)
         self.role = self._take_role(role)
         self.parts: list[Part] = []
@@ -248,8 +258,7 @@ class _Taken:
 
     def _take_parts(self) -> None:
         left, parts = self.left, self.parts
-        thoughts = [key for key in REASONING_KEYS if not _is_empty(left.get(key))]
-        for key in thoughts:
+        for key in _present(left, REASONING_KEYS, _THOUGHTS):
             # Some servers write it under two names.
             parts += [part for part in self._part(_as_part(REASONING, left.pop(key))) if part not in parts]
         content, beside = self._take_content()
@@ -260,12 +269,16 @@ class _Taken:
         parts += said
         if beside is not None:
             parts += [part for part in self._parts(beside) if part not in said]
-        for key in SAID_BESIDE:
-            if not _is_empty(left.get(key)):
-                parts += self._part(_as_part(key, left.pop(key)))
-        for key in CALLS:
+        audio = left.get("audio") if not said else None
+        if not said and type(audio) is dict and type(audio.get("transcript")) is str:
+            left["audio"] = {key: field for key, field in audio.items() if key != "transcript"}
+            parts += self._parts(audio["transcript"])
+        for key in _present(left, SAID_BESIDE, _BESIDE):
+            parts += self._part(_as_part(key, left.pop(key)))
+        for key in _present(left, CALLS, _CALLED):
             self._take_calls(key)
-        self._take_channel()
+        if "channel" in left:
+            self._take_channel()
 
     def _take_channel(self) -> None:
         """Read harmony's channel and recipient: a text is then a thought, or a call's arguments."""
@@ -303,11 +316,18 @@ class _Taken:
 
     def _take_calls(self, key: str) -> None:
         given = self.left.get(key)
-        calls: Any = given if type(given) in (list, tuple) else [] if _is_empty(given) else [given]
+        calls: Any = given if type(given) in (list, tuple) else [given] if type(given) in (dict, str) and given else []
         if calls:
             del self.left[key]
         for call in calls:
             item = exact_json(call) if type(call) is str else call
+            if type(item) is dict and item.keys() == _CALL_KEYS and type(inner := item["function"]) is dict:
+                name, arguments = inner.get("name"), inner.get("arguments")
+                if len(inner) == _PAIR and item["type"] == "function" and type(name) is type(item["id"]) is str:
+                    # Most calls.
+                    arguments = exact_json(arguments) if type(arguments) is str and self._is_whole else arguments
+                    self.parts.append({"type": CALL, "id": item["id"], "name": name, "arguments": arguments})
+                    continue
             if type(item) is not dict:
                 item = {"rest": item}
             elif _word(item) in PART_TYPES:
@@ -332,8 +352,14 @@ class _Taken:
 
     def _part(self, item: dict[str, Any]) -> list[Part]:
         """Return a part; two if it is a call with its result, as AI SDK writes them."""
-        given, kind = item.get("type"), _kind_of(item)
+        if len(item) == _PAIR and item.get("type") == TEXT and type(text := item.get("text")) is str:
+            # Most parts.
+            return [{"type": TEXT, "content": text}]
         left = dict(item)
+        for place in TYPE_PLACES[1:]:
+            if "type" not in left and type(left.get(place)) is str:
+                left["type"] = left.pop(place)
+        given, kind = left.get("type"), _kind_of(left)
         if type(given) is not str:
             key = _key_of(item)
             if key is None:
@@ -356,6 +382,7 @@ class _Taken:
                 part["name"] = given.removesuffix("_call")
             return [part]
         left.setdefault("toolName", given[5:])
+        left["item_type"] = given
         result = [left.pop(key) for key in ("output", "errorText") if not _is_empty(left.get(key))]
         part = self._taken(kind, given, left)
         return [part, *({"type": RESULT, "id": part["id"], "response": _response([], each)} for each in result)]
@@ -364,7 +391,7 @@ class _Taken:
         """Take the convention's fields of a part out of `left`, which is a copy."""
         holders = [left]
         for holder in holders:
-            for key in INNER.get(kind, ()):
+            for key in INNER.get(kind, ()) if not _HOLDERS.isdisjoint(holder) else ():
                 if type(holder.get(key)) is dict:
                     inner = holder[key] = dict(holder[key])
                     if _word(inner) in IMPLIED_TYPES:
@@ -373,7 +400,7 @@ class _Taken:
         holders.reverse()
         part: Part = {"type": kind}
         for target, names in FIELDS[kind]:
-            place = next((at for name in names for at in _places(holders, name, _FITS.get(target))), None)
+            place = _place_of(holders, names, _FITS.get(target))
             if place is not None:
                 holder, name = place
                 part[target] = self._field(kind, target, holder, name)
@@ -401,12 +428,24 @@ class _Taken:
 
 _FITS: Final[dict[str, Callable[[Any], bool]]] = {
     name: (lambda value: type(value) is str and value != "") for name in ("id", "name", "uri", "file_id", "mime_type")
-} | {"modality": lambda value: type(value) is str, "content": lambda value: value not in (None, {})}
+} | {"modality": lambda value: type(value) is str, "content": lambda value: not _is_empty(value) or value == ""}
 _DEFAULTS: Final = {"name": "", "content": "", "response": ""}
 
 
-def _places(holders: list[dict[str, Any]], name: str, fits: Callable[[Any], bool] | None) -> Iterable[Any]:
-    return ((holder, name) for holder in holders if name in holder and (fits is None or fits(holder[name])))
+def _present(item: dict[str, Any], names: tuple[str, ...], known: frozenset[str]) -> list[str]:
+    """Return the names of an object's fields that have a value, in the order of the table."""
+    return [] if known.isdisjoint(item) else [name for name in names if not _is_empty(item.get(name))]
+
+
+def _place_of(
+    holders: list[dict[str, Any]], names: tuple[str, ...], fits: Callable[[Any], bool] | None
+) -> tuple[dict[str, Any], str] | None:
+    """Return the first field with one of some names, and the object that has it."""
+    for name in names:
+        for holder in holders:
+            if name in holder and (fits is None or fits(holder[name])):
+                return holder, name
+    return None
 
 
 def _beside(part: dict[str, Any], left: dict[str, Any], keep: frozenset[str] = frozenset()) -> dict[str, Any]:
@@ -444,8 +483,8 @@ def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _kind_of(item: dict[str, Any]) -> str | None:
     """Return the convention's type of a part, by its own; None if it is unknown."""
-    given = item.get("type")
-    if type(given) is not str:
+    given = next((item[place] for place in TYPE_PLACES if type(item.get(place)) is str), None)
+    if given is None:
         return None
     known = PART_TYPES.get(given) or PART_TYPES.get(given.replace("-", "_"))
     if known is not None:
@@ -483,7 +522,7 @@ def _server_part(kind: str, given: str, left: dict[str, Any]) -> Part:
         inner = left.pop(kind)
     part: Part = {"type": kind}
     for target, names in FIELDS[kind]:
-        place = next((at for name in names for at in _places([left], name, _FITS[target])), None)
+        place = _place_of([left], names, _FITS[target])
         part[target] = None if place is None else left.pop(place[1])
     word = given.removesuffix("_call")
     if kind == SERVER_CALL and part["name"] is None:
@@ -541,7 +580,7 @@ def _is_said(item: Any) -> bool:
 def _is_content(key: str, value: Any) -> bool:
     """Return True if a message's field is its content."""
     kind = type(value)
-    return key == "content" or (kind in (list, tuple) if key == "parts" else kind is str)
+    return key == "content" or (kind in (list, tuple) if key in LISTED else kind is str)
 
 
 def _texts(parts: Any) -> list[str]:

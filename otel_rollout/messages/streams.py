@@ -114,6 +114,8 @@ class _Stream:
             if type(inner) is not dict or not inner:
                 continue
             if is_part(inner) and not inner.get("special") and not is_message(inner):
+                # A token's number is its place in the text.
+                index = None if key == "token" else index
                 self._add_parts(slot, parts_message([inner], "assistant", is_whole=False), index)
                 return {name: field for name, field in item.items() if name != key}
             if any(name in inner for name in STREAMED):
@@ -189,7 +191,9 @@ class _Joined:
     def whole(self) -> Part:
         """Return the part with all its text."""
         if self._key is not None and self._texts:
-            text = self._texts[-1] if _grow(self._texts) else "".join(self._texts)
+            before = "".join(self._texts[:-1])
+            is_whole = _grow(self._texts) or (self._texts[-1] == before and len(before) > _LEAST)
+            text = self._texts[-1] if is_whole else before + self._texts[-1]
             self.part[self._key] = exact_json(text) if self._key == "arguments" else text
         return self.part
 

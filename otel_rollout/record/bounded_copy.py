@@ -52,6 +52,7 @@ TAIL_ITEMS: Final = 8
 LEAST_BUDGET: Final = 64
 SHORT_TEXT: Final = 16
 _SHORT: Final = frozenset((int, float, bool, type(None)))
+_KEYS: Final = SCALARS | {tuple}
 
 
 class Copier:
@@ -307,6 +308,9 @@ class Cutter(Copier):
             room -= len(more)
             kept += len(first)
             del waiting[: len(first)]
+            if is_dict and not {type(key) for key, _ in first} <= _KEYS:
+                # Texts that stand for keys are numbered within one part only.
+                break
             # The first keys of a large dict are far from each other in memory.
             self.left -= len(first) * is_dict
             # At most half of what is left is for the next ones.

@@ -78,13 +78,22 @@ def describe_response(request: dict[str, Any], answer: Any) -> dict[str, Any]:
 _MODEL: Final = "model"
 _REASON: Final = "reason"
 _INCLUSIVE: Final = "inclusive"
+_WHY_INCOMPLETE: Final = "why incomplete"
 _INPUT_IDS: Final = "input ids"
 _OUTPUT_IDS: Final = "output ids"
 _IDS_OF: Final = {names.INPUT_TOKENS: _INPUT_IDS, names.OUTPUT_TOKENS: _OUTPUT_IDS}
 _NOT_SUMMED: Final = frozenset({_MODEL, _REASON, _INCLUSIVE})
-_FINISH_KEYS: Final = frozenset(names.FINISH_REASON_KEYS)
-_MODEL_KEYS: Final = frozenset(names.MODELS)
+_FACTS: Final = {
+    **names.USAGE,
+    **{key: _IDS_OF[fact] for key, fact in names.IDS.items()},
+    **dict.fromkeys(names.FINISH_REASON_KEYS, _REASON),
+    **dict.fromkeys(names.MODELS, _MODEL),
+    "incomplete_details": _WHY_INCOMPLETE,
+}
+"""The fact that a field has, by its name: one look-up for each field."""
+_FACTS_OF_USAGE: Final = {**_FACTS, **names.SHORT_USAGE}
 _LISTS: Final = frozenset(names.CONTAINERS)
+_MESSAGES: Final = frozenset({"message", "messages"})
 _MAX_DEPTH: Final = 6
 _MAX_READ: Final = 512
 _MAX_WORD: Final = 20
@@ -96,64 +105,71 @@ class _Reading:
     Args:
         found: Takes what is found, by its name in the table.
         room: The most objects that are read.
+        has_usage: The object around has counts, so that the messages need not be read.
     """
 
-    def __init__(self, found: dict[str, Any], room: int = _MAX_READ) -> None:
+    def __init__(self, found: dict[str, Any], room: int = _MAX_READ, *, has_usage: bool = False) -> None:
         self.found = found
         self.room = room
+        self._has_usage = has_usage
 
-    def read(self, value: Any, depth: int) -> None:
-        """Read a value, and what it has in its places."""
+    def read(self, value: Any, depth: int, *, is_usage: bool = False) -> None:
+        """Read a value, and its places; inside usage, short names are counts, too."""
         kind = type(value)
         if kind is list or kind is tuple:
             self._read_items(value, depth)
             return
         self.room -= 1
         fields = first_fields(value) if self.room >= 0 and depth <= _MAX_DEPTH else {}
-        found, places = self.found, []
+        facts = _FACTS_OF_USAGE if is_usage else _FACTS
+        places: list[tuple[str, Any]] = []
         for key, item in [*fields.items()]:
             if item is None or type(key) is not str:
                 continue
-            fact = names.USAGE.get(key)
+            fact = facts.get(key)
             if fact is not None:
-                if (count := _int(item)) is not None:
-                    found.setdefault(fact, count)
-                    if key in names.INCLUSIVE:
-                        found[_INCLUSIVE] = True
-            elif key in names.IDS:
-                if (count := _length(item)) is not None:
-                    found.setdefault(_IDS_OF[names.IDS[key]], count)
-            elif key in _FINISH_KEYS:
-                self._read_reason(item)
-            elif key in _MODEL_KEYS:
-                if type(item) is str and item:
-                    found.setdefault(_MODEL, item)
-            elif key == "incomplete_details":
-                self._read_reason(first_fields(item).get("reason"))
+                self._add(key, fact, item)
             if key in names.USAGE_PLACES and (key in _LISTS or type(item) not in (list, tuple)):
-                places.append(item)
-        for item in places:
-            self.read(item, depth + 1)
+                places.append((key, item))
+        places.sort(key=_is_list)
+        for key, item in places:
+            if key not in _MESSAGES or not (self._has_usage or names.OUTPUT_TOKENS in self.found):
+                self.read(item, depth + 1, is_usage=key in names.USAGES)
         if "output" in fields:
             # OpenAI's Responses have a status.
             self._read_reason(fields.get("status"))
+
+    def _add(self, key: str, fact: str, item: Any) -> None:
+        found = self.found
+        if fact is _REASON:
+            self._read_reason(item)
+        elif fact is _MODEL:
+            if type(item) is str and item:
+                found.setdefault(fact, item)
+        elif fact is _WHY_INCOMPLETE:
+            self._read_reason(first_fields(item).get("reason"))
+        elif (count := _length(item) if fact in (_INPUT_IDS, _OUTPUT_IDS) else _int(item)) is not None:
+            found.setdefault(fact, count)
+            if key in names.INCLUSIVE:
+                found[_INCLUSIVE] = True
 
     def _read_items(self, value: Any, depth: int) -> None:
         items = value[:_MAX_READ]
         if not items or depth > _MAX_DEPTH:
             return
-        if type(items[0]) is int:
-            self.found.setdefault(_OUTPUT_IDS, len(value))
+        if type(items[0]) in (int, float):
+            if type(items[0]) is int:
+                self.found.setdefault(_OUTPUT_IDS, len(value))
             return
         is_conversation = type(first := items[-1]) is dict and ("role" in first or first.get("type") == "ai")
         sums: dict[str, Any] = {}
         for item in items[-1:] if is_conversation and type(value) is list else items:
             kind = type(item)
             if kind is str:
-                if depth == 0 and kind is str and len(item) < _MAX_WORD and item.lower() in names.FINISH_WORDS:
+                if depth == 0 and len(item) < _MAX_WORD and item.lower() in names.FINISH_WORDS:
                     sums.setdefault(_REASON, item)
                 continue
-            one = _Reading({}, self.room)
+            one = _Reading({}, self.room, has_usage=self._has_usage or names.OUTPUT_TOKENS in self.found)
             one.read(item, depth + 1)
             self.room = one.room
             for fact, count in one.found.items():
@@ -166,9 +182,13 @@ class _Reading:
         kind = type(value)
         if value is not None and kind is not str and kind is not dict:
             value = plain_value(value)
-        reason = value.get("type") if type(value) is dict else value
+        reason = value.get("type", value.get("unified")) if type(value) is dict else value
         if type(reason) is str and reason:
             self.found.setdefault(_REASON, reason)
+
+
+def _is_list(place: tuple[str, Any]) -> bool:
+    return place[0] in _LISTS
 
 
 def _first_text(*values: Any) -> str | None:
@@ -176,6 +196,9 @@ def _first_text(*values: Any) -> str | None:
 
 
 def _int(value: Any) -> int | None:
+    if type(value) is dict:
+        # AI SDK has the total and its parts.
+        value = value.get("total")
     if type(value) is float and value.is_integer():
         return int(value)
     return value if type(value) is int else None

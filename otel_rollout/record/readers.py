@@ -14,8 +14,7 @@ import sys
 import uuid
 import zoneinfo
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -261,24 +260,23 @@ def length_of_array(value: Any) -> int | None:
         return int(value.size) if value.ndim == 1 else None
     if name != "torch.Tensor":
         return None
-    with unseen(sys.modules["torch"]):
-        return int(value.shape[0]) if value.dim() == 1 else None
+    return unseen(lambda torch, tensor: int(tensor.shape[0]) if tensor.dim() == 1 else None, value)  # type: ignore[no-any-return]
 
 
-@contextmanager
-def unseen(torch: Any) -> Iterator[None]:
-    """Read tensors without modes, subclasses, traces and graphs of the program noticing it."""
+def unseen(read: Callable[[Any, Any], Any], value: Any) -> Any:
+    """Read a tensor without modes, subclasses and traces of the program noticing it."""
+    torch = sys.modules["torch"]
     # There is no public way.
     parts = torch._C  # noqa: SLF001
-    with parts.DisableTorchFunction(), parts._DisableTorchDispatch(), torch.no_grad():  # noqa: SLF001
-        tracing = parts._get_tracing_state()  # noqa: SLF001
-        if tracing is not None:
-            parts._set_tracing_state(None)  # noqa: SLF001
+    tracing = parts._get_tracing_state()  # noqa: SLF001
+    with parts.DisableTorchFunction(), parts._DisableTorchDispatch():  # noqa: SLF001
+        if tracing is None:
+            return read(torch, value)
+        parts._set_tracing_state(None)  # noqa: SLF001
         try:
-            yield
+            return read(torch, value)
         finally:
-            if tracing is not None:
-                parts._set_tracing_state(tracing)  # noqa: SLF001
+            parts._set_tracing_state(tracing)  # noqa: SLF001
 
 
 def _read_tensor(value: Any) -> Any:
@@ -287,8 +285,7 @@ def _read_tensor(value: Any) -> Any:
         # A subclass may override any function (`__torch_function__`), and may be spread over machines.
         return f"<{class_name(type(value))}>"
     try:
-        with unseen(torch):
-            return _read_plain_tensor(torch, value)
+        return unseen(_read_plain_tensor, value)
     except RuntimeError as error:  # it stands for others, in vmap or functionalize
         if is_programs(error):
             raise
@@ -302,6 +299,8 @@ def _read_plain_tensor(torch: Any, value: Any) -> Any:
         # Reading a tensor on an accelerator would wait for all work queued before it.
         shape = None if value.is_nested else [int(length) for length in value.shape]
         return {"type": class_name(type(value)), "dtype": dtype, "shape": shape, "device": str(value.device)}
+    # Nor do the graphs of the program notice it.
+    value = value.detach()
     if value.dim() == 1 and not value.dtype.is_floating_point and count <= MAX_IDS and "numpy" in sys.modules:
         # Read a copy: a tensor that was given to numpy can't be resized any more.
         return _read_array(value.clone().numpy())

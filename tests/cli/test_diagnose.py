@@ -285,6 +285,7 @@ class TestJson:
             "gone",
             "steps",
             "thresholds",
+            "blames",
             "too_few",
             "trajectories",
             "unknown_share",

@@ -37,7 +37,8 @@ def figure(comparison: Comparison, name: str) -> Any:
 class TestEqualRuns:
     """Two runs of the same policy."""
 
-    @pytest.mark.parametrize("other_data", [False, pytest.param(True, marks=pytest.mark.slow)])
+    @pytest.mark.slow
+    @pytest.mark.parametrize("other_data", [False, True])
     def test_rarely_seem_to_differ(self, other_data):
         """Of 40 pairs at most 5 have a figure that seems changed: at 5% more do in one of 70 trials."""
         alarms = [

@@ -280,6 +280,7 @@ class TestFaults:
         command = [sys.executable, "-c", EXPORT, str(folder), "--to", "parquet", str(place)]
         return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, **options)
 
+    @pytest.mark.slow
     def test_kills(self, place, tmp_path):
         """Whenever it is killed, each file is whole, and further calls end with what one call writes."""
         folder = record(tmp_path / "traces", *steps(range(1, 13), rollouts=4, **PARTS))
@@ -292,6 +293,7 @@ class TestFaults:
             wanted, end = there + chance.randrange(1, 9), time.monotonic() + SECONDS
             while process.poll() is None and (not place.exists() or len(files(place)) < wanted):
                 assert time.monotonic() < end
+                time.sleep(0.001)
             process.send_signal(signal.SIGKILL)
             process.communicate()
             for table in TABLES:

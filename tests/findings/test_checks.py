@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.facts import ToolCounts, is_odd_result
+from otel_rollout.facts import ToolCounts
 from otel_rollout.look.findings import CHECKS
 from tests.findings.faulty_steps import FAULTS, HEALTHY
 from tests.findings.made_up_steps import SECOND, START, diagnosed, failed_tool, make_steps
@@ -207,29 +207,6 @@ class TestToolResults:
         """A tool whose results were so in each step before has not changed."""
         steps = make_steps(lambda *_: {"odd_results": {"search": 2}}, 4)
         assert diagnosed(steps).findings == ()
-
-    @pytest.mark.parametrize(
-        ("result", "expected"),
-        [
-            ('""', True),
-            ("[]", True),
-            ("null", True),
-            (None, True),
-            ('"Error: 500 Internal Server Error"', True),
-            ('{"error":"no index"}', True),
-            ('{"status":503,"body":""}', True),
-            ('"TimeoutError: took too long"', True),
-            ('"3 pages on errors in engines"', False),
-            ('{"error":null,"hits":3}', False),
-            ('"404 apples"', False),
-            ('"404 Not Found"', True),
-            ("42", False),
-            ("0", False),
-        ],
-    )
-    def test_are_told_by_their_text(self, result, expected):
-        """Nothing, the name of an error at the start, or a service's code."""
-        assert is_odd_result(result) is expected
 
 
 class TestGroupSizes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from otel_rollout.catalog.failure_class import FAILURE_CLASSES, failure_class
+from otel_rollout.catalog.failure_class import BLAMES, FAILURE_CLASSES, failure_class
 from otel_rollout.facts import SpanError
 from tests.findings.made_up_steps import failed_tool, make_trajectory
 
@@ -23,6 +23,9 @@ def tried_again(kind: str) -> dict[str, object]:
     """Return the fields of a trajectory with a call that failed, and then succeeded."""
     return {"reward": 0.0, "errors": (SpanError("ask", kind, "ConnectionError", True),)}
 
+
+START = SpanError("start", "CHAIN", "shop.StartError", False, is_first=True)
+ROOT = SpanError("run", "AGENT", "shop.StartError", False)
 
 CASES = {
     "the engine raises": (ended("EngineError", "LLM"), "engine"),
@@ -49,6 +52,13 @@ CASES = {
     "a wrong answer after an unknown tool": ({"reward": 0.0, "unknown_tool_calls": 1}, "model"),
     "the last turn's call failed": ({**failed_tool("ToolError"), "status": "truncated"}, "model"),
     "no reward": ({"reward": None, "errors": (SpanError("score", "EVALUATOR", "ValueError", False),)}, "reward"),
+    "the start failed, and the loop went on": ({"reward": 0.0, "errors": (START,)}, "environment"),
+    "the start failed, and ended it": (
+        {"status": "error", "reward": None, "error_type": "shop.StartError", "errors": (START, ROOT)},
+        "environment",
+    ),
+    "the start timed out": ({"reward": 0.0, "errors": (START._replace(type="StartTimeout"),)}, "timeout"),
+    "the start was tried again": ({"reward": 0.0, "errors": (START._replace(is_mended=True),)}, "model"),
     "a right answer": ({"reward": 1.0}, None),
     "it is running": ({"has_root": False, "status": None, "reward": None}, None),
 }
@@ -70,3 +80,12 @@ class TestFailureClass:
     def test_a_reward_is_bad_only_beside_better_ones(self):
         """If all rewards of a step are the same, none is a failure."""
         assert failure_class(make_trajectory(reward=0.0), worst_reward=None) is None
+
+    def test_without_generations_nothing_is_early(self):
+        """Where no trajectory of a step has generations, they are not traced."""
+        trajectory = make_trajectory(reward=0.0, errors=(START._replace(kind="TOOL"),))
+        assert failure_class(trajectory, worst_reward=0.0, has_turns=False) == "tool"
+
+    def test_each_has_one_blame(self):
+        """The model's, the environment's, or unresolved."""
+        assert sorted(name for names in BLAMES.values() for name in names) == sorted(FAILURE_CLASSES)

@@ -32,14 +32,15 @@ _TYPES = {
     *("input_json_delta", "input_text", "message", "output_text", "reasoning", "reasoning-delta", "reasoning_text"),
     *("redacted_thinking", "signature_delta", "summary_text", "systemmessage", "text", "text-delta", "text_delta"),
     *("thinking", "thinking_delta", "tool-call", "tool-result", "tool_call", "tool_call_chunk", "tool_result"),
+    *("request", "response", "tool-return", "user-prompt"),
     *("tool_use", "toolmessage", "uri", "url", "video", "video_url"),
 }
 """Words of a form, which the conventions' form says in its own."""
-_PLACES_OF_WORDS = ("type", "role", "from", "author", "content_type")
+_PLACES_OF_WORDS = ("type", "role", "from", "author", "content_type", "kind", "part_kind", "block_type")
 _MARKS = re.compile(
     r"<\|im_start\|>\w+|<start_of_turn>\w+|<\|start_header_id\|>\w+<\|end_header_id\|>|<[^<>\s]{1,40}>|<<SYS>>|\[/?[A-Z_]{3,20}\]|\{|\}|\"|:|,|="
 )
-_NOTE = re.compile(r"^\[[a-z_]\w+(: .*)?\]$", re.MULTILINE)
+_NOTE = re.compile(r"^\[[a-z_][\w-]+(: .*)?\]$", re.MULTILINE)
 _SHORT = 6
 
 

@@ -38,6 +38,7 @@ def write_run(folder: Path, seed: int) -> list[TrajectorySummary]:
             subagents=kinds["subagent"],
             forks=kinds["fork"],
             compactions=kinds["compacted"],
+            two_sides=False,
         )
         rng.choice(writers).write(spans)
         told.append(expected)

@@ -17,7 +17,7 @@ from tests.run.random_spans import write_run
 pytest.importorskip("starlette")
 testclient = pytest.importorskip("starlette.testclient")
 
-SEEDS = range(50)
+SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 50))]
 OF_FILES = ("bytes", "stored_bytes")
 """No span has them."""
 AMOUNTS = {4: ("mean", "p50", "p99", "highest"), 3: ("lowest", "mean", "highest"), 2: ("calls", "errors")}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from otel_rollout.catalog.failure_class import Survived, survived_failures
+from otel_rollout.catalog.failure_class import Survived, failure_class, survived_failures
 from otel_rollout.catalog.figures import summarise_runs
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.step_signals import JudgedStep, worst_reward
@@ -131,6 +131,14 @@ class StepContents:
     def survived(self) -> Survived:
         """The failures of tools that are not to blame for a bad reward."""
         return survived_failures(self.trajectories, self.worst_reward)
+
+    def failure_of(self, summary: TrajectorySummary) -> str | None:
+        """Return the class of a trajectory's failure; None if it didn't fail."""
+        return failure_class(summary, self.worst_reward, self.survived, has_turns=self._has_turns)
+
+    @cached_property
+    def _has_turns(self) -> bool:
+        return any(each.turns for each in self.trajectories)
 
     @cached_property
     def by_trace_id(self) -> dict[str, TrajectorySummary]:

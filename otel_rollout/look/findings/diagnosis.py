@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
-from otel_rollout.catalog.failure_class import FAILURE_CLASSES
+from otel_rollout.catalog.failure_class import BLAMES, FAILURE_CLASSES
 from otel_rollout.catalog.rollout_run import Run
 from otel_rollout.catalog.step_figures import prompt_key
 from otel_rollout.catalog.step_signals import JudgedStep
@@ -50,6 +50,12 @@ class Diagnosis:
     too_few: tuple[TooFew, ...]
     failures: Mapping[str, int]
     thresholds: Mapping[str, float]
+
+    @property
+    def blames(self) -> dict[str, int]:
+        """The failed trajectories by who is to blame: `model`, `environment`, or `unresolved`."""
+        sums = {blame: sum(self.failures.get(name, 0) for name in names) for blame, names in BLAMES.items()}
+        return {blame: number for blame, number in sums.items() if number}
 
     @property
     def unknown_share(self) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from otel_rollout.catalog.failure_class import FAILURE_CLASSES, MODEL, UNKNOWN, failure_class
+from otel_rollout.catalog.failure_class import FAILURE_CLASSES, MODEL, UNKNOWN
 from otel_rollout.catalog.step_signals import JudgedStep, is_punished
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold
@@ -13,7 +13,7 @@ from otel_rollout.look.findings.finding import Severity
 
 _CAUSES: Final = {
     "tool": "a tool failed, and no later call of it succeeded",
-    "environment": "a connection, a process or a machine failed",
+    "environment": "a connection, a process, a machine or the start failed",
     "engine": "the inference engine failed",
     "reward": "the reward function failed",
     "timeout": "time ran out",
@@ -27,7 +27,7 @@ def _failures_in(step: JudgedStep) -> Iterator[Measure]:
 
 
 def _failures_evidence(step: StepContents, subject: str) -> Iterator[TrajectorySummary]:
-    return (each for each in step.trajectories if failure_class(each, step.worst_reward, step.survived) == subject)
+    return (each for each in step.trajectories if step.failure_of(each) == subject)
 
 
 def _punished_in(step: JudgedStep) -> Iterable[Measure]:
@@ -38,7 +38,7 @@ def _punished_in(step: JudgedStep) -> Iterable[Measure]:
 
 def _punished_evidence(step: StepContents, _subject: str) -> Iterator[TrajectorySummary]:
     worst = step.worst_reward
-    return (each for each in step.trajectories if is_punished(failure_class(each, worst, step.survived), each, worst))
+    return (each for each in step.trajectories if is_punished(step.failure_of(each), each, worst))
 
 
 def _unknown_in(step: JudgedStep) -> Iterable[Measure]:

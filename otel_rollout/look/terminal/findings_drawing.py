@@ -61,9 +61,12 @@ def _lines(diagnosis: Diagnosis, width: int | None, rewards: str) -> Iterator[Te
         yield from (Text(line) for line in wrapped(rewards, width, ""))
     if diagnosis.failures:
         classes = ", ".join(f"{name} {number:,}" for name, number in diagnosis.failures.items())
+        blames = ", ".join(f"{name} {number:,}" for name, number in diagnosis.blames.items())
         total = sum(diagnosis.failures.values())
         unknown = diagnosis.unknown_share or 0.0
-        text = f"{total:,} failed or have the worst reward, by class: {classes}; unknown {unknown:.0%}"
+        text = (
+            f"{total:,} failed or have the worst reward, by class: {classes}; to blame: {blames}; unknown {unknown:.0%}"
+        )
         yield from (Text(line, style="dim") for line in wrapped(text, width, ""))
     if diagnosis.too_few:
         small = "; ".join(map(_too_few, diagnosis.too_few))

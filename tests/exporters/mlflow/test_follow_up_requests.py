@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from otel_rollout import FollowUpStats
 from otel_rollout.export import send_batch
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
+from tests.delivery.queues import until
 from tests.faults.faulty_receiver import Fault, FaultyReceiver
 
 pytestmark = pytest.mark.integration
@@ -42,14 +42,6 @@ def refusing(file: Path, table: str):
             yield
         finally:
             connection.execute("drop trigger refusing")
-
-
-def wait_until(condition) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def deliver(exporter, spans):
@@ -120,6 +112,33 @@ class TestFailingFollowUps:
         assert [item.value for item in trace.info.assessments] == [1.0]
 
 
+class TestLateReward:
+    """A reward that comes after the end of its trajectory, from whichever process."""
+
+    def test_the_list_shows_it(self, uri, project, trajectory, read_back) -> None:
+        """The text of the output in the list begins with the rollout's number, and with the latest reward before it."""
+        one, previews = trajectory(project, rollout_n=3), []
+        late = [
+            one.span("annotate", 12, 12 + value, {"rollout.late": True, "rollout.reward": value})
+            for value in (0.5, 1.0)
+        ]
+        exporter = MlflowSpanExporter(tracking_uri=uri)
+        for batch in (one.spans, late[:1], late[1:]):
+            assert exporter.send(batch).verdict is Verdict.DELIVERED
+            assert exporter.force_flush(), exporter.follow_up_requests.last_error
+            (trace,) = read_back(uri, project).traces()
+            previews.append(trace.info.response_preview)
+
+        assert previews == [
+            '{"rollout": 3, "output": "4"}',
+            '{"reward": 0.5, "rollout": 3, "output": "4"}',
+            '{"reward": 1.0, "rollout": 3, "output": "4"}',
+        ]
+        assert (trace.info.state, trace.info.tags["rollout_n"]) == ("OK", "3")
+        assert [item.value for item in trace.info.assessments] == [1.0]
+        exporter.shutdown()
+
+
 class TestCorrectedReward:
     """A trajectory's reward that is known to be another one later."""
 
@@ -170,7 +189,7 @@ class TestServer:
         exporter = MlflowSpanExporter(tracking_uri=receiver.url, create_run=True)
         report = deliver(exporter, [span for each in trajectories for span in each.spans])
         assert (report.delivered, report.shrunk, dict(report.lost)) == (9, 0, {})
-        wait_until(lambda: not exporter.force_flush(100) and receiver.met[fault])
+        until(lambda: not exporter.force_flush(100) and receiver.met[fault])
         receiver.steady = None
         assert exporter.force_flush(60_000), exporter.follow_up_requests.last_error
         exporter.shutdown()
@@ -188,7 +207,7 @@ class TestServer:
         exporter = MlflowSpanExporter(tracking_uri=receiver.url, timeout=600.0)
         exporter.export_timeout = 0.2
         assert deliver(exporter, trajectory(project, reward=1.0).spans).delivered == 3
-        wait_until(lambda: receiver.met[fault])
+        until(lambda: receiver.met[fault])
         for _ in range(3):
             assert deliver(exporter, trajectory(project, reward=1.0).spans).delivered == 3
         exporter.shutdown()
