@@ -30,17 +30,14 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from otel_rollout import semconv
 from otel_rollout.counts import FollowUpStats
-from otel_rollout.deliver import QueueLimits, SpanOutbox
-from otel_rollout.deliver.spool import Spool
+from otel_rollout.deliver import QueueLimits, SpanOutbox, Spool
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.finish import PayloadFinisher, SpanReader
 from otel_rollout.folder import FrameExtent, read_frame, read_losses, scan_frames
 from otel_rollout.otlp import decode_spans
-from otel_rollout.replay import DeliveredLog
-from otel_rollout.replay.sender import Sender
-from otel_rollout.replay.spool_files import SpoolSource
+from otel_rollout.replay import DeliveredLog, Sender, SpoolSource
 from otel_rollout_file import FileSpanExporter
 from tests.delivery.queues import QUICK, is_balanced
 

@@ -13,8 +13,7 @@ import time
 import pytest
 
 from otel_rollout import read_trajectories
-from otel_rollout.deliver import QueueLimits, SpanOutbox, spool
-from otel_rollout.deliver.spool import Spool
+from otel_rollout.deliver import QueueLimits, SpanOutbox, Spool, spool
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.files import is_being_written
 from otel_rollout.folder import FrameFile
