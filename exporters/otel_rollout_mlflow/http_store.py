@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -21,7 +21,7 @@ from otel_rollout.export.otlp_http import outcome_of_success
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.facts.reward_parts import REWARD
 from otel_rollout.otlp.encoding import encode_spans
-from otel_rollout_mlflow.credentials import Credentials, read_credentials
+from otel_rollout_mlflow.credentials import read_credentials
 from otel_rollout_mlflow.payloads import preview_with_reward
 from otel_rollout_mlflow.store import (
     FINISHED,
@@ -61,15 +61,15 @@ class HttpStore(Store):
 
     Args:
         uri: Its address.
-        read: Returns the credentials of requests, again after the server has refused them.
         timeout: Seconds for a request.
     """
 
-    def __init__(self, uri: str, read: Callable[[], Credentials] = read_credentials, *, timeout: float = 30.0) -> None:
-        credentials = read()
+    def __init__(self, uri: str, *, timeout: float = 30.0) -> None:
+        credentials = read_credentials()
         self._address, _ = _without_userinfo(uri, {})
         self._client = HttpClient(
-            headers=lambda: _without_userinfo(uri, read().headers)[1],
+            # Read again after the server has refused them: a token may have been renewed.
+            headers=lambda: _without_userinfo(uri, read_credentials().headers)[1],
             timeout=timeout,
             verify=credentials.verify,
             cert=credentials.certificate,
