@@ -399,6 +399,9 @@ class AnswerReader:
         if is_part(value) and "type" in value:
             return Taken([_answer(each, reason) for each in parts_message([value], "assistant")], None)
         name = next((key for key in ANSWERS if type(value.get(key)) is str), None)
+        texts = next((key for key in ANSWERS if _is_texts(value.get(key))), None) if name is None else None
+        if texts is not None:
+            return Taken([self.text(text, reason) for text in value[texts]], _without_names(value, (texts,)))
         others = [key for key in (*REASONING_KEYS, *CALLS) if value.get(key) and type(value[key]) in _SAYING]
         if name is None and not others:
             return None if not is_part(value) else Taken(self._parts([value], reason), None)
@@ -461,6 +464,10 @@ class AnswerReader:
             # Arrays of numpy have no one truth value.
             return value
         return value[given:]
+
+
+def _is_texts(value: Any) -> bool:
+    return type(value) in (list, tuple) and bool(value) and all(type(item) is str for item in value)
 
 
 def _answer(message: Message, reason: str) -> Message:

@@ -70,7 +70,9 @@ def words(payload: Any) -> Any:
     if not isinstance(payload, dict):
         return payload
     messages = payload.get("messages") or [choice["message"] for choice in payload.get("choices", ())]
-    return messages[0]["content"] if messages else payload.get("output")
+    # A text of the program's own stands beside the model's last words.
+    own = payload.get("output", payload.get("value"))
+    return messages[0]["content"] if messages and own is None else own
 
 
 def from_mlflow(uri: str) -> list[Op]:
