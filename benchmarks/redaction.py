@@ -4,8 +4,7 @@ Recall and false changes are counted on cases by others; `--quality` prints only
 text's length, on texts made from each pattern.
 
 Two processes take turns at the same calls, one with redaction and one without; what the first takes longer is
-redaction. On our own provider the delivery thread is measured, which sends OTLP to a sink in a process of its own; on
-an application's provider, whose exporters see a span as it is, the caller is.
+redaction. The delivery thread is measured, which sends OTLP to a sink in a process of its own.
 """
 
 from __future__ import annotations
@@ -75,19 +74,14 @@ def serve() -> None:
     server.serve_forever()
 
 
-def work(side: str, switch: str, endpoint: str) -> None:
+def work(switch: str, endpoint: str) -> None:
     """Answer each line on stdin, a payload's name and a size, with microseconds of CPU per span."""
     import otel_rollout
     from otel_rollout.record import runtime
 
     settings: dict[str, Any] = {} if switch == "on" else {"redact_keys": "none", "redact_patterns": "none"}
     os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = endpoint
-    if side == "application":
-        from opentelemetry.sdk.trace import TracerProvider
-
-        otel_rollout.init("benchmark", "redaction", tracer_provider=TracerProvider(), **settings)
-    else:
-        otel_rollout.init("benchmark", "redaction", backend="otlp", **settings)
+    otel_rollout.init("benchmark", "redaction", backend="otlp", **settings)
     pipeline = runtime.pipeline
     clock = time.CLOCK_THREAD_CPUTIME_ID
     if pipeline is not None and pipeline.queues:
@@ -110,7 +104,7 @@ def work(side: str, switch: str, endpoint: str) -> None:
         with otel_rollout.rollout_trace_attr(12, 345, 3):
             for _ in range(calls):
                 generate(given, 0.7, {})
-        if side == "ours" and not otel_rollout.flush(60):
+        if not otel_rollout.flush(60):
             raise RuntimeError(str(otel_rollout.stats()))
         print(json.dumps((time.clock_gettime(clock) - start) / calls * 1e6), flush=True)
 
@@ -119,13 +113,12 @@ class Worker:
     """A process that measures.
 
     Args:
-        side: `ours` or `application`.
         switch: Whether redaction is `on` or `off`.
         endpoint: The sink's.
     """
 
-    def __init__(self, side: str, switch: str, endpoint: str) -> None:
-        command = [sys.executable, "-m", "benchmarks.redaction", "--work", side, switch, endpoint]
+    def __init__(self, switch: str, endpoint: str) -> None:
+        command = [sys.executable, "-m", "benchmarks.redaction", "--work", switch, endpoint]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def measure(self, name: str, size: str) -> float:
@@ -143,7 +136,7 @@ class Worker:
 
 
 def run(rounds: int) -> list[dict[str, Any]]:
-    """Return one row per side, payload and size.
+    """Return one row per payload and size.
 
     Args:
         rounds: Turns of each worker at each of these, after one that does not count.
@@ -154,32 +147,29 @@ def run(rounds: int) -> list[dict[str, Any]]:
     assert sink.stdout is not None
     endpoint = f"http://127.0.0.1:{sink.stdout.readline().strip()}"
     rows = []
-    workers = {
-        (side, switch): Worker(side, switch, endpoint) for side in ("ours", "application") for switch in ("on", "off")
-    }
+    workers = {switch: Worker(switch, endpoint) for switch in ("on", "off")}
     try:
-        for side, where in (("ours", "delivery thread"), ("application", "caller, application's provider")):
-            for name in PAYLOADS:
-                for size in SIZES:
-                    samples: dict[str, list[float]] = {"on": [], "off": []}
-                    for number in range(-1, rounds):
-                        order = ("on", "off") if number % 2 else ("off", "on")
-                        for switch in order:
-                            measured = workers[side, switch].measure(name, size)
-                            if number >= 0:
-                                samples[switch].append(measured)
-                    shares = [1 - off / on for on, off in zip(samples["on"], samples["off"], strict=True)]
-                    rows.append(
-                        {
-                            "where": where,
-                            "payload": f"{name}, {size}",
-                            "without_us": statistics.median(samples["off"]),
-                            "with_us": statistics.median(samples["on"]),
-                            "ratio": statistics.median(samples["on"]) / statistics.median(samples["off"]),
-                            "share": statistics.median(shares),
-                            "share_of_minima": 1 - min(samples["off"]) / min(samples["on"]),
-                        }
-                    )
+        for name in PAYLOADS:
+            for size in SIZES:
+                samples: dict[str, list[float]] = {"on": [], "off": []}
+                for number in range(-1, rounds):
+                    order = ("on", "off") if number % 2 else ("off", "on")
+                    for switch in order:
+                        measured = workers[switch].measure(name, size)
+                        if number >= 0:
+                            samples[switch].append(measured)
+                shares = [1 - off / on for on, off in zip(samples["on"], samples["off"], strict=True)]
+                rows.append(
+                    {
+                        "where": "delivery thread",
+                        "payload": f"{name}, {size}",
+                        "without_us": statistics.median(samples["off"]),
+                        "with_us": statistics.median(samples["on"]),
+                        "ratio": statistics.median(samples["on"]) / statistics.median(samples["off"]),
+                        "share": statistics.median(shares),
+                        "share_of_minima": 1 - min(samples["off"]) / min(samples["on"]),
+                    }
+                )
     finally:
         for worker in workers.values():
             worker.close()
@@ -211,7 +201,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="all figures as JSON")
     parser.add_argument("--smoke", action="store_true", help="one round, only to see that everything runs")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
         serve()

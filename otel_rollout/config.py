@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from opentelemetry.trace import TracerProvider
 
 from otel_rollout.backends import Address, Backend, backend_names, is_backend_named, requested_backend
-from otel_rollout.counts import Stats, lost_annotations, repeated_annotations
+from otel_rollout.counts import Stats, lost_annotations, repeated_annotations, unread_answers, unread_usage
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.exporter import settings_of
 from otel_rollout.guard.log_once import forget_warnings
@@ -388,8 +388,8 @@ class RolloutTraceConfig:
         forget_warnings()
         handle.forget()
         forget_facts()
-        lost_annotations.clear()
-        repeated_annotations.clear()
+        for counts in (lost_annotations, repeated_annotations, unread_answers, unread_usage):
+            counts.clear()
 
 
 def _describe(config: RolloutTraceConfig, request: InitRequest, pipeline: Pipeline | None) -> None:

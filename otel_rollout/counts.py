@@ -11,6 +11,10 @@ lost_annotations: Counter[str] = Counter()
 """Calls of `annotate` whose values could not be recorded, by reason."""
 repeated_annotations: Counter[str] = Counter()
 """Values that `annotate` got twice from this process, by argument."""
+unread_answers: Counter[str] = Counter()
+"""Results of LLM ops in which no answer was recognised, by op."""
+unread_usage: Counter[str] = Counter()
+"""Results of LLM ops in which no number of tokens was recognised, by op."""
 
 
 class Loss(NamedTuple):
@@ -99,6 +103,8 @@ class Stats:
         lost_annotations: Values given to `annotate` for a trajectory that couldn't be recorded, by reason.
         repeated_annotations: Values that this process gave twice to one trajectory after its end, by argument; they are
             recorded again.
+        unread_answers: Results of LLM ops in which no answer was recognised, by op.
+        unread_usage: Results of LLM ops in which no number of tokens was recognised, by op.
         open_spans: Spans that have started and not ended; among them those that never end, such as the span of a
             coroutine that nobody awaits.
         has_external_exporters: True if only the exporters of the application's provider get spans, which count nothing.
@@ -110,6 +116,8 @@ class Stats:
     internal_errors: Mapping[str, int] = field(default_factory=dict)
     lost_annotations: Mapping[str, int] = field(default_factory=lambda: dict(lost_annotations))
     repeated_annotations: Mapping[str, int] = field(default_factory=lambda: dict(repeated_annotations))
+    unread_answers: Mapping[str, int] = field(default_factory=lambda: dict(unread_answers))
+    unread_usage: Mapping[str, int] = field(default_factory=lambda: dict(unread_usage))
     open_spans: int = 0
     has_external_exporters: bool = False
 
@@ -131,7 +139,11 @@ class Stats:
             ("{:,} internal errors", sum(self.internal_errors.values())),
         )
         parts += _lost("annotations ", self.lost_annotations)
-        parts += _said(("{:,} annotations given twice", sum(self.repeated_annotations.values())))
+        parts += _said(
+            ("{:,} annotations given twice", sum(self.repeated_annotations.values())),
+            ("{:,} answers not recognised", sum(self.unread_answers.values())),
+            ("{:,} results without a number of tokens", sum(self.unread_usage.values())),
+        )
         return "; ".join(parts) or "tracing is off"
 
 

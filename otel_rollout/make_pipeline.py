@@ -4,44 +4,41 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanLimits
 from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.trace.sampling import Sampler
-from opentelemetry.trace import Tracer, TracerProvider
+from opentelemetry.trace import TracerProvider
 
 from otel_rollout.backends import Address, make_exporters
 from otel_rollout.deliver.span_outbox import QueueLimits, SpanOutbox
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
-from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.finish.chat_writer import ChatWriter
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.redaction import make_redactor
 from otel_rollout.finish.span_conversion import SpanReader
+from otel_rollout.guard.log_once import warn_once
+from otel_rollout.joined_provider import QUEUE_NAME, HandOver, JoinedProvider
 from otel_rollout.pipeline import Pipeline, QueueProcessor, put_into
 from otel_rollout.record import runtime
 from otel_rollout.record.ids import SystemIdGenerator
-from otel_rollout.record.open_spans import OpenSpans, ProviderSpans
+from otel_rollout.record.open_spans import OpenSpans
 from otel_rollout.record.open_trajectories import OpenTrajectories
 from otel_rollout.record.provider import (
     SCOPE,
     GlobalProvider,
     application_provider,
-    get_our_tracer,
     is_auto_instrumented,
     make_provider,
     make_resource,
 )
 from otel_rollout.record.recording_span import RolloutSpan
-from otel_rollout.record.span_bounds import bounds_of, environment_limits
-from otel_rollout.record.tracer import RecordingTracer, RolloutTracer
+from otel_rollout.record.span_bounds import DEFAULT_BOUNDS, bounds_of, environment_limits
+from otel_rollout.record.tracer import RolloutTracer
 from otel_rollout.settings import Settings
-
-if TYPE_CHECKING:
-    from otel_rollout.provider_tracer import ProviderTracer
 
 
 @dataclass(frozen=True)
@@ -112,10 +109,10 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     if provider is _providers.global_provider:
         # Made by an earlier init, not by the application.
         provider = None
-    otel_tracer = get_our_tracer(provider) if provider is not None else None
+    joined = None if provider is None else JoinedProvider(provider)
     limits = environment_limits()
     # Another provider has limits of its own, and the API has no way to read them.
-    applied = limits if otel_tracer is None else getattr(otel_tracer, "_span_limits", None)
+    applied = limits if joined is None else joined.limits
     finisher = PayloadFinisher(
         settings.max_payload_bytes,
         make_redactor(settings.redact_keys, settings.redact_patterns),
@@ -126,84 +123,83 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     adds_exporters = is_backend_given or not is_complete
     exporters = make_exporters(request.backends, request.address) if adds_exporters else []
     chat = ChatWriter(finisher) if settings.chat_messages else None
-    reader = SpanReader(resource, SCOPE, finisher, chat)
+    theirs = getattr(provider, "resource", None)
+    reader = SpanReader(resource, SCOPE, finisher, chat, theirs if isinstance(theirs, Resource) else None)
     open_spans, open_trajectories = OpenSpans(settings.max_queue_bytes), OpenTrajectories()
     queues = [_make_queue(name, exporter, reader, settings, open_trajectories) for name, exporter in exporters]
-    tracer: RolloutTracer
-    if provider is None or otel_tracer is None:
-        tracer, provider, provider_spans = _trace_with_ours(settings, resource, limits, queues, reader, open_spans)
+    if joined is None:
+        own = make_provider(resource, limits)
+        provider, sampler = own, own.sampler
+        if settings.set_global:
+            _providers.global_processor.queues = queues
+            provider = own = _make_global(resource, sampler, limits)
+            joined = JoinedProvider(own) if own.has_other_processors else None
     else:
-        provider_spans = _add_queues(provider, queues)
-        tracer = _provider_tracer(otel_tracer, reader, provider_spans)
-    for queue in queues:
-        queue.start()
-        if isinstance(queue.exporter, OutcomeSpanExporter):
-            queue.exporter.prepare()
+        sampler = joined.sampler
+        if queues:
+            _processor_of(provider).queues = queues
+    outlets = [*queues]
+
+    def on_end(span: RolloutSpan) -> None:
+        open_spans.ended(span)
+        put_into(outlets, span)
+
+    tracer = RolloutTracer(
+        sampler,
+        SystemIdGenerator(),
+        on_end,
+        is_shared=joined is not None or settings.set_global,
+        open_spans=open_spans,
+        bounds=DEFAULT_BOUNDS if applied is None else bounds_of(applied),
+    )
     # A generated run id differs between workers, and would split their common groups.
     run = "/".join([request.project_name, request.experiment_name, *([settings.run_id] if settings.run_id else [])])
-    return Pipeline(
+    pipeline = Pipeline(
         run,
         request.project_name,
         request.experiment_name,
         settings,
         tracer,
         queues,
-        provider,
-        provider_spans,
+        cast("TracerProvider", provider),
+        outlets,
         reader,
         open_spans,
         open_trajectories,
     )
+    if joined is not None:
+        _hand_over(pipeline, joined)
+    for queue in queues:
+        queue.start()
+    return pipeline
 
 
-def _trace_with_ours(
-    settings: Settings,
-    resource: Resource,
-    limits: SpanLimits,
-    queues: list[SpanOutbox],
-    reader: SpanReader,
-    open_spans: OpenSpans,
-) -> tuple[RolloutTracer, TracerProvider, ProviderSpans | None]:
-    """Return a tracer of recording spans and its provider: a private one, or the global one with `set_global`."""
-    provider = make_provider(resource, limits)
-    sampler = provider.sampler
-    provider_spans = None
-    if settings.set_global:
-        provider_spans = _providers.global_processor.deliver_to(queues)
-        provider = _make_global(resource, sampler, limits)
-        if provider.has_other_processors:
-            tracer = _provider_tracer(get_our_tracer(provider), reader, provider_spans)
-            return tracer, provider, provider_spans
-
-    def on_end(span: RolloutSpan) -> None:
-        open_spans.ended(span)
-        put_into(queues, span)
-
-    recording = RecordingTracer(
-        sampler,
-        SystemIdGenerator(),
-        on_end,
-        is_shared=settings.set_global,
-        open_spans=open_spans,
-        bounds=bounds_of(limits),
-    )
-    return recording, provider, provider_spans
+def _hand_over(pipeline: Pipeline, joined: JoinedProvider) -> None:
+    """Hand ended spans over to a provider, from a queue of its own."""
+    if not joined.is_sdks():
+        warn_once(
+            "provider without ids",
+            "tracer_provider: spans of this provider, which is not the OpenTelemetry SDK's, get other ids than ours, "
+            "and so no tree",
+        )
+    queue = _make_queue(QUEUE_NAME, HandOver(joined), pipeline.reader, pipeline.settings, None)
+    joined.flush_before_it(queue)
+    pipeline.tracer.keeps_context = True
+    pipeline.outlets.append(queue)
+    queue.start()
 
 
-def _add_queues(provider: Any, queues: list[SpanOutbox]) -> ProviderSpans | None:
-    """Deliver the spans of the application's provider to our queues too."""
-    if not queues:
-        return None
+def _processor_of(provider: Any) -> QueueProcessor:
+    """Return our one processor on a provider of the application; the first call adds it.
+
+    Raises:
+        ConfigurationError: The provider takes no processors.
+    """
     if not hasattr(provider, "add_span_processor"):
         raise ConfigurationError(
             f"tracer_provider={provider!r}: this takes no span processors, so no backend can be added to it; "
             "leave the backend out, or give a provider of the OpenTelemetry SDK"
         )
-    return _processor_of(provider).deliver_to(queues)
-
-
-def _processor_of(provider: Any) -> QueueProcessor:
-    """Return our one processor on a provider of the application; the first call adds it."""
     for other, processor in _providers.processors:
         if other() is provider:
             return processor
@@ -214,19 +210,11 @@ def _processor_of(provider: Any) -> QueueProcessor:
     return added
 
 
-def _provider_tracer(tracer: Tracer, reader: SpanReader, provider_spans: ProviderSpans | None) -> ProviderTracer:
-    from otel_rollout.provider_tracer import ProviderTracer
-
-    if provider_spans is None:
-        return ProviderTracer(tracer, reader)
-    return ProviderTracer(tracer, reader, provider_spans.started, on_end=provider_spans.forget)
-
-
 def _make_global(resource: Resource, sampler: Sampler, limits: SpanLimits) -> GlobalProvider:
     """Return our global provider, renewed; the first call makes it."""
     if _providers.global_provider is None:
         _providers.global_provider = GlobalProvider(
-            _providers.global_processor, resource, sampler, limits, _use_the_sdks_spans
+            _providers.global_processor, resource, sampler, limits, _hand_over_to_others
         )
         trace.set_tracer_provider(_providers.global_provider)
     else:
@@ -234,19 +222,24 @@ def _make_global(resource: Resource, sampler: Sampler, limits: SpanLimits) -> Gl
     return _providers.global_provider
 
 
-def _use_the_sdks_spans() -> None:
-    """Create our spans with the global provider: a processor of the application there never sees recording spans."""
+def _hand_over_to_others() -> None:
+    """Hand our spans over to our global provider, once the application has added a processor to it."""
     pipeline = cast("Pipeline | None", runtime.pipeline)
-    if pipeline is not None and pipeline.provider is _providers.global_provider:
-        tracer = get_our_tracer(pipeline.provider)
-        pipeline.use(_provider_tracer(tracer, pipeline.reader, _providers.global_processor.provider_spans))
+    if pipeline is None or pipeline.provider is not _providers.global_provider:
+        return
+    if len(pipeline.outlets) == len(pipeline.queues):
+        _hand_over(pipeline, JoinedProvider(pipeline.provider))
 
 
 def _make_queue(
-    name: str, exporter: SpanExporter, reader: SpanReader, settings: Settings, open_trajectories: OpenTrajectories
+    name: str,
+    exporter: SpanExporter,
+    reader: SpanReader,
+    settings: Settings,
+    open_trajectories: OpenTrajectories | None,
 ) -> SpanOutbox:
     spool = None
-    if settings.spool is not None:
+    if settings.spool is not None and not isinstance(exporter, HandOver):
         from otel_rollout.deliver.spool import open_spool
 
         spool = open_spool(settings.spool, name, settings.max_spool_bytes)

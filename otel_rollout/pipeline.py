@@ -17,14 +17,14 @@ from otel_rollout.deliver.span_outbox import SpanOutbox
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.guard.background_thread import call_within
 from otel_rollout.guard.clock import monotonic
-from otel_rollout.guard.log_once import internal_errors, warn_once
+from otel_rollout.guard.log_once import internal_errors
 from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record import runtime
 from otel_rollout.record.bounded_copy import DEFAULT_BUDGET
 from otel_rollout.record.fields import fields_of
-from otel_rollout.record.open_spans import OpenSpans, ProviderSpans
+from otel_rollout.record.open_spans import OpenSpans
 from otel_rollout.record.open_trajectories import OpenTrajectories
-from otel_rollout.record.provider import GlobalProvider, resource_of_child
+from otel_rollout.record.provider import SCOPE, GlobalProvider, resource_of_child
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.tracer import RolloutTracer
 from otel_rollout.settings import Settings
@@ -52,7 +52,7 @@ class Pipeline:
         tracer: Makes spans.
         queues: One per exporter.
         provider: The provider of the spans.
-        provider_spans: Our open spans on that provider, if they are the SDK's and our queues get them.
+        outlets: The queues, and one more if a provider is joined; each takes every ended span.
         reader: Converts recording spans to `ReadableSpan`s.
         open_spans: Counts recording spans.
         open_trajectories: Tracks the running trajectories.
@@ -65,7 +65,7 @@ class Pipeline:
     tracer: RolloutTracer
     queues: list[SpanOutbox]
     provider: TracerProvider
-    provider_spans: ProviderSpans | None
+    outlets: list[SpanOutbox]
     reader: SpanReader
     open_spans: OpenSpans
     open_trajectories: OpenTrajectories
@@ -74,14 +74,7 @@ class Pipeline:
         self.snapshot_budget = max(DEFAULT_BUDGET, self.settings.max_payload_bytes)
         # By `id`, with the original: another tokenizer may get the `id` of a freed one.
         self._tokenizer_copies: dict[int, tuple[Any, Any]] = {}
-        self.use(self.tracer)
-
-    def use(self, tracer: RolloutTracer) -> None:
-        """Create spans with this tracer from now on."""
-        self.tracer = tracer
-        self.token2text = self.settings.token2text and tracer.decodes_token_ids
-        if self.settings.token2text and not self.token2text:
-            warn_once("token2text of a provider", "token2text has no effect on spans of an application's provider")
+        self.token2text = self.settings.token2text
 
     @property
     def exporters(self) -> dict[str, SpanExporter]:
@@ -112,7 +105,7 @@ class Pipeline:
 
     def request_flush(self) -> None:
         """Ask every queue to send its spans soon, without waiting for it."""
-        for queue in self.queues:
+        for queue in self.outlets:
             queue.request_flush()
 
     def flush(self, timeout: float) -> bool:
@@ -121,11 +114,16 @@ class Pipeline:
         Args:
             timeout: The longest wait for all queues together, in seconds.
         """
+        deadline = monotonic() + timeout
+        is_whole = flush_queues(self.outlets, timeout)
+        return self._flush_provider(deadline - monotonic()) and is_whole
+
+    def _flush_provider(self, timeout: float) -> bool:
         force_flush = getattr(self.provider, "force_flush", None)
-        if not self.queues and force_flush is not None:
-            # The exporters are the application's.
-            return bool(call_within(timeout, lambda: force_flush(int(timeout * 1000))))
-        return flush_queues(self.queues, timeout)
+        if self.queues or force_flush is None:
+            return True
+        # The exporters are the application's.
+        return bool(call_within(timeout, lambda: force_flush(int(timeout * 1000))))
 
     @property
     def seconds(self) -> float:
@@ -143,22 +141,21 @@ class Pipeline:
         if timeout is None and self.settings.shutdown_timeout_ms is None:
             await_ready(self.queues, MAX_SECONDS_AT_END - SECONDS_AT_END)
         seconds = self.seconds if timeout is None else timeout
-        return shutdown_queues(self.queues, seconds) if self.queues else self.flush(seconds)
+        deadline = monotonic() + seconds
+        is_whole = shutdown_queues(self.outlets, seconds)
+        return self._flush_provider(deadline - monotonic()) and is_whole
 
     def after_fork(self) -> None:
         """Start empty in a forked child."""
         self.open_spans.after_fork()
         self.open_trajectories.after_fork()
-        if self.provider_spans is not None:
-            self.provider_spans.after_fork()
         self.reader.resource = resource_of_child(self.reader.resource, self.settings.run_id)
         if runtime.pipeline is self:
             runtime.resource = self.reader.resource
         if isinstance(self.provider, GlobalProvider):
             self.provider.renew(self.reader.resource)
-        # Also without a queue: a tracer on a provider has the messages of running trajectories there.
         self.reader.after_fork()
-        for queue in self.queues:
+        for queue in self.outlets:
             queue.after_fork()
 
     def stats(self) -> Stats:
@@ -168,7 +165,7 @@ class Pipeline:
             truncated_bytes=self.reader.counts.truncated_bytes,
             redacted=self.reader.counts.redacted,
             internal_errors=dict(internal_errors),
-            open_spans=self.open_spans.count + (self.provider_spans.open if self.provider_spans else 0),
+            open_spans=self.open_spans.count,
             has_external_exporters=not self.queues,
         )
 
@@ -178,27 +175,15 @@ class QueueProcessor(SpanProcessor):
 
     def __init__(self) -> None:
         self.queues: Sequence[SpanOutbox] = ()
-        self.provider_spans = ProviderSpans()
-
-    def deliver_to(self, queues: Sequence[SpanOutbox]) -> ProviderSpans:
-        """Put spans into these queues from now on; return our open spans.
-
-        Args:
-            queues: One per exporter.
-        """
-        self.queues = queues
-        return self.provider_spans
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Queue a finished span; once tracing is off, only our own."""
-        ended = self.provider_spans.ended(span)
-        if span.context is None or not span.context.trace_flags.sampled:
-            return
+        """Queue a span of another instrumentation; ours are queued already."""
         pipeline = runtime.pipeline
         is_on = isinstance(pipeline, Pipeline) and pipeline.queues is self.queues
-        if not is_on and not isinstance(ended, RolloutSpan):
-            return
-        put_into(self.queues, ended)
+        scope = span.instrumentation_scope
+        is_ours = scope is not None and scope.name == SCOPE.name
+        if is_on and not is_ours and span.context is not None and span.context.trace_flags.sampled:
+            put_into(self.queues, span)
 
     def shutdown(self) -> None:
         """Deliver the queued spans: the provider is shut down before us."""

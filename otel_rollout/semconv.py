@@ -100,6 +100,12 @@ ENTROPY: Final = _late("rollout.entropy", "double", "the mean entropy of its tok
 IMPORTANCE_WEIGHT: Final = _late(
     "rollout.importance_weight", "double", "the mean importance weight of its tokens in training", "filters"
 )
+STALENESS: Final = _late(
+    "rollout.staleness",
+    "int",
+    "the steps from the newest weights to the trainer's; verl: step - 1 - newest",
+    "filters",
+)
 LATE: Final = _key(
     "the span of a late annotation", "rollout.late", "bool", "true: it has facts of the trajectory, no time", "you"
 )
@@ -229,7 +235,6 @@ TOOL_REWARDS: Final = _verl("rollout.tool_rewards", "list of double", "the agent
 GENERATE_SECONDS: Final = _verl("rollout.generate_seconds", "double", "verl's metric generate_sequences", "filters")
 TOOL_SECONDS: Final = _verl("rollout.tool_seconds", "double", "verl's metric tool_calls", "filters")
 SCORE_SECONDS: Final = _verl("rollout.score_seconds", "double", "verl's metric compute_score", "filters")
-STALENESS: Final = _verl("rollout.staleness", "int", "step - 1 - newest weights, if the step is known", "filters")
 PREEMPTIONS: Final = _verl_turn("rollout.preemptions", "int", "preemptions of the request by the engine", "filters")
 MIN_WEIGHTS_VERSION: Final = _verl_turn("rollout.min_weights_version", "int", "the oldest weights used", "filters")
 MAX_WEIGHTS_VERSION: Final = _verl_turn("rollout.max_weights_version", "int", "the newest weights used", "filters")
@@ -287,7 +292,7 @@ ANNOTATIONS: Final = tuple(
 )
 """Attributes that `annotate` sets on the root if the caller has them, as verl's plugin does."""
 
-MEASURES: Final = (FATE_REASON, LOG_PROB_GAP, LOG_PROB_GAP_MAX, ENTROPY, IMPORTANCE_WEIGHT)
+MEASURES: Final = (FATE_REASON, LOG_PROB_GAP, LOG_PROB_GAP_MAX, ENTROPY, IMPORTANCE_WEIGHT, STALENESS)
 """The facts of training besides advantage and fate."""
 
 TAGS: Final = (STEP, SAMPLE_INDEX, ROLLOUT_N, VALIDATE, EXPERIMENT_NAME)

@@ -7,15 +7,19 @@ import logging
 import os
 import random
 import subprocess
+import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import baggage, trace
+from opentelemetry import context as context_api
+from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter as SdkInMemorySpanExporter
 
@@ -34,6 +38,7 @@ from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome
 from otel_rollout.record import is_weaves
 from otel_rollout.testing import InMemorySpanExporter, span_tree
+from tests.fresh_interpreter import run_program
 from tests.installed import import_path
 
 
@@ -87,8 +92,8 @@ class TestWithoutABackend:
         init("p", "e")
         run()
 
-        assert span_tree(application.spans) == [["rollout_trace", ["double"]]]
         assert flush()
+        assert span_tree(application.spans) == [["rollout_trace", ["double"]]]
         assert str(stats()).startswith("traced by the application's tracer provider")
         assert caplog.records == []
 
@@ -100,6 +105,7 @@ class TestWithoutABackend:
         init("p", "e")
         run()
 
+        assert flush()
         assert dict(application.spans[0].resource.attributes) == {"service.name": "svc"}
 
     def test_none_switches_tracing_off(self, set_global: Any, monkeypatch: pytest.MonkeyPatch):
@@ -151,6 +157,7 @@ class TestWithoutABackend:
         init("p", "e", tracer_provider=weaves.provider)
         run()
 
+        assert flush()
         assert len(weaves.spans) == 2
 
 
@@ -184,6 +191,117 @@ class TestIds:
 
         assert application.provider.id_generator is generator
         assert application.provider.get_tracer("app").id_generator is generator  # type: ignore[attr-defined]  # the SDK's
+
+
+class TestHandOver:
+    """Our ended spans on their way to the provider's processors."""
+
+    @pytest.mark.parametrize("method", ["force_flush", "shutdown"])
+    def test_before_the_provider_flushes_or_ends(self, method: str):
+        """The application's own flush and shutdown find our spans in its processors."""
+        exporter = SdkInMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+        for _ in range(2):
+            init("p", "e", tracer_provider=provider)
+            run()
+            if method == "force_flush":
+                shutdown()
+
+        run()
+        getattr(provider, method)()
+
+        names = [span.name for span in exporter.get_finished_spans()]
+        assert names == ["double", "rollout_trace"] * (2 if method == "force_flush" else 3)
+
+    def test_at_the_end_of_the_process(self):
+        """A program that flushes nothing loses nothing, whoever registered first for the end."""
+        program = """
+            import atexit
+            import otel_rollout
+            from opentelemetry import trace
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+            @otel_rollout.rollout_trace_op
+            def op():
+                pass
+            otel_rollout.init("p", "e", backend="none")
+            otel_rollout.shutdown()
+            provider = TracerProvider()
+            exporter = ConsoleSpanExporter(formatter=lambda span: span.name + chr(10))
+            provider.add_span_processor(BatchSpanProcessor(exporter))
+            trace.set_tracer_provider(provider)
+            otel_rollout.init("p", "e")
+            op()
+        """
+
+        assert run_program(program).stdout == "op\n"
+
+    def test_a_processor_that_raises(self, monkeypatch: pytest.MonkeyPatch):
+        """It reaches neither the program nor our exporters: each span is delivered, and the failure is counted."""
+        monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
+
+        class Broken(SpanProcessor):
+            def on_end(self, span: ReadableSpan) -> None:
+                raise RuntimeError("their processor")
+
+        ours, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(Broken())
+        init("p", "e", backend=ours, tracer_provider=provider)
+        run()
+
+        assert flush()
+        assert span_tree(ours.spans) == [["rollout_trace", ["double"]]]
+        assert stats().internal_errors == {"handing a span to the application's tracer provider": 2}
+
+    def test_what_a_processor_sees(self):
+        """Its start comes with the context of the span's start, its end with all that the span has."""
+        seen: list[Any] = []
+
+        class Watching(SpanProcessor):
+            def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+                span.set_attribute("user", str(baggage.get_baggage("user", parent_context)))
+
+            def on_end(self, span: ReadableSpan) -> None:
+                seen.append(span)
+
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(Watching())
+        init("p", "e", tracer_provider=provider)
+        token = context_api.attach(baggage.set_baggage("user", "7"))
+        with provider.get_tracer("app").start_as_current_span("request") as request, rollout_trace_attr(sample_index=1):
+            double(3)
+            with pytest.raises(TypeError):
+                double(None)  # type: ignore[arg-type]
+        context_api.detach(token)
+
+        assert flush()
+        good, bad, root = [span for span in seen if span.name != "request"]
+        assert {span.attributes["user"] for span in seen} == {"7"}
+        assert [link.context for link in root.links] == [request.get_span_context()]
+        assert [span.parent.span_id for span in (good, bad)] == [root.context.span_id] * 2
+        assert (bad.status.status_code.name, bad.events[0].name) == ("ERROR", "exception")
+        assert good.start_time < good.end_time <= bad.start_time
+        assert good.instrumentation_scope.schema_url == semconv.SCHEMA_URL
+
+    def test_nothing_is_finished_on_the_callers_thread(self, monkeypatch: pytest.MonkeyPatch):
+        """JSON, messages and redaction are the delivery thread's, as with our own provider."""
+        threads = set()
+        finish = sys.modules["otel_rollout.finish.span_conversion"].finish_span
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            threads.add(threading.current_thread())
+            return finish(*args, **kwargs)
+
+        monkeypatch.setattr("otel_rollout.finish.span_conversion.finish_span", watched)
+        application = Application()
+        init("p", "e", tracer_provider=application.provider)
+        run()
+
+        assert flush()
+        assert len(application.spans) == 2
+        assert threads
+        assert threading.current_thread() not in threads
 
 
 class TestOff:
@@ -327,6 +445,7 @@ class TestProject:
         init("my-project", "e", tracer_provider=provider)
         double(3)
 
+        assert flush()
         assert "rollout.project_name" not in ours.sent[0].resource.attributes
 
     def test_the_weave_check_survives_a_provider_without_a_resource(self):
@@ -349,6 +468,7 @@ class TestToolCalls:
         search("bees", "hunter2")
         double(3)
 
+        assert flush()
         tool, plain = (dict(span.attributes or {}) for span in application.spans)
         assert tool["gen_ai.tool.call.arguments"] == tool["input.value"]
         assert "hunter2" not in str(tool)
@@ -402,6 +522,7 @@ class TestRealPackages:
             pass
         with otel_rollout.rollout_trace_attr(step=1):
             op()
+        trace.get_tracer_provider().force_flush()
         print([span.name for span in exporter.get_finished_spans() if span.name != "logfire.config"])
     """
 

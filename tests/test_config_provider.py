@@ -143,6 +143,7 @@ class TestProvider:
         with rollout_trace_attr(sample_index=1, step=2):
             double(3)
 
+        assert flush()
         assert span_tree(theirs.get_finished_spans()) == [["rollout_trace", ["double"]]]
         child = theirs.get_finished_spans()[0]
         assert child.attributes is not None
@@ -292,10 +293,11 @@ class TestProvider:
             assert otel_rollout.flush()
             print(span_tree(ours.spans))
             last = [span for span in theirs.spans if span.name == "op"][-1]
-            print([span.name for span in theirs.spans], last.attributes["input.value"], last.attributes["output.value"])
+            names = sorted(span.name for span in theirs.spans)
+            print(names, last.attributes["input.value"], last.attributes["output.value"])
         """
-        whole = "['GET', 'op', 'GET', 'op', 'rollout_trace']"
-        seen = "['GET', 'op']" if added == "inside the trajectory" else whole
+        whole = "['GET', 'GET', 'op', 'op', 'rollout_trace']"
+        seen = "['GET', 'op', 'rollout_trace']" if added == "inside the trajectory" else whole
 
         assert run_program(program).stdout.splitlines() == [
             "[['rollout_trace', ['op', ['GET']], ['op', ['GET']]]]",

@@ -13,6 +13,7 @@ from otel_rollout.messages import (
     convert_messages,
     finish_reason_of,
     prompt_messages,
+    read_of,
     split_input,
     split_output,
     tool_definitions,
@@ -323,6 +324,28 @@ class TestSplit:
         assert split_input(given).messages[0].more["ids"] is array
         assert split_output(answer, given).rest["ids"] is array
         assert split_output({"messages": [*given["messages"], answer]}, given).messages[-1].role == "assistant"
+
+
+class TestRecognised:
+    """`read_of`."""
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            (({"role": "assistant", "content": "42"}, {"n": 1}), (True, "tuple[dict, dict]")),
+            (({"answered": 1}, 7), (False, "tuple[dict, int]")),
+            ([{"score": 1}] * 9, (False, "list[dict]")),
+            ({"token_ids": [1, 2]}, (True, "dict")),
+            ([1, 2], (True, "list[int]")),
+            (None, (True, "NoneType")),
+        ],
+    )
+    def test_what_was_recognised(self, value, expected):
+        """A message, token ids and nothing are answers; other values are none, and are described by their types."""
+        found = read_of(value, split_output(value), has_usage=False)
+
+        assert (found.answer_read, found.shape) == expected
+        assert not found.usage_read
 
 
 class TestTemplateText:

@@ -257,6 +257,15 @@ class TestRoot:
         assert [text(message) for message in messages(root)] == ["What is 6 * 7?"]
         assert [text(message) for message in messages(root, semconv.OUTPUT_MESSAGES)] == ["42"]
 
+    def test_an_annotated_output_of_fields(self, rollout_spans: InMemorySpanExporter) -> None:
+        """An annotated object without a message keeps its fields and their names."""
+        with rollout_trace_attr(1):
+            annotate(output={"answer": "42", "score": 1})
+        (root,) = spans_of(rollout_spans)
+
+        assert orjson.loads(root.attributes[semconv.OUTPUT_VALUE]) == {"answer": "42", "score": 1}
+        assert semconv.OUTPUT_MESSAGES not in root.attributes
+
     def test_conversations_of_sub_agents(self, rollout_spans: InMemorySpanExporter) -> None:
         """Conversations with other beginnings stand one after the other, each once, the last answer apart."""
         judge = [{"role": "user", "content": "Is it right?"}]

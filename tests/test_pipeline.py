@@ -250,9 +250,9 @@ class TestQueueProcessor:
         exporter = InMemorySpanExporter()
         otel_rollout.init("project", "experiment", backend=exporter)
         processor = QueueProcessor()
-        processor.deliver_to(runtime.pipeline.queues)
+        processor.queues = runtime.pipeline.queues
         span = trace.NonRecordingSpan(SpanContext(1, 2, False, TraceFlags(0)))
-        span.context = span.get_span_context()
+        span.context, span.instrumentation_scope = span.get_span_context(), None
         processor.on_end(span)
         assert processor.force_flush(10_000)
         assert otel_rollout.stats().exporters["InMemorySpanExporter"].recorded == 0

@@ -141,6 +141,9 @@ def order_of(each: ReadableSpan) -> tuple[int, int, int]:
     return (each.start_time or 0) // 1000, (each.end_time or 0) // 1000, each.context.span_id if each.context else 0
 
 
+CHATML = "<|im_start|>system\nno<|im_end|>\n<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n"
+
+
 class TestTable:
     """The table of facts."""
 
@@ -333,6 +336,10 @@ class TestWhatItSays:
                 "Why?",
             ),
             ({"input__value": '{"ids": [1, 2], "messages": [{"role": "user", "content": "Why?"}], "x": [3'}, "Why?"),
+            ({"input__value": CHATML, "input__mime_type": "text/plain"}, "Why?"),
+            ({"input__value": json.dumps({"prompt": CHATML})}, "Why?"),
+            ({"input__value": "<s>[INST] Why? [/INST]", "input__mime_type": "text/plain"}, "Why?"),
+            ({"input__value": "<|nothing|> Why?", "input__mime_type": "text/plain"}, "<|nothing|> Why?"),
         ],
     )
     def test_the_prompt_is_the_first_line_of_what_the_user_asked(self, attributes, line):
@@ -349,6 +356,12 @@ class TestWhatItSays:
                 "So",
             ),
             ('[{"role":"assistant","content":"So"}]', "So"),
+            ('[{"role":"assistant","content":"<think>hm</think>\\n\\nSo"}]', "So"),
+            ('[{"role":"assistant","content":"<think>hm"}]', "<think>hm"),
+            (
+                '[{"role":"assistant","content":"<|channel|>analysis<|message|>hm<|end|><|channel|>final<|message|>So"}]',
+                "So",
+            ),
             ('[{"role":"assistant","parts":[{"type":"tool_call","id":"c","name":"text","arguments":{}}]}]', ""),
         ],
     )

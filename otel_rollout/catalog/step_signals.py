@@ -46,6 +46,7 @@ class StepSignals:
         repeated_calls: The trajectories with the same call three times or more.
         unknown_tools: The trajectories that call a tool that there is not.
         unparsed_calls: The trajectories with a tool call that could not be parsed.
+        without_tokens: The trajectories with turns, and without a number of generated tokens.
         straggler_share: The share of the step's wall time after 95% of its trajectories had ended, without those
             that were cancelled; of fewer than 20 trajectories, after all but the last; None for fewer than 8.
         staleness: The trajectories by staleness, as text.
@@ -73,6 +74,7 @@ class StepSignals:
     repeated_calls: int = 0
     unknown_tools: int = 0
     unparsed_calls: int = 0
+    without_tokens: int = 0
     straggler_share: float | None = None
     staleness: Mapping[str, int] = field(default_factory=dict)
     lossy: int = 0
@@ -136,6 +138,7 @@ def signals_of(summaries: Sequence[TrajectorySummary]) -> StepSignals:
         whole_reward_mean=_mean(whole),
         repeated_calls=sum(each.repeated_calls >= REPEATED for each in summaries),
         unknown_tools=sum(each.unknown_tool_calls > 0 for each in summaries),
+        without_tokens=sum(map(is_without_tokens, summaries)),
         unparsed_calls=sum(each.unparsed_tool_calls > 0 for each in summaries),
         straggler_share=straggler_share(summaries),
         staleness=_counts(None if each.staleness is None else str(each.staleness) for each in summaries),
@@ -172,6 +175,11 @@ def _part_errors(summaries: Iterable[TrajectorySummary]) -> dict[str, float]:
 def is_unrewarded(summary: TrajectorySummary) -> bool:
     """Return True if training needs a reward of a trajectory, and none was given."""
     return is_rewardable(summary) and summary.reward is None and not summary.invalid_rewards
+
+
+def is_without_tokens(summary: TrajectorySummary) -> bool:
+    """Return True if no generation of a trajectory has a number of generated tokens."""
+    return summary.has_root and bool(summary.turns) and summary.output_tokens is None
 
 
 def has_invalid_reward(summary: TrajectorySummary) -> bool:

@@ -15,7 +15,7 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
-from otel_rollout.facts.histories import Histories
+from otel_rollout.facts.histories import Histories, has_result
 from otel_rollout.facts.odd_results import is_odd_result
 from otel_rollout.facts.packed_spans import (
     AGENT,
@@ -129,7 +129,9 @@ class SummaryBuilder:
         self.answers: dict[_Place, Said] = {}
         """Likewise the last answer, by the negative of its start."""
         self.finish = Said(None, -1)
-        self.unknown_tool_calls = self.unparsed_tool_calls = self.prefix_breaks = self.invalid_rewards = 0
+        self.unread_answers = self.unknown_tool_calls = self.unparsed_tool_calls = self.prefix_breaks = (
+            self.invalid_rewards
+        ) = 0
         self.odd_results: dict[str, int] = {}
         """The calls by tool whose result is nothing, or reads like an error, without an exception."""
         self.min_weights_version: int | None = None
@@ -285,7 +287,10 @@ class SummaryBuilder:
                 if type(tokens) is int and 0 <= tokens <= INT64_MAX:
                     answered = tokens
                 inside = 0 if parent is None else parent.span_id & UINT64_MAX
-                mark = self.histories.of_span[context.span_id].mark
+                history = self.histories.of_span[context.span_id]
+                if not history.answers and status != ERROR and has_result(attributes):
+                    self.unread_answers += 1
+                mark = history.mark
                 is_user, place = mark.role == semconv.USER, (inside, mark.is_trained)
                 if not is_user:
                     if not self.root_prompt and _may_keep(self.prompts, place, start):

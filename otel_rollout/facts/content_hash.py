@@ -10,7 +10,9 @@ from typing import Any, Final
 from zlib import crc32
 
 _TEXT: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
-_IDS: Final = "tool_call_id|call_id|tool_use_id|request_id|response_id|message_id|conversation_id|session_id|trace_id"
+_IDS: Final = (
+    "item_id|tool_call_id|call_id|tool_use_id|request_id|response_id|message_id|conversation_id|session_id|trace_id"
+)
 _TIMES: Final = (
     "created|created_at|updated_at|started_at|ended_at|finished_at|completed_at|timestamp|time_stamp|start_time"
     "|end_time|elapsed|elapsed_ms|elapsed_seconds|latency|latency_ms|duration_ms"

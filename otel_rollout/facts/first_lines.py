@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from otel_rollout import semconv
-from otel_rollout.messages import convert_messages, is_message
+from otel_rollout.messages import convert_messages, is_message, read_template, text_message, unfolded
 from otel_rollout.text.plain_text import shorten
 from otel_rollout.text.sanitize import replace_surrogates
 
@@ -30,6 +30,9 @@ _MAX_ITEMS: Final = 64
 _DECODER: Final = json.JSONDecoder(strict=False)
 """It takes control characters and half a surrogate pair."""
 _USERS: Final = ("user", "human")
+_TEMPLATES: Final = ("<|", "<s>", "<bos>", "<start_of_turn>", "[INST]", "<\uff5c")
+_THOUGHTS: Final = ("<think", "<|channel|>")
+"""The beginnings of texts in a chat template's form, and of answers with a thought."""
 _ASKED: Final = re.compile(r'\{\s*"role"\s*:\s*"(?:user|human)"')
 _SAID: Final = re.compile(r'\{\s*"type"\s*:\s*"text"\s*,\s*"content"\s*:\s*(?=")')
 """Most messages begin with their role, most texts with their type; others are found by parsing, which takes longer."""
@@ -86,21 +89,21 @@ def find_answer(attributes: Mapping[str, Any], *, is_root: bool) -> str:
     text, messages = _text(attributes, semconv.OUTPUT_VALUE), _text(attributes, semconv.OUTPUT_MESSAGES)
     plain = _plain(text, attributes.get(semconv.OUTPUT_MIME_TYPE))
     if is_root and plain:
-        return _kept(plain)
+        return _said_first(plain)
     if is_root and (named := _named_answer(text)):
         # The program annotated the payload; the messages come from a generation.
-        return _kept(named)
+        return _said_first(named)
     found = _SAID.search(messages, 0, MAX_SEARCHED_CHARACTERS)
     if found is not None and (said := _string_at(messages, found.end()).strip()):
-        return _kept(said)
+        return _said_first(said)
     for _, piece in _pieces(messages) if any(key in messages for key in _KEYS_OF_TEXTS) else ():
         if is_message(piece) and (said := _said(piece)):
-            return _kept(said)
+            return _said_first(said)
     if messages and not is_root:
         return ""
     if is_root:
-        return _kept(text if text[:1] in "{[" else "")
-    return _kept(plain or _named_answer(text))
+        return _said_first(text if text[:1] in "{[" else "")
+    return _said_first(plain or _named_answer(text))
 
 
 def _named_answer(text: str) -> str:
@@ -115,7 +118,21 @@ def line_of(text: str) -> str:
 
 
 def _kept(text: str) -> str:
-    return "" if text == "null" else text.strip()[:_MAX_KEPT]
+    """Return the beginning of a prompt; of one in a chat template's form, of what the user said first."""
+    text = "" if text == "null" else text.strip()
+    if text.startswith(_TEMPLATES):
+        said = read_template(text[:MAX_SEARCHED_CHARACTERS])
+        text = next((message.text for message in said if message.role == "user"), text).strip()
+    return text[:_MAX_KEPT]
+
+
+def _said_first(text: str) -> str:
+    """Return the beginning of an answer, without the thought before its words."""
+    text = "" if text == "null" else text.strip()
+    if text.startswith(_THOUGHTS):
+        said = unfolded(text_message("assistant", text[:MAX_SEARCHED_CHARACTERS]))
+        text = next(filter(None, (message.text.strip() for message in said)), text)
+    return text[:_MAX_KEPT]
 
 
 def _text(attributes: Mapping[str, Any], key: str) -> str:

@@ -345,6 +345,16 @@ def _is_chat(attributes: Mapping[str, Any], messages: str, *payloads: str) -> bo
     return has_text or (bool(values) and len(values[0]) <= _MAX_PAYLOAD and _IDS not in values[0])
 
 
+def has_result(attributes: Mapping[str, Any]) -> bool:
+    """Return True if a generation has a result, other than token ids, that an answer may be in."""
+    if semconv.OUTPUT_MESSAGES in attributes:
+        return False
+    value = attributes.get(semconv.OUTPUT_VALUE)
+    if type(value) is not str or value in ("", "null", '""', "[]", "{}") or len(value) > _MAX_PAYLOAD:
+        return False
+    return _IDS not in value and not (value[0] == "[" and value[1:2].isdigit())
+
+
 def _mark_of(attributes: Mapping[str, Any]) -> Mark:
     role = attributes.get(semconv.ROLE)
     is_trained = attributes.get(semconv.TRAINED) is True or semconv.MAX_WEIGHTS_VERSION in attributes

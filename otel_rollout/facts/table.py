@@ -320,6 +320,13 @@ class TrajectorySummary:
         unit="calls",
         better="lower",
     )
+    unread_answers: Count = _fact(
+        "the generations in whose result no answer was recognised",
+        0,
+        lambda it: it.trace.unread_answers,
+        unit="generations",
+        better="lower",
+    )
     invalid_rewards: Count = _fact(
         "the rewards that were NaN or infinite", 0, lambda it: it.trace.invalid_rewards, merge="sum", better="lower"
     )
@@ -355,8 +362,9 @@ class TrajectorySummary:
     staleness: int | None = _fact(
         "the steps between the newest weights and the trainer's",
         None,
-        lambda it: integer_of(it.root.get(semconv.STALENESS)),
+        lambda it: None if (steps := it.trace.fact("staleness")) is None else integer_of(int(steps)),
         unit="steps",
+        merge="latest",
         better="lower",
     )
     dropped_spans: Count = _fact(
@@ -466,6 +474,7 @@ class StepSums:
     forks: Count = _sum("forks", "sum")
     compactions: Count = _sum("compactions", "sum")
     two_sides: Count = _sum("two_sides", "above 0")
+    unread_answers: Count = _sum("unread_answers", "above 0")
     prefix_breaks: Count = _sum("prefix_breaks", "above 0")
     staleness: Percentiles | None = _sum("staleness", "percentiles")
     fates: Mapping[str, Count] = _sum("fate", "by value")

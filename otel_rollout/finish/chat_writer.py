@@ -119,7 +119,7 @@ class ChatWriter:
             text = preview(answer[-1], self._finisher.max_bytes) if answer else ""
             return value_to_json(text) if text else None, answer
         (value,) = answered
-        side = None if type(value) is str or answer else split_output(value)
+        side = None if type(value) is str or answer else split_output(value, takes_texts=False)
         if side is not None and side.messages:
             return _payload(
                 RESPONSE_TEXT, preview(side.messages[-1], self._finisher.max_bytes), side.rest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from otel_rollout import semconv
+from otel_rollout.counts import unread_answers, unread_usage
 from otel_rollout.finish.chat_writer import ChatWriter
 from otel_rollout.finish.payload_finisher import FinishCounts, PayloadFinisher
 from otel_rollout.finish.span_copies import (
@@ -20,6 +22,8 @@ from otel_rollout.finish.span_copies import (
     redacted_copy,
 )
 from otel_rollout.finish.span_steps import finish_span
+from otel_rollout.guard.log_once import warn_once
+from otel_rollout.messages import AnswerRead
 from otel_rollout.record.finished_span import FinishedSpan, readable_span
 from otel_rollout.record.recording_span import RolloutSpan
 
@@ -32,13 +36,20 @@ class SpanReader:
         scope: The instrumentation scope.
         finisher: Finishes payloads.
         chat: Writes messages; None if a setting turns them off.
+        joined: The resource of the application's provider that is joined, if one is.
     """
 
     def __init__(
-        self, resource: Resource, scope: InstrumentationScope, finisher: PayloadFinisher, chat: ChatWriter | None = None
+        self,
+        resource: Resource,
+        scope: InstrumentationScope,
+        finisher: PayloadFinisher,
+        chat: ChatWriter | None = None,
+        joined: Resource | None = None,
     ) -> None:
         self._readers = 0
         self.resource = resource
+        self._joined = joined
         self._run = RunResource(resource)
         self._scope = scope
         self.finisher = finisher
@@ -75,23 +86,23 @@ class SpanReader:
                 span, redacted = redacted_copy(span, self.finisher.redactor)
                 self.counts.add(None, 0, redacted)
             return span
-        if span.readable is not None:
-            # A provider's span: its payload was finished when it was set.
-            readable = self._named(encodable_copy(span.readable))
-        else:
-            finished = span.finished
-            if finished is None:
-                with self._lock:
-                    finished = span.finished or span.finish(self._finish(span))
-            readable = readable_span(span, finished, self.resource, self._scope)
+        finished = span.finished
+        if finished is None:
+            with self._lock:
+                finished = span.finished or span.finish(self._finish(span))
+        resource = self.resource if self._joined is None else self._run_resource().merged(self._joined)
+        readable = readable_span(span, finished, resource, self._scope)
         return copy_with_losses(readable, span, exporter)
 
     def _named(self, span: ReadableSpan) -> ReadableSpan:
         """Return a provider's span with our project in its resource: exporters file it by that."""
+        return self._run_resource().named(span)
+
+    def _run_resource(self) -> RunResource:
         run = self._run
         if run.resource is not self.resource:
             self._run = run = RunResource(self.resource)
-        return run.named(span)
+        return run
 
     def _finish(self, span: RolloutSpan) -> FinishedSpan:
         """Finish a span; the state of its trajectory is taken before the steps, and changed after them."""
@@ -103,11 +114,29 @@ class SpanReader:
         finished = finish_span(span, self.finisher, chat, conversation, is_shared=is_shared)
         if finished.turn is not None and chat is not None and semconv.TURN in span.attributes:
             chat.conversations.add(trace_id, *finished.turn, span.depth)
+        if finished.read is not None:
+            note_unread(span.name, finished.read)
         if finished.clean_tags is not None and trajectory is not None:
             trajectory.tags, trajectory.has_clean_tags = finished.clean_tags, True
         if finished.cut or finished.redacted:
             self.counts.add(trajectory, finished.cut, finished.redacted)
         return finished.span
+
+
+_MAX_OPS: Final = 256
+
+
+def note_unread(op: str, read: AnswerRead) -> None:
+    """Count a result of an LLM op that was not recognised, and log the first of each op."""
+    for is_read, counts, what, remedy, level in (
+        (read.answer_read, unread_answers, "answer", "return a message", logging.WARNING),
+        (read.usage_read, unread_usage, "number of tokens", "return it as `usage`", logging.INFO),
+    ):
+        name = op if op in counts or len(counts) < _MAX_OPS else "…"
+        if not is_read:
+            counts[name] += 1
+            words = "%s returned %s: no %s was recognised; %s, or pass capture_output="
+            warn_once(f"unread {what} of {name}", words, name, read.shape, what, remedy, level=level)
 
 
 _UNNAMED: Final = "unknown_service"
@@ -132,10 +161,14 @@ class RunResource:
         theirs = span.resource
         if theirs is self.resource:
             return span
+        return copy_span(span, dict(span.attributes or {}), resource=self.merged(theirs))
+
+    def merged(self, theirs: Resource) -> Resource:
+        """Return a resource with the run in it."""
         last = self._last
         if last is None or last[0] is not theirs:
             self._last = last = theirs, self._merge(theirs)
-        return copy_span(span, dict(span.attributes or {}), resource=last[1])
+        return last[1]
 
     def _merge(self, theirs: Resource) -> Resource:
         ours = self.resource.attributes

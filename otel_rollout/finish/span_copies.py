@@ -63,6 +63,7 @@ def copy_span(
     }
     copy = CountedSpan(**{**fields, **changes}, attributes=attributes)
     copy.dropped = dropped or (span.dropped_attributes, span.dropped_events, span.dropped_links)
+    copy.start_context = span.start_context if isinstance(span, CountedSpan) else None
     return copy
 
 
@@ -188,10 +189,7 @@ def copy_without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | Read
     if not isinstance(span, RolloutSpan):
         return _readable_without_payload(span)
     # In this order: once another exporter's thread has finished the span, it no longer has the snapshots.
-    taken, finished, readable = (span.input, span.output), span.finished, span.readable
-    if readable is not None:
-        shorter = _readable_without_payload(readable)
-        return span if shorter is readable else span.copy(readable=shorter)
+    taken, finished = (span.input, span.output), span.finished
     if finished is not None:
         messages = sum(map(len, finished.messages.values()))
         if len(finished.input or b"") + len(finished.output or b"") + messages <= SMALL_PAYLOAD:

@@ -17,7 +17,9 @@ _seen: set[str] = set()
 _MAX_KINDS = 1000
 
 
-def warn_once(key: str, message: str, *arguments: object, exc_info: BaseException | None = None) -> None:
+def warn_once(
+    key: str, message: str, *arguments: object, exc_info: BaseException | None = None, level: int = logging.WARNING
+) -> None:
     """Log a warning the first time that `key` is seen.
 
     Args:
@@ -25,11 +27,12 @@ def warn_once(key: str, message: str, *arguments: object, exc_info: BaseExceptio
         message: The message, with `%s` for each argument.
         *arguments: The arguments.
         exc_info: An exception to log with its traceback.
+        level: Another level.
     """
     # No lock, which a fork could find held; at worst a message is logged twice.
     if key not in _seen and len(_seen) < _MAX_KINDS:
         _seen.add(key)
-        _logger.warning(message, *arguments, error=exc_info)
+        _logger.log(level, message, *arguments, error=exc_info)
 
 
 def pass_on(where: str) -> None:

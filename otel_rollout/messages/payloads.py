@@ -45,6 +45,7 @@ _CONTINUES: Final = "prompt_ids_start"
 """A key in the arguments of a turn that has only the ids after the ids of earlier turns."""
 _MAX_DEPTH: Final = 3
 _MAX_SEARCHED: Final = 1000
+_SAYING: Final = (str, list, tuple, dict)
 _AROUND_TEXTS: Final = frozenset({"kwargs", "args", "request", "payload", "body", "params", *MESSAGE_ARGUMENTS})
 """Arguments that may have the prompt's text inside."""
 
@@ -194,9 +195,9 @@ def _walk(value: Any) -> Iterator[tuple[Path, Any, int]]:
             if count > _MAX_SEARCHED:
                 return
             if type(item) is dict:
-                below += [((*path, key), each) for key, each in item.items()]
+                below += [((*path, key), each) for key, each in item.items() if type(each) in _SAYING]
             elif type(item) in (list, tuple) and not is_message_list(item) and len(item) <= _MAX_SEARCHED:
-                below += [((*path, index), each) for index, each in enumerate(item) if type(each) is not int]
+                below += [((*path, index), each) for index, each in enumerate(item) if type(each) in _SAYING]
         level = below
 
 
@@ -239,7 +240,6 @@ def _without(value: Any, path: Path) -> Any:
 
 
 _DEEPEST: Final = 5
-_SAYING: Final = (str, list, tuple, dict)
 _NO_ANSWERS: Final = frozenset(
     {*PROMPT_ARGUMENTS, *TOOL_ARGUMENTS, "request", "logprobs", "details", "metadata", "meta", "meta_info", "error"}
 )
@@ -258,15 +258,18 @@ class Taken(NamedTuple):
     rest: Any
 
 
-def split_output(value: Any, arguments: Any = None, *, is_stream: bool = False) -> ChatSide | None:
-    """Return the messages of an LLM op's result; None if there are none.
+def split_output(
+    value: Any, arguments: Any = None, *, is_stream: bool = False, takes_texts: bool = True
+) -> ChatSide | None:
+    """Return the messages of an LLM op's result, or of an annotated output; None if there are none.
 
     Args:
         value: The payload: a response, a message, a text, or a list or a tuple with one.
         arguments: The op's arguments; a result that begins with their messages is the whole conversation.
         is_stream: The value is the list of what a generator yielded.
+        takes_texts: Make a message of texts, in a list or under an answer's name.
     """
-    reader = AnswerReader(arguments)
+    reader = AnswerReader(arguments, takes_texts=takes_texts)
     if type(value) is str:
         return ChatSide([reader.text(value, "")], None)
     taken: Taken | None = None
@@ -330,9 +333,11 @@ class AnswerReader:
     Args:
         arguments: The op's arguments.
         is_whole: False for the pieces of a stream.
+        takes_texts: See `split_output`.
     """
 
-    def __init__(self, arguments: Any = None, *, is_whole: bool = True) -> None:
+    def __init__(self, arguments: Any = None, *, is_whole: bool = True, takes_texts: bool = True) -> None:
+        self._takes_texts = takes_texts
         self._arguments = arguments
         self._is_whole = is_whole
 
@@ -369,7 +374,7 @@ class AnswerReader:
         for key in CONTAINERS:
             if taken := self._take_inside(value, key, reason, depth):
                 return taken
-        if taken := self._take_fields(value, reason):
+        if self._takes_texts and (taken := self._take_fields(value, reason)):
             return taken
         for key in value:
             if (
@@ -424,7 +429,7 @@ class AnswerReader:
             if (type(value) is list or not messages) and (taken := self.take(item, reason, depth + 1)):
                 messages += taken.messages
                 rest[index] = taken.rest
-        if not messages:
+        if not messages and self._takes_texts:
             is_batch = type(value) is list and len(texts) == len(value) and not reasons
             for index, item in enumerate(value):
                 if type(item) is str and item in texts and item not in reasons and (is_batch or not messages):

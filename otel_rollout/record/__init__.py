@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from otel_rollout.record.finished_span import encoded_size, readable_size
     from otel_rollout.record.ids import SystemIdGenerator
     from otel_rollout.record.llm import describe_request, describe_response
-    from otel_rollout.record.open_spans import OpenSpans, ProviderSpans
+    from otel_rollout.record.open_spans import OpenSpans
     from otel_rollout.record.open_trajectories import OpenOp, OpenTrajectories, OpenTrajectory
     from otel_rollout.record.provider import is_weaves
     from otel_rollout.record.recording_span import RolloutSpan
@@ -32,7 +32,7 @@ else:
             "finished_span": ("encoded_size", "readable_size"),
             "ids": ("SystemIdGenerator",),
             "llm": ("describe_request", "describe_response"),
-            "open_spans": ("OpenSpans", "ProviderSpans"),
+            "open_spans": ("OpenSpans",),
             "open_trajectories": ("OpenOp", "OpenTrajectories", "OpenTrajectory"),
             "recording_span": ("RolloutSpan",),
             "sampling": ("RolloutSampleRatio", "sample_ratio_sampler"),

@@ -51,6 +51,9 @@ _TAKEN: Final = {
     *(attribute.key for attribute in semconv.ATTRIBUTES if attribute not in semconv.ANNOTATIONS),
 }.difference(TOTALS)
 """Names that `annotate` doesn't set: they have a meaning already, or hold other attributes."""
+_WHOLE: Final = (*TOTALS, semconv.STALENESS, semconv.MIN_WEIGHTS_VERSION, semconv.MAX_WEIGHTS_VERSION)
+_FACTS: Final = {key.removeprefix(PREFIX): key for key in (*semconv.MEASURES, *_WHOLE, semconv.FINISH_REASON)}
+"""Facts by the names that they have in tables and on pages."""
 _BELOW: Final = tuple(f"{attribute.key}." for attribute in semconv.ATTRIBUTES)
 """Prefixes that a name must not have: backends would nest its value inside another."""
 
@@ -113,7 +116,8 @@ def annotate(
             conversation. In `subagent`, the next generation there. Only before the end.
         trained: True if the conversation is training data, and its forks and compactions. In `subagent`, the
             sub-agent's; elsewhere, the main one.
-        **attributes: More attributes: texts, numbers, booleans, or lists of one of these.
+        **attributes: More attributes: texts, numbers, booleans, or lists of one of these. A name of a column is that
+            fact, such as `entropy`, `staleness` and `log_prob_gap`.
     """
     pipeline = runtime.pipeline
     if (pipeline is None and trajectory is CURRENT) or is_compiling():
@@ -354,7 +358,9 @@ def _read_attributes(given: dict[str, Any]) -> dict[str, Any]:
             right = "a text, a number, a boolean or a list of one of these"
             _leave_out(key, f"an attribute is {right}, not {_type_name(value)}")
         else:
-            found[replace_surrogates(key)] = attribute
+            name = _FACTS.get(key, key)
+            is_whole = name in _WHOLE and type(attribute) is float and attribute.is_integer()
+            found[replace_surrogates(name)] = int(attribute) if is_whole else attribute
     return found
 
 

@@ -7,13 +7,13 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
 from opentelemetry.attributes import BoundedAttributes
+from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
-from otel_rollout.record.attribute_values import BYTES_OF_A_KEY
 from otel_rollout.record.recording_span import RecordedEvent, RecordedLink, RolloutSpan
 
 BASE_BYTES: Final = 300
@@ -63,6 +63,8 @@ class CountedSpan(ReadableSpan):
 
     dropped: tuple[int, int, int]
     """The numbers of dropped attributes, events and links."""
+    start_context: Context | None = None
+    """The context that the span started in, for an application's provider."""
 
     @property
     def dropped_attributes(self) -> int:
@@ -108,6 +110,7 @@ def readable_span(
         instrumentation_scope=scope,
     )
     readable.dropped = (finished.dropped_attributes, span.dropped_events, span.dropped_links)
+    readable.start_context = span.start_context
     return readable
 
 
@@ -161,9 +164,6 @@ def queued_size(span: RolloutSpan | ReadableSpan) -> int:
     """Return the bytes that `span` holds in memory while it is queued."""
     if not isinstance(span, RolloutSpan):
         return readable_size(span)
-    if span.readable is not None:
-        held = BYTES_OF_A_KEY * len(span.readable.attributes or ())
-        return max(span.size, readable_size(span.readable) + held)
     # If another exporter's thread has finished the span, its payload is there, and no longer in `span.input`.
     finished = span.finished
     return span.size if finished is None else max(span.size, finished.size)

@@ -1,16 +1,11 @@
-"""Spans that have started and not ended: counted on our own provider, remembered on any other."""
+"""Counts the spans that have started and not ended."""
 
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
 from typing import Final
 
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import Span
-
 from otel_rollout.record.recording_span import RolloutSpan
-from otel_rollout.record.trajectory_state import TrajectoryState
 
 MAX_SPANS: Final = 100_000
 
@@ -60,48 +55,3 @@ class OpenSpans:
         """Leave the parent's open spans to the parent's count."""
         self._ids.clear()
         self._bytes = 0
-
-
-class ProviderSpans:
-    """The trajectories of our open spans on a provider that is not ours; the SDK's spans can't hold them."""
-
-    max_spans = MAX_SPANS
-    """Beyond this the oldest are forgotten, which may never end: they are exported without their trajectory."""
-
-    def __init__(self) -> None:
-        self._trajectories: OrderedDict[int, TrajectoryState | None] = OrderedDict()
-        self._inherited: set[int] = set()
-
-    @property
-    def open(self) -> int:
-        """The number of spans that this process started and that have not ended."""
-        return len(self._trajectories.keys() - self._inherited) if self._inherited else len(self._trajectories)
-
-    def after_fork(self) -> None:
-        """Leave the parent's open spans to the parent's count."""
-        self._inherited = set(self._trajectories)
-
-    def started(self, span: Span, trajectory: TrajectoryState | None) -> None:
-        """Remember the trajectory of a span until the span ends."""
-        self._trajectories[span.get_span_context().span_id] = trajectory
-        if len(self._trajectories) > self.max_spans:
-            self._trajectories.popitem(last=False)
-
-    def forget(self, span: Span) -> None:
-        """Forget a span that has ended, if `ended` was not called."""
-        self._trajectories.pop(span.get_span_context().span_id, None)
-
-    def ended(self, span: ReadableSpan) -> RolloutSpan | ReadableSpan:
-        """Return the span to queue: ours with its trajectory, any other unchanged.
-
-        Args:
-            span: A span of the provider that has ended.
-        """
-        context = span.context
-        if context is None:
-            return span
-        try:
-            trajectory = self._trajectories.pop(context.span_id)
-        except KeyError:
-            return span
-        return RolloutSpan.of_provider(span, context, trajectory)

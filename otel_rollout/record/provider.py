@@ -75,18 +75,6 @@ def provider_of_config_file() -> TracerProvider | None:
     return application_provider()
 
 
-def get_our_tracer(provider: TracerProvider) -> Tracer:
-    """Return a provider's tracer for our spans, whose ids are ours: the SDK's generator draws from `random`."""
-    tracer = provider.get_tracer(SCOPE.name, SCOPE.version, schema_url=SCOPE.schema_url)
-    inner: Any = tracer
-    while inner is not None and not hasattr(inner, "id_generator"):
-        # A tracer in front of the SDK's, such as logfire's.
-        inner = getattr(inner, "tracer", None)
-    if inner is not None:
-        inner.id_generator = SystemIdGenerator()
-    return tracer
-
-
 def is_weaves(provider: TracerProvider) -> bool:
     """Return True for the global provider that `weave.init()` sets for Weave's own spans.
 

@@ -12,7 +12,7 @@ from sys import getsizeof
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode
 from opentelemetry.util.types import AnyValue, Attributes
 
@@ -112,8 +112,8 @@ class RolloutSpan(Span):
     dropped_events = 0
     dropped_links = 0
     tokenizer: Any = None
-    readable: ReadableSpan | None = None
-    """The span of another provider that this one represents in our queues."""
+    start_context: Context | None = None
+    """The context that it started in, if an application's provider is joined."""
     finished: FinishedSpan | None = None
     releases = 0
     """The number of exporters that are done with the span."""
@@ -145,19 +145,6 @@ class RolloutSpan(Span):
                 self.add_link(link.context, link.attributes)
         self.clock_offset = offset = clock.clock_offset() if trajectory is None else trajectory.clock_offset
         self.start_time = clock.monotonic_ns() + offset
-
-    @classmethod
-    def of_provider(cls, span: ReadableSpan, context: SpanContext, trajectory: TrajectoryState | None) -> RolloutSpan:
-        """Return the span that represents another provider's ended span in our queues.
-
-        Args:
-            span: The provider's span.
-            context: Its ids.
-            trajectory: Its trajectory.
-        """
-        ours = cls(span.name, context, span.parent, {}, trajectory, (), lambda ended: None)
-        ours.readable, ours.end_time = span, span.end_time
-        return ours
 
     @property
     def context(self) -> SpanContext:
@@ -192,7 +179,7 @@ class RolloutSpan(Span):
         # No lock, as a trainer's thread never waits: a count lost between two threads only keeps the payload longer.
         self.releases += 1
         if self.releases >= exporters:
-            self.readable = self.finished = self.input = self.output = self.events = self.tokenizer = None
+            self.start_context = self.finished = self.input = self.output = self.events = self.tokenizer = None
 
     def copy(
         self,
@@ -200,12 +187,11 @@ class RolloutSpan(Span):
         input: Snapshot | None = None,  # noqa: A002 - the attribute's name
         output: Snapshot | None = None,
         finished: FinishedSpan | None = None,
-        readable: ReadableSpan | None = None,
     ) -> RolloutSpan:
         """Return a copy with another payload; this span stays as it is."""
         copied = copy.copy(self)
         copied.input, copied.output, copied.tokenizer = input, output, None
-        copied.finished, copied.readable = finished, readable
+        copied.finished = finished
         return copied
 
     def now(self) -> int:

@@ -1,10 +1,9 @@
-"""The interface of a tracer, and the tracer on our own provider, which makes recording spans."""
+"""The tracer, which makes the spans of trajectories and ops."""
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace.id_generator import IdGenerator
@@ -14,7 +13,7 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, TraceFlags, g
 from otel_rollout import semconv
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record.attribute_values import read_time
-from otel_rollout.record.context import Frame
+from otel_rollout.record.context import Frame, get_current
 from otel_rollout.record.open_spans import OpenSpans
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import Snapshot
@@ -27,76 +26,7 @@ _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED | getattr(TraceFlags, "RANDOM_TR
 _NO_PARENT: Final = Context()
 
 
-class RolloutTracer(abc.ABC):
-    """Makes the spans of trajectories and ops."""
-
-    decodes_token_ids: ClassVar[bool] = False
-    """True if the delivery thread decodes the token ids of its spans."""
-
-    @abc.abstractmethod
-    def start_root(
-        self, name: str, trajectory: TrajectoryState, links: Sequence[Link], start_time: int | None = None
-    ) -> Span | None:
-        """Start the root of a new trace; return None if the sampler drops the trajectory.
-
-        Args:
-            name: The span's name.
-            trajectory: The trajectory.
-            links: Links to spans of other traces.
-            start_time: Nanoseconds since 1970; now if None.
-        """
-
-    @abc.abstractmethod
-    def start_op(
-        self,
-        name: str,
-        context: Context,
-        frame: Frame | None,
-        attributes: dict[str, Any],
-        start_time: int | None = None,
-    ) -> Span | None:
-        """Start a child of the current span in `context`; return None if that isn't sampled.
-
-        Args:
-            name: The span's name.
-            context: The current context.
-            frame: The frame in it.
-            attributes: The op's own attributes, without the trajectory's tags.
-            start_time: Nanoseconds since 1970; now if None.
-        """
-
-    @abc.abstractmethod
-    def depth_of(self, span: Span) -> int:
-        """Return the number of agents, tools and evaluators that an op is inside; 0 of a root."""
-
-    @abc.abstractmethod
-    def end(self, span: Span, end_time: int | None = None) -> None:
-        """End a span, now or at a time in nanoseconds since 1970, or finish an interrupted end."""
-
-    @abc.abstractmethod
-    def set_input(self, span: Span, taken: Snapshot) -> None:
-        """Set the input of `span`."""
-
-    @abc.abstractmethod
-    def set_output(self, span: Span, taken: Snapshot) -> None:
-        """Set the output of `span`."""
-
-    @abc.abstractmethod
-    def set_tokenizer(self, span: Span, tokenizer: Any) -> None:
-        """Set the tokenizer that decodes the token ids in the output of `span`."""
-
-    @abc.abstractmethod
-    def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
-        """Set the attributes of a trajectory's root at its end.
-
-        Args:
-            root: The root.
-            own: Attributes that stay, whatever the limit of attributes.
-            others: Other attributes that the program annotated.
-        """
-
-
-class RecordingTracer(RolloutTracer):
+class RolloutTracer:
     """Makes `RolloutSpan`s.
 
     Args:
@@ -107,9 +37,8 @@ class RecordingTracer(RolloutTracer):
             of ours.
         bounds: The limits of a span.
         open_spans: Counts the spans that start.
+        keeps_context: True if a span keeps the context that it starts in, for an application's provider.
     """
-
-    decodes_token_ids = True
 
     def __init__(
         self,
@@ -120,7 +49,9 @@ class RecordingTracer(RolloutTracer):
         is_shared: bool,
         open_spans: OpenSpans,
         bounds: SpanBounds = DEFAULT_BOUNDS,
+        keeps_context: bool = False,
     ) -> None:
+        self.keeps_context = keeps_context
         self._open_spans = open_spans
         self._bounds = bounds
         self._sampler = sampler
@@ -130,8 +61,15 @@ class RecordingTracer(RolloutTracer):
 
     def start_root(
         self, name: str, trajectory: TrajectoryState | None, links: Sequence[Link], start_time: int | None = None
-    ) -> Span | None:
-        """Start the root of a new trace; return None if the sampler drops the trajectory."""
+    ) -> RolloutSpan | None:
+        """Start the root of a new trace; return None if the sampler drops the trajectory.
+
+        Args:
+            name: The span's name.
+            trajectory: The trajectory; None for an op outside any.
+            links: Links to spans of other traces.
+            start_time: Nanoseconds since 1970; now if None.
+        """
         trace_id = self._ids.generate_trace_id()
         tags = trajectory.tags if trajectory else {semconv.OUTSIDE_TRAJECTORY: True}
         sampled = self._sampler.should_sample(_NO_PARENT, trace_id, name, SpanKind.INTERNAL, tags, links)
@@ -146,6 +84,8 @@ class RecordingTracer(RolloutTracer):
             root.set_attributes(more)
         if start_time is not None:
             root.start_time = read_time(start_time) or root.start_time
+        if self.keeps_context:
+            root.start_context = get_current()
         self._open_spans.started(root)
         return root
 
@@ -156,8 +96,16 @@ class RecordingTracer(RolloutTracer):
         frame: Frame | None,
         attributes: dict[str, Any],
         start_time: int | None = None,
-    ) -> Span | None:
-        """Start a span under the innermost span that reaches our exporters."""
+    ) -> RolloutSpan | None:
+        """Start a span under the innermost one that reaches our exporters; return None if that isn't sampled.
+
+        Args:
+            name: The span's name.
+            context: The current context.
+            frame: The frame in it.
+            attributes: The op's own attributes, without the trajectory's tags.
+            start_time: Nanoseconds since 1970; now if None.
+        """
         trajectory = None
         if frame is not None:
             trajectory = frame.trajectory
@@ -182,6 +130,8 @@ class RecordingTracer(RolloutTracer):
             span.depth = frame.depth
         if start_time is not None:
             span.start_time = read_time(start_time) or span.start_time
+        if self.keeps_context:
+            span.start_context = context
         self._open_spans.started(span)
         return span
 

@@ -155,7 +155,7 @@ class TestMemory:
         queue.put(span)
         assert queue.flush(10)
         assert len(exporter.spans[0].attributes[semconv.INPUT_VALUE]) >= 50_000
-        assert span.readable is span.input is span.output is span.events is None
+        assert span.start_context is span.input is span.output is span.events is None
 
     @pytest.mark.parametrize("letter", ["x", "é漢"])
     def test_a_span_keeps_its_payload_until_the_last_exporter_has_it(
@@ -173,7 +173,7 @@ class TestMemory:
         assert slow.flush(10)
         assert exporter.spans[-1].attributes == other.spans[-1].attributes
         assert len(exporter.spans[-1].attributes[semconv.INPUT_VALUE]) >= 50_000
-        assert span.readable is span.input is span.output is None
+        assert span.start_context is span.input is span.output is None
 
     def test_a_lost_span_holds_no_payload(self, make_queue, exporter, make_recording_span):
         """A span lost before a full queue, or to the shutdown, gives its payload back, as one left without does."""
@@ -188,7 +188,7 @@ class TestMemory:
         queue.join()
         late = make_recording_span("late", "x" * 50_000)
         queue.put(late)
-        assert all(span.readable is None and span.input is None for span in [*spans, late])
+        assert all(span.start_context is None and span.input is None for span in [*spans, late])
 
     def test_one_exporters_loss_is_not_the_others(self, make_queue, exporter, make_recording_span):
         """A payload that one full queue gives up is kept for the exporter whose queue has room."""

@@ -54,6 +54,8 @@ FAULTS = {
         32,
     ),
     "reward_part_dominates": (lambda step, *_: {"reward_parts": {"style": 10.0**step, "correct": 50.0}}, 4, 32),
+    "unread_answers": (lambda _s, _g, rollout: {"unread_answers": int(rollout == 1)}, 1, 8),
+    "unread_usage": (lambda _s, _g, rollout: {"turns": 1, "output_tokens": None} if rollout == 1 else {}, 1, 8),
     "two_sides": (lambda _s, _g, rollout: {"two_sides": rollout == 1}, 1, 8),
     "prefix_breaks": (lambda _s, group, _r: {"prefix_breaks": int(group in (3, 4))}, 1, 8),
     "stragglers": (lambda _s, group, r: {"end_time": START + 1000 * SECOND} if (group, r) == (5, 2) else {}, 1, 1),

@@ -100,6 +100,7 @@ def _trajectory(
         turns=rng.choice((None, 1, 2, 7)),
         output_tokens=rng.choice((None, 10, 200, 4096)),
         prefix_breaks=rng.choice((0, 0, 2)),
+        unread_answers=rng.choice((0, 0, 3)),
         staleness=rng.choice((None, 0, 1, 3)),
         fate=rng.choice((None, "trained", "stale")),
         dropped_spans=rng.choice((0, 3)),
@@ -232,6 +233,7 @@ def _step_figures(
         "seconds": _distribution((each.end_time - each.start_time) / 1e9 for each in found),
         "two_sides": sum(each.two_sides for each in found),
         "prefix_breaks": sum(each.prefix_breaks > 0 for each in found),
+        "unread_answers": sum(each.unread_answers > 0 for each in found),
         "staleness": _distribution(each.staleness for each in found),
         "fates": dict(Counter(each.fate for each in found if each.fate is not None)),
         **{

@@ -39,6 +39,7 @@ export interface StepSummary {
   forks: number;
   compactions: number;
   two_sides: number;
+  unread_answers: number;
   prefix_breaks: number;
   staleness: Percentiles | null;
   fates: Record<string, number>;
@@ -168,6 +169,7 @@ export interface TrajectorySummary {
   unknown_tool_calls: number;
   unparsed_tool_calls: number;
   odd_results: Record<string, number>;
+  unread_answers: number;
   invalid_rewards: number;
   errors: SpanError[];
   error_type: string | null;
