@@ -42,7 +42,9 @@ def payload_of(span: ReadableSpan, side: str, chat: ChatMessages | None) -> Json
     reward = reward_of(span) if is_root and side == OUTPUTS else None
     if reward is not None:
         # In the list the columns of assessments and tags are beyond the right edge of most windows; the output isn't.
-        answer = JsonText(_dumps(messages[-1].gist)) if messages else given
+        # A text that the program gave is its answer; the conversation may end with another.
+        is_text = given is not None and given.startswith('"')
+        answer = JsonText(_dumps(messages[-1].gist)) if messages and not is_text else given
         return _with_reward(reward, (span.attributes or {}).get(semconv.ROLLOUT_N), answer)
     if messages:
         make = request_json if side == INPUTS else answer_json
