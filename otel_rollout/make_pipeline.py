@@ -16,6 +16,7 @@ from opentelemetry.trace import TracerProvider
 from otel_rollout.backends import Address, make_exporters
 from otel_rollout.deliver.span_outbox import QueueLimits, SpanOutbox
 from otel_rollout.errors import AlreadyInitializedError, ConfigurationError
+from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.finish.chat_writer import ChatWriter
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.redaction import make_redactor
@@ -122,6 +123,9 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     is_complete = request.tracer_provider is not None or is_auto_instrumented()
     adds_exporters = is_backend_given or not is_complete
     exporters = make_exporters(request.backends, request.address) if adds_exporters else []
+    for _, exporter in exporters:
+        if isinstance(exporter, OutcomeSpanExporter):
+            exporter.check_project(request.project_name)
     chat = ChatWriter(finisher) if settings.chat_messages else None
     theirs = getattr(provider, "resource", None)
     reader = SpanReader(resource, SCOPE, finisher, chat, theirs if isinstance(theirs, Resource) else None)
@@ -171,6 +175,8 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
         _hand_over(pipeline, joined)
     for queue in queues:
         queue.start()
+        if isinstance(queue.exporter, OutcomeSpanExporter):
+            queue.exporter.prepare()
     return pipeline
 
 

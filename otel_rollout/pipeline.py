@@ -17,7 +17,7 @@ from otel_rollout.deliver.span_outbox import SpanOutbox
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.guard.background_thread import call_within
 from otel_rollout.guard.clock import monotonic
-from otel_rollout.guard.log_once import internal_errors
+from otel_rollout.guard.log_once import internal_errors, pass_on
 from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record import runtime
 from otel_rollout.record.bounded_copy import DEFAULT_BUDGET
@@ -182,8 +182,12 @@ class QueueProcessor(SpanProcessor):
         is_on = isinstance(pipeline, Pipeline) and pipeline.queues is self.queues
         scope = span.instrumentation_scope
         is_ours = scope is not None and scope.name == SCOPE.name
-        if is_on and not is_ours and span.context is not None and span.context.trace_flags.sampled:
+        if not is_on or is_ours or span.context is None or not span.context.trace_flags.sampled:
+            return
+        try:
             put_into(self.queues, span)
+        except BaseException:
+            pass_on("queueing another instrumentation's span")
 
     def shutdown(self) -> None:
         """Deliver the queued spans: the provider is shut down before us."""

@@ -70,6 +70,13 @@ class TestTaken:
         assert len(recorded(rollout_spans)) == 1
 
 
+class Tool:
+    """An object as LangChain's `@tool` makes of a function."""
+
+    def invoke(self, given: Any) -> Any:
+        """Run the tool."""
+
+
 class TestRefused:
     """Misuse that would trace nothing, or fail at the first call."""
 
@@ -81,9 +88,10 @@ class TestRefused:
             (property(double), ": put @property above @DECORATOR"),
             (Cached.__dict__["size"], ": put @cached_property above @DECORATOR"),
             (generate(), ": decorate the function that makes it"),
+            (Tool(), ": put the decorator that makes it above @DECORATOR"),
             (3, ""),
         ],
-        ids=["class", "builtin class", "property", "cached property", "generator", "number"],
+        ids=["class", "builtin class", "property", "cached property", "generator", "tool", "number"],
     )
     def test_no_function(self, decorator: tuple[str, Callable[[Any], Any]], target: Any, advice: str) -> None:
         """Decorating a class, a property or a value is an error that says what to decorate."""

@@ -469,6 +469,7 @@ class TestBounds:
         try:
             for number in range(10):
                 fail_once(number)
+            assert otel_rollout.flush(10.0)
             assert tracemalloc.get_traced_memory()[0] < 2_000_000
         finally:
             tracemalloc.stop()

@@ -100,7 +100,10 @@ class _Slow(OutcomeSpanExporter):
 
     def __init__(self):
         self.ready = threading.Event()
-        self.sent = 0
+        self.sent = self.prepared = 0
+
+    def prepare(self):
+        self.prepared += 1
 
     @property
     def preparing(self):
@@ -156,8 +159,9 @@ class TestPreparing:
         assert otel_rollout.stats().lost == 0
 
     def test_nothing_waits_without_spans(self, slow):
-        """A process that has recorded nothing ends at once."""
+        """The work begins with `init`, before there are spans; a process that has recorded nothing ends at once."""
         otel_rollout.init("project", "experiment", backend=slow)
+        assert slow.prepared == 1
         assert otel_rollout.shutdown() is True
         assert slow.lines == []
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
-import time
 from collections.abc import Iterator
-from types import FrameType
-from typing import Any
 
 import pytest
 
-from otel_rollout.guard import SignalSafeCondition, SignalSafeLock, wait_for
+from otel_rollout.guard import SignalSafeLock
 
 pytestmark = [
     pytest.mark.every_python,
@@ -69,75 +65,3 @@ def test_it_is_reentrant() -> None:
     with lock, lock:
         pass
     assert lock.acquire(blocking=False)
-
-
-def test_a_wait_that_is_interrupted_as_it_begins() -> None:
-    """The exception passes through the `with` statement, though `wait` had let go of the lock."""
-
-    class Interrupted(SignalSafeLock):  # type: ignore[misc]
-        def _release_save(self) -> None:
-            super()._release_save()
-            raise AlarmError
-
-    lock = Interrupted()
-    condition = threading.Condition(lock)
-    with pytest.raises(AlarmError), lock:
-        wait_for(condition, lambda: False, 10)
-
-
-@pytest.mark.parametrize("is_done", [True, False])
-def test_a_wait(is_done: bool) -> None:
-    """It ends when what it waits for is there, or when the time is up, also one that is up before."""
-    lock = SignalSafeLock()
-    condition = threading.Condition(lock)
-    start = time.monotonic()
-    with lock:
-        wait_for(condition, lambda: is_done, 60 if is_done else -1)
-    assert time.monotonic() - start < 30
-
-
-@pytest.mark.parametrize("raised", [RuntimeError, ValueError, KeyboardInterrupt])
-def test_a_notification_hides_no_exception(raised: type[BaseException]) -> None:
-    """Whatever a handler raises at any line passes through, and the next notification wakes the thread that waits."""
-    passed = 0
-    for line in range(20):
-        condition = SignalSafeCondition(SignalSafeLock())
-        woken = threading.Event()
-
-        def wait(condition: threading.Condition = condition, woken: threading.Event = woken) -> None:
-            with condition:
-                condition.wait(60)
-            woken.set()
-
-        waiting = threading.Thread(target=wait)
-        waiting.start()
-        while not condition._waiters:  # type: ignore[attr-defined]
-            time.sleep(0.001)
-        left = line
-
-        def trace(frame: FrameType, event: str, argument: Any) -> Any:
-            nonlocal left
-            if frame.f_code.co_name != "notify":
-                return None
-            if event == "line":
-                left -= 1
-                if left < 0:
-                    raise raised("time is up")
-            return trace
-
-        previous = sys.gettrace()
-        with condition:
-            sys.settrace(trace)
-            try:
-                condition.notify()
-            except raised:
-                passed += 1
-            finally:
-                sys.settrace(previous)
-            condition.notify()
-        waiting.join()
-        assert woken.is_set()
-        if left >= 0:
-            break
-        assert passed == line + 1
-    assert passed >= 4

@@ -108,6 +108,26 @@ class TestExceptions:
         for line in ("outer (2 sub-exceptions)", "  | ValueError: a", "  |   | KeyError: 'b'"):
             assert line in text
 
+    @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no groups")
+    def test_groups_of_groups(self):
+        """A wide tree of groups shows its first exceptions."""
+        error: Exception = ValueError("leaf")
+        for _ in range(7):
+            error = ExceptionGroup("group", [error] * 16)  # noqa: F821
+
+        assert 64 <= ExceptionRecord(error).format().count("\n") < 80
+
+    def test_many_problems_of_pydantic(self):
+        """A thousand problems are counted, and not listed."""
+
+        class Arguments(pydantic.BaseModel):
+            counts: list[int]
+
+        with pytest.raises(pydantic.ValidationError) as caught:
+            Arguments(counts=["many"] * 1000)  # type: ignore[list-item]
+
+        assert ExceptionRecord(caught.value).message == "1000 validation errors for Arguments\n"
+
 
 class TestFrames:
     """The frames of long tracebacks."""

@@ -410,3 +410,44 @@ class TestRollouts:
         assert advantages([1.0, 1.0]) == [0.0, 0.0]
         assert advantages([1.0, None, 1.0]) == [0.0, None, 0.0]
         assert advantages([None]) == [None]
+
+
+class TestResultsAtTheirCalls:
+    """A tool's result is where the tool was called, as the tool returned it."""
+
+    @staticmethod
+    def ran(number: int, result: str, name: str = "search"):
+        """Return a tool call that started at `number` seconds and returned a text."""
+        attributes = {
+            semconv.SPAN_KIND: "TOOL",
+            semconv.TOOL_NAME: name,
+            semconv.OUTPUT_VALUE: result,
+            semconv.OUTPUT_MIME_TYPE: semconv.TEXT_MIME_TYPE,
+        }
+        return make_span(name, number, 1, attributes=attributes, seconds=(number, number + 0.5))
+
+    def test_that_no_later_prompt_has(self):
+        """Before the turn of the compacted conversation that comes next, with its whitespace."""
+        begin = [{"role": "system", "content": "S"}, {"role": "user", "content": "Who?"}]
+        goes_on = [begin[0], {"role": "user", "content": "Summary: nothing so far. Go on."}]
+        spans = [
+            turn(2, {"messages": begin}, {"role": "assistant", "content": "first"}),
+            self.ran(3, '{"results": [], "page": 1}'),
+            turn(4, {"messages": goes_on}, {"role": "assistant", "content": "second"}, **{semconv.COMPACTED: True}),
+        ]
+        said = [each.message.text for each in utterances_of(spans)]
+        assert said == ["S", "Who?", "first", '{"results": [], "page": 1}', goes_on[1]["content"], "second"]
+
+    def test_that_one_later_prompt_lacks(self):
+        """After the result of the same turn that it has."""
+        calls = [{**CALL, "id": id_} for id_ in ("c1", "c2")]
+        asked = [{"role": "user", "content": "Both?"}]
+        answer = {"role": "assistant", "content": None, "tool_calls": calls}
+        result = {"role": "tool", "tool_call_id": "c1", "content": "3"}
+        spans = [
+            turn(2, {"messages": asked}, answer),
+            self.ran(3, "3", "add"),
+            self.ran(4, "left out", "add"),
+            turn(5, {"messages": [*asked, answer, result]}, {"role": "assistant", "content": "It is 3."}),
+        ]
+        assert [each.message.text for each in utterances_of(spans)][2:] == ["3", "left out", "It is 3."]

@@ -20,10 +20,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 from sqlalchemy import select
 
 from otel_rollout.export.recent import RecentDict
+from otel_rollout.facts.reward_parts import REWARD
 from otel_rollout_mlflow import bulk_rows
 from otel_rollout_mlflow.bulk_rows import SpanRow, TraceRows, is_counted, nodes_of, span_row, trace_rows
 from otel_rollout_mlflow.bulk_sql import bulk_engine, in_transaction, stored_rows, upsert
 from otel_rollout_mlflow.mlflow_store import assessment_of
+from otel_rollout_mlflow.payloads import preview_with_reward
 from otel_rollout_mlflow.store import Feedback, check_experiment
 from otel_rollout_mlflow.translate import TRACE_NAME, mlflow_trace_id, stored_spans
 
@@ -42,6 +44,7 @@ MAX_TRACES_READ: Final = 16
 
 _TABLES: Final = SqlAssessments.metadata.tables
 _ASSESSMENTS: Final = _TABLES["assessments"]
+_TRACES: Final = _TABLES["trace_info"]
 _EXPERIMENTS: Final = _TABLES["experiments"]
 _TAGS: Final = SpanAttributeKey.TRACE_TAG_PREFIX
 _FINALIZED: Final = TraceMetadataKey.TRACE_INFO_FINALIZED
@@ -130,6 +133,7 @@ class BulkStore:
                 if reward.trace_id in infos
             ]
             upsert(connection, _ASSESSMENTS, [row for row in rows if row is not None])
+            _rewrite_previews(connection, infos, latest, {row["assessment_id"] for row in rows if row is not None})
             return [reward for reward in rewards if reward.trace_id not in infos]
 
         return in_transaction(self._engine, work)
@@ -212,6 +216,20 @@ def _write(
         if bulk_rows.HAS_COLUMNS and trace_id in stored and start < stored[trace_id].info["timestamp_ms"]:
             of_trace = _ASSESSMENTS.update().where(_ASSESSMENTS.c.trace_id == trace_id)
             connection.execute(of_trace.values(trace_timestamp_ms=start))
+
+
+def _rewrite_previews(
+    connection: Any, infos: Mapping[str, Mapping[str, Any]], rewards: Mapping[str, Feedback], written: set[str]
+) -> None:
+    """Have MLflow's list show the rewards that came after the ends of their trajectories."""
+    for assessment_id in sorted(written):
+        reward = rewards[assessment_id]
+        if reward.is_late and reward.name == REWARD:
+            old = infos[reward.trace_id]["response_preview"]
+            new = preview_with_reward(old, float(reward.value))
+            if new != old:
+                of_trace = _TRACES.c.request_id == reward.trace_id
+                connection.execute(_TRACES.update().where(of_trace).values(response_preview=new))
 
 
 def _assessment(reward: Feedback, info: Mapping[str, Any], stored: Mapping[str, Any] | None) -> dict[str, Any] | None:

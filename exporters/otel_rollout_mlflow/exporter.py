@@ -39,6 +39,7 @@ EXPERIMENT_ID: Final = Setting("MLFLOW_EXPERIMENT_ID", read_text, None, "the exp
 EXPERIMENT_NAME: Final = Setting("MLFLOW_EXPERIMENT_NAME", read_text, None, "the same by its name")
 DEFAULT_EXPERIMENT: Final = "Default"
 MAX_TRACES: Final = 10_000
+MAX_EXPERIMENT_NAME: Final = 500
 SECONDS_UNTIL_A_LINE: Final = 15.0
 """The seconds after which the log has a line on a database that is still being opened."""
 
@@ -140,6 +141,13 @@ class MlflowSpanExporter(OutcomeSpanExporter):
                 check_driver(self._uri.uri)
             if self._uri.sqlite_path is not None:
                 check_sqlite_file(self._uri.sqlite_path)
+
+    def check_project(self, name: str) -> None:
+        """Raise a ConfigurationError for a name that is too long for MLflow's experiments."""
+        if self._experiment_name is None and len(name) > MAX_EXPERIMENT_NAME:
+            raise ConfigurationError(
+                f"project_name={name[:40]!r}…: MLflow takes {MAX_EXPERIMENT_NAME} characters, not {len(name)}"
+            )
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to write `spans`; links to runs and rewards are follow-up requests."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -19,8 +19,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.export.http import HttpAnswer, HttpClient, RequestFailedError, json_object, outcome_of_answer
 from otel_rollout.export.otlp_http import outcome_of_success
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.facts.reward_parts import REWARD
 from otel_rollout.otlp.encoding import encode_spans
-from otel_rollout_mlflow.credentials import Credentials, read_credentials
+from otel_rollout_mlflow.credentials import read_credentials
+from otel_rollout_mlflow.payloads import preview_with_reward
 from otel_rollout_mlflow.store import (
     FINISHED,
     REWARD_SOURCE,
@@ -42,6 +44,9 @@ TEXTS_VERSION: Final = (3, 10)
 TAGS_VERSION: Final = (3, 14)
 """The first version that makes trace tags of resource attributes; older ones need `announce`."""
 
+PREVIEW_VERSION: Final = (3, 17)
+"""The first version on which an upsert of a trace's preview is tested."""
+
 _CONFLICT: Final = re.compile(r"^\(\S+(IntegrityError|UniqueViolation)\)")
 """The beginning of MLflow's message if another request has stored the same row meanwhile: it answers 400, not 409."""
 ATTEMPTS_IN_CONFLICT: Final = 4
@@ -56,15 +61,15 @@ class HttpStore(Store):
 
     Args:
         uri: Its address.
-        read: Returns the credentials of requests, again after the server has refused them.
         timeout: Seconds for a request.
     """
 
-    def __init__(self, uri: str, read: Callable[[], Credentials] = read_credentials, *, timeout: float = 30.0) -> None:
-        credentials = read()
+    def __init__(self, uri: str, *, timeout: float = 30.0) -> None:
+        credentials = read_credentials()
         self._address, _ = _without_userinfo(uri, {})
         self._client = HttpClient(
-            headers=lambda: _without_userinfo(uri, read().headers)[1],
+            # Read again after the server has refused them: a token may have been renewed.
+            headers=lambda: _without_userinfo(uri, read_credentials().headers)[1],
             timeout=timeout,
             verify=credentials.verify,
             cert=credentials.certificate,
@@ -140,12 +145,23 @@ class HttpStore(Store):
         }
         own_path = f"{path}/{feedback.assessment_id}"
         update = {"assessment": assessment, "update_mask": "feedback,rationale,metadata"}
-        upsert_reward(
+        is_written = upsert_reward(
             feedback,
             lambda: self._post(path, {"assessment": assessment}),
             lambda: self._get(own_path).get("assessment", {}).get("metadata"),
             lambda: self._call("PATCH", own_path, update),
         )
+        if is_written and feedback.is_late and feedback.name == REWARD and self._check_version() >= PREVIEW_VERSION:
+            self._rewrite_preview(feedback)
+
+    def _rewrite_preview(self, reward: Feedback) -> None:
+        """Have MLflow's list show a reward that came after the end of its trajectory."""
+        path = "/api/3.0/mlflow/traces"
+        info = self._get(f"{path}/{reward.trace_id}")["trace"]["trace_info"]
+        old = info.get("response_preview")
+        new = preview_with_reward(old, float(reward.value))
+        if new != old:
+            self._post(path, {"trace": {"trace_info": {**info, "response_preview": new}}})
 
     def span_ids(self, trace_id: str) -> set[str] | None:
         try:

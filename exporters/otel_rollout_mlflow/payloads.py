@@ -7,6 +7,7 @@ the last message of such an object, and any other value as JSON.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import orjson
@@ -25,6 +26,9 @@ _PAYLOADS: Final = {
     INPUTS: (semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE),
     OUTPUTS: (semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE),
 }
+MAX_PREVIEW_CHARACTERS: Final = 1000
+"""MLflow's column has room for so many."""
+_FIRST_REWARD: Final = re.compile(r'^\{"reward": [^,}]*')
 _ROLES: Final = {INPUTS: "user", OUTPUTS: "assistant"}
 
 
@@ -39,13 +43,13 @@ def payload_of(span: ReadableSpan, side: str, chat: ChatMessages | None) -> Json
     given = _given(span, side)
     messages = [] if chat is None else chat.input if side == INPUTS else chat.output
     is_root = span.parent is None
-    reward = reward_of(span) if is_root and side == OUTPUTS else None
-    if reward is not None:
+    reward, rollout_n = reward_of(span), (span.attributes or {}).get(semconv.ROLLOUT_N)
+    if is_root and side == OUTPUTS and (reward is not None or (type(rollout_n) is int and is_own(span))):
         # In the list the columns of assessments and tags are beyond the right edge of most windows; the output isn't.
-        # A text that the program gave is its answer; the conversation may end with another.
         is_text = given is not None and given.startswith('"')
+        # A text that the program gave is the trajectory's output, whatever the model said last.
         answer = JsonText(_dumps(messages[-1].gist)) if messages and not is_text else given
-        return _with_reward(reward, (span.attributes or {}).get(semconv.ROLLOUT_N), answer)
+        return _with_reward(reward, rollout_n, answer)
     if messages:
         make = request_json if side == INPUTS else answer_json
         return sanitize_json(make(messages, None if given is None else str(given)), is_trusted=True)
@@ -72,16 +76,38 @@ def _given(span: ReadableSpan, side: str) -> JsonText | None:
     return JsonText(ids_as_text(text.encode()).decode()) if is_own(span) and text[:1] in "{[" else text
 
 
-def _with_reward(reward: float, rollout_n: Any, answer: JsonText | None) -> JsonText:
+def _with_reward(reward: float | None, rollout_n: Any, answer: JsonText | None) -> JsonText | None:
     # With spaces: MLflow's list shows the text as it is.
-    first = f'"reward": {_dumps(reward)}'
+    parts = [] if reward is None else [f'"reward": {_dumps(reward)}']
     if type(rollout_n) is int and fits_int64(rollout_n):
-        first += f', "rollout": {rollout_n}'
+        parts.append(f'"rollout": {rollout_n}')
+    first = ", ".join(parts)
+    if not first:
+        return answer
     if answer is None:
         return JsonText(f"{{{first}}}")
     if answer.startswith('{"') and '"reward":' not in answer and '"rollout":' not in answer:
         return JsonText(f"{{{first}, {answer[1:]}")
     return JsonText(f'{{{first}, "output": {answer}}}')
+
+
+def preview_with_reward(preview: str | None, reward: float) -> str | None:
+    """Return the list's text of a trajectory's output with a reward that came after the trajectory's end.
+
+    Args:
+        preview: The text so far, which MLflow has cut; None if there is none.
+        reward: The reward.
+    """
+    if preview is None:
+        return None
+    first = f'{{"reward": {_dumps(reward)}'
+    if preview.startswith('{"reward": '):
+        text = _FIRST_REWARD.sub(first, preview)
+    elif preview.startswith('{"rollout": '):
+        text = f"{first}, {preview[1:]}"
+    else:
+        text = f'{first}, "output": {_dumps(preview)}}}'
+    return text if len(text) <= MAX_PREVIEW_CHARACTERS else f"{text[: MAX_PREVIEW_CHARACTERS - 3]}..."
 
 
 def _as_messages(payload: JsonText) -> JsonText:

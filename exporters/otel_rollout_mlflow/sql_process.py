@@ -12,14 +12,15 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.export.worker_process import SECONDS_TO_ANSWER, WorkerProcess
+from otel_rollout.export.worker_process import SECONDS_TO_ANSWER, Worker, WorkerGoneError
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout_mlflow.plain_spans import pack
+from otel_rollout.otlp import encode_spans
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import AttemptError, Store
 from otel_rollout_mlflow.tracking_uri import TrackingUri
 
 WORKER: Final = "otel_rollout_mlflow.sql_worker"
+SPANS_OF_A_PIECE: Final = 64
 SECONDS_FOR_TABLES: Final = 900.0
 """PostgreSQL takes minutes on a busy machine."""
 
@@ -40,7 +41,7 @@ class SqlProcess(Store):
 
     def __init__(self, uri: TrackingUri) -> None:
         self._uri = uri
-        self._worker: WorkerProcess | None = None
+        self._worker = Worker(WORKER, {}, "the MLflow database")
         self._here: Store | None = None
 
     def prepare(self) -> None:
@@ -59,49 +60,26 @@ class SqlProcess(Store):
     set_run_status = _forwarded("set_run_status")
 
     def write(self, experiment_id: str, spans: Sequence[ReadableSpan]) -> None:
-        self._call("write", experiment_id, spans if self._start() is None else pack(spans))
+        if self._worker.start():
+            # A few at a time: one long call would block the trainer's threads.
+            firsts = range(0, len(spans), SPANS_OF_A_PIECE)
+            self._call("write", experiment_id, [encode_spans(spans[each : each + SPANS_OF_A_PIECE]) for each in firsts])
+        else:
+            self._call("write", experiment_id, spans)
 
     def close(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.end()
+        self._worker.close()
         if self._here is not None:
             self._here.close()
 
-    def _start(self) -> WorkerProcess | None:
-        """Return the process, and start it if this process has none; None if that fails."""
-        if self._here is not None:
-            return None
-        if self._worker is not None and self._worker.is_ours:
-            return self._worker
-        if self._worker is not None:
-            # Forked: the process is the parent's.
-            self._worker.end()
-        try:
-            self._worker = WorkerProcess(WORKER, {})
-        except (OSError, EOFError, ValueError, RuntimeError) as error:
-            # RuntimeError: since Python 3.12 no process can be started once the interpreter is exiting.
-            warn_once(
-                f"mlflow process {self._uri.uri}",
-                "no process could be started that writes to the MLflow database (%s): it is written to in this one",
-                error,
-            )
-            self._worker, self._here = None, SqlStore(self._uri)
-        return self._worker
-
     def _call(self, method: str, *arguments: Any, seconds: float = SECONDS_TO_ANSWER) -> Any:
-        worker = self._start()
-        if worker is None:
+        if not self._worker.start():
+            self._here = self._here or SqlStore(self._uri)
             return getattr(self._here, method)(*arguments)
-        request = pickle.dumps((self._uri, method, arguments), pickle.HIGHEST_PROTOCOL)
         try:
-            answer = worker.call(request, seconds)
-        except (OSError, EOFError) as error:
-            self._worker = None
-            worker.end()
-            what = "does not answer" if isinstance(error, TimeoutError) else "has ended"
-            reason = f"the process that writes to the MLflow database {what} ({type(error).__name__})"
-            raise AttemptError(Outcome(Verdict.RETRY, reason)) from error
+            answer = self._worker.call(pickle.dumps((self._uri, method, arguments), pickle.HIGHEST_PROTOCOL), seconds)
+        except WorkerGoneError as error:
+            raise AttemptError(Outcome(Verdict.RETRY, str(error), is_unanswered=True)) from error
         result, failure, lines = pickle.loads(answer)  # noqa: S301 - it comes from a process that this one started
         for line in lines:
             warn_once(f"mlflow log {line}", "MLflow, in the process that writes to its database: %s", line)

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any, Final
 
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.otlp import decode_spans
 from otel_rollout_mlflow.database import connect_without_prepared_statements
-from otel_rollout_mlflow.plain_spans import unpack
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import AttemptError
 from otel_rollout_mlflow.tracking_uri import TrackingUri
@@ -91,8 +91,8 @@ def _store_of(uri: TrackingUri) -> SqlStore:
 def _answer(store: SqlStore, method: str, arguments: tuple[Any, ...]) -> tuple[Any, Any]:
     try:
         if method == "write":
-            experiment_id, packed = arguments
-            store.write(experiment_id, unpack(packed))
+            experiment_id, pieces = arguments
+            store.write(experiment_id, [span for piece in pieces for span in decode_spans(piece)])
             return None, None
         return getattr(store, method)(*arguments), None
     except AttemptError as error:

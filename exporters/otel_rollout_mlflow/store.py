@@ -187,8 +187,8 @@ def upsert_reward(
     create: Callable[[], object],
     stored_metadata: Callable[[], Mapping[str, Any] | None],
     update: Callable[[], object],
-) -> None:
-    """Create the assessment of a reward, or update an older one."""
+) -> bool:
+    """Create the assessment of a reward, or update an older one; return False if the stored one is as new."""
     try:
         create()
     except AttemptError as error:
@@ -199,5 +199,7 @@ def upsert_reward(
             metadata = stored_metadata()
         except AttemptError as second:
             raise error from second
-        if feedback.is_newer_than(metadata):
-            update()
+        if not feedback.is_newer_than(metadata):
+            return False
+        update()
+    return True

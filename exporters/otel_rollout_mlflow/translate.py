@@ -65,6 +65,8 @@ _MOVED: Final = frozenset(
 )
 _MESSAGES: Final = frozenset({semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES, semconv.TOOL_DEFINITIONS})
 """Attributes that the inputs, the outputs and the tools hold in MLflow's form."""
+_KNOWN: Final = frozenset(row.key for row in semconv.ATTRIBUTES)
+_OF_CONVENTIONS: Final = ("gen_ai.", "llm.", "mlflow.", "openinference.")
 _TOOL_CALL: Final = {
     semconv.TOOL_CALL_ARGUMENTS: semconv.INPUT_VALUE,
     semconv.TOOL_CALL_RESULT: semconv.OUTPUT_VALUE,
@@ -214,6 +216,11 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     moved = _MOVED if chat is None else _MOVED | _MESSAGES
     moved |= {key for key, payload in _TOOL_CALL.items() if payload in given}
     translated = {replace_surrogates(key): sanitize_value(value) for key, value in given.items() if key not in moved}
+    if is_own(span):
+        # A text that a program annotates stays a text; MLflow reads JSON in attributes of conventions.
+        for key, value in translated.items():
+            if type(value) is str and key not in _KNOWN and not key.startswith(_OF_CONVENTIONS):
+                translated[key] = ExactText(value)
     for key in (semconv.SPAN_KIND, semconv.OPERATION_NAME):
         if isinstance(translated.get(key), list):
             # MLflow looks the type of a span up by them, and fails on a list.

@@ -188,7 +188,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             return Outcome(Verdict.CONFIGURATION_ERROR, reason)
         retry_after = _retry_delay(error)
         if code in _PASSING or (code == "RESOURCE_EXHAUSTED" and retry_after is not None):
-            return Outcome(Verdict.RETRY, reason, retry_after)
+            return Outcome(Verdict.RETRY, reason, retry_after, is_unanswered=code == "DEADLINE_EXCEEDED")
         if code in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"):
             # An exhausted receiver that can recover reports when; else the batch must not be retried.
             return Outcome(Verdict.REFUSED, reason)

@@ -14,8 +14,7 @@ import orjson
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.http import HttpClient, RequestFailedError, shown_url
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.export.worker_process import WorkerProcess
-from otel_rollout.guard.log_once import warn_once
+from otel_rollout.export.worker_process import Worker, WorkerGoneError
 from otel_rollout.settings import Setting, read_text
 from otel_rollout_trackio.translate import Conversation
 
@@ -61,8 +60,7 @@ class FolderStore(Store):
     def __init__(self, folder: Path) -> None:
         # Nothing of trackio's asks the Hub: without the variable, huggingface_hub may.
         self._environment = {str(DIR): str(folder), "HF_HUB_OFFLINE": "1"}
-        self._worker: WorkerProcess | None = None
-        self._is_here = False
+        self._worker = Worker(WORKER, self._environment, "trackio's folder")
 
     def write(self, conversations: Sequence[Conversation]) -> None:
         self._call({"method": "write", "conversations": [conversation._asdict() for conversation in conversations]})
@@ -74,42 +72,18 @@ class FolderStore(Store):
         return found
 
     def close(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.end()
+        self._worker.close()
 
     def _call(self, request: dict[str, Any]) -> Any:
         body = orjson.dumps(request)
-        worker = self._started()
         try:
-            answer = _answer_here(body, self._environment) if worker is None else worker.call(body)
-        except (OSError, EOFError) as error:
-            self.close()
-            what = "does not answer" if isinstance(error, TimeoutError) else "has ended"
-            reason = f"the process that writes to trackio's folder {what} ({type(error).__name__})"
-            raise RequestFailedError(Outcome(Verdict.RETRY, reason)) from error
+            answer = self._worker.call(body) if self._worker.start() else _answer_here(body, self._environment)
+        except WorkerGoneError as error:
+            raise RequestFailedError(Outcome(Verdict.RETRY, str(error), is_unanswered=True)) from error
         result = orjson.loads(answer)
         if "verdict" in result:
             raise RequestFailedError(Outcome(Verdict(result["verdict"]), result["reason"]))
         return result["found"]
-
-    def _started(self) -> WorkerProcess | None:
-        """Return the process, and start it if this process has none; None if none can be started."""
-        if self._worker is not None and not self._worker.is_ours:
-            # Forked: the process is the parent's.
-            self.close()
-        if self._worker is None and not self._is_here:
-            try:
-                self._worker = WorkerProcess(WORKER, self._environment)
-            except (OSError, EOFError, ValueError, RuntimeError) as error:
-                # RuntimeError: since Python 3.12 no process can be started once the interpreter is exiting.
-                warn_once(
-                    "trackio process",
-                    "no process could be started that writes to trackio's folder (%s): it is written to in this one",
-                    error,
-                )
-                self._is_here = True
-        return self._worker
 
 
 def _answer_here(body: bytes, environment: dict[str, str]) -> bytes:

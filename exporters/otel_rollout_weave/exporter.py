@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
@@ -11,16 +12,17 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.http import RequestFailedError, require_requests, shown_url
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
-from otel_rollout.facts.span_facts import span_id_of, trace_id_of
+from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_id_of
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error, warn_once
 from otel_rollout_weave.api import WeaveApi
-from otel_rollout_weave.catalogue import Catalogue
+from otel_rollout_weave.catalogue import MAX_NAME, Catalogue
 from otel_rollout_weave.rewards import Reward, RewardFeedback, reward_feedback_of
 from otel_rollout_weave.settings import (
     ASK_FIRST,
@@ -42,6 +44,7 @@ MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
 MAX_REWARDS: Final = 100
 """The most rewards in one request."""
 
+_NOT_IN_NAMES: Final = re.compile(r"[\\#?%:]")
 MAX_SENT_IDS: Final = 65_536
 MAX_TRACES: Final = 10_000
 
@@ -114,6 +117,15 @@ class WeaveSpanExporter(OutcomeSpanExporter):
     def check(self) -> None:
         """Raise MissingExtraError if requests isn't installed."""
         require_requests()
+
+    def check_project(self, name: str) -> None:
+        """Raise a ConfigurationError for a name that W&B refuses, or that names more than an entity and a project."""
+        entity, _, project = (self._project or name).rpartition("/")
+        if not project or "/" in entity or len(project) > MAX_NAME or _NOT_IN_NAMES.search(project):
+            raise ConfigurationError(
+                f"project_name={self._project or name!r}: Weave takes 'entity/project' or 'project', with "
+                f"{MAX_NAME} characters at most and none of \\ # ? % :"
+            )
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to store `spans`, except for those that are stored already."""
@@ -305,7 +317,7 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         roots = {trace_id_of(span) for span in spans if span.parent is None}
         below = {trace_id: self._below.get(trace_id, Below()).copy() for trace_id in roots}
         for span in spans:
-            if span.parent is not None and (trace_id := trace_id_of(span)) in below:
+            if span.parent is not None and (trace_id := trace_id_of(span)) in below and not is_late_annotation(span):
                 below[trace_id].add(span)
         return below
 

@@ -105,6 +105,7 @@ def call_of_span(
             as_inputs(
                 _payload(attributes, semconv.INPUT_VALUE, semconv.TOOL_CALL_ARGUMENTS),
                 is_trusted=is_json_of_ours(attributes.get(semconv.INPUT_MIME_TYPE), scope_name),
+                is_text=_is_text(attributes.get(semconv.INPUT_MIME_TYPE)),
                 with_ids_as_text=ids_as_text,
                 messages=() if chat is None else chat.input,
             )
@@ -113,6 +114,7 @@ def call_of_span(
             as_output(
                 _payload(attributes, semconv.OUTPUT_VALUE, semconv.TOOL_CALL_RESULT),
                 is_trusted=is_json_of_ours(attributes.get(semconv.OUTPUT_MIME_TYPE), scope_name),
+                is_text=_is_text(attributes.get(semconv.OUTPUT_MIME_TYPE)),
                 with_ids_as_text=ids_as_text,
                 reward=reward,
                 messages=() if chat is None else chat.output,
@@ -230,22 +232,27 @@ def _frames(stacktrace: str) -> list[dict[str, Any]]:
 
 
 def as_inputs(
-    text: str | None, *, is_trusted: bool, with_ids_as_text: bool = False, messages: Sequence[Message] = ()
+    text: str | None,
+    *,
+    is_trusted: bool,
+    is_text: bool = False,
+    with_ids_as_text: bool = False,
+    messages: Sequence[Message] = (),
 ) -> bytes:
     """Return a span's input as a JSON object; Weave refuses a batch with other inputs.
 
     Args:
         text: The input attribute: JSON, or any text of another instrumentation.
         is_trusted: The text is known to be JSON.
+        is_text: The text is known to be none, whatever it looks like.
         with_ids_as_text: Replace each list of token ids by one text.
         messages: The messages on the span, which Weave draws as a conversation.
     """
+    value = None if text is None else _as_json(text, is_trusted, is_text, with_ids_as_text)
     if messages:
-        rest = None if text is None else _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
-        return request_json(messages, None if rest is None else rest.decode()).encode()
-    if text is None:
+        return request_json(messages, None if value is None else value.decode()).encode()
+    if value is None:
         return b"{}"
-    value = _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
     return value if value.startswith(b"{") else b'{"input":' + value + b"}"
 
 
@@ -253,6 +260,7 @@ def as_output(
     text: str | None,
     *,
     is_trusted: bool,
+    is_text: bool = False,
     with_ids_as_text: bool = False,
     reward: float | None = None,
     messages: Sequence[Message] = (),
@@ -262,11 +270,12 @@ def as_output(
     Args:
         text: The output attribute: JSON, or any text of another instrumentation.
         is_trusted: The text is known to be JSON.
+        is_text: The text is known to be none, whatever it looks like.
         with_ids_as_text: Replace each list of token ids by one text.
         reward: Added as the key `reward`; an output that is no object becomes the key `output` next to it.
         messages: The model's answers, which Weave draws as a conversation.
     """
-    value = b"null" if text is None else _as_json(text, is_trusted=is_trusted, with_ids_as_text=with_ids_as_text)
+    value = b"null" if text is None else _as_json(text, is_trusted, is_text, with_ids_as_text)
     if messages:
         value = answer_json(messages, value.decode()).encode()
     if reward is None:
@@ -291,9 +300,13 @@ def is_json_of_ours(mime_type: object, scope_name: str) -> bool:
     return mime_type == semconv.JSON_MIME_TYPE and scope_name.replace("-", "_").partition(".")[0] == "otel_rollout"
 
 
-def _as_json(text: str, *, is_trusted: bool, with_ids_as_text: bool) -> bytes:
+def _is_text(mime_type: object) -> bool:
+    return mime_type is not None and mime_type != semconv.JSON_MIME_TYPE
+
+
+def _as_json(text: str, is_trusted: bool, is_text: bool, with_ids_as_text: bool) -> bytes:
     payload = text.encode("utf-8", "replace")
-    if not is_trusted and not _is_json(payload):
+    if is_text or (not is_trusted and not _is_json(payload)):
         return orjson.dumps(payload.decode())
     return ids_as_text(payload) if with_ids_as_text else payload
 

@@ -102,6 +102,12 @@ def is_wrong_protocol(described: str) -> bool:
     return any(words in described for words in (_SPEAKS_GRPC, _SPEAKS_HTTP, _NO_TLS))
 
 
+def is_before_request(error: BaseException) -> bool:
+    """Return True for an error of requests that came before the request was sent: there was no connection."""
+    names = {type(cause).__name__ for cause in _causes(error, 0)}
+    return not names.isdisjoint({"ConnectTimeoutError", "NewConnectionError", "ProxyError", "SSLError"})
+
+
 def describe_status(status: int, url: str) -> str:
     """Return the remedy for an HTTP status that a wrong URL explains; empty if there is none.
 

@@ -67,6 +67,10 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         """
         return
 
+    def check_project(self, name: str) -> None:
+        """Raise a ConfigurationError if the backend can't take a project of this name, which `init` got."""
+        return
+
     def prepare(self) -> None:
         """Begin what the first batch needs and takes seconds; `init` calls it after `check`. It never waits."""
         return

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.export.connection_errors import describe_connection_error, describe_status, is_wrong_protocol
+from otel_rollout.export.connection_errors import (
+    describe_connection_error,
+    describe_status,
+    is_before_request,
+    is_wrong_protocol,
+)
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.proxies import Proxy, proxy_for
 from otel_rollout.guard.log_once import warn_once
@@ -58,6 +63,7 @@ class HttpAnswer:
         retry_after: Seconds of the `Retry-After` header, if there was one.
         fault: Why there is no answer, in one line.
         is_permanent: A setting is at fault: a bad URL, a certificate that isn't trusted.
+        is_unanswered: The request may have been carried out, though its answer was not read.
         media_type: The type of the body, in lower case; empty if the answer names none.
         proxy: The proxy of the environment that the request went to, if any.
     """
@@ -67,6 +73,7 @@ class HttpAnswer:
     retry_after: float | None = None
     fault: str = ""
     is_permanent: bool = False
+    is_unanswered: bool = False
     media_type: str = ""
     proxy: Proxy | None = None
 
@@ -164,12 +171,14 @@ class HttpClient:
             fault = without_secrets(describe_connection_error(error, url, self.timeout, proxy=proxy), url)
             is_passing = isinstance(error, (requests.RequestException, HTTPError)) and not _is_our_fault(error)
             is_passing = is_passing and not is_wrong_protocol(fault)
-            return HttpAnswer(0, fault=fault, is_permanent=not is_passing)
+            is_unanswered = is_passing and not is_before_request(error)
+            return HttpAnswer(0, fault=fault, is_permanent=not is_passing, is_unanswered=is_unanswered)
         if found is None or status in _TURNED_AWAY:
             # The rest of the answer is not read; the next attempt reads the credentials again.
             self.close()
         if found is None:
-            return HttpAnswer(0, fault=f"the answer is over {MAX_BYTES >> 20} MiB", proxy=proxy)
+            fault = f"the answer is over {MAX_BYTES >> 20} MiB"
+            return HttpAnswer(0, fault=fault, is_unanswered=True, proxy=proxy)
         media_type = fields.get("Content-Type", "").partition(";")[0].strip().lower()
         return HttpAnswer(status, found, _retry_after(fields.get("Retry-After")), media_type=media_type, proxy=proxy)
 
@@ -316,7 +325,8 @@ def outcome_of_answer(answer: HttpAnswer, url: str, *, configuration_hint: str =
     if 200 <= status < 300:
         return DELIVERED
     if status == 0:
-        return Outcome(Verdict.CONFIGURATION_ERROR if answer.is_permanent else Verdict.RETRY, f"{url}: {answer.fault}")
+        verdict = Verdict.CONFIGURATION_ERROR if answer.is_permanent else Verdict.RETRY
+        return Outcome(verdict, f"{url}: {answer.fault}", is_unanswered=answer.is_unanswered)
     reason = f"HTTP {status} from {place}: {_first_line(answer.body)}".rstrip(": ")
     if remedy := describe_status(status, url):
         return Outcome(Verdict.CONFIGURATION_ERROR, f"{reason}; {remedy}")

@@ -150,7 +150,11 @@ def read_headers(setting: Setting) -> dict[str, str]:
     """Return the headers of a variable with a text such as `name=value,other=value`; warn of a part that is no pair."""
     found = setting.find()
     headers: dict[str, str] = {}
-    for position, pair in enumerate((found.value or "").split(","), 1):
+    text = (found.value or "").strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        # Files of variables (docker's, systemd's) keep the quotes that a shell removes.
+        text = text[1:-1]
+    for position, pair in enumerate(text.split(","), 1):
         if not pair.strip():
             continue
         name, separator, value = pair.partition("=")

@@ -20,6 +20,8 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Final
 
+from otel_rollout.guard.log_once import warn_once
+
 SECONDS_TO_START: Final = 60.0
 SECONDS_TO_END: Final = 5.0
 SECONDS_TO_ANSWER: Final = 300.0
@@ -116,6 +118,62 @@ class WorkerProcess:
     def end(self) -> None:
         """End it after its current request, if this process started it."""
         self._finalizer()
+
+
+class WorkerGoneError(Exception):
+    """The worker process has ended, or does not answer."""
+
+
+class Worker:
+    """A worker process that is started when it is first needed, after its end, and in a forked child.
+
+    Args:
+        module: As of `WorkerProcess`.
+        environment: As of `WorkerProcess`.
+        place: The place that it writes to, for messages.
+    """
+
+    def __init__(self, module: str, environment: Mapping[str, str], place: str) -> None:
+        self._module = module
+        self._environment = environment
+        self._place = place
+        self._process: WorkerProcess | None = None
+        self._is_impossible = False
+
+    def start(self) -> bool:
+        """Start the process if there is none; return False if that is impossible: the work is this process's then."""
+        if self._process is not None and not self._process.is_ours:
+            # Forked: the process is the parent's.
+            self.close()
+        if self._process is None and not self._is_impossible:
+            try:
+                self._process = WorkerProcess(self._module, self._environment)
+            except (OSError, EOFError, ValueError, RuntimeError) as error:
+                # RuntimeError: since Python 3.12 no process can be started once the interpreter is exiting.
+                self._is_impossible = True
+                words = "no process could be started that writes to %s (%s): it is written to in this one"
+                warn_once(f"worker {self._place}", words, self._place, error)
+        return self._process is not None
+
+    def call(self, request: bytes, seconds: float = SECONDS_TO_ANSWER) -> bytes:
+        """Return the answer to a request.
+
+        Raises:
+            WorkerGoneError: There is none; the next request starts another process.
+        """
+        try:
+            return self._process.call(request, seconds) if self._process is not None else b""
+        except (OSError, EOFError) as error:
+            self.close()
+            what = "does not answer" if isinstance(error, TimeoutError) else "has ended"
+            reason = f"the process that writes to {self._place} {what} ({type(error).__name__})"
+            raise WorkerGoneError(reason) from error
+
+    def close(self) -> None:
+        """End the process after its current request."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.end()
 
 
 def _end(pid: int, connection: Connection, process: subprocess.Popen[bytes]) -> None:

@@ -127,9 +127,9 @@ def _kept(text: str) -> str:
 
 
 def _said_first(text: str) -> str:
-    """Return the beginning of an answer, without the thought before its words."""
+    """Return the beginning of an answer, without the thought before its words and the marks of a template."""
     text = "" if text == "null" else text.strip()
-    if text.startswith(_THOUGHTS):
+    if text.startswith(_THOUGHTS) or "<|" in text[:MAX_STRING_CHARACTERS]:
         said = unfolded(text_message("assistant", text[:MAX_SEARCHED_CHARACTERS]))
         text = next(filter(None, (message.text.strip() for message in said)), text)
     return text[:_MAX_KEPT]

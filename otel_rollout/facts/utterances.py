@@ -67,14 +67,18 @@ class _Teller:
         """The history of each conversation."""
         self._prompts: dict[int, tuple[str, list[Message]]] = {}
         """The JSON of each conversation's last prompt without its end, and its messages."""
+        self._left = {each.id: len(each.turns) for each in found.all}
+        """The turns of each conversation that are not among the utterances yet."""
         self._tools: dict[int, deque[ReadableSpan]] = {}
         """The tool calls of each conversation that are not among the utterances yet."""
+        main = next((each.id for each in found.all if each.kind == "main"), 1)
         for tool in tools_of(ordered, found):
-            self._tools.setdefault(found.of_span.get(place_of(tool).span_id, 1), deque()).append(tool)
+            self._tools.setdefault(found.of_span.get(place_of(tool).span_id, main), deque()).append(tool)
 
     def add(self, turn: ReadableSpan) -> None:
         """Add a turn."""
         number = self._found.of_span[place_of(turn).span_id]
+        self._add_results(turn.start_time or 0)
         prompt = self._prompt_of(turn, number) or (_prompt_of(self._ordered) if not self.told else [])
         before = self._known.get(number)
         is_continued = before is not None and has_only_new_messages(turn.attributes or {}, prompt)
@@ -91,12 +95,17 @@ class _Teller:
             tool = _take(ran, message) if message.role == "tool" else None
             is_error = tool is not None and tool.status.status_code is StatusCode.ERROR
             said.append(Utterance(message, tool, is_error))
+        if ran:
+            # Results that the prompt lacks, after those that it has.
+            last = max(at for at, each in enumerate(said) if each.message.role == "tool")
+            said[last + 1 : last + 1] = map(_result, ran)
         generated = output_messages(turn)
         said += [Utterance(message, turn) for message in generated]
         if turn.status.status_code is StatusCode.ERROR:
             said.append(Utterance(text_message("assistant", error_of(turn)), turn, is_error=True))
         elif not generated:
             said.append(Utterance(text_message("assistant", _tokens_of(turn)), turn))
+        self._left[number] -= 1
         if prompt:
             self._known[number] = ((before or []) if is_continued else []) + prompt + generated
         self._tell(said, number)
@@ -118,8 +127,13 @@ class _Teller:
 
     def add_rest(self) -> None:
         """Add the tool calls after the last turns."""
+        self._add_results(None)
+
+    def _add_results(self, time: int | None) -> None:
+        """Add the tool calls before a time after the last turns of their conversations: no later prompt has them."""
         for number, tools in self._tools.items():
-            self._tell(list(map(_result, tools)), number)
+            if not self._left[number]:
+                self._tell(list(map(_result, _take_before(tools, time))), number)
 
     def _tell(self, said: Sequence[Utterance], number: int) -> None:
         self.told += said if number == 1 else [replace(each, conversation=number) for each in said]
@@ -202,10 +216,10 @@ def _common(known: Sequence[Message], prompt: Sequence[Message]) -> int:
     return at
 
 
-def _take_before(tools: deque[ReadableSpan], time: int) -> list[ReadableSpan]:
-    """Take the tools that started before a time from the beginning of those that are left."""
+def _take_before(tools: deque[ReadableSpan], time: int | None) -> list[ReadableSpan]:
+    """Take the tools that started before a time, or all, from the beginning of those that are left."""
     taken: list[ReadableSpan] = []
-    while tools and (tools[0].start_time or 0) < time:
+    while tools and (time is None or (tools[0].start_time or 0) < time):
         taken.append(tools.popleft())
     return taken
 
@@ -225,7 +239,9 @@ def _result(tool: ReadableSpan) -> Utterance:
     more = {"name": str(attributes.get(semconv.TOOL_NAME) or tool.name)}
     is_error = tool.status.status_code is StatusCode.ERROR
     value = attributes.get(semconv.OUTPUT_VALUE, attributes.get(semconv.TOOL_CALL_RESULT))
-    parsed = error_of(tool) if is_error else parse_json(value)
+    # A text stays as it is, also if it is JSON.
+    is_text = attributes.get(semconv.OUTPUT_MIME_TYPE) == semconv.TEXT_MIME_TYPE
+    parsed = error_of(tool) if is_error else None if is_text else parse_json(value)
     response = str(value or "") if parsed is None else parsed
     return Utterance(Message("tool", [{"type": RESULT, "id": None, "response": response}], more), tool, is_error)
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from otel_rollout.guard.log_once import forget_warnings, internal_error, internal_errors
     from otel_rollout.guard.provenance import is_programs
     from otel_rollout.guard.safe_logger import SafeLogger
-    from otel_rollout.guard.signal_safe_lock import SignalSafeCondition, SignalSafeLock, wait_for
+    from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 else:
     from otel_rollout.lazy import lazy_names
 
@@ -20,6 +20,6 @@ else:
             "log_once": ("forget_warnings", "internal_error", "internal_errors"),
             "provenance": ("is_programs",),
             "safe_logger": ("SafeLogger",),
-            "signal_safe_lock": ("SignalSafeCondition", "SignalSafeLock", "wait_for"),
+            "signal_safe_lock": ("SignalSafeLock",),
         },
     )

@@ -201,7 +201,10 @@ FIELDS: Final[dict[str, tuple[tuple[str, tuple[str, ...]], ...]]] = {
     CALL: (
         ("id", (*_spelled("call_id", "tool_call_id", "tool_use_id"), "id")),
         ("name", TOOL_NAMES),
-        ("arguments", ("arguments", "args", "input", "parameters", "partial_json", "action", "operation")),
+        (
+            "arguments",
+            ("arguments", "args", "input", "parameters", "partial_json", "action", "operation", "tool_kwargs"),
+        ),
     ),
     RESULT: (
         ("id", CALL_IDS),
@@ -233,7 +236,18 @@ CONTAINERS: Final = (
 """The fields of a result that have the answer inside; the first with one counts."""
 ANSWERS: Final = (
     *(RESPONSE_TEXT, "text", "generated_text", "output_text", "content", "completion", "response", "answer"),
-    *("output", "result", "reply", "message", "generation", "completion_text", "generated"),
+    *(
+        "output",
+        "result",
+        "reply",
+        "message",
+        "generation",
+        "completion_text",
+        "generated",
+        "outputText",
+        "texts",
+        "predictions",
+    ),
 )
 """The fields of a result whose text is the answer; the first counts."""
 STREAMED: Final = ("delta", "content_block", "item", "token", "contentBlockDelta", "contentBlockStart", "start", "part")
@@ -256,7 +270,7 @@ PIECES: Final = (*_spelled("text_delta", "args_text_delta"), "delta", "inputText
 INDEXES: Final = (*_spelled("index", "content_block_index", "output_index"), *_spelled("tool_call_id", "item_id"), "id")
 """Fields that identify the part that a piece of a stream belongs to."""
 
-FINISH_REASON_KEYS: Final = (*_spelled("finish_reason", "stop_reason", "done_reason"), "stop_type")
+FINISH_REASON_KEYS: Final = (*_spelled("finish_reason", "stop_reason", "done_reason", "completion_reason"), "stop_type")
 FINISH_REASONS: Final = {
     "completed": "stop",
     "complete": "stop",
@@ -298,6 +312,7 @@ USAGE: Final = dict(
                 (
                     *("prompt_tokens", "input_tokens", "prompt_token_count", "input_token_count", "prompt_eval_count"),
                     *("tokens_evaluated", "num_prompt_tokens", "num_input_tokens", "n_prompt_tokens", "prompt_n"),
+                    *("input_length", "input_text_token_count", "total_input_tokens"),
                 ),
             ),
             (
@@ -306,7 +321,8 @@ USAGE: Final = dict(
                     *("completion_tokens", "output_tokens", "candidates_token_count", "output_token_count"),
                     *("response_token_count", "eval_count", "tokens_predicted", "generated_tokens", "predicted_n"),
                     *("num_generated_tokens", "num_output_tokens", "num_completion_tokens", "completion_token_count"),
-                    *("n_generated_tokens", "generation_tokens"),
+                    *("n_generated_tokens", "generation_tokens", "generation_token_count", "total_output_tokens"),
+                    *("token_count",),
                 ),
             ),
             (THOUGHT_TOKENS, ("thoughts_token_count",)),
@@ -331,14 +347,14 @@ SHORT_USAGE: Final = {
     "completion": OUTPUT_TOKENS,
 }
 """Counts of tokens by names that mean others elsewhere."""
-USAGES: Final = frozenset(_spelled("usage", "token_usage", "tokens", "usage_metadata"))
+USAGES: Final = frozenset(_spelled("usage", "token_usage", "tokens", "tokens_used", "usage_metadata"))
 """The fields in which they mean counts."""
 INCLUSIVE: Final = frozenset(_spelled("prompt_tokens"))
 """Names of input tokens that include the cached ones even if Anthropic's names are there too (LiteLLM)."""
 IDS: Final = dict(
     _rows(
         (
-            (INPUT_TOKENS, ("prompt_ids", "prompt_token_ids", "input_ids", "input_token_ids", "prefill")),
+            (INPUT_TOKENS, ("prompt_ids", "prompt_token_ids", "input_ids", "input_token_ids")),
             (
                 OUTPUT_TOKENS,
                 (
@@ -355,7 +371,20 @@ USAGE_PLACES: Final = frozenset(
     (
         *_spelled("usage", "usage_metadata", "token_usage", "meta_info", "response_metadata", "llm_output", "metadata"),
         *_spelled("total_usage", "generation_info", "prompt_tokens_details", "input_tokens_details"),
-        *("details", "timings", "metrics", "meta", "tokens", "raw", "raw_response", "kwargs", "delta", "messageStop"),
+        *(
+            "details",
+            "timings",
+            "metrics",
+            "meta",
+            "results",
+            "tokens",
+            "tokens_used",
+            "raw",
+            "raw_response",
+            "kwargs",
+            "delta",
+            "messageStop",
+        ),
         *(
             "additional_kwargs",
             "input_token_details",

@@ -118,7 +118,7 @@ def split_input(value: Any, *, takes_texts: bool = True) -> ChatSide | None:
 
 def message_lists(value: Any) -> Iterator[list[Any]]:
     """Yield the lists of messages in an op's arguments."""
-    return ([*item] for _, item, _ in _walk(value) if is_message_list(item))
+    return ([*item] for _, item, is_conversation in _walk(value) if is_conversation)
 
 
 def is_templated(value: Any) -> bool:
@@ -158,7 +158,7 @@ def _take_tools(side: ChatSide) -> None:
 def _find(value: dict[str, Any], *, takes_texts: bool) -> tuple[Path, Any] | None:
     """Return the place of the conversation, or else of the prompt's text, and the value at it."""
     found: list[tuple[tuple[int, int, int, int], Path, Any]] = []
-    for order, (path, item, _) in enumerate(_walk(value)):
+    for order, (path, item, is_conversation) in enumerate(_walk(value)):
         if not path:
             continue
         name, kind = path[-1], type(item)
@@ -170,7 +170,7 @@ def _find(value: dict[str, Any], *, takes_texts: bool) -> tuple[Path, Any] | Non
         if is_text:
             rank = PROMPT_ARGUMENTS.index(name) if name in PROMPT_ARGUMENTS else len(PROMPT_ARGUMENTS)
             found.append(((len(path), 1, rank, order), path, item))
-        elif is_message_list(item) or (is_message(item) and (name in MESSAGE_ARGUMENTS or name in PROMPT_ARGUMENTS)):
+        elif is_conversation or (is_message(item) and (name in MESSAGE_ARGUMENTS or name in PROMPT_ARGUMENTS)):
             rank = MESSAGE_ARGUMENTS.index(name) if name in MESSAGE_ARGUMENTS else len(MESSAGE_ARGUMENTS)
             found.append(((len(path), 0, rank, order), path, item))
         elif kind is list and len(item) > 1 and all(map(is_message_list, item)):
@@ -183,20 +183,21 @@ def _find(value: dict[str, Any], *, takes_texts: bool) -> tuple[Path, Any] | Non
     return path, item
 
 
-def _walk(value: Any) -> Iterator[tuple[Path, Any, int]]:
-    """Yield the values in a payload, the outer before the inner, with their paths and depths."""
+def _walk(value: Any) -> Iterator[tuple[Path, Any, bool]]:
+    """Yield the values in a payload, the outer before the inner, with their paths; True for a list of messages."""
     level: list[tuple[Path, Any]] = [((), value)]
     count = 0
-    for depth in range(_MAX_DEPTH + 1):
+    for _ in range(_MAX_DEPTH + 1):
         below: list[tuple[Path, Any]] = []
         for path, item in level:
-            yield path, item, depth
+            is_conversation = type(item) in (list, tuple) and is_message_list(item)
+            yield path, item, is_conversation
             count += 1
             if count > _MAX_SEARCHED:
                 return
             if type(item) is dict:
                 below += [((*path, key), each) for key, each in item.items() if type(each) in _SAYING]
-            elif type(item) in (list, tuple) and not is_message_list(item) and len(item) <= _MAX_SEARCHED:
+            elif type(item) in (list, tuple) and not is_conversation and len(item) <= _MAX_SEARCHED:
                 below += [((*path, index), each) for index, each in enumerate(item) if type(each) in _SAYING]
         level = below
 
@@ -319,8 +320,8 @@ def read_of(value: Any, side: ChatSide | None, *, has_usage: bool) -> AnswerRead
     if items:
         inner = [type(item).__name__ for item in items]
         shape += f"[{', '.join(dict.fromkeys(inner) if type(value) is list else inner)}]"
-    has_ids = type(value) is dict and any(key in IDS for key in value)
-    has_ids = has_ids or (bool(items) and all(type(item) is int for item in items))
+    has_ids = type(value) is dict and not IDS.keys().isdisjoint(value)
+    has_ids = has_ids or (bool(items) and set(map(type, items)) == {int})
     return AnswerRead(side is not None or value is None or has_ids, has_usage, shape)
 
 
@@ -399,6 +400,9 @@ class AnswerReader:
         if is_part(value) and "type" in value:
             return Taken([_answer(each, reason) for each in parts_message([value], "assistant")], None)
         name = next((key for key in ANSWERS if type(value.get(key)) is str), None)
+        texts = next((key for key in ANSWERS if _is_texts(value.get(key))), None) if name is None else None
+        if texts is not None:
+            return Taken([self.text(text, reason) for text in value[texts]], _without_names(value, (texts,)))
         others = [key for key in (*REASONING_KEYS, *CALLS) if value.get(key) and type(value[key]) in _SAYING]
         if name is None and not others:
             return None if not is_part(value) else Taken(self._parts([value], reason), None)
@@ -461,6 +465,10 @@ class AnswerReader:
             # Arrays of numpy have no one truth value.
             return value
         return value[given:]
+
+
+def _is_texts(value: Any) -> bool:
+    return type(value) in (list, tuple) and bool(value) and all(type(item) is str for item in value)
 
 
 def _answer(message: Message, reason: str) -> Message:

@@ -42,6 +42,9 @@ def require_function(target: Any, decorator: str) -> None:
         advice = f": put @{type(target).__name__} above @{decorator}"
     elif isinstance(target, _RUNNING):
         advice = ": decorate the function that makes it"
+    elif hasattr(type(target), "invoke"):
+        # A tool of LangChain's or another framework's.
+        advice = f": put the decorator that makes it above @{decorator}"
     raise TypeError(f"{decorator} takes a function, not {target!r}{advice}")
 
 

@@ -27,6 +27,10 @@ MAX_CHAIN: Final = 8
 MAX_MESSAGE_CHARACTERS: Final = 64 * 1024
 MAX_PARTS: Final = 16
 """At most this many arguments, notes and exceptions of a group are shown."""
+MAX_LINES: Final = 64
+"""At most this many notes and exceptions of groups are shown in all."""
+MAX_PROBLEMS: Final = 256
+"""The problems of a pydantic error with more are only counted."""
 
 _PACKAGE: Final = Path(__file__).parent.parent
 _WRAPPERS: Final = tuple(f"{_PACKAGE / folder}{os.sep}" for folder in ("record", "hooks"))
@@ -115,9 +119,11 @@ def exception_message(error: BaseException) -> str:
 
 
 def _validation_message(error: Any) -> str:
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    count = error.error_count()
+    given = {"include_url": False, "include_context": False, "include_input": False}
+    problems = error.errors(**given) if count <= MAX_PROBLEMS else []
     lines = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems[:MAX_PARTS]]
-    return f"{len(problems)} validation errors for {error.title}\n" + "\n".join(lines)
+    return f"{count} validation errors for {error.title}\n" + "\n".join(lines)
 
 
 def _arguments(error: BaseException) -> str:
@@ -137,7 +143,7 @@ def _chain(error: BaseException) -> Iterator[tuple[str, str, list[_Frame]]]:
     seen: set[int] = set()
     while current is not None and id(current) not in seen and len(seen) < MAX_CHAIN:
         seen.add(id(current))
-        yield joint, "\n".join(_last_lines(current)), _frames(current.__traceback__)
+        yield joint, "\n".join(islice(_last_lines(current), MAX_LINES)), _frames(current.__traceback__)
         if current.__cause__ is not None:
             joint, current = _CAUSE, current.__cause__
         else:

@@ -158,21 +158,26 @@ class LineProgress:
         self._name = name
         self._total = total
         self._seconds = seconds
-        self._begun = self._last = monotonic()
+        self._last = monotonic()
+        self._begun: float | None = None
         self._bytes = self._sent_bytes = self._skipped = 0
 
     def __call__(self, report: ReplayReport, size: int) -> None:
         """Print a line, if the last one was some time ago."""
         self._bytes += size
-        # Skipped units take no time, so they are no measure of the time that is left.
-        self._sent_bytes += size if report.skipped == self._skipped else 0
-        self._skipped = report.skipped
         now = monotonic()
+        # Skipped units take no time, so they are no measure of the time that is left; nor is the first one, which waits
+        # for the backend to be opened.
+        if report.skipped == self._skipped and size:
+            self._sent_bytes += 0 if self._begun is None else size
+            self._begun = self._begun or now
+        self._skipped = report.skipped
         if now - self._last < self._seconds:
             return
         self._last = now
         left = max(0, self._total.bytes - self._bytes)
-        rate = self._sent_bytes / (now - self._begun)
+        passed = 0.0 if self._begun is None else now - self._begun
+        rate = self._sent_bytes / passed if passed and passed >= self._seconds else 0.0
         remaining = f", about {_duration(left / rate)} left" if rate and left else ""
         line = f"{self._name}: {report.settled:,} of {self._total.units:,}, {_counts(report)}{remaining}"
         sys.stderr.write(f"{line}\n")

@@ -18,10 +18,9 @@ from opentelemetry.trace import Link, SpanContext, Status, StatusCode, get_curre
 
 import otel_rollout
 from otel_rollout.finish import shrunk_copy
-from otel_rollout.otlp import encode_spans, lazy_spans
+from otel_rollout.otlp import decode_spans, encode_spans, lazy_spans
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout_console import ConsoleSpanExporter
-from otel_rollout_mlflow.plain_spans import pack, unpack
 from otel_rollout_mlflow.translate import otlp_spans, stored_spans
 from otel_rollout_weave.translate import call_of_span
 
@@ -194,7 +193,7 @@ ENCODERS: dict[str, Callable[[Any], Any]] = {
     "console": _drawn,
     "mlflow over OTLP": lambda spans: encode_spans(otlp_spans(spans)),
     "mlflow in a database": _stored,
-    "mlflow in another process": lambda spans: _stored(unpack(pack(spans))),
+    "mlflow in another process": lambda spans: _stored(decode_spans(encode_spans(spans))),
     "weave": _calls,
     "shrunk": lambda spans: encode_spans([shrunk_copy(span) for span in spans]),
 }

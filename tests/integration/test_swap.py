@@ -66,14 +66,13 @@ def from_phoenix(phoenix: Any) -> list[Op]:
 
 
 def words(payload: Any) -> Any:
-    """Return what a root was given or gave, of the forms that MLflow and Weave draw: by itself, or as messages."""
+    """Return what a root was given or gave, of the forms that MLflow and Weave draw: messages, or beside the reward."""
     if not isinstance(payload, dict):
         return payload
-    for key in ("output", "value"):
-        if key in payload:
-            return payload[key]
     messages = payload.get("messages") or [choice["message"] for choice in payload.get("choices", ())]
-    return messages[0]["content"] if messages else None
+    # A text of the program's own stands beside the model's last words.
+    own = payload.get("output", payload.get("value"))
+    return messages[0]["content"] if messages and own is None else own
 
 
 def from_mlflow(uri: str) -> list[Op]:

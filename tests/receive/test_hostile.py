@@ -6,6 +6,8 @@ import os
 import random
 import time
 
+import pytest
+
 import otel_rollout
 from otel_rollout.files import file_lock
 from otel_rollout.otlp import EncodedSpan
@@ -69,6 +71,7 @@ def test_mutations(tmp_path) -> None:
     assert (read, problems) == (taken, [])
 
 
+@pytest.mark.slow
 def test_a_span_of_millions_of_values() -> None:
     """It is refused with the reason: no reader would take the line that it stands in."""
     span = make_span(1, 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.servers.browser import Browser
-from tests.view.pages import wait_until
+from tests.view.pages import SECONDS_TO_SHOW, wait_until
 from tests.view.viewer import TOKEN, Viewer
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def look(browser: Browser, viewer: Viewer) -> Iterator[Looking]:
 
 def _opened(page: Page, viewer: Viewer) -> Looking:
     faults: list[str] = []
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(SECONDS_TO_SHOW * 1000)
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     page.goto(f"{viewer.address}/?token={TOKEN}")

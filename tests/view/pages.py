@@ -14,10 +14,20 @@ from tests.view.viewer import TOKEN, Viewer
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-__all__ = ["accessibility_faults", "go", "harm_of", "set_theme", "texts", "visited", "wait_until", "watched"]
+__all__ = [
+    "SECONDS_TO_SHOW",
+    "accessibility_faults",
+    "go",
+    "harm_of",
+    "set_theme",
+    "texts",
+    "visited",
+    "wait_until",
+    "watched",
+]
 
 AXE = Path(__file__).parent / "vendor" / "axe.js"
-SECONDS_TO_SHOW = 20.0
+SECONDS_TO_SHOW = 120.0
 MILLISECONDS_BETWEEN_LOOKS = 10
 
 _SHOWN_TEXT = "document.documentElement.outerHTML"

@@ -344,5 +344,5 @@ class TestPrefix:
         from tests.view.viewer import TOKEN
 
         with proxy(viewer.address) as address, browser.open(f"{address}?token={TOKEN}#/step/1") as page:
-            wait_for_words(page, "Step 1", "Mean reward", picture=tmp_path / "page.png", seconds=20)
+            wait_for_words(page, "Step 1", "Mean reward", picture=tmp_path / "page.png", seconds=120)
             assert page.url == f"{address}#/step/1"

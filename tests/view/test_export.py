@@ -155,7 +155,7 @@ class TestBrowser:
             requests: set[str] = set()
             for address, *words in PAGES:
                 page.goto(f"{(exported / 'index.html').as_uri()}{address}")
-                wait_for_words(page, *words, picture=tmp_path / "page.png", seconds=20)
+                wait_for_words(page, *words, picture=tmp_path / "page.png", seconds=120)
         assert errors == []
         assert requests - {"data"} == {"file"}
 
@@ -163,5 +163,5 @@ class TestBrowser:
         """Markup in names, prompts and payload is shown as it is, and runs nowhere."""
         trace_id = f"{trace_id_of(7, HOSTILE, HOSTILE):032x}"
         with browser.open(f"{(exported / 'index.html').as_uri()}#/trajectory/{trace_id}") as page:
-            page.get_by_text("</script><script>").first.wait_for(timeout=20_000)
+            page.get_by_text("</script><script>").first.wait_for(timeout=120_000)
             assert page.evaluate("[window.broken, ({}).polluted]") == [None, None]

@@ -324,7 +324,7 @@ class TestFaults:
         try:
             page.add_init_script(_GO_ON_AT_ONCE)
             page.goto(looking.viewer.address)
-            page.get_by_role("alert").get_by_text("There is no step 99").wait_for(timeout=5_000)
+            page.get_by_role("alert").get_by_text("There is no step 99").wait_for(timeout=120_000)
         finally:
             page.close()
 

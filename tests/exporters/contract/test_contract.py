@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
+from otel_rollout import ConfigurationError, init
 from otel_rollout.deliver import SpanOutbox
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import Outcome, Verdict
@@ -309,3 +310,14 @@ class TestFollowUpRequests:
         for kind, work in stats.follow_up_requests.items():
             if kind != "announcements":
                 assert (work.done, work.waiting, sum(work.lost.values())) == (0, 0, 20)
+
+
+@pytest.mark.parametrize(
+    ("backend", "project"),
+    [("weave", "team/project/more"), ("weave", "what?"), ("weave", "x" * 129), ("mlflow", "x" * 501)],
+)
+def test_a_project_that_the_backend_refuses_is_an_error_of_init(monkeypatch, backend, project):
+    """Else each of its spans would be lost, after the first batch."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", UNREACHABLE)
+    with pytest.raises(ConfigurationError, match="project_name="):
+        init(project, "experiment", backend=backend)

@@ -180,6 +180,8 @@ def test_an_answer_has_one_verdict(opened, name, reply, expected) -> None:
     with serving(reply) as server:
         outcome = opened(name, server, 0.5 if not reply[0] else 5.0).send(spans())
     assert (f"{outcome.rejected} rejected" if outcome.rejected else outcome.verdict.value) == expected, outcome.reason
+    # Of the other failures the backend itself said that it has nothing.
+    assert outcome.is_unanswered == (not reply[0] or "content-encoding" in reply[1])
     if reply[2] == PAGE:
         assert "an HTML page: a login or a proxy? '<!DOCTYPE html>'; " in outcome.reason
 
@@ -207,4 +209,5 @@ def test_a_proxy_that_is_down_is_named(opened, monkeypatch, name) -> None:
     monkeypatch.delenv("NO_PROXY", raising=False)
     with serving((200, {}, b"")) as server:
         outcome = opened(name, server).send(spans())
+    assert not outcome.is_unanswered
     assert "nothing listens on the proxy 127.0.0.1:9 of http_proxy, on the way to 127.0.0.1:" in outcome.reason

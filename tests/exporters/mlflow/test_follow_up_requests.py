@@ -112,6 +112,33 @@ class TestFailingFollowUps:
         assert [item.value for item in trace.info.assessments] == [1.0]
 
 
+class TestLateReward:
+    """A reward that comes after the end of its trajectory, from whichever process."""
+
+    def test_the_list_shows_it(self, uri, project, trajectory, read_back) -> None:
+        """The text of the output in the list begins with the rollout's number, and with the latest reward before it."""
+        one, previews = trajectory(project, rollout_n=3), []
+        late = [
+            one.span("annotate", 12, 12 + value, {"rollout.late": True, "rollout.reward": value})
+            for value in (0.5, 1.0)
+        ]
+        exporter = MlflowSpanExporter(tracking_uri=uri)
+        for batch in (one.spans, late[:1], late[1:]):
+            assert exporter.send(batch).verdict is Verdict.DELIVERED
+            assert exporter.force_flush(), exporter.follow_up_requests.last_error
+            (trace,) = read_back(uri, project).traces()
+            previews.append(trace.info.response_preview)
+
+        assert previews == [
+            '{"rollout": 3, "output": "4"}',
+            '{"reward": 0.5, "rollout": 3, "output": "4"}',
+            '{"reward": 1.0, "rollout": 3, "output": "4"}',
+        ]
+        assert (trace.info.state, trace.info.tags["rollout_n"]) == ("OK", "3")
+        assert [item.value for item in trace.info.assessments] == [1.0]
+        exporter.shutdown()
+
+
 class TestCorrectedReward:
     """A trajectory's reward that is known to be another one later."""
 

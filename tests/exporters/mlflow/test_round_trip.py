@@ -42,7 +42,7 @@ class TestTrajectory:
             "trajectory": (
                 "AGENT",
                 {"messages": [{"role": "user", "content": "What is 2+2?"}]},
-                {"messages": [{"role": "assistant", "content": "4"}]},
+                {"rollout": 0, "output": "4"},
                 "SpanStatusCode.UNSET",
             ),
             "generate": (
@@ -213,7 +213,7 @@ class TestHardValues:
         root = next(span for span in read_back(uri, project).trace(one.mlflow_id).data.spans if not span.parent_id)
 
         assert root.inputs == {"seed": str(2**63), "list": [str(-(2**70))], "fits": INT64_MAX}
-        assert root.outputs == {"messages": [{"role": "assistant", "content": str(2**65)}]}
+        assert root.outputs == {"rollout": 0, "output": str(2**65)}
         assert root.attributes["big"] == str(2**64)
 
     def test_lone_surrogates(self, uri, project, trajectory, read_back) -> None:
@@ -234,8 +234,8 @@ class TestHardValues:
         root = next(span for span in trace.data.spans if not span.parent_id)
 
         assert trace.info.tags["sample_index"] == "caf?"
-        assert (trace.info.request_preview, trace.info.response_preview) == ("half ?", "half ?")
-        answer = {"messages": [{"role": "assistant", "content": "half ?"}]}
+        answer = {"rollout": 0, "output": "half ?"}
+        assert (trace.info.request_preview, trace.info.response_preview) == ("half ?", json.dumps(answer))
         assert (root.name, root.outputs, root.attributes["note"]) == ("root ?", answer, "half ?")
 
     def test_payloads_keep_their_type(self, uri, project, trajectory, read_back) -> None:

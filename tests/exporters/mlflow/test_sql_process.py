@@ -7,18 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout import annotate, flush, rollout_trace_attr, rollout_trace_op
 from otel_rollout.export import worker_process
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
-from otel_rollout_mlflow.plain_spans import pack, unpack
 from otel_rollout_mlflow.sql_process import SqlProcess
 from otel_rollout_mlflow.tracking_uri import parse_tracking_uri
 from tests.delivery.queues import until
@@ -29,7 +24,7 @@ def worker_of(exporter: MlflowSpanExporter) -> int:
     store = exporter._opened()
     assert isinstance(store, SqlProcess)
     assert store._worker is not None
-    return store._worker._process.pid
+    return store._worker._process._process.pid
 
 
 def is_running(pid: int) -> bool:
@@ -38,60 +33,6 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-class TestPlainSpans:
-    """Spans on their way to the process."""
-
-    def test_nothing_is_lost_or_changed(self, trajectory) -> None:
-        """Unpacked spans equal the packed ones: ids, times, attributes, events, links, status and scope."""
-        spans = trajectory(reward=1.0, root_attributes={"scores": (0.5, 1.0), "flag": True}).spans
-
-        for before, after in zip(spans, unpack(pack(spans)), strict=True):
-            assert after.to_json() == before.to_json()
-            assert dict(after.attributes) == dict(before.attributes)
-            assert after.get_span_context() == before.get_span_context()
-            assert after.parent == before.parent
-            assert after.instrumentation_scope == before.instrumentation_scope
-            assert [dict(event.attributes) for event in after.events] == [
-                dict(event.attributes) for event in before.events
-            ]
-
-    def test_spans_of_ours(self, rollout_spans) -> None:
-        """Spans that are not made in full yet arrive as if they were, in however many pieces."""
-
-        @rollout_trace_op(kind="TOOL")
-        def search(query: str) -> str:
-            if query == "49":
-                raise ValueError("no more")
-            return "found 語"
-
-        for sample in range(2):
-            with suppress(ValueError), rollout_trace_attr(sample_index=sample, step=3, rollout_n=0):
-                annotate(reward=0.5)
-                for number in range(50):
-                    search(str(number))
-        assert flush()
-        spans = rollout_spans.spans
-        packed = pack(spans)
-
-        arrived = unpack(packed)
-
-        assert len(spans) == 102
-        assert len(packed) == 2
-        assert [span.to_json() for span in arrived] == [span.to_json() for span in spans]
-
-    def test_each_span_keeps_its_resource(self, trajectory) -> None:
-        """Spans of several resources in one batch each arrive with their own."""
-        names = ["a", "b", "a"]
-        spans = [
-            ReadableSpan(name, context=span.context, resource=Resource({"service.name": name}))
-            for name, span in zip(names, trajectory().spans, strict=False)
-        ]
-
-        found = unpack(pack(spans))
-
-        assert [span.resource.attributes["service.name"] for span in found] == names
 
 
 @pytest.mark.integration
@@ -152,7 +93,7 @@ class TestSqlProcess:
         store = SqlProcess(parse_tracking_uri(f"sqlite:///{database}"))
         store.ensure_experiment(project)
         assert store._worker is not None
-        process = store._worker._process
+        process = store._worker._process._process
         child = os.fork()
         if child == 0:
             time.sleep(60)
@@ -173,7 +114,7 @@ class TestSqlProcess:
             "from otel_rollout_mlflow.tracking_uri import parse_tracking_uri;"
             "store = SqlProcess(parse_tracking_uri(sys.argv[1])); store.ensure_experiment(sys.argv[2]);"
             "child = os.fork(); child or time.sleep(60);"
-            "print(store._worker._process.pid, child, flush=True); time.sleep(60)"
+            "print(store._worker._process._process.pid, child, flush=True); time.sleep(60)"
         )
         command = [sys.executable, "-c", code, f"sqlite:///{database}", project, os.pathsep.join(sys.path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 
+import pytest
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -176,6 +177,22 @@ class TestGenAi:
 
         assert "gen_ai.tool.call.arguments" not in both.attributes
         assert foreign.attributes["gen_ai.tool.call.arguments"] == '{"expression":"1/0"}'
+
+
+@pytest.mark.parametrize("text", ['{"b": 2}', "[1, 2]", '"quoted"', "plain"])
+def test_a_text_of_a_program_stays_a_text(trajectory, text) -> None:
+    """An annotation that looks like JSON is read back as it was given, from a server and from a database."""
+    one = trajectory()
+    root = one.spans[-1]
+    root = copy_span(root, {**(root.attributes or {}), "note": text})
+
+    (sent,), (stored,) = otlp_spans([root]), stored_spans([root], unwraps_texts=True)
+
+    # MLflow parses a text that is a JSON string, an object or a list, once.
+    value = sent.attributes["note"]
+    assert (json.loads(value) if value[:1] in '{["' else value) == text
+    read = json.loads(stored.attributes["note"])
+    assert (json.loads(read) if read != text else read) == text
 
 
 class TestStoredSpans:

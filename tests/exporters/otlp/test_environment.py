@@ -8,6 +8,13 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout_otlp import OtlpGrpcSpanExporter, OtlpHttpSpanExporter
 
 
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_quotes_around_headers_are_left_out(monkeypatch, quote):
+    """A file of variables keeps the quotes that a shell would remove."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"{quote}authorization=Bearer a,x-project=seven{quote}")
+    assert OtlpHttpSpanExporter()._headers == {"authorization": "Bearer a", "x-project": "seven"}
+
+
 class TestEndpoint:
     """Endpoints."""
 

@@ -101,6 +101,14 @@ class TestReadBack:
         assert by_id[hex_id(root)]["summary"]["status_counts"] == {"success": 2, "error": 1}
         assert by_id[hex_id(root)]["summary"]["weave"]["status"] == "descendant_error"
 
+    def test_a_late_annotation_counts_as_no_call(self, server, reader, exporter, spans, project) -> None:
+        """In one batch with its trajectory, as a replay has it, the root's counts are those of live training."""
+        root = spans.root()
+        late = spans.span("annotate", {"rollout.late": True, "rollout.reward": 1.0}, parent=root)
+        assert exporter.send([spans.op(root), late, root]).verdict is Verdict.DELIVERED
+        by_id = {call["id"]: call for call in reader.calls(project)}
+        assert by_id[hex_id(root)]["summary"]["status_counts"] == {"success": 2, "error": 0}
+
     def test_token_usage_stands_in_the_summary(self, server, reader, exporter, spans, project) -> None:
         """An LLM op's tokens are the usage of its model."""
         root = spans.root()

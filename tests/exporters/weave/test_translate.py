@@ -214,6 +214,13 @@ class TestPayload:
         assert as_inputs(text, is_trusted=True) == text.encode()
 
 
+@pytest.mark.parametrize("text", ['{"a": 1}', "[1, 2]", "12", "plain"])
+def test_a_text_stays_a_text(spans, text) -> None:
+    """A result that is a text, and looks like JSON, is no object."""
+    span = spans.root(attributes={"output.value": text, "output.mime_type": "text/plain"})
+    assert record_of(span)["output"] == text
+
+
 class TestIdsAsText:
     """`ids_as_text`."""
 
