@@ -84,3 +84,20 @@ class TestFinishedPayload:
     def test_plain_values_stay_as_they_are(self, value):
         """Plain JSON values come out unchanged."""
         assert orjson.loads(PayloadFinisher(2**20, None).finish(to_json(take_snapshot(value)))[0]) == value
+
+
+class TestBudget:
+    """Values larger than their budget."""
+
+    @settings(max_examples=300, deadline=None)
+    @given(
+        value=st.lists(_VALUES, min_size=1) | st.dictionaries(_KEYS, _VALUES, min_size=1), budget=st.integers(64, 4000)
+    )
+    def test_what_is_cut_is_json(self, value, budget):
+        """What fits is valid JSON of about the budget's size, and what doesn't is counted."""
+        for given_value in (value, [value] * 300, dict.fromkeys(range(300), value)):
+            taken = take_snapshot(given_value, budget)
+            whole = take_snapshot(given_value, 2**24)
+
+            assert taken.size < 3 * budget + 1500
+            assert orjson.loads(to_json(taken)) == orjson.loads(to_json(whole)) or taken.left_out
