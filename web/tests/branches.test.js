@@ -112,7 +112,12 @@ test("Conversations are named by what they are, sub-agents by their name, with a
 });
 
 test("Only kinds of conversations that there are are counted", () => {
-  assert.deepEqual(conversationCounts({ subagents: 2, forks: 0, compactions: 1 }), ["2 sub-agents", "1 compaction"]);
+  const none = { forks: 0, compactions: 1, user_turns: null };
+  assert.deepEqual(conversationCounts({ ...none, subagents: 2 }), ["2 sub-agents", "1 compaction"]);
+  assert.deepEqual(conversationCounts({ ...none, subagents: 0, user_turns: 1 }), [
+    "1 compaction",
+    "1 turn of a simulated user",
+  ]);
 });
 
 test("A branch is in the turn that called it, and its turns are none of main's", () => {
