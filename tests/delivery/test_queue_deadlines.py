@@ -181,7 +181,8 @@ class TestDeadlines:
             queue.shutdown(time.monotonic() + 0.2)
         assert queue.join() is False
         stats = queue.stats()
-        assert stats.delivered == exporter.attempts < 100
+        # The one that the deadline passes in has no answer by then.
+        assert stats.delivered + stats.lost.get("unknown", 0) == exporter.attempts < 100
         assert is_balanced(stats)
 
     def test_an_exporter_that_fails_to_shut_down_loses_nothing(self, make_queue, exporter, make_span):
