@@ -378,7 +378,24 @@ class TestTemplates:
         text, calls = said(f"First. {wrong} \n{right}\n {right} Last.")
         assert (text, len(calls), calls[0].name) == (f"First. {wrong}\n\nLast.", 2, "add")
 
-    @pytest.mark.parametrize("piece", ["<tool_call>", "<tool_response>", "\n ", "</tool_call>", "<tool_call>\n{"])
+    @pytest.mark.parametrize(
+        "piece",
+        [
+            *(
+                "<tool_call>",
+                "<tool_response>",
+                "\n ",
+                "</tool_call>",
+                "<tool_call>\n{",
+                "<tool_call><function=f><parameter=a>",
+            ),
+            *(
+                "[TOOL_CALLS]f[ARGS]{",
+                "<|python_tag|>{",
+                "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0",
+            ),
+        ],
+    )
     def test_many_marks_take_linear_time(self, piece):
         """A model may repeat one until its tokens are used up: 10 MB take linear time, square time takes hours."""
         text = piece * (10_000_000 // len(piece))

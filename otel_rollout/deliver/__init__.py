@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.deliver.span_outbox import QueueLimits, SpanOutbox
-    from otel_rollout.deliver.spool import open_spool
+    from otel_rollout.deliver.spool import Spool, open_spool
 else:
     from otel_rollout.lazy import lazy_names
 
@@ -12,6 +12,6 @@ else:
         __name__,
         {
             "span_outbox": ("QueueLimits", "SpanOutbox"),
-            "spool": ("open_spool",),
+            "spool": ("Spool", "open_spool"),
         },
     )

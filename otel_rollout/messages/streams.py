@@ -19,6 +19,8 @@ CHUNKS: Final = "chunks"
 _TEXT_OF: Final = {TEXT: "content", REASONING: "content", CALL: "arguments"}
 _EVENTS: Final = ("message_start", "content_block_start", "content_block_delta", "response.created", "text-start")
 _KEYS_OF_EVENTS: Final = ("messageStart", "contentBlockStart", "contentBlockDelta", "token")
+_OPEN: Final = 64
+"""So many parts may grow at a time: a stream may have thousands."""
 _LEAST: Final = 3
 """So many pieces of which each begins with the one before are the answer so far."""
 
@@ -139,7 +141,7 @@ class _Stream:
     def _add_part(self, slot: Any, part: Part, index: Any) -> None:
         parts = self._answers.setdefault(slot, [])
         index = part.get("index", index)
-        found = next((each for each in reversed(parts) if each.takes(part, index)), None)
+        found = next((each for each in reversed(parts[-_OPEN:]) if each.takes(part, index)), None)
         if found is None:
             parts.append(_Joined(part, index))
         elif left := found.add(part):

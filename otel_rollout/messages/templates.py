@@ -90,27 +90,34 @@ _HARMONY: Final = re.compile(
     re.DOTALL,
 )
 _RECIPIENT: Final = re.compile(r"\bto=(?!assistant|all\b)(?:functions\.)?([\w.-]+)")
-_MARKED_CALLS: Final = {
-    "[TOOL_CALLS]": re.compile(
-        r"\s*(?P<name>[\w.-]+)\s*(?:\[CALL_ID\](?P<id>\w+))?\[ARGS\](?P<arguments>\{.*?\})(?=\Z|\[TOOL)", re.DOTALL
+_MARKED_CALLS: Final[dict[str, tuple[str, str, re.Pattern[str]]]] = {
+    "[TOOL_CALLS]": (
+        "[TOOL_CALLS]",
+        "</s>",
+        re.compile(r"\s*(?P<name>[\w.-]+)\s*(?:\[CALL_ID\](?P<id>\w+))?\[ARGS\](?P<arguments>.*)", re.DOTALL),
     ),
-    "<|python_tag|>": None,
-    "<|tool_calls_section_begin|>": re.compile(
-        r"<\|tool_call_begin\|>\s*(?P<id>(?:functions\.)?(?P<name>[\w.-]+):\d+)\s*"
-        r"<\|tool_call_argument_begin\|>(?P<arguments>.*?)<\|tool_call_end\|>",
-        re.DOTALL,
+    "<|python_tag|>": ("<|python_tag|>", "<|eom_id|>", re.compile(r"(?!)")),
+    "<|tool_calls_section_begin|>": (
+        "<|tool_call_begin|>",
+        "<|tool_call_end|>",
+        re.compile(
+            r"\s*(?P<id>(?:functions\.)?(?P<name>[\w.-]+):\d+)\s*<\|tool_call_argument_begin\|>(?P<arguments>.*)",
+            re.DOTALL,
+        ),
     ),
-    "<\uff5ctool\u2581calls\u2581begin\uff5c>": re.compile(
-        r"<\uff5ctool\u2581call\u2581begin\uff5c>(?:function)?(?:<\uff5ctool\u2581sep\uff5c>)?(?P<name>[\w.-]+)\s*"
-        r"(?:<\uff5ctool\u2581sep\uff5c>)?(?:```json)?(?P<arguments>.*?)(?:```)?\s*<\uff5ctool\u2581call\u2581end\uff5c>",
-        re.DOTALL,
+    "<\uff5ctool\u2581calls\u2581begin\uff5c>": (
+        "<\uff5ctool\u2581call\u2581begin\uff5c>",
+        "<\uff5ctool\u2581call\u2581end\uff5c>",
+        re.compile(
+            r"(?:function)?(?:<\uff5ctool\u2581sep\uff5c>)?(?P<name>[\w.-]+)\s*"
+            r"(?:<\uff5ctool\u2581sep\uff5c>)?(?:```json)?(?P<arguments>.*)",
+            re.DOTALL,
+        ),
     ),
 }
-"""The calls after a mark that ends a model's words; None: only JSON, as Llama writes it (Mistral writes both)."""
+"""The calls after a mark that ends a model's words: beginning and end of each, and its form if it isn't JSON."""
+_MAX_CALLS: Final = 1000
 _XML_NAME: Final = re.compile(r"\s*<function=([^>\s]+)>|\s*([\w.-]+)\s*(?=<arg_key>)")
-_XML_ARGUMENT: Final = re.compile(
-    r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>|<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL
-)
 _MISTRALS_ENDS: Final = re.compile(r"</?s>|\[/(?:SYSTEM_PROMPT|TOOL_RESULTS)\]")
 _MAX_LEFT_OVER: Final = 32
 """Characters of a thinking mark that a template writes after the last role."""
@@ -261,16 +268,20 @@ def _harmony_messages(text: str) -> Iterator[Message]:
 def _split_marked(text: str, mark: str) -> tuple[str, list[Part]]:
     """Return a model's text before a mark, and the calls after it; the whole text if there are none."""
     said, _, after = text.partition(mark)
-    pattern = _MARKED_CALLS[mark]
+    begin, end, pattern = _MARKED_CALLS[mark]
     calls: list[Part] = []
-    for found in () if pattern is None else pattern.finditer(after):
-        groups = found.groupdict()
-        arguments = exact_json(groups["arguments"].strip())
-        calls.append({"type": "tool_call", "id": groups.get("id"), "name": groups["name"], "arguments": arguments})
-    if not calls and isinstance(value := parse_json(after.strip()), (dict, list)):
-        for each in value if isinstance(value, list) else [value]:
-            call = _call_in(each, strict=False)
-            calls += [] if call is None else [call]
+    if after.count(begin) > _MAX_CALLS:
+        # A model that repeats itself.
+        return text, []
+    for piece in after.split(begin):
+        body = piece.partition(end)[0].strip()
+        if found := pattern.match(body):
+            groups = found.groupdict()
+            arguments = exact_json(groups["arguments"].strip().removesuffix("```").strip())
+            calls.append({"type": "tool_call", "id": groups.get("id"), "name": groups["name"], "arguments": arguments})
+        elif isinstance(value := parse_json(body), (dict, list)):
+            read = (_call_in(each, strict=False) for each in (value if isinstance(value, list) else [value]))
+            calls += [call for call in read if call is not None]
     return (said, calls) if calls else (text, [])
 
 
@@ -338,8 +349,15 @@ def _xml_call(content: str) -> Part | None:
     name = _XML_NAME.match(content)
     if name is None:
         return None
-    pairs = (found.groups() for found in _XML_ARGUMENT.finditer(content))
-    arguments = {first or third: second if first else fourth for first, second, third, fourth in pairs}
+    arguments = {}
+    if "<parameter=" in content:
+        for piece in content.split("<parameter=")[1:]:
+            key, _, value = piece.partition(">")
+            arguments[key] = value.partition("</parameter>")[0].removeprefix("\n").removesuffix("\n")
+    else:
+        for piece in content.split("<arg_key>")[1:]:
+            key, _, value = piece.partition("</arg_key>")
+            arguments[key] = value.partition("<arg_value>")[2].partition("</arg_value>")[0]
     return {"type": "tool_call", "id": None, "name": name[1] or name[2], "arguments": arguments}
 
 

@@ -2,7 +2,20 @@
 
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.report import LineProgress, Replay, ReplayReport, describe, show_progress
+from otel_rollout.replay.sender import Sender
 from otel_rollout.replay.session import replay
 from otel_rollout.replay.source import Total
+from otel_rollout.replay.spool_files import SpoolSource
 
-__all__ = ["DeliveredLog", "LineProgress", "Replay", "ReplayReport", "Total", "describe", "replay", "show_progress"]
+__all__ = [
+    "DeliveredLog",
+    "LineProgress",
+    "Replay",
+    "ReplayReport",
+    "Sender",
+    "SpoolSource",
+    "Total",
+    "describe",
+    "replay",
+    "show_progress",
+]

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
-import functools
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 from opentelemetry import context as context_api
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -111,7 +107,6 @@ def block(queue, exporter, span):
     assert exporter.entered.wait(10)
 
 
-def refused_thread() -> Callable[..., Any]:
-    """Return a `start_new_thread` that fails as C code does: what Python code raises there is a signal handler's."""
-    context = contextvars.Context()
-    return functools.partial(context.run, context.run)
+def refuse_to_start(thread: threading.Thread) -> None:
+    """Fail as `Thread.start` does while the interpreter exits."""
+    raise RuntimeError("can't start new thread")

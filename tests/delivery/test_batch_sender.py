@@ -82,12 +82,6 @@ class TestDelivered:
         assert backend.attempts == [list("01234567")]
         assert (report.delivered, dict(report.lost), report.shrunk) == (8, {}, 0)
 
-    def test_an_empty_batch_is_not_sent(self):
-        """Nothing is sent where there is nothing to send."""
-        backend, report = deliver(answers(), [])
-        assert backend.attempts == []
-        assert report.delivered == 0
-
     @pytest.mark.parametrize(("rejected", "delivered"), [(3, 5), (99, 0)])
     def test_spans_that_the_backend_rejects_are_counted_as_lost(self, spans, rejected, delivered):
         """Of a partial success the rejected spans are lost, never more than there were."""
@@ -102,14 +96,6 @@ class TestDelivered:
 
 class TestPassingFaults:
     """Network and overload: the same batch, later."""
-
-    @pytest.mark.parametrize("outcome", [RETRY, Outcome(Verdict.RETRY, "busy", retry_after=1.0)])
-    def test_the_same_batch_is_sent_until_it_is_taken(self, spans, outcome):
-        """A passing fault is answered with the same batch, and nothing is lost or sent twice."""
-        failures = 4 if outcome is RETRY else 50
-        backend, report = deliver(answers(*[outcome] * failures), spans)
-        assert backend.attempts == [list("01234567")] * (failures + 1)
-        assert report.delivered == 8
 
     def test_a_long_outage_loses_nothing_and_keeps_the_order(self, spans):
         """After an outage of whatever length everything is delivered once, whole, in order and in few parts."""

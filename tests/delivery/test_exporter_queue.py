@@ -86,30 +86,6 @@ class TestBatches:
 class TestTroubles:
     """Exporters and backends that fail."""
 
-    def test_an_outage_and_return_loses_nothing_and_duplicates_nothing(self, make_queue, exporter, make_span):
-        """After an outage every span arrives once, in order."""
-        exporter.outcome = lambda spans: RETRY
-        queue = make_queue(exporter, batch_spans=10)
-        for number in range(100):
-            queue.put(make_span(str(number)))
-        until(lambda: exporter.attempts > 5)
-        assert not queue.flush(0.02)
-        exporter.outcome = lambda spans: DELIVERED
-        assert queue.flush(10)
-        assert exporter.names == [str(number) for number in range(100)]
-        assert queue.stats().delivered == 100
-        assert queue.stats().last_error == "retry: down"
-
-    @pytest.mark.parametrize("failure", [SpanExportResult.FAILURE, False, 0])
-    def test_a_plain_exporter_that_fails_is_tried_again(self, make_queue, make_span, failure):
-        """Anything but SUCCESS or None from a plain exporter is a failure, and the batch is sent again."""
-        results = [failure, failure]
-        exporter = Plain(lambda spans: results.pop() if results else SpanExportResult.SUCCESS)
-        queue = make_queue(exporter)
-        queue.put(make_span("kept"))
-        assert queue.flush(10)
-        assert exporter.received == ["kept"]
-
     @pytest.mark.parametrize("error", [RuntimeError, SystemExit])
     def test_a_plain_exporter_that_raises_harms_nothing(self, make_queue, make_span, error):
         """An exporter that raises does not end the thread; the batch is sent again."""
@@ -284,30 +260,6 @@ class TestOneHarmsNoOther:
         block(queue, exporter, make_span())
         for _ in range(10_000):
             queue.put(make_span())
-
-
-class TestFork:
-    """A forked child."""
-
-    def test_a_forked_child_starts_empty(self, make_queue, exporter, make_span, monkeypatch):
-        """After a fork nothing of the parent's is held, locks included, and new spans are delivered."""
-        told = []
-        exporter.after_fork = lambda: told.append(1)
-        queue = make_queue(exporter)
-        with monkeypatch.context() as patch:
-            # The parent's thread does not come along.
-            patch.setattr(queue, "start", lambda: None)
-            queue.put(make_span("parents"))
-        queue._reader._lock.acquire()
-        holder = threading.Thread(target=queue._lock.acquire)
-        holder.start()
-        holder.join()
-        queue.after_fork()
-        assert queue.stats().recorded == 0
-        assert told == [1]
-        queue.put(make_span("childs"))
-        assert queue.flush(10)
-        assert queue.stats().delivered == 1
 
 
 class Interrupt(BaseException):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 import tracemalloc
 
 import pytest
@@ -19,14 +18,6 @@ from tests.delivery.side_requests import CONFIGURATION_ERROR, REFUSED, RETRY, UN
 class TestAttempts:
     """How entries are tried, and tried again."""
 
-    def test_all_are_done(self, make_work, backend):
-        """Entries are done in order, and a flush waits for them."""
-        work = make_work()
-        add(work, *range(10))
-        assert work.flush(10)
-        assert backend.done == list(range(10))
-        assert counts(work) == FollowUpStats(done=10)
-
     def test_entries_of_a_group_go_together(self, make_work, backend):
         """Waiting entries share attempts up to the kind's limit, groups apart."""
         work = make_work(limit=3)
@@ -38,15 +29,6 @@ class TestAttempts:
         backend.gate.set()
         assert work.flush(10)
         assert sorted(backend.attempts, key=str) == [["first"], ["x"], [0, 1, 2], [3, 4, 5], [6]]
-
-    @pytest.mark.parametrize("outcome", [RETRY, CONFIGURATION_ERROR, UNEXPLAINED])
-    def test_a_fault_is_waited_for(self, make_work, backend, outcome):
-        """A failed attempt is retried until it succeeds, and nothing is lost."""
-        work = make_work(limit=4)
-        backend.rule = lambda values: DELIVERED if len(backend.attempts) > 20 else outcome
-        add(work, *range(10))
-        until(lambda: counts(work) == FollowUpStats(done=10))
-        assert sorted(backend.done) == list(range(10))
 
     def test_entries_wait_for_the_backend(self, make_work, backend, caplog):
         """Entries whose spans aren't stored yet wait behind the others, without a line in the log."""
@@ -90,14 +72,6 @@ class TestAttempts:
         add(work, "later")
         until(lambda: "later" in backend.done)
         until(lambda: counts(work) == FollowUpStats(done=1, lost={"span_missing": 3}))
-
-    def test_waiting_ends_with_the_shutdown(self, make_work, backend):
-        """At a shutdown, entries that still wait at the deadline are counted as lost."""
-        backend.rule = lambda values: NotYet({0}, "not yet")
-        work = make_work()
-        add(work, "reward")
-        assert not work.shutdown(time.monotonic() + 0.3)
-        assert counts(work) == FollowUpStats(lost={"shutdown": 1})
 
     def test_the_one_at_fault_is_found(self, make_work, backend):
         """An entry that is refused is lost alone; those that went with it are done."""

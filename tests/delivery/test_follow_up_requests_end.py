@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
-import os
 import threading
 import time
 
@@ -12,7 +10,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from otel_rollout.counts import FollowUpStats
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from tests.delivery.queues import Plain, Recorder, is_balanced, refused_thread, until
+from tests.delivery.queues import Plain, Recorder, is_balanced, refuse_to_start, until
 from tests.delivery.side_requests import CONFIGURATION_ERROR, REFUSED, RETRY, SLOW, UNEXPLAINED, add, counts
 
 
@@ -65,14 +63,6 @@ class TestFlush:
         thread.join(10)
         assert flushed == [True]
 
-    def test_it_says_false_when_some_are_left(self, make_work, backend):
-        """A flush ends with its timeout, and says that something waits."""
-        work = make_work()
-        backend.rule = lambda values: RETRY
-        add(work, "one")
-        assert not work.flush(0.05)
-        assert counts(work).waiting == 1
-
     def test_it_returns_at_once_when_turned_away(self, make_work, backend):
         """Waiting doesn't fix an auth error: a flush makes one attempt and returns False."""
         work = make_work(policy=SLOW, limit=2)
@@ -88,25 +78,9 @@ class TestFlush:
         assert not work.flush(10)
         assert work.flush(10)
 
-    def test_without_work_it_is_true(self, make_work):
-        """Nothing to do is done, and no thread is started for it."""
-        work = make_work()
-        assert work.flush(0.0)
-        assert not work.is_running
-
 
 class TestShutdown:
     """The end."""
-
-    def test_what_waits_is_tried_once_more(self, make_work, backend):
-        """A shutdown has what waits done, however long the delay has grown."""
-        work = make_work(policy=SLOW)
-        backend.rule = lambda values: RETRY
-        add(work, *range(3))
-        until(lambda: backend.attempts)
-        backend.rule = lambda values: DELIVERED
-        assert work.shutdown(time.monotonic() + 10)
-        assert counts(work) == FollowUpStats(done=3)
 
     @pytest.mark.parametrize(("outcome", "reason"), [(RETRY, "shutdown"), (CONFIGURATION_ERROR, "configuration_error")])
     def test_what_is_left_is_counted(self, make_work, backend, outcome, reason):
@@ -140,33 +114,10 @@ class TestShutdown:
         """If no thread can be started, at the interpreter's exit, the shutdown does the work itself."""
         work = make_work()
 
-        monkeypatch.setattr(_thread, "start_new_thread", refused_thread())
+        monkeypatch.setattr(threading.Thread, "start", refuse_to_start)
         add(work, *range(3))
         assert work.shutdown(time.monotonic() + 10)
         assert backend.done == [0, 1, 2]
-
-
-class TestFork:
-    """A forked child."""
-
-    def test_it_starts_empty(self, make_work, backend):
-        """The child neither does what its parent holds nor waits for a lock that the parent's thread has."""
-        work = make_work()
-        backend.gate.clear()
-        add(work, "one", "two")
-        assert backend.entered.wait(10)
-        with work._lock:
-            child = os.fork()
-            if child == 0:
-                backend.gate.set()
-                backend.done.clear()
-                add(work, "mine")
-                is_right = work.flush(10) and backend.done == ["mine"] and counts(work) == FollowUpStats(done=1)
-                os._exit(0 if is_right else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        backend.gate.set()
-        assert work.flush(10)
-        assert backend.done == ["one", "two"]
 
 
 class TestQueue:
@@ -214,17 +165,6 @@ class TestQueue:
         assert not queue.join()
         assert queue.stats().delivered == 51
         assert queue.stats().follow_up_requests["rewards"] == FollowUpStats(lost={"shutdown": 51})
-
-    def test_a_shutdown_waits_for_it(self, make_queue, exporter, backend, make_span):
-        """Follow-up requests of the last spans are made before the exporter is shut down."""
-        queue = make_queue(exporter, delay=60.0)
-        order = []
-        backend.rule = lambda values: order.append("reward") or DELIVERED
-        exporter.shutdown = lambda: order.append("shutdown")
-        queue.put(make_span("last"))
-        queue.shutdown(time.monotonic() + 10)
-        assert queue.join()
-        assert order == ["reward", "shutdown"]
 
     def test_something_else_of_that_name_is_left_alone(self, make_queue, make_span):
         """A foreign exporter may have an attribute called follow_up_requests."""

@@ -13,8 +13,7 @@ import time
 import pytest
 
 from otel_rollout import read_trajectories
-from otel_rollout.deliver import QueueLimits, SpanOutbox, spool
-from otel_rollout.deliver.spool import Spool
+from otel_rollout.deliver import QueueLimits, SpanOutbox, Spool, spool
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.files import is_being_written
 from otel_rollout.folder import FrameFile
@@ -64,31 +63,6 @@ def numbers(count):
 class TestOutage:
     """While the backend is away, memory stays within its bound and nothing is lost."""
 
-    def test_all_is_delivered_in_order_when_the_backend_is_back(self, make_queue, backend, make_span, tmp_path):
-        """Ten times what memory holds waits on disk, arrives once and in order, and leaves no file behind."""
-        backend.outcome = lambda spans: RETRY
-        queue = make_queue(backend)
-        put_many(queue, make_span, 200)
-        stats = queue.stats()
-        assert stats.spooled > 100
-        assert stats.queued_bytes <= 20_000
-        assert is_balanced(stats)
-        backend.outcome = lambda spans: DELIVERED
-        assert queue.flush(20) is True
-        assert backend.names == numbers(200)
-        assert (queue.stats().delivered, queue.stats().spooled, queue.stats().lost) == (200, 0, {})
-        assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-    def test_a_hanging_attempt_does_not_fill_memory(self, make_queue, backend, make_span):
-        """Spans go to disk while an attempt hangs, and follow when it has come to its end."""
-        backend.gate.clear()
-        queue = make_queue(backend)
-        put_many(queue, make_span, 100)
-        assert queue.stats().spooled > 50
-        backend.gate.set()
-        assert queue.flush(20) is True
-        assert backend.names == numbers(100)
-
     def test_outage_after_outage(self, make_queue, backend, make_span):
         """What is put while older spans are on disk is delivered after them."""
         queue = make_queue(backend)
@@ -98,13 +72,6 @@ class TestOutage:
             backend.outcome = lambda spans: DELIVERED
         assert queue.flush(20) is True
         assert backend.names == numbers(150)
-
-    def test_a_flush_says_that_spans_are_only_on_disk(self, make_queue, backend, make_span):
-        """Being on disk is not being delivered."""
-        backend.outcome = lambda spans: RETRY
-        queue = make_queue(backend)
-        put_many(queue, make_span, 50)
-        assert queue.flush(0.1) is False
 
     def test_it_is_said_once_where_spans_wait(self, make_queue, backend, make_span, caplog, tmp_path):
         """The log names the folder, once a minute."""
@@ -252,29 +219,6 @@ class TestEnd:
         assert sorted(names_on_disk(tmp_path)) == numbers(40)
         assert f"otel-rollout replay {tmp_path} --backend backend" in caplog.text
 
-    def test_a_hanging_attempt_is_kept_too(self, make_queue, backend, make_span, tmp_path):
-        """A backend that hangs to the end has taken nothing for certain: its batch is on disk as well."""
-        backend.gate.clear()
-        queue = make_queue(backend)
-        put_many(queue, make_span, 40)
-        queue.shutdown(time.monotonic() + 1.0)
-        assert queue.join() is False
-        assert queue.stats().spooled == 40
-        assert sorted(names_on_disk(tmp_path)) == numbers(40)
-
-    def test_what_was_delivered_is_not_kept(self, make_queue, backend, make_span, tmp_path):
-        """A batch that arrived in part is kept in part."""
-        backend.outcome = lambda spans: RETRY
-        queue = make_queue(backend, batch_spans=1)
-        put_many(queue, make_span, 40)
-        backend.outcome = lambda spans: RETRY if spans[0].name >= "0020" else DELIVERED
-        until(lambda: len(backend.names) == 20)
-        queue.shutdown(time.monotonic() + 1.0)
-        queue.join()
-        assert backend.names == numbers(20)
-        assert sorted(names_on_disk(tmp_path)) == numbers(40)[20:]
-        assert queue.stats().spooled == 20
-
     @pytest.mark.parametrize("is_hanging", [True, False])
     def test_a_disk_that_is_too_slow_for_the_end(
         self, make_queue, backend, make_span, tmp_path, monkeypatch, is_hanging
@@ -353,26 +297,3 @@ class TestEnd:
         queue.join()
         assert (queue.stats().spooled, queue.stats().lost) == (10, {})
         assert sorted(names_on_disk(tmp_path)) == numbers(10)
-
-
-class TestFork:
-    """A child has a spool of its own."""
-
-    def test_a_forked_child_leaves_its_parents_files_alone(self, make_queue, backend, make_span, tmp_path):
-        """What a child does to its spool changes nothing of its parent's, which still delivers all."""
-        backend.outcome = lambda spans: RETRY
-        queue = make_queue(backend)
-        put_many(queue, make_span, 40)
-        child = os.fork()
-        if child == 0:
-            try:
-                queue.after_fork()
-                queue._spool.close(time.monotonic() + 5.0)
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
-        (path,) = tmp_path.rglob("*.otlp.zst")
-        assert is_being_written(path)
-        backend.outcome = lambda spans: DELIVERED
-        assert queue.flush(20) is True
-        assert backend.names == numbers(40)

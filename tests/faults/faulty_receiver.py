@@ -17,6 +17,8 @@ from typing import Any
 import requests
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.servers.process import free_port
+
 __all__ = ["Fault", "FaultyReceiver"]
 
 _HOP_BY_HOP = frozenset({"connection", "content-length", "host", "transfer-encoding", "content-encoding", "keep-alive"})
@@ -76,14 +78,14 @@ class FaultyReceiver:
         self._released = threading.Event()
         self._open: set[socket.socket] = set()
         self._server: _Server | None = None
-        self._port = 0
+        # Not one that the system hands out: while this is down, a client that tries it could be given it.
+        self._port = free_port()
         self.up()
         self.url = f"http://127.0.0.1:{self._port}"
 
     def up(self) -> None:
         """Accept connections."""
         self._server = _Server(("127.0.0.1", self._port), self)
-        self._port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def down(self) -> None:

@@ -171,12 +171,12 @@ class TestPayload:
             ({"question": question, "rollout_n": 1}, "turn 2: 8 → 9 = “72” (1)"),
             (
                 {"prompt_text": question, "model": "toy-1", "temperature": 0.7},
-                {"text": "turn 1: 8 → 9 = “72”", "prompt_ids": [1, 2, 1], "response_ids": [7, 2**31, 1]},
+                {"response_text": "turn 1: 8 → 9 = “72”", "prompt_ids": [1, 2, 1], "response_ids": [7, 2**31, 1]},
             ),
             ({"expression": "8*9"}, 72.0),
             (
                 {"prompt_text": "…", "model": "toy-1", "temperature": 0.7},
-                {"text": "turn 2: 8 → 9 = “72”", "prompt_ids": [1, 2, 2], "response_ids": [7, 2**31, 2]},
+                {"response_text": "turn 2: 8 → 9 = “72”", "prompt_ids": [1, 2, 2], "response_ids": [7, 2**31, 2]},
             ),
         ]
         given = [json.loads(node.attributes["gen_ai.input.messages"]) for node in (first, second)]

@@ -39,6 +39,7 @@ def write_run(folder: Path, seed: int) -> list[TrajectorySummary]:
             forks=kinds["fork"],
             compactions=kinds["compacted"],
             two_sides=False,
+            unread_answers=0,
         )
         rng.choice(writers).write(spans)
         told.append(expected)

@@ -108,6 +108,7 @@ class TestRecordedTrajectory:
         [found] = read_trajectories(tmp_path)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(make_trajectory()))
 
+    @pytest.mark.slow
     def test_any_value_of_a_column(self, tmp_path):
         """A figure is one that spans can have, else that of the spans; no other one changes with it."""
         spans = make_trajectory()

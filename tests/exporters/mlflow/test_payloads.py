@@ -108,6 +108,14 @@ class TestRoots:
         assert found["spanInputs"] == {"messages": [{"role": "user", "content": "6 times 7?"}]}
         assert found["spanOutputs"] == {"reward": 0.5, "output": "It is 42."}
 
+    def test_answer_of_the_program(self, trajectory) -> None:
+        """A text that the program annotates is the output, though the conversation ends with another one."""
+        texts = {"output.value": '"42"', "output.mime_type": "application/json"}
+
+        found = translated(trajectory().root, chat(ASKED, ANSWER) | texts | {"rollout.reward": 0.5})
+
+        assert found["spanOutputs"] == {"reward": 0.5, "output": "42"}
+
     def test_reward_beside_fields(self, trajectory) -> None:
         """A reward stands in front of the fields of an output; one that has a reward already is kept whole."""
         root = trajectory().root

@@ -159,7 +159,7 @@ class TestSend:
             unused.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             unused.bind(("127.0.0.1", 0))
             port = unused.getsockname()[1]
-            exporter = OtlpGrpcSpanExporter(endpoint=f"http://127.0.0.1:{port}", timeout=5.0)
+            exporter = OtlpGrpcSpanExporter(endpoint=f"http://127.0.0.1:{port}", timeout=60.0)
             for _ in range(3):
                 assert exporter.send(make_spans(1)).verdict is Verdict.RETRY
         receiver = start_grpc_receiver(port)

@@ -23,6 +23,7 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout.record import SystemIdGenerator
 from otel_rollout_weave import WeaveSpanExporter
+from tests.servers.process import free_port
 from tests.servers.weave_server import WeaveServer
 
 WITH_CLICKHOUSE = "TEST_WEAVE_CLICKHOUSE"
@@ -170,7 +171,8 @@ class Line:
         self._target = (urlsplit(target).hostname, urlsplit(target).port)
         self._server: socketserver.ThreadingTCPServer | None = None
         self._open: list[socket.socket] = []
-        self._port = 0
+        # See free_port: the exporter tries it while nobody listens.
+        self._port = free_port()
         self.mend()
         self.url = f"http://127.0.0.1:{self._port}"
 
@@ -189,7 +191,6 @@ class Line:
 
         socketserver.ThreadingTCPServer.allow_reuse_address = True
         self._server = socketserver.ThreadingTCPServer(("127.0.0.1", self._port), Handler)
-        self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.02,)).start()
 
     def cut(self) -> None:
