@@ -21,6 +21,8 @@ from otel_rollout.record import call as call_module
 from otel_rollout.record import trajectory as trajectory_module
 from otel_rollout.testing import InMemorySpanExporter
 
+pytestmark = pytest.mark.every_python
+
 
 class TimeIsUp(ValueError):
     """Raised by a grader's alarm."""
