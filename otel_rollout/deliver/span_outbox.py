@@ -167,7 +167,7 @@ class SpanOutbox(Outbox):
                             self._reader.release(whole)
                         size = queued_size(span)
                     max_bytes, max_spans = self._root_bounds if span.parent is None else self._child_bounds
-                    if self._bytes + size > max_bytes or self._in_memory >= max_spans:
+                    if self._bytes + size > max_bytes or (limits.max_spans and self._in_memory >= max_spans):
                         reason = "queue_full"
                 # A signal handler of the program may raise at a call: none comes between the counts.
                 if reason is None:

@@ -46,8 +46,9 @@ _NAMES: Final = {
         "results result data items hits documents docs matches organic organicresults rows records entries search "
         "edges nodes content contents contexts context passages chunks snippets articles papers webpages value "
         "values response responses answer answers text output outputs stdout body ids idlist list objects files "
-        "candidates pages page points children found retrieved observation html markdown completion summary places "
-        "products businesses images videos news events messages sourcenodes table lines stderr structuredcontent"
+        "candidates pages page points children found bindings entry feed retrieved observation html markdown "
+        "completion summary places products businesses images videos news events messages sourcenodes table lines "
+        "stderr structuredcontent"
     ),
     "message": (
         "message msg detail details description note info reason warning hint suggestion statustext stderr "
@@ -61,11 +62,11 @@ _NAMES: Final = {
     "count": "total count n num size length rowcount found dist nbpages numpages pagecount totalpages itemcount",
     # These describe the request, the answer's pages and its cost, whatever they hold.
     "about": (
-        "searchparameters searchmetadata searchinformation searchinfo requestparams requestinfo params parameters "
-        "responsemetadata responseheader header headers meta metadata pageinfo pagination paging shards usage "
-        "querycontext queries region coverage facets facetcounts htmlattributions costdollars costs credits timing "
-        "timings profile schema messagetype messageversion columns columnnames fields fieldnames included url urls "
-        "errorlist warninglist debug links warnings"
+        "head vars searchparameters searchmetadata searchinformation searchinfo requestparams requestinfo params "
+        "parameters responsemetadata responseheader header headers meta metadata pageinfo pagination paging shards "
+        "usage querycontext queries region coverage facets facetcounts htmlattributions costdollars costs credits "
+        "timing timings profile schema messagetype messageversion columns columnnames fields fieldnames included "
+        "url urls errorlist warninglist debug links warnings"
     ),
     "echo": (
         "query q searchterms searchterm searchquery keyword keywords prompt input question request command cmd "
@@ -74,9 +75,9 @@ _NAMES: Final = {
         "version apiversion jsonrpc object etag regioncode lang language locale namespace index collection "
         "database engine model provider source path uri file filename directory cwd incompleteresults "
         "batchcomplete maxscore exhaustivenbhits numfoundexact outof searchcutoff quotamax quotaremaining retmax "
-        "retstart querytranslation relation score relevance geofilter modhash truncated istruncated cached "
-        "fromcache followupquestions autopromptstring resolvedsearchtype timestamp created createdat servedby "
-        "class isfinal partial tool toolname toolcallid callid role"
+        "retstart querytranslation relation relevance geofilter modhash truncated istruncated cached fromcache "
+        "followupquestions autopromptstring resolvedsearchtype timestamp created createdat servedby class isfinal "
+        "partial tool toolname toolcallid callid role"
     ),
 }
 _MEANINGS: Final = {name: meaning for meaning, names in _NAMES.items() for name in names.split()}
@@ -131,38 +132,42 @@ _END: Final = r"\s*(?:[.!:;,…(\n\"'`\])-]|$)"
 _ERROR_AT_START: Final = re.compile(
     # Python, Java, JavaScript, Go, Rust, C, npm, git, curl, apt; LangChain's, smolagents', OpenAI's and MCP's tools.
     r"traceback \(most recent call last\)|exception in thread|thread '[^']*' panicked|node:internal/|uncaught \w*error"
-    r"|(?:fatal|panic|critical)(?: error)?: |npm err|curl: \(\d+\)|segmentation fault|ora-\d{5}"
+    r"|(?:fatal|panic|critical)(?: error)?: |file \"[^\"]*\", line \d+|upstream (?:connect|request) |npm err"
+    r"|curl: \(\d+\)|segmentation fault|ora-\d{5}"
     r"|(?:an? |the |internal |unexpected |unhandled |tool |api |http |server |execution |runtime |system )*"
-    r"(?:error|exception)(?: code)?(?:[ :]*\d{3,5})?\s*[:!\]]"
+    r"(?:error|exception)(?: code)?(?:[ :]*\d{3,5})?\s*[:!\]>]"
+    r"|[\w./+-]{1,40}: (?:fatal )?error: |(?:error|time-?out|failed|failure)\W*$"
     r"|error \d+ \(|(?:error|exception) (?:executing|calling|running|while|when|in|during|occurred|parsing|fetching"
     r"|reading|"
     r"opening|processing|performing|accessing|connecting|loading|sending|getting|retrieving|invoking|from|on line|at)\b"
     r"|an? (?:\w+ )?(?:error|exception) (?:has )?occurred"
     r"|[\w.]{0,120}[a-z_](?:error|exception|expired|interrupt)(?:\(.{0,80}?\))?\s*(?::|\(|$)"
     r"|\S+:\d+:\d+: (?:fatal )?error:"
-    rf"|(?:http(?:/\d(?:\.\d)?)?(?: error| status)?(?: code)?:? ?|error ?:? ?)?[45]\d\d\s*[:,-]?\s*(?:{_REASONS})\b"
+    rf"|(?:http(?:/\d(?:\.\d)?)?(?: error| status)?(?: code)?:? ?|error ?:? ?"
+    rf"|status(?: code)?:? ?)?[45]\d\d\s*[:,-]?\s*(?:{_REASONS})\b"
     r"|http(?: error| status)?(?: code)?:? ?[45]\d\d(?:\W|$)(?! (?:is|means|error code)\b)"
-    r"|<(?:!doctype|html).{0,300}?<title>\s*(?:error|[45]\d\d\b)",
+    r"|<?(?:!doctype|html).{0,300}?<title>\s*(?:error|[45]\d\d\b)",
     re.IGNORECASE | re.DOTALL,
 )
 _ERROR_WORDS: Final = re.compile(
     rf"(?:{_REASONS}|rate.?limit\w*(?: exceeded| reached)?|permission denied|access denied|quota exceeded|out of memory"
     r"|connection (?:refused|reset|timed out|error|aborted|closed|failed)|deadline exceeded|not (?:authenticated"
     r"|authorized"
-    rf"|allowed|permitted|supported|available)|bad credentials|request failed)\s*(?:[.!:;(\n-]|$)|killed$"
+    rf"|allowed|permitted|supported|available)|bad credentials|request failed)\s*(?:[.!:;\n-]|\(\d|$)|killed$"
     r"|(?:[\w.'/-]+ ){0,4}(?:timed out|rate limit exceeded|quota exceeded)\b|time-?out (?:of|after|exceeded|reached"
     r"|error|while)"
     r"|(?:api|request|query|task|tool|call|download|navigation|execution|command|search|operation|build"
     r"|lookup)(?: \w+)? failed\b"
     rf"|failed (?:to|with|because|due|after|while)\b|fail(?:ed|ure)[:!]|(?:sorry|unfortunately)\b.{{0,40}}\b{_NOT} "
-    rf"|(?:i |we |it )?(?:{_NOT}|failed to) (?!(?:be|is|are|was)\b)\w+"
+    rf"|(?:i |we |it )?(?:{_NOT}|failed to) (?!(?:be|is|are|was)\b)(?-i:[a-z])\w*"
     r"|(?:unknown|no such|unrecognized|unsupported|undefined) (?:tool|function|command|action|argument|option|file"
     r"|table"
     r"|directory|host|method|key|user|column|module|api)\b"
     r"|invalid (?:\w+ )?(?:key|token|session|request|argument|arguments|input|json|query|url|syntax|credentials"
     r"|parameter"
     r"|parameters|credential|action|command|path)\b|missing (?:required|argument|parameter)\b"
-    r"|[^\n]{0,200}(?:: (?:command not found|no such file or directory|not a directory|is a directory|permission denied"
+    r"|(?:ba|z|da|k)?sh: [^\n]{0,100}not found|[^\n]{0,200}(?:[:\]] (?:can't open |cannot \w+ '|command not found"
+    r"|no such file or directory|not a directory|is a directory|permission denied"
     r"|syntax error near|cannot (?:access|open|stat) )|is not recognized as an internal|unable to locate package)",
     re.IGNORECASE,
 )
@@ -172,11 +177,12 @@ _EMPTY_WORDS: Final = re.compile(
     rf"|0)\s+(?:{_WORD}\s+){{0,4}}?"
     rf"(?:{_NOUNS})(?:\s+(?:were|was|are|is|have been|has been|could be))?(?:\s+(?:found|returned|available|retrieved"
     rf"|match\w*|exist\w*|fetched|located|loaded|to (?:display|show|return)|yet|here))?"
-    rf"(?:{_END}|\s+(?:for|in|that|with|on|at|about|from|of) )"
+    rf"(?:{_END}|\s+(?:for|in|that|with|on|at|about|from|of|your|the|this) )"
     rf"|(?:[\w'-]+ ){{0,4}}?(?:found|returned|returns|yielded|retrieved|matched|produced|gave|has|have|contains?|got"
     rf"|showing)"
     rf"[: ]+(?:no|0|zero)(?: [\w-]+){{0,2}}? (?:{_NOUNS})\b"
-    rf"|(?:i )?found nothing{_END}|nothing (?:was |were )?(?:found|matched|returned|available|relevant|to (?:show"
+    rf"|(?:i )?found nothing{_END}|(?:sorry,? )?nothing (?:was |were )?(?:found|matched|returned|available|relevant"
+    rf"|to (?:show"
     rf"|display|return))"
     rf"|none (?:was |were )?found|empty (?:response|result|output|file|page|list|string|set){_END}"
     r"|your search\b.{0,120}did(?: not|n't) match|(?:[\w'.-]+ ){1,4}(?:did not|didn't|does not|doesn't) "
@@ -224,7 +230,8 @@ def is_odd_result(value: Any) -> bool:
 @lru_cache(4096)
 def _named(key: str) -> tuple[str, str]:
     name = re.sub(r"[^a-z0-9]", "", key.lower())
-    return name, _MEANINGS.get(name) or ("about" if _ABOUT.fullmatch(name) else "")
+    meaning = _MEANINGS.get(name) or ("about" if _ABOUT.fullmatch(name) else "")
+    return name, meaning or ("total" if name.endswith(("totalresults", "totalhits", "totalcount")) else "")
 
 
 def _parsed(text: str) -> Any:
@@ -247,13 +254,13 @@ class _Judge:
     def is_odd_text(self, text: str) -> bool:
         """Return True for a text of nothing, of an error, or of JSON that is odd."""
         start = text[:_MAX_PARSED].strip()
-        if not start or start == "null":
+        if not start.strip("\"'()[]{}") or start == "null":
             return True
         if start[0] in '{["' and len(text) <= _MAX_PARSED:
             parsed = _parsed(start)
             if parsed is not None and parsed != text:
                 return self._is_odd(parsed)
-        start = start[:_MAX_WORDS].replace("\u2019", "'").lstrip("\"'`*#>[(-❌⚠️🚫 \t\r\n") or start
+        start = start[:_MAX_WORDS].replace("\u2019", "'").lstrip("\"'`*#<>[(-❌⚠️🚫 \t\r\n") or start
         if _ERROR_AT_START.match(start):
             return True
         is_short = len(text) <= _MAX_WORDS
@@ -313,7 +320,7 @@ class _Judge:
             elif meaning == "number of an error":
                 failed = type(item) is int and item != 0
             elif meaning == "failed if false":
-                failed = item is False and _OF_ENVIRONMENTS.isdisjoint(names)
+                failed = (item is False or item == "false") and _OF_ENVIRONMENTS.isdisjoint(names)
             elif meaning == "HTTP status":
                 failed = _is_failed_status(name, item, has_message=has_message, is_bare=not content)
             elif meaning == "exit code":
