@@ -227,7 +227,7 @@ def _annotate_running(pipeline: RunningPipeline, trajectory: TrajectoryState, fa
     if facts.input is not None:
         pipeline.tracer.set_input(root, take_snapshot(facts.input, pipeline.snapshot_budget))
     if facts.output is not None:
-        pipeline.tracer.set_output(root, take_snapshot(facts.output, pipeline.snapshot_budget))
+        root.output = take_snapshot(facts.output, pipeline.snapshot_budget)
     trajectory.annotations.update(_read_attributes(facts.attributes))
 
 
@@ -265,7 +265,7 @@ def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str,
         span.add_link(parent.get_span_context())
         tracer.set_annotations(span, own, others)
     finally:
-        tracer.end(span)
+        span.end()
     _count_repeats(root.trace_id, given)
 
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Span
 
 from otel_rollout import semconv
 from otel_rollout.guard.log_once import call_user_function, pass_on
@@ -29,13 +28,13 @@ from otel_rollout.record.context import (
     with_frame,
 )
 from otel_rollout.record.driver import RUNNING, follow
-from otel_rollout.record.exceptions import record_failure
 from otel_rollout.record.llm import describe_request, describe_response
 from otel_rollout.record.readers import is_compiling
 from otel_rollout.record.signature import begins_with_receiver, compile_binder
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
 
 if TYPE_CHECKING:
+    from otel_rollout.record.recording_span import RolloutSpan
     from otel_rollout.record.runtime import RunningPipeline
 
 MAX_YIELDED_ITEMS: Final = 10_000
@@ -172,7 +171,7 @@ class Call:
     def __init__(self, operation: Operation, pipeline: RunningPipeline) -> None:
         self.operation = operation
         self.pipeline = pipeline
-        self.span: Span | None = None
+        self.span: RolloutSpan | None = None
         """Its span; None if the sampler drops it with everything inside."""
         self.frame = SILENCE
         """The frame that is current while it runs."""
@@ -230,7 +229,7 @@ class Call:
         if shown is not None:
             tracer.set_input(span, shown)
         if pipeline.token2text and operation.has_receiver and args:
-            tracer.set_tokenizer(span, pipeline.tokenizer_of(args[0]))
+            span.tokenizer = pipeline.tokenizer_of(args[0])
         self.inner = with_frame(context, self.frame)
         self.token = attach(self.inner)
 
@@ -260,7 +259,7 @@ class Call:
         if operation.is_llm:
             self._describe(span, result)
         if shown is not None:
-            self.pipeline.tracer.set_output(span, shown)
+            span.output = shown
         self._end(span)
 
     def fail(self, error: BaseException) -> None:
@@ -279,12 +278,12 @@ class Call:
             if span is None or not span.is_recording():
                 return
             if error is not None:
-                record_failure(span, error)
+                span.fail(error)
             if self.operation.is_llm:
                 self._describe(span, error)
             if self.operation.capture_output and (self.yields or error is None):
                 kept = self.yielded if self.yields else []
-                self.pipeline.tracer.set_output(span, Snapshot.of_items(kept, self.yields - len(kept)))
+                span.output = Snapshot.of_items(kept, self.yields - len(kept))
             self._end(span)
         except BaseException as own:
             self.break_off(own)
@@ -295,7 +294,7 @@ class Call:
         self._leave()
         span = self.span
         if span is not None and span.is_recording():
-            record_failure(span, error)
+            span.fail(error)
             self._end(span)
 
     def pause(self) -> None:
@@ -379,8 +378,8 @@ class Call:
             self.break_off(own)
             pass_on("ending an op")
 
-    def _end(self, span: Span) -> None:
-        self.pipeline.tracer.end(span)
+    def _end(self, span: RolloutSpan) -> None:
+        span.end()
         trajectory = self.frame.trajectory
         if trajectory is not None:
             trajectory.open_ops.pop(id(span), None)
@@ -391,11 +390,11 @@ class Call:
             leave(token, inner)
             self.token = None
 
-    def _describe(self, span: Span, answer: Any) -> None:
+    def _describe(self, span: RolloutSpan, answer: Any) -> None:
         attributes = describe_response(self.request, answer)
         if self.yields:
             attributes.update(self.answered)
-        if semconv.PROVIDER_NAME in (getattr(span, "attributes", None) or ()):
+        if semconv.PROVIDER_NAME in span.attributes:
             # Set by the program or another instrumentation.
             attributes.pop(semconv.PROVIDER_NAME, None)
         if self.is_turn and self.frame.trajectory is not None:
