@@ -16,9 +16,9 @@ from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.guard.provenance import is_programs
+from otel_rollout.messages import names
 from otel_rollout.messages.forms import exact_json
 from otel_rollout.messages.message import Message, Part, parse_json, text_message
-from otel_rollout.messages.names import ROLES
 from otel_rollout.text.plain_json import loads
 
 
@@ -62,7 +62,7 @@ _TEMPLATES: Final = {
 }
 _MISTRAL: Final = _TEMPLATES["mistral"]
 _ROLES: Final = {
-    **ROLES,
+    **names.ROLES,
     "User": "user",
     "Assistant": "assistant",
     "System": "system",
@@ -257,7 +257,7 @@ def _harmony_messages(text: str) -> Iterator[Message]:
             yield Message(role, [call])
         elif role == "assistant" and channel.strip() == "analysis":
             yield Message(role, [{"type": "reasoning", "content": content}])
-        elif role in ROLES or role in ("assistant", "system", "developer", "user"):
+        elif role in names.ROLES or role in ("assistant", "system", "developer", "user"):
             yield text_message(role, content)
         else:
             # A tool's result has the tool in place of the role.
