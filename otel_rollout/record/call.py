@@ -50,17 +50,7 @@ Capture = bool | Callable[[Any], Any]
 
 
 class Operation:
-    """A decorated function.
-
-    Args:
-        function: The function.
-        name: The span's name; if None, the function's qualified name.
-        kind: Its OpenInference span kind.
-        capture_inputs: As `rollout_trace_op` takes it.
-        capture_output: As `rollout_trace_op` takes it.
-        follow_result: As `rollout_trace_op` takes it.
-        role: As `rollout_trace_op` takes it.
-    """
+    """A decorated function."""
 
     __slots__ = (
         "attributes",
@@ -100,14 +90,7 @@ class Operation:
             self.attributes[semconv.ROLE] = role
 
     def capture(self, name: str, capture: Capture, value: Any, pipeline: RunningPipeline) -> Snapshot:
-        """Return a snapshot of a side of a call.
-
-        Args:
-            name: The option of this side: `capture_inputs` or `capture_output`.
-            capture: The option's value.
-            value: The arguments by name, or the result.
-            pipeline: The running pipeline.
-        """
+        """Return a snapshot of a side of a call."""
         if capture is not True:
             value = call_user_function(f"{self.name}: {name}", cast("Callable[[Any], Any]", capture), value)
         return take_snapshot(value, pipeline.snapshot_budget)
@@ -123,11 +106,7 @@ class Operation:
             return {"args": args[1:] if self.has_receiver else args, "kwargs": kwargs}
 
     def begin(self, held: list[Any]) -> Call | None:
-        """Start a call and make its span current; return None where nothing is traced.
-
-        Args:
-            held: The call's keyword arguments and its positional ones.
-        """
+        """Start a call and make its span current; return None where nothing is traced."""
         pipeline = runtime.pipeline
         if pipeline is None or is_compiling():
             return None
@@ -146,12 +125,7 @@ class Operation:
 
 
 class Call:
-    """One traced call, from its start to its end: the scope of an op.
-
-    Args:
-        operation: The called operation.
-        pipeline: The running pipeline.
-    """
+    """One traced call, from its start to its end: the scope of an op."""
 
     __slots__ = (
         "answered",
@@ -184,14 +158,7 @@ class Call:
     def start(
         self, context: Context, frame: Frame | None, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> None:
-        """Start the span and make it current.
-
-        Args:
-            context: The current context.
-            frame: The frame in it.
-            args: The positional arguments of the call.
-            kwargs: Its keyword arguments.
-        """
+        """Start the span and make it current."""
         operation, pipeline = self.operation, self.pipeline
         tracer = pipeline.tracer
         shown: Snapshot | None = None

@@ -40,14 +40,7 @@ class Recorded(NamedTuple):
 def record_span(
     pipeline: RunningPipeline, trajectory: TrajectoryState, parent: Span, given: Recorded
 ) -> RolloutSpan | None:
-    """Record a span; return None if it isn't sampled.
-
-    Args:
-        pipeline: The running pipeline.
-        trajectory: Its trajectory.
-        parent: The span that it is part of.
-        given: The span.
-    """
+    """Record a span; return None if it isn't sampled."""
     tracer = pipeline.tracer
     kind = given.kind if type(given.kind) is str else ""
     if kind not in semconv.SPAN_KINDS:

@@ -56,15 +56,7 @@ MAX_MESSAGE_CHARACTERS: Final = 2000
 
 
 class RecordedEvent(NamedTuple):
-    """An event.
-
-    Args:
-        name: Its name.
-        timestamp: Its time, in nanoseconds since the epoch.
-        attributes: Its attributes.
-        dropped_attributes: The number of dropped attributes.
-        exception: Its exception, if it is an exception event.
-    """
+    """An event."""
 
     name: str
     timestamp: int
@@ -74,13 +66,7 @@ class RecordedEvent(NamedTuple):
 
 
 class RecordedLink(NamedTuple):
-    """A link.
-
-    Args:
-        context: The ids of the linked span.
-        attributes: Its attributes.
-        dropped_attributes: The number of dropped attributes.
-    """
+    """A link."""
 
     context: SpanContext
     attributes: dict[str, Any]
@@ -308,12 +294,6 @@ class RolloutSpan(Span):
         """Record an exception as an event; the delivery thread formats its traceback.
 
         The traceback object is not kept: it would keep the locals of every frame alive.
-
-        Args:
-            exception: The exception.
-            attributes: More attributes of the event, which may override the exception's.
-            timestamp: Its time, in nanoseconds since the epoch; now if None.
-            escaped: True if it leaves the span.
         """
         if not issubclass(type(exception), BaseException):
             self.dropped_events += 1

@@ -34,11 +34,7 @@ _ANY: Final = [Parameter("args", Parameter.VAR_POSITIONAL), Parameter("kwargs", 
 
 
 def compile_binder(function: Callable[..., Any]) -> Binder:
-    """Return a binder for `function`, which leaves out `self` and `cls`.
-
-    Args:
-        function: Any callable; if its signature can't be read, the binder returns `args` and `kwargs`.
-    """
+    """Return a binder without `self` and `cls`; it returns `args` and `kwargs` if the signature can't be read."""
     parameters = _parameters(_called(function))
     return _bind_unnamed if parameters is None else _compile(parameters)
 
@@ -68,9 +64,6 @@ def _parameters(function: Any) -> list[Parameter] | None:
 
 def read_signature(function: Callable[..., Any]) -> inspect.Signature:
     """Return a function's signature, whatever its annotations are.
-
-    Args:
-        function: The function.
 
     Raises:
         TypeError: It is not callable.

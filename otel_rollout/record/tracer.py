@@ -62,14 +62,7 @@ class RolloutTracer:
     def start_root(
         self, name: str, trajectory: TrajectoryState | None, links: Sequence[Link], start_time: int | None = None
     ) -> RolloutSpan | None:
-        """Start the root of a new trace; return None if the sampler drops the trajectory.
-
-        Args:
-            name: The span's name.
-            trajectory: The trajectory; None for an op outside any.
-            links: Links to spans of other traces.
-            start_time: Nanoseconds since 1970; now if None.
-        """
+        """Start the root of a new trace; return None if the sampler drops the trajectory."""
         trace_id = self._ids.generate_trace_id()
         tags = trajectory.tags if trajectory else {semconv.OUTSIDE_TRAJECTORY: True}
         sampled = self._sampler.should_sample(_NO_PARENT, trace_id, name, SpanKind.INTERNAL, tags, links)
@@ -97,15 +90,7 @@ class RolloutTracer:
         attributes: dict[str, Any],
         start_time: int | None = None,
     ) -> RolloutSpan | None:
-        """Start a span under the innermost one that reaches our exporters; return None if that isn't sampled.
-
-        Args:
-            name: The span's name.
-            context: The current context.
-            frame: The frame in it.
-            attributes: The op's own attributes, without the trajectory's tags.
-            start_time: Nanoseconds since 1970; now if None.
-        """
+        """Start a span under the innermost one that reaches our exporters; return None if that isn't sampled."""
         trajectory = None
         if frame is not None:
             trajectory = frame.trajectory
