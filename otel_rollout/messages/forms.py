@@ -21,9 +21,6 @@ _SAID: Final = frozenset({*names.CONTENTS, *names.CALL_KEYS, *names.REASONING_KE
 _PAIR: Final = 2
 _MEDIA_TYPES: Final = ("image", "audio", "video")
 _ADDRESS: Final = re.compile("(?:https?|data|file|gs|s3):")
-_THOUGHTS: Final = frozenset(names.REASONING_KEYS)
-_BESIDE: Final = frozenset(names.SAID_BESIDE)
-_CALLED: Final = frozenset(names.CALL_KEYS)
 _RESULT_KEYS: Final = frozenset({"role", "content", "tool_call_id"})
 _CALL_KEYS: Final = frozenset({"id", "type", "function"})
 _NO_SPACE: Final = str.maketrans("", "", " \t\r\n")
@@ -42,7 +39,7 @@ def is_message(value: Any) -> bool:
         return True
     if "message" not in value and _wrapper_of(value) is not None:
         return True
-    return _role_in(value) in names.KNOWN_ROLES and not _SAID.isdisjoint(value)
+    return not _SAID.isdisjoint(value) and _role_in(value) != ((), "")
 
 
 def is_message_list(value: Any) -> bool:
@@ -154,13 +151,7 @@ def exact_json(text: str) -> Any:
 
 
 class _Taken:
-    """A message that is taken out of a copy, field by field.
-
-    Args:
-        item: The message, in any form.
-        role: The role of one that has none.
-        is_whole: See `convert_messages`.
-    """
+    """A message that is taken out of a copy, field by field."""
 
     def __init__(self, item: dict[str, Any], role: str, *, is_whole: bool) -> None:
         self._is_whole = is_whole
@@ -199,19 +190,15 @@ class _Taken:
 
     def _take_role(self, default: str) -> str:
         left, kind = self.left, self.left.get("type")
-        for place in names.ROLE_PLACES:
+        place, role = _role_in(left)
+        if place:
             holder = left
             for key in place[:-1]:
-                inner = holder.get(key)
-                if type(inner) is dict:
-                    holder[key] = dict(inner)
-                holder = holder[key] if type(inner) is dict else {}
-            role = holder.get(place[-1])
-            if type(role) is str and (place == names.ROLE_PLACES[0] or role.lower() in names.KNOWN_ROLES):
-                del holder[place[-1]]
-                if kind == "message":
-                    del left["type"]
-                return _standard_role(role)
+                holder[key] = holder = dict(holder[key])
+            del holder[place[-1]]
+            if kind == "message":
+                del left["type"]
+            return _standard_role(role)
         if kind == "message" or _word(left) in names.LANGCHAIN_TYPES:
             del left["type"]
             return default if kind == "message" else _standard_role(str(kind))
@@ -227,7 +214,7 @@ class _Taken:
 
     def _take_parts(self) -> None:
         left, parts = self.left, self.parts
-        for key in _present(left, names.REASONING_KEYS, _THOUGHTS):
+        for key in _present(left, names.REASONING_KEYS):
             # Some servers write it under two names.
             parts += [part for part in self._part(_as_part(names.REASONING, left.pop(key))) if part not in parts]
         content, beside = self._take_content()
@@ -242,33 +229,37 @@ class _Taken:
         if not said and type(audio) is dict and type(audio.get("transcript")) is str:
             left["audio"] = {key: field for key, field in audio.items() if key != "transcript"}
             parts += self._parts(audio["transcript"])
-        for key in _present(left, names.SAID_BESIDE, _BESIDE):
+        for key in _present(left, names.SAID_BESIDE):
             parts += self._part(_as_part(key, left.pop(key)))
-        for key in _present(left, names.CALL_KEYS, _CALLED):
+        for key in _present(left, names.CALL_KEYS):
             self._take_calls(key)
         if "channel" in left:
             self._take_channel()
 
     def _take_channel(self) -> None:
         """Read harmony's channel and recipient: a text is then a thought, or a call's arguments."""
-        channel, recipient = self.left.get("channel"), self.left.get("recipient")
-        if self.role != "assistant" or type(channel) is not str:
-            return
+        channel, recipient = self.left["channel"], self.left.get("recipient")
         name = recipient if type(recipient) is str and recipient not in ("all", "assistant", "user") else ""
-        if name or channel == "analysis":
-            self.parts = [self._of_channel(part, name) if part["type"] == names.TEXT else part for part in self.parts]
+        if self.role == "assistant" and type(channel) is str and (name or channel == "analysis"):
+            for index, part in enumerate(self.parts):
+                if part["type"] == names.TEXT:
+                    self.parts[index] = {**part, "type": names.REASONING} if not name else self._called(part, name)
 
-    def _of_channel(self, part: Part, name: str) -> Part:
-        if not name:
-            return {**part, "type": names.REASONING}
-        left = {key: field for key, field in part.items() if key not in ("type", "content")}
-        call = {"type": names.CALL, "id": None, "name": name.removeprefix("functions.")}
-        return _beside({**call, "arguments": exact_json(part["content"])}, left)
+    @staticmethod
+    def _called(part: Part, name: str) -> Part:
+        text = part.pop("content")
+        call = {"type": names.CALL, "id": None, "name": name.removeprefix("functions."), "arguments": exact_json(text)}
+        return _beside(call, {**part, "type": None})
 
     def _take_content(self) -> tuple[Any, Any]:
         """Return the message's content, and the same in a second form: AI SDK has both `content` and `parts`."""
         left = self.left
-        keys = [key for key in names.CONTENTS if key in left and _is_content(key, left[key])]
+        of_list, of_text = (list, tuple), (str,)
+        keys = [
+            key
+            for key in names.CONTENTS
+            if key in left and (key == "content" or type(left[key]) in (of_list if key in names.LISTED else of_text))
+        ]
         if not keys:
             return None, None
         keys = keys[:1] if keys[0] not in _TWICE else [name for name in keys if name in _TWICE]
@@ -401,9 +392,9 @@ _FITS: Final[dict[str, Callable[[Any], bool]]] = {
 _DEFAULTS: Final = {"name": "", "content": "", "response": ""}
 
 
-def _present(item: dict[str, Any], keys: tuple[str, ...], known: frozenset[str]) -> list[str]:
+def _present(item: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
     """Return the names of an object's fields that have a value, in the order of the table."""
-    return [] if known.isdisjoint(item) else [name for name in keys if not _is_empty(item.get(name))]
+    return [key for key in keys if key in item and not _is_empty(item[key])]
 
 
 def _place_of(
@@ -418,21 +409,12 @@ def _place_of(
 
 
 def _beside(part: dict[str, Any], left: dict[str, Any], keep: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Add what is left to a part, except empty ones; a field with the name of one that is there gets another name.
-
-    Args:
-        part: The part; it is changed.
-        left: The other fields.
-        keep: The names of those that are kept though they are empty.
-    """
-    for key, field in left.items():
-        kept = _without_empty(field) if type(field) is dict and key in _HOLDERS and key not in keep else field
-        if _is_empty(kept) and key not in keep:
-            continue
+    """Add what is left to a part, except empty ones; a field with the name of one that is there gets another name."""
+    for key, field in _without_empty(left, keep).items():
         name = key
         while name in part:
             name = f"item_{name}"
-        part[name] = kept
+        part[name] = field
     return part
 
 
@@ -441,11 +423,11 @@ _KEPT: Final = frozenset({*(name for keys in names.FIELDS[names.CALL].values() f
 """Fields of calls that are kept though they are empty, such as no arguments."""
 
 
-def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
+def _without_empty(fields: dict[str, Any], keep: frozenset[str] = frozenset()) -> dict[str, Any]:
     kept = {}
     for key, field in fields.items():
-        inner = _without_empty(field) if type(field) is dict and key in _HOLDERS else field
-        if not _is_empty(inner):
+        inner = _without_empty(field) if type(field) is dict and key in _HOLDERS and key not in keep else field
+        if key in keep or not _is_empty(inner):
             kept[key] = inner
     return kept
 
@@ -546,12 +528,6 @@ def _is_said(item: Any) -> bool:
     return item.keys() == {"text"} or (type(item.get("type")) is str and _kind_of(item) is not None)
 
 
-def _is_content(key: str, value: Any) -> bool:
-    """Return True if a message's field is its content."""
-    kind = type(value)
-    return key == "content" or (kind in (list, tuple) if key in names.LISTED else kind is str)
-
-
 def _texts(parts: Any) -> list[str]:
     """Return the texts in a list of parts."""
     texts = (item.get("text") if type(item) is dict else item for item in parts)
@@ -562,15 +538,15 @@ def _as_part(kind: str, value: Any) -> Part:
     return _beside({"type": kind}, value if type(value) is dict else {kind: value}, _KEPT)
 
 
-def _role_in(item: dict[str, Any]) -> str:
-    """Return the role under one of its places, in lower case; empty if there is none."""
+def _role_in(item: dict[str, Any]) -> tuple[tuple[str, ...], str]:
+    """Return a message's role and its place; both are empty if there is none."""
     for place in names.ROLE_PLACES:
         holder: Any = item
         for key in place:
             holder = holder.get(key) if type(holder) is dict else None
-        if type(holder) is str:
-            return holder.lower()
-    return ""
+        if type(holder) is str and (place == ("role",) or holder.lower() in names.KNOWN_ROLES):
+            return place, holder
+    return (), ""
 
 
 def _standard_role(role: str) -> str:
