@@ -22,7 +22,7 @@ _IDENTITY: Final = ("sample_index", "step", "rollout_n")
 
 
 def with_parameters(given: tuple[Any, ...], function: Callable[..., Any]) -> tuple[Any, ...]:
-    """Return what `rollout_trace_attr` was given; what isn't given of the identity is the parameter of its name."""
+    """Return the arguments; a part of the identity that isn't given is read from the parameter of its name."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

@@ -28,7 +28,7 @@ class SpanBounds(NamedTuple):
     link_attributes: int = DEFAULT_COUNT
     characters: int | None = None
     other_characters: int | None = None
-    """Of an attribute of an event or a link."""
+    """The most characters of an attribute of an event or a link."""
 
 
 DEFAULT_BOUNDS: Final = SpanBounds()
