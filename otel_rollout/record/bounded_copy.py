@@ -21,7 +21,7 @@ from otel_rollout.text.sanitize import fits_int64
 
 HEAD, STOP = b"\x80\x05", b"."
 BODY: Final = slice(len(HEAD), -1)
-"""The part of a stream that may stand in another one."""
+"""The body of a stream."""
 CONTAINERS: Final = frozenset((dict, list, tuple, set, frozenset))
 MIN_READ_BYTES: Final = 8192
 """The units of a smaller frame aren't worth being counted."""
