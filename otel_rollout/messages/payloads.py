@@ -120,7 +120,7 @@ def _take(side: ChatSide, keys: tuple[str, ...], read: Callable[[Path, Any], lis
 
 
 def _asked(at: Path, item: Any, path: Path) -> list[Message] | None:
-    """Return the prompt beside a history."""
+    """Return the prompt that follows a history."""
     return _prompt_of(item) if at[:-1] == path[:-1] and type(item) is str and item else None
 
 
