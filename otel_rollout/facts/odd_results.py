@@ -179,7 +179,8 @@ _ERROR_WORDS: Final = re.compile(
 _EMPTY_WORDS: Final = re.compile(
     # LangChain's and LlamaIndex' retrievers and search tools, smolagents' DuckDuckGo, ripgrep's and psql's front ends.
     # Research that found nothing is a text about it.
-    rf"(?!(?:(?!no |0 |zero |found )[\w'-]+ ){{0,3}}?(?:{_RESEARCH})\b)(?:(?:sorry,? |unfortunately,? )?(?:there (?:are|were|is|was) (?:currently )?)?(?:no|zero"
+    rf"(?!(?:(?!no |0 |zero |found )[\w'-]+ ){{0,3}}?(?:{_RESEARCH})\b)"
+    rf"(?:(?:sorry,? |unfortunately,? )?(?:there (?:are|were|is|was) (?:currently )?)?(?:no|zero"
     rf"|0)\s+(?:{_WORD}\s+){{0,4}}?"
     rf"(?:{_NOUNS})(?:\s+(?:were|was|are|is|have been|has been|could be))?(?:\s+(?:found|returned|available|retrieved"
     rf"|match\w*|exist\w*|fetched|located|loaded|to (?:display|show|return)|yet|here))?"
