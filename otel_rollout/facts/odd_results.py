@@ -178,7 +178,7 @@ _ERROR_WORDS: Final = re.compile(
 )
 _EMPTY_WORDS: Final = re.compile(
     # LangChain's and LlamaIndex' retrievers and search tools, smolagents' DuckDuckGo, ripgrep's and psql's front ends.
-    # Research that found nothing is a text about it.
+    # Research without results is a text about it.
     rf"(?!(?:(?!no |0 |zero |found )[\w'-]+ ){{0,3}}?(?:{_RESEARCH})\b)"
     rf"(?:(?:sorry,? |unfortunately,? )?(?:there (?:are|were|is|was) (?:currently )?)?(?:no|zero"
     rf"|0)\s+(?:{_WORD}\s+){{0,4}}?"
@@ -453,7 +453,7 @@ def _has_report(code: int, names: Mapping[str, Any]) -> bool:
 
 
 def _is_schema(names: Mapping[str, Any]) -> bool:
-    """Return True for a JSON schema: its properties are names, and say nothing."""
+    """Return True for a JSON schema, whose properties are names only."""
     return isinstance(names.get("type"), (str, list)) and isinstance(names.get("properties"), dict)
 
 
