@@ -151,64 +151,42 @@ class SpanOutbox(Outbox):
 
         When the queue is near its bound, payloads are dropped before spans, and children before roots.
         """
-        limits, account = self._limits, self._account
-        has_payload, is_counted, given = True, False, span
-        try:
-            size = queued_size(span)
-            with self._lock:
-                reason = None
-                if self._is_closed:
-                    reason = "after_shutdown"
-                else:
-                    if self._bytes + size > limits.max_bytes * PAYLOAD_SHARE:
-                        whole, span = span, copy_without_payload(span)
-                        has_payload = span is whole
-                        if not has_payload:
-                            self._reader.release(whole)
-                        size = queued_size(span)
-                    max_bytes, max_spans = self._root_bounds if span.parent is None else self._child_bounds
-                    if self._bytes + size > max_bytes or (limits.max_spans and self._in_memory >= max_spans):
-                        reason = "queue_full"
-                # A signal handler of the program may raise at a call: none comes between the counts.
-                if reason is None:
-                    is_counted = True
-                    if isinstance(given, RolloutSpan):
-                        given.taken += 1
-                    account.recorded += 1
-                    self._payloads_dropped += not has_payload
-                    self._bytes += size
-                    self._number += 1
-                    self._queued.append((span, size, self._number))
-                    if self._is_idle and (len(self._queued) == 1 or self._is_batch_full):
-                        self._wake()
-                    if self._disk is not None and self._bytes > self._disk.spill_bytes:
-                        self._disk.make_room()
-                else:
-                    is_counted = True
-                    if isinstance(given, RolloutSpan):
-                        given.taken += 1
-                    account.recorded += 1
-                    account.lost[reason] = account.lost.get(reason, 0) + 1
-        except BaseException:
-            if not is_counted:
-                self._count_interrupted(given)
-            raise
-        if reason is not None:
+        limits, size = self._limits, queued_size(span)
+        is_whole, reason = True, ""
+        with self._lock:
+            if self._is_closed:
+                reason = "after_shutdown"
+            else:
+                if self._bytes + size > limits.max_bytes * PAYLOAD_SHARE:
+                    whole, span = span, copy_without_payload(span)
+                    is_whole = span is whole
+                    if not is_whole:
+                        self._reader.release(whole)
+                    size = queued_size(span)
+                max_bytes, max_spans = self._root_bounds if span.parent is None else self._child_bounds
+                if self._bytes + size > max_bytes or (limits.max_spans and self._in_memory >= max_spans):
+                    reason = "queue_full"
+            # A signal handler of the program may raise at a call: none comes between the counts.
+            self._account.recorded += 1
+            if reason:
+                self._account.lose(reason)
+            else:
+                self._payloads_dropped += not is_whole
+                self._bytes += size
+                self._number += 1
+                self._queued.append((span, size, self._number))
+                if self._is_idle and (len(self._queued) == 1 or self._is_batch_full):
+                    self._wake()
+                if self._disk is not None and self._bytes > self._disk.spill_bytes:
+                    self._disk.make_room()
+        if reason:
             self._note_dropped(span, reason)
             self._log.warn(reason, f"spans are being lost ({reason}); otel_rollout.stats() counts them")
             return
-        if not has_payload:
+        if not is_whole:
             self._log.warn("payload", f"the queue is full ({limits.max_bytes:,} bytes): payloads are dropped")
         if not self._thread.is_started:
             self.start()
-
-    def _count_interrupted(self, span: RolloutSpan | ReadableSpan) -> None:
-        with self._lock:
-            if isinstance(span, RolloutSpan):
-                span.taken += 1
-            lost = self._account.lost
-            lost["interrupted"] = lost.get("interrupted", 0) + 1
-            self._account.recorded += 1
 
     def _note_dropped(self, span: RolloutSpan | ReadableSpan, reason: str) -> None:
         """Release a lost span, and note the loss on its trajectory."""
@@ -272,8 +250,6 @@ class SpanOutbox(Outbox):
         with self._lock:
             self._batch_due = 0.0
             super().retry_now()
-
-    request_flush = retry_now
 
     def flush(self, timeout: float) -> bool:
         """Wait until all spans put before are settled, with their follow-up requests, or the backend refuses us.
