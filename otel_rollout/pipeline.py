@@ -106,7 +106,7 @@ class Pipeline:
     def request_flush(self) -> None:
         """Ask every queue to send its spans soon, without waiting for it."""
         for queue in self.outlets:
-            queue.request_flush()
+            queue.retry_now()
 
     def flush(self, timeout: float) -> bool:
         """Wait until every queue is settled; return True if every backend has every span.
@@ -203,21 +203,13 @@ class QueueProcessor(SpanProcessor):
 
 
 def put_into(queues: Sequence[SpanOutbox], span: RolloutSpan | ReadableSpan) -> None:
-    """Put an ended span into each queue that has not taken it yet.
-
-    An exception of the program, of a signal handler for example, may come in the middle of a `put`: the other queues
-    get the span all the same, and then it passes.
-
-    Args:
-        queues: One per exporter.
-        span: The span; a `RolloutSpan` counts the queues that have it, so that this may be called again.
-    """
-    waiting = iter(queues[span.taken :] if isinstance(span, RolloutSpan) else queues)
+    """Put an ended span into each queue; what a signal handler raises in a `put` passes once the others have it."""
+    waiting = iter(queues)
     try:
         for queue in waiting:
             queue.put(span)
     except BaseException:
-        put_into(queues if isinstance(span, RolloutSpan) else [*waiting], span)
+        put_into([*waiting], span)
         raise
 
 
@@ -230,7 +222,7 @@ def flush_queues(queues: Sequence[SpanOutbox], timeout: float) -> bool:
     """
     deadline = monotonic() + timeout
     for queue in queues:
-        queue.request_flush()
+        queue.retry_now()
     results = [queue.flush(max(0.0, deadline - monotonic())) for queue in queues]
     return all(results)
 
@@ -245,7 +237,7 @@ def await_ready(queues: Sequence[SpanOutbox], seconds: float) -> None:
         seconds: The longest wait.
     """
     for queue in queues:
-        queue.request_flush()
+        queue.retry_now()
     now = began = monotonic()
     line_at = began + SECONDS_UNTIL_A_LINE
     while now - began < seconds and (waiting := {queue.name: queue for queue in queues if queue.preparing}):

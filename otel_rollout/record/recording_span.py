@@ -118,9 +118,6 @@ class RolloutSpan(Span):
     releases = 0
     """The number of exporters that are done with the span."""
     end_time: int | None = None
-    is_handed_over = False
-    taken = 0
-    """The number of queues that have taken the span, or have counted it as lost."""
 
     def __init__(
         self,
@@ -319,14 +316,12 @@ class RolloutSpan(Span):
         self._add_event(semconv.EXCEPTION_EVENT, attributes, timestamp, record, is_escaped=escaped is True)
 
     def end(self, end_time: int | None = None) -> None:
-        """End the span and hand it to `on_end`; only the first call counts; another finishes an interrupted one."""
+        """End the span and hand it to `on_end`; only the first call counts."""
         if self.end_time is None:
             # The program may have given a start in the future.
             now = max(self.now(), self.start_time)
             self.end_time = now if end_time is None else read_time(end_time) or now
-        if not self.is_handed_over:
             self.on_end(self)
-            self.is_handed_over = True
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None

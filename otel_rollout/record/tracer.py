@@ -140,7 +140,7 @@ class RolloutTracer:
         return span.depth if isinstance(span, RolloutSpan) else 0
 
     def end(self, span: Span, end_time: int | None = None) -> None:
-        """End a span, or finish an interrupted end."""
+        """End a span."""
         span.end(end_time)
 
     def set_input(self, span: Span, taken: Snapshot) -> None:
