@@ -174,7 +174,6 @@ class TestLost:
         ("facts", "lost"),
         [
             ({"reward": "high"}, "reward"),
-            ({"reward": math.nan}, "reward not finite"),
             ({"advantage": object()}, "advantage"),
             ({"fate": "forgotten"}, "fate"),
             ({"rewards": [1]}, "rewards"),
