@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.messages.forms import convert_messages, finish_reason_of, is_message, tool_definitions
-    from otel_rollout.messages.message import (
-        CALL,
-        RESULT,
-        Message,
-        Part,
-        ToolCall,
-        json_of,
-        parse_json,
-        text_message,
-        value_text,
-    )
-    from otel_rollout.messages.names import PROMPT_TEXT, RESPONSE_TEXT
+    from otel_rollout.messages.message import Message, Part, ToolCall, json_of, parse_json, text_message, value_text
+    from otel_rollout.messages.names import CALL, PROMPT_TEXT, RESPONSE_TEXT, RESULT
     from otel_rollout.messages.openai import answer_json, as_openai, as_openai_tools, ids_as_text, request_json
     from otel_rollout.messages.payloads import AnswerRead, ChatSide, preview, read_of, split_input, split_output
     from otel_rollout.messages.reading import ChatMessages, chat_messages, messages_in, unfolded
@@ -32,18 +22,8 @@ else:
         __name__,
         {
             "forms": ("convert_messages", "finish_reason_of", "is_message", "tool_definitions"),
-            "message": (
-                "CALL",
-                "RESULT",
-                "Message",
-                "Part",
-                "ToolCall",
-                "json_of",
-                "parse_json",
-                "text_message",
-                "value_text",
-            ),
-            "names": ("PROMPT_TEXT", "RESPONSE_TEXT"),
+            "message": ("Message", "Part", "ToolCall", "json_of", "parse_json", "text_message", "value_text"),
+            "names": ("CALL", "PROMPT_TEXT", "RESPONSE_TEXT", "RESULT"),
             "openai": ("answer_json", "as_openai", "as_openai_tools", "ids_as_text", "request_json"),
             "payloads": ("AnswerRead", "ChatSide", "preview", "read_of", "split_input", "split_output"),
             "reading": ("ChatMessages", "chat_messages", "messages_in", "unfolded"),

@@ -12,49 +12,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from otel_rollout.guard.provenance import is_programs
+from otel_rollout.messages import names
 from otel_rollout.messages.message import Message, Part, json_of, json_text, text_message
-from otel_rollout.messages.names import (
-    CALL,
-    CALL_IDS,
-    CALLS,
-    CONTENTS,
-    FIELDS,
-    FINISH_REASON_KEYS,
-    FINISH_REASONS,
-    IMPLIED_TYPES,
-    INNER,
-    ITEM_TYPES,
-    KEYED_PARTS,
-    KNOWN_ROLES,
-    LANGCHAIN_TYPES,
-    LISTED,
-    MEDIA,
-    MODALITIES,
-    OPTIONAL,
-    PART_TYPES,
-    REASONING,
-    REASONING_KEYS,
-    RESULT,
-    ROLE_PLACES,
-    ROLES,
-    SAID_BESIDE,
-    SERVER_CALL,
-    SERVER_RESULT,
-    TEXT,
-    TYPE_PLACES,
-    USAGE,
-    WRAPPERS,
-)
 from otel_rollout.text.plain_json import loads
 
-_TWICE: Final = ("content", *LISTED)
-_SAID: Final = frozenset({*CONTENTS, *CALLS, *REASONING_KEYS, *SAID_BESIDE})
+_TWICE: Final = ("content", *names.LISTED)
+_SAID: Final = frozenset({*names.CONTENTS, *names.CALL_KEYS, *names.REASONING_KEYS, *names.SAID_BESIDE})
 _PAIR: Final = 2
 _MEDIA_TYPES: Final = ("image", "audio", "video")
 _ADDRESS: Final = re.compile("(?:https?|data|file|gs|s3):")
-_THOUGHTS: Final = frozenset(REASONING_KEYS)
-_BESIDE: Final = frozenset(SAID_BESIDE)
-_CALLED: Final = frozenset(CALLS)
 _RESULT_KEYS: Final = frozenset({"role", "content", "tool_call_id"})
 _CALL_KEYS: Final = frozenset({"id", "type", "function"})
 _NO_SPACE: Final = str.maketrans("", "", " \t\r\n")
@@ -67,13 +33,13 @@ def is_message(value: Any) -> bool:
     if type(value.get("role")) is str:
         return not _SAID.isdisjoint(value)
     kind = value.get("type")
-    if type(kind) is str and (kind in ITEM_TYPES or (kind in LANGCHAIN_TYPES and "content" in value)):
+    if type(kind) is str and (kind in names.ITEM_TYPES or (kind in names.LANGCHAIN_TYPES and "content" in value)):
         return True
     if type(parts := value.get("parts")) is list and parts and all(map(_is_keyed, parts)):
         return True
     if "message" not in value and _wrapper_of(value) is not None:
         return True
-    return _role_in(value) in KNOWN_ROLES and not _SAID.isdisjoint(value)
+    return not _SAID.isdisjoint(value) and _role_in(value) != ((), "")
 
 
 def is_message_list(value: Any) -> bool:
@@ -87,7 +53,7 @@ def is_message_list(value: Any) -> bool:
             has_message = True
         elif kind is dict:
             is_unknown = type(item.get("type")) is str or type(item.get("role")) is str
-            if not is_unknown and (not has_message or any(key in USAGE for key in item)):
+            if not is_unknown and (not has_message or any(key in names.USAGE for key in item)):
                 return False
         elif kind is not str:
             return False
@@ -103,11 +69,11 @@ def finish_reason_of(*values: Any) -> str:
     """Return the finish reason in the convention's words, from the first value that has one; empty if none has."""
     for value in values:
         if type(value) is dict:
-            for key in FINISH_REASON_KEYS:
+            for key in names.FINISH_REASON_KEYS:
                 reason = value.get(key)
                 reason = reason.get("type", reason.get("unified")) if type(reason) is dict else reason
                 if type(reason) is str and reason:
-                    return FINISH_REASONS.get(reason.lower(), reason)
+                    return names.FINISH_REASONS.get(reason.lower(), reason)
     return ""
 
 
@@ -123,11 +89,11 @@ def convert_messages(value: Any, role: str = "user", *, is_whole: bool = True) -
     for item in value if type(value) in (list, tuple) else [value]:
         if type(item) is dict:
             given, text = item.get("role"), item.get("content")
-            if len(item) == _PAIR and type(given) is type(text) is str and given != "tool" and given not in ROLES:
+            if len(item) == _PAIR and type(given) is type(text) is str and given != "tool" and given not in names.ROLES:
                 # Most messages.
-                messages.append(Message(given, [{"type": TEXT, "content": text}] if text else []))
+                messages.append(Message(given, [{"type": names.TEXT, "content": text}] if text else []))
             elif given == "tool" and item.keys() == _RESULT_KEYS and type(text) is type(item["tool_call_id"]) is str:
-                messages.append(Message(given, [{"type": RESULT, "id": item["tool_call_id"], "response": text}]))
+                messages.append(Message(given, [{"type": names.RESULT, "id": item["tool_call_id"], "response": text}]))
             else:
                 messages += _Taken(item, role, is_whole=is_whole).messages()
         elif _is_pair(item):
@@ -185,13 +151,7 @@ def exact_json(text: str) -> Any:
 
 
 class _Taken:
-    """A message that is taken out of a copy, field by field.
-
-    Args:
-        item: The message, in any form.
-        role: The role of one that has none.
-        is_whole: See `convert_messages`.
-    """
+    """A message that is taken out of a copy, field by field."""
 
     def __init__(self, item: dict[str, Any], role: str, *, is_whole: bool) -> None:
         self._is_whole = is_whole
@@ -212,9 +172,9 @@ class _Taken:
         """Return one message, or several if it holds results of tools; the first of its own has the other fields."""
         groups: list[Message] = []
         for part in self.parts:
-            if part["type"] == RESULT:
+            if part["type"] == names.RESULT:
                 groups.append(Message("tool", [part]))
-            elif groups and groups[-1].parts[-1]["type"] != RESULT:
+            elif groups and groups[-1].parts[-1]["type"] != names.RESULT:
                 groups[-1].parts.append(part)
             else:
                 groups.append(Message(self.role, [part]))
@@ -230,42 +190,38 @@ class _Taken:
 
     def _take_role(self, default: str) -> str:
         left, kind = self.left, self.left.get("type")
-        for place in ROLE_PLACES:
+        place, role = _role_in(left)
+        if place:
             holder = left
             for key in place[:-1]:
-                inner = holder.get(key)
-                if type(inner) is dict:
-                    holder[key] = dict(inner)
-                holder = holder[key] if type(inner) is dict else {}
-            role = holder.get(place[-1])
-            if type(role) is str and (place == ROLE_PLACES[0] or role.lower() in KNOWN_ROLES):
-                del holder[place[-1]]
-                if kind == "message":
-                    del left["type"]
-                return _standard_role(role)
-        if kind == "message" or _word(left) in LANGCHAIN_TYPES:
+                holder[key] = holder = dict(holder[key])
+            del holder[place[-1]]
+            if kind == "message":
+                del left["type"]
+            return _standard_role(role)
+        if kind == "message" or _word(left) in names.LANGCHAIN_TYPES:
             del left["type"]
             return default if kind == "message" else _standard_role(str(kind))
         if type(kind) is str:
             # An item of OpenAI's Responses is a part without a message.
             self.left = {"content": [left]}
-            return "tool" if _kind_of(left) == RESULT else "assistant"
+            return "tool" if _kind_of(left) == names.RESULT else "assistant"
         # A class of LangChain's, in its serialized form.
-        names = left.get("id")
-        name = names[-1] if type(names) is list and names and type(names[-1]) is str else ""
+        keys = left.get("id")
+        name = keys[-1] if type(keys) is list and keys and type(keys[-1]) is str else ""
         word = name.removesuffix("Chunk").removesuffix("Message").lower()
-        return _standard_role(word) if word in KNOWN_ROLES else default
+        return _standard_role(word) if word in names.KNOWN_ROLES else default
 
     def _take_parts(self) -> None:
         left, parts = self.left, self.parts
-        for key in _present(left, REASONING_KEYS, _THOUGHTS):
+        for key in _present(left, names.REASONING_KEYS):
             # Some servers write it under two names.
-            parts += [part for part in self._part(_as_part(REASONING, left.pop(key))) if part not in parts]
+            parts += [part for part in self._part(_as_part(names.REASONING, left.pop(key))) if part not in parts]
         content, beside = self._take_content()
         said = self._parts(content)
-        if self.role == "tool" and not any(part["type"] == RESULT for part in said):
-            identity = next((left.pop(key) for key in CALL_IDS if type(left.get(key)) is str), None)
-            said = [{"type": RESULT, "id": identity, "response": _response(said, content)}]
+        if self.role == "tool" and not any(part["type"] == names.RESULT for part in said):
+            identity = next((left.pop(key) for key in names.CALL_IDS if type(left.get(key)) is str), None)
+            said = [{"type": names.RESULT, "id": identity, "response": _response(said, content)}]
         parts += said
         if beside is not None:
             parts += [part for part in self._parts(beside) if part not in said]
@@ -273,37 +229,41 @@ class _Taken:
         if not said and type(audio) is dict and type(audio.get("transcript")) is str:
             left["audio"] = {key: field for key, field in audio.items() if key != "transcript"}
             parts += self._parts(audio["transcript"])
-        for key in _present(left, SAID_BESIDE, _BESIDE):
+        for key in _present(left, names.SAID_BESIDE):
             parts += self._part(_as_part(key, left.pop(key)))
-        for key in _present(left, CALLS, _CALLED):
+        for key in _present(left, names.CALL_KEYS):
             self._take_calls(key)
         if "channel" in left:
             self._take_channel()
 
     def _take_channel(self) -> None:
         """Read harmony's channel and recipient: a text is then a thought, or a call's arguments."""
-        channel, recipient = self.left.get("channel"), self.left.get("recipient")
-        if self.role != "assistant" or type(channel) is not str:
-            return
+        channel, recipient = self.left["channel"], self.left.get("recipient")
         name = recipient if type(recipient) is str and recipient not in ("all", "assistant", "user") else ""
-        if name or channel == "analysis":
-            self.parts = [self._of_channel(part, name) if part["type"] == TEXT else part for part in self.parts]
+        if self.role == "assistant" and type(channel) is str and (name or channel == "analysis"):
+            for index, part in enumerate(self.parts):
+                if part["type"] == names.TEXT:
+                    self.parts[index] = {**part, "type": names.REASONING} if not name else self._called(part, name)
 
-    def _of_channel(self, part: Part, name: str) -> Part:
-        if not name:
-            return {**part, "type": REASONING}
-        left = {key: field for key, field in part.items() if key not in ("type", "content")}
-        call = {"type": CALL, "id": None, "name": name.removeprefix("functions.")}
-        return _beside({**call, "arguments": exact_json(part["content"])}, left)
+    @staticmethod
+    def _called(part: Part, name: str) -> Part:
+        text = part.pop("content")
+        call = {"type": names.CALL, "id": None, "name": name.removeprefix("functions."), "arguments": exact_json(text)}
+        return _beside(call, {**part, "type": None})
 
     def _take_content(self) -> tuple[Any, Any]:
         """Return the message's content, and the same in a second form: AI SDK has both `content` and `parts`."""
         left = self.left
-        names = [key for key in CONTENTS if key in left and _is_content(key, left[key])]
-        if not names:
+        of_list, of_text = (list, tuple), (str,)
+        keys = [
+            key
+            for key in names.CONTENTS
+            if key in left and (key == "content" or type(left[key]) in (of_list if key in names.LISTED else of_text))
+        ]
+        if not keys:
             return None, None
-        names = names[:1] if names[0] not in _TWICE else [name for name in names if name in _TWICE]
-        given = [left.pop(key) for key in names]
+        keys = keys[:1] if keys[0] not in _TWICE else [name for name in keys if name in _TWICE]
+        given = [left.pop(key) for key in keys]
         content = given[0]
         if type(content) is dict and type(inner := content.get("parts")) is list and "type" not in content:
             # ChatGPT's export.
@@ -326,37 +286,37 @@ class _Taken:
                 if len(inner) == _PAIR and item["type"] == "function" and type(name) is type(item["id"]) is str:
                     # Most calls.
                     arguments = exact_json(arguments) if type(arguments) is str and self._is_whole else arguments
-                    self.parts.append({"type": CALL, "id": item["id"], "name": name, "arguments": arguments})
+                    self.parts.append({"type": names.CALL, "id": item["id"], "name": name, "arguments": arguments})
                     continue
             if type(item) is not dict:
                 item = {"rest": item}
-            elif _word(item) in PART_TYPES:
+            elif _word(item) in names.PART_TYPES:
                 item = {key: field for key, field in item.items() if key != "type"}
-            self.parts += self._part(_beside({"type": CALL}, item, _KEPT))
+            self.parts += self._part(_beside({"type": names.CALL}, item, _KEPT))
 
     def _parts(self, content: Any) -> list[Part]:
         kind = type(content)
         if kind is str:
-            return [{"type": TEXT, "content": content}] if content else []
+            return [{"type": names.TEXT, "content": content}] if content else []
         if kind is dict:
             return self._part(content)
         if kind not in (list, tuple):
-            return [] if content is None else [{"type": TEXT, "content": json_text(content)}]
+            return [] if content is None else [{"type": names.TEXT, "content": json_text(content)}]
         parts: list[Part] = []
         for item in content:
             if type(item) is dict:
                 parts += self._part(item)
             elif not _is_empty(item):
-                parts.append({"type": TEXT, "content": json_text(item)})
+                parts.append({"type": names.TEXT, "content": json_text(item)})
         return parts
 
     def _part(self, item: dict[str, Any]) -> list[Part]:
         """Return a part; two if it is a call with its result, as AI SDK writes them."""
-        if len(item) == _PAIR and item.get("type") == TEXT and type(text := item.get("text")) is str:
+        if len(item) == _PAIR and item.get("type") == names.TEXT and type(text := item.get("text")) is str:
             # Most parts.
-            return [{"type": TEXT, "content": text}]
+            return [{"type": names.TEXT, "content": text}]
         left = dict(item)
-        for place in TYPE_PLACES[1:]:
+        for place in names.TYPE_PLACES[1:]:
             if "type" not in left and type(left.get(place)) is str:
                 left["type"] = left.pop(place)
         given, kind = left.get("type"), _kind_of(left)
@@ -364,49 +324,49 @@ class _Taken:
             key = _key_of(item)
             if key is None:
                 return [_beside({"type": "unknown"}, left)] if left else []
-            kind, given = KEYED_PARTS[key], key
-            if kind == TEXT and item.get("thought") is True:
-                kind = REASONING
+            kind, given = names.KEYED_PARTS[key], key
+            if kind == names.TEXT and item.get("thought") is True:
+                kind = names.REASONING
         elif kind is None:
             return [left]
         else:
             del left["type"]
-        if kind in (SERVER_CALL, SERVER_RESULT):
+        if kind in (names.SERVER_CALL, names.SERVER_RESULT):
             return [_server_part(kind, given, left)]
         word = given.replace("-", "_")
         if not _is_ui_call(given):
-            if word not in PART_TYPES and word not in KEYED_PARTS:
+            if word not in names.PART_TYPES and word not in names.KEYED_PARTS:
                 left["item_type"] = given
             part = self._taken(kind, given, left)
-            if kind == CALL and not part["name"] and given in ITEM_TYPES:
+            if kind == names.CALL and not part["name"] and given in names.ITEM_TYPES:
                 part["name"] = given.removesuffix("_call")
             return [part]
         left.setdefault("toolName", given[5:])
         left["item_type"] = given
         result = [left.pop(key) for key in ("output", "errorText") if not _is_empty(left.get(key))]
         part = self._taken(kind, given, left)
-        return [part, *({"type": RESULT, "id": part["id"], "response": _response([], each)} for each in result)]
+        return [part, *({"type": names.RESULT, "id": part["id"], "response": _response([], each)} for each in result)]
 
     def _taken(self, kind: str, given: str, left: dict[str, Any]) -> Part:
         """Take the convention's fields of a part out of `left`, which is a copy."""
         holders = [left]
         for holder in holders:
-            for key in INNER.get(kind, ()) if not _HOLDERS.isdisjoint(holder) else ():
+            for key in names.INNER.get(kind, ()) if not _HOLDERS.isdisjoint(holder) else ():
                 if type(holder.get(key)) is dict:
                     inner = holder[key] = dict(holder[key])
-                    if _word(inner) in IMPLIED_TYPES:
+                    if _word(inner) in names.IMPLIED_TYPES:
                         del inner["type"]
                     holders.append(inner)
         holders.reverse()
         part: Part = {"type": kind}
-        for target, names in FIELDS[kind]:
-            place = _place_of(holders, names, _FITS.get(target))
+        for target, keys in names.FIELDS[kind].items():
+            place = _place_of(holders, keys, _FITS.get(target))
             if place is not None:
                 holder, name = place
                 part[target] = self._field(kind, target, holder, name)
-            elif (kind, target) not in OPTIONAL:
+            elif (kind, target) not in names.OPTIONAL:
                 part[target] = _DEFAULTS.get(target)
-        if kind == MEDIA:
+        if kind == names.MEDIA:
             _name_media(part, given)
         return _beside(part, left)
 
@@ -415,7 +375,7 @@ class _Taken:
         if target == "response":
             del holder[name]
             return _response(self._parts(value), value) if type(value) in (list, tuple) else _response([], value)
-        if kind == REASONING and type(value) is list:
+        if kind == names.REASONING and type(value) is list:
             texts = [item["text"] for item in value if type(item) is dict and type(item.get("text")) is str]
             if len(texts) == len(value) and all(item.keys() <= {"type", "text"} for item in value):
                 del holder[name]
@@ -423,7 +383,7 @@ class _Taken:
         del holder[name]
         if target == "arguments":
             return exact_json(value) if type(value) is str and self._is_whole else value
-        return json_text(value) if target == "content" and kind in (TEXT, REASONING) else value
+        return json_text(value) if target == "content" and kind in (names.TEXT, names.REASONING) else value
 
 
 _FITS: Final[dict[str, Callable[[Any], bool]]] = {
@@ -432,16 +392,16 @@ _FITS: Final[dict[str, Callable[[Any], bool]]] = {
 _DEFAULTS: Final = {"name": "", "content": "", "response": ""}
 
 
-def _present(item: dict[str, Any], names: tuple[str, ...], known: frozenset[str]) -> list[str]:
+def _present(item: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
     """Return the names of an object's fields that have a value, in the order of the table."""
-    return [] if known.isdisjoint(item) else [name for name in names if not _is_empty(item.get(name))]
+    return [key for key in keys if key in item and not _is_empty(item[key])]
 
 
 def _place_of(
-    holders: list[dict[str, Any]], names: tuple[str, ...], fits: Callable[[Any], bool] | None
+    holders: list[dict[str, Any]], keys: tuple[str, ...], fits: Callable[[Any], bool] | None
 ) -> tuple[dict[str, Any], str] | None:
     """Return the first field with one of some names, and the object that has it."""
-    for name in names:
+    for name in keys:
         for holder in holders:
             if name in holder and (fits is None or fits(holder[name])):
                 return holder, name
@@ -449,61 +409,52 @@ def _place_of(
 
 
 def _beside(part: dict[str, Any], left: dict[str, Any], keep: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Add what is left to a part, except empty ones; a field with the name of one that is there gets another name.
-
-    Args:
-        part: The part; it is changed.
-        left: The other fields.
-        keep: The names of those that are kept though they are empty.
-    """
-    for key, field in left.items():
-        kept = _without_empty(field) if type(field) is dict and key in _HOLDERS and key not in keep else field
-        if _is_empty(kept) and key not in keep:
-            continue
+    """Add what is left to a part, except empty ones; a field with the name of one that is there gets another name."""
+    for key, field in _without_empty(left, keep).items():
         name = key
         while name in part:
             name = f"item_{name}"
-        part[name] = kept
+        part[name] = field
     return part
 
 
-_HOLDERS: Final = frozenset(key for keys in INNER.values() for key in keys)
-_KEPT: Final = frozenset({*(name for _, names in FIELDS[CALL] for name in names), *_HOLDERS})
+_HOLDERS: Final = frozenset(key for keys in names.INNER.values() for key in keys)
+_KEPT: Final = frozenset({*(name for keys in names.FIELDS[names.CALL].values() for name in keys), *_HOLDERS})
 """Fields of calls that are kept though they are empty, such as no arguments."""
 
 
-def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
+def _without_empty(fields: dict[str, Any], keep: frozenset[str] = frozenset()) -> dict[str, Any]:
     kept = {}
     for key, field in fields.items():
-        inner = _without_empty(field) if type(field) is dict and key in _HOLDERS else field
-        if not _is_empty(inner):
+        inner = _without_empty(field) if type(field) is dict and key in _HOLDERS and key not in keep else field
+        if key in keep or not _is_empty(inner):
             kept[key] = inner
     return kept
 
 
 def _kind_of(item: dict[str, Any]) -> str | None:
     """Return the convention's type of a part, by its own; None if it is unknown."""
-    given = next((item[place] for place in TYPE_PLACES if type(item.get(place)) is str), None)
+    given = next((item[place] for place in names.TYPE_PLACES if type(item.get(place)) is str), None)
     if given is None:
         return None
-    known = PART_TYPES.get(given) or PART_TYPES.get(given.replace("-", "_"))
+    known = names.PART_TYPES.get(given) or names.PART_TYPES.get(given.replace("-", "_"))
     if known is not None:
         return known
     if _is_ui_call(given) and "toolCallId" in item:
-        return CALL
+        return names.CALL
     if given.endswith("_tool_result"):
-        return SERVER_RESULT
+        return names.SERVER_RESULT
     if given.endswith("_call_output"):
-        return RESULT
-    if given.endswith("_call") and given in ITEM_TYPES:
+        return names.RESULT
+    if given.endswith("_call") and given in names.ITEM_TYPES:
         # A provider runs those without an id for their results itself.
-        return CALL if "call_id" in item else SERVER_CALL
+        return names.CALL if "call_id" in item else names.SERVER_CALL
     return None
 
 
 def _is_ui_call(given: str) -> bool:
     """Return True for the type of AI SDK's calls in a page's messages, which have the tool's name."""
-    return given == "dynamic-tool" or (given[:5] == "tool-" and given.replace("-", "_") not in PART_TYPES)
+    return given == "dynamic-tool" or (given[:5] == "tool-" and given.replace("-", "_") not in names.PART_TYPES)
 
 
 def _is_keyed(item: Any) -> bool:
@@ -512,7 +463,7 @@ def _is_keyed(item: Any) -> bool:
 
 def _key_of(item: dict[str, Any]) -> str | None:
     """Return the field that gives a part without a type its type."""
-    return next((key for key in KEYED_PARTS if item.get(key) is not None), None)
+    return next((key for key in names.KEYED_PARTS if item.get(key) is not None), None)
 
 
 def _server_part(kind: str, given: str, left: dict[str, Any]) -> Part:
@@ -521,11 +472,11 @@ def _server_part(kind: str, given: str, left: dict[str, Any]) -> Part:
     if given == kind and type(left.get(kind)) is dict:
         inner = left.pop(kind)
     part: Part = {"type": kind}
-    for target, names in FIELDS[kind]:
-        place = _place_of([left], names, _FITS[target])
+    for target, keys in names.FIELDS[kind].items():
+        place = _place_of([left], keys, _FITS[target])
         part[target] = None if place is None else left.pop(place[1])
     word = given.removesuffix("_call")
-    if kind == SERVER_CALL and part["name"] is None:
+    if kind == names.SERVER_CALL and part["name"] is None:
         part["name"] = word
     body = _beside({"type": left.pop("type", given), **inner} if given != kind else dict(inner), left)
     return {**part, kind: body}
@@ -533,9 +484,9 @@ def _server_part(kind: str, given: str, left: dict[str, Any]) -> Part:
 
 def _name_media(part: Part, given: str) -> None:
     """Name a media part by the place of its content: an address, a file's id, or inline."""
-    word = next((word for word in MODALITIES if word in given), "file")
+    word = next((word for word in names.MODALITIES if word in given), "file")
     mime = str(part.get("mime_type", ""))
-    word = MODALITIES[word] or (mime.partition("/")[0] if word == "file" and mime[:5] in _MEDIA_TYPES else word)
+    word = names.MODALITIES[word] or (mime.partition("/")[0] if word == "file" and mime[:5] in _MEDIA_TYPES else word)
     modality = part.pop("modality", word)
     content = part.get("content")
     if "uri" not in part and type(content) is str and _ADDRESS.match(content):
@@ -560,7 +511,7 @@ def _response(parts: list[Part], content: Any) -> Any:
         return content[0]["json"]
     if type(content) is str or _is_data(content):
         return content
-    if all(part.keys() == {"type", "content"} and part["type"] == TEXT for part in parts):
+    if all(part.keys() == {"type", "content"} and part["type"] == names.TEXT for part in parts):
         return "\n".join(part["content"] for part in parts) if parts else content
     return parts
 
@@ -577,12 +528,6 @@ def _is_said(item: Any) -> bool:
     return item.keys() == {"text"} or (type(item.get("type")) is str and _kind_of(item) is not None)
 
 
-def _is_content(key: str, value: Any) -> bool:
-    """Return True if a message's field is its content."""
-    kind = type(value)
-    return key == "content" or (kind in (list, tuple) if key in LISTED else kind is str)
-
-
 def _texts(parts: Any) -> list[str]:
     """Return the texts in a list of parts."""
     texts = (item.get("text") if type(item) is dict else item for item in parts)
@@ -593,29 +538,29 @@ def _as_part(kind: str, value: Any) -> Part:
     return _beside({"type": kind}, value if type(value) is dict else {kind: value}, _KEPT)
 
 
-def _role_in(item: dict[str, Any]) -> str:
-    """Return the role under one of its places, in lower case; empty if there is none."""
-    for place in ROLE_PLACES:
+def _role_in(item: dict[str, Any]) -> tuple[tuple[str, ...], str]:
+    """Return a message's role and its place; both are empty if there is none."""
+    for place in names.ROLE_PLACES:
         holder: Any = item
         for key in place:
             holder = holder.get(key) if type(holder) is dict else None
-        if type(holder) is str:
-            return holder.lower()
-    return ""
+        if type(holder) is str and (place == ("role",) or holder.lower() in names.KNOWN_ROLES):
+            return place, holder
+    return (), ""
 
 
 def _standard_role(role: str) -> str:
     word = role.lower().replace("-", "_")
-    return ROLES.get(word, word if word in KNOWN_ROLES else role)
+    return names.ROLES.get(word, word if word in names.KNOWN_ROLES else role)
 
 
 def _wrapper_of(item: dict[str, Any]) -> str | None:
     """Return the field around a message: LangChain's serialized one, or a choice of OpenAI's."""
     if type(inner := item.get("message")) is dict and "role" not in item:
         return "message" if type(inner.get("role")) is str and is_message(inner) else None
-    for key in WRAPPERS:
+    for key in names.WRAPPERS:
         inner = item.get(key)
-        if type(inner) is dict and "content" in inner and ("lc" in item or _word(item) in LANGCHAIN_TYPES):
+        if type(inner) is dict and "content" in inner and ("lc" in item or _word(item) in names.LANGCHAIN_TYPES):
             return key
     return None
 
@@ -626,7 +571,7 @@ def _is_pair(item: Any) -> bool:
         type(item) in (list, tuple)
         and len(item) == _PAIR
         and type(item[0]) is type(item[1]) is str
-        and item[0].lower() in KNOWN_ROLES
+        and item[0].lower() in names.KNOWN_ROLES
     )
 
 

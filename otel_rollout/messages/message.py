@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.guard.provenance import is_programs
+from otel_rollout.messages.names import CALLS, RESULTS
 from otel_rollout.text.plain_json import loads, value_to_json
 
 Part = dict[str, Any]
 """A part of a message: its `type`, and the fields that the conventions have for it."""
 
-CALL: Final = "tool_call"
-RESULT: Final = "tool_call_response"
-CALLS: Final = (CALL, "server_tool_call")
-RESULTS: Final = (RESULT, "server_tool_call_response")
-"""The types of parts, and of those that a provider ran itself."""
 _APART: Final = (*CALLS, "reasoning")
 _MEDIA: Final = ("blob", "file", "uri")
 _TEXTS: Final = ("text", "content", "thinking", "reasoning", "refusal", "output_text", "summary")

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import orjson
 
-from otel_rollout.messages.message import CALLS, RESULTS, Message, json_of, json_text, part_text
-from otel_rollout.messages.names import PROMPT_TEXT, RESPONSE_TEXT
+from otel_rollout.messages.message import Message, json_of, json_text, part_text
+from otel_rollout.messages.names import CALLS, PROMPT_TEXT, RESPONSE_TEXT, RESULTS
 from otel_rollout.messages.payloads import preview
 
 LONG_LIST: Final = 64

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.guard.provenance import is_programs
+from otel_rollout.messages import names
 from otel_rollout.messages.forms import (
     convert_messages,
     finish_reason_of,
@@ -21,22 +22,6 @@ from otel_rollout.messages.forms import (
     tool_definitions,
 )
 from otel_rollout.messages.message import Message, text_message
-from otel_rollout.messages.names import (
-    ANSWERS,
-    CALLS,
-    CONTAINERS,
-    FINISH_WORDS,
-    HISTORIES,
-    IDS,
-    ITEM_TYPES,
-    MESSAGE_ARGUMENTS,
-    PROMPT_ARGUMENTS,
-    PROMPT_TEXT,
-    REASONING_KEYS,
-    RESPONSE_TEXT,
-    SYSTEM_ARGUMENTS,
-    TOOL_ARGUMENTS,
-)
 from otel_rollout.text.plain_text import cut_text
 
 PREVIEW_CHARACTERS: Final = 1000
@@ -46,7 +31,7 @@ _CONTINUES: Final = "prompt_ids_start"
 _MAX_DEPTH: Final = 3
 _MAX_SEARCHED: Final = 1000
 _SAYING: Final = (str, list, tuple, dict)
-_AROUND_TEXTS: Final = frozenset({"kwargs", "args", "request", "payload", "body", "params", *MESSAGE_ARGUMENTS})
+_AROUND_TEXTS: Final = frozenset({"kwargs", "args", "request", "payload", "body", "params", *names.MESSAGE_ARGUMENTS})
 """Arguments that may have the prompt's text inside."""
 
 Path = tuple[Any, ...]
@@ -99,9 +84,9 @@ def split_input(value: Any, *, takes_texts: bool = True) -> ChatSide | None:
         return ChatSide(convert_messages(value), None)
     if type(value) is not dict:
         return None
-    text = value.get(PROMPT_TEXT)
+    text = value.get(names.PROMPT_TEXT)
     if type(text) is str and text:
-        side = ChatSide(_prompt_of(text), _without(value, (PROMPT_TEXT,)), raw=text)
+        side = ChatSide(_prompt_of(text), _without(value, (names.PROMPT_TEXT,)), raw=text)
     else:
         found = _find(value, takes_texts=takes_texts)
         if found is None:
@@ -129,8 +114,8 @@ def is_templated(value: Any) -> bool:
 
 def _take_prompt(side: ChatSide, path: Path) -> None:
     """Append the prompt to a history."""
-    for at, item, _ in _walk(side.rest) if path and path[-1] in HISTORIES else ():
-        if at and at[:-1] == path[:-1] and at[-1] in PROMPT_ARGUMENTS and type(item) is str and item:
+    for at, item, _ in _walk(side.rest) if path and path[-1] in names.HISTORIES else ():
+        if at and at[:-1] == path[:-1] and at[-1] in names.PROMPT_ARGUMENTS and type(item) is str and item:
             side.messages = [*side.messages, *_prompt_of(item)]
             side.rest = _without(side.rest, at)
             return
@@ -141,7 +126,7 @@ def _take_system(side: ChatSide, path: Path) -> None:
     if side.messages[0].role == "system":
         return
     for at, item, _ in _walk(side.rest):
-        if at and at[-1] in SYSTEM_ARGUMENTS and len(at) <= len(path) + 1 and _is_prompt(item):
+        if at and at[-1] in names.SYSTEM_ARGUMENTS and len(at) <= len(path) + 1 and _is_prompt(item):
             given = item if type(item) is dict and "parts" in item else {"content": item}
             side.messages = [*convert_messages({**given, "role": "system"}), *side.messages]
             side.rest = _without(side.rest, at)
@@ -150,7 +135,7 @@ def _take_system(side: ChatSide, path: Path) -> None:
 
 def _take_tools(side: ChatSide) -> None:
     for at, item, _ in _walk(side.rest):
-        if at and at[-1] in TOOL_ARGUMENTS and (tools := tool_definitions(item)) is not None:
+        if at and at[-1] in names.TOOL_ARGUMENTS and (tools := tool_definitions(item)) is not None:
             side.tools, side.rest = tools, _without(side.rest, at)
             return
 
@@ -164,19 +149,27 @@ def _find(value: dict[str, Any], *, takes_texts: bool) -> tuple[Path, Any] | Non
         name, kind = path[-1], type(item)
         is_text = False
         if kind is str or kind is list or kind is tuple:
-            is_known = name in PROMPT_ARGUMENTS or name == 0 or (name in MESSAGE_ARGUMENTS and kind is not str)
+            is_known = (
+                name in names.PROMPT_ARGUMENTS or name == 0 or (name in names.MESSAGE_ARGUMENTS and kind is not str)
+            )
             is_text = takes_texts and is_known and all(at in _AROUND_TEXTS for at in path[:-1] if type(at) is str)
             is_text = is_text and bool(item) and (kind is str or all(type(each) is str for each in item))
         if is_text:
-            rank = PROMPT_ARGUMENTS.index(name) if name in PROMPT_ARGUMENTS else len(PROMPT_ARGUMENTS)
+            rank = names.PROMPT_ARGUMENTS.index(name) if name in names.PROMPT_ARGUMENTS else len(names.PROMPT_ARGUMENTS)
             found.append(((len(path), 1, rank, order), path, item))
-        elif is_conversation or (is_message(item) and (name in MESSAGE_ARGUMENTS or name in PROMPT_ARGUMENTS)):
-            rank = MESSAGE_ARGUMENTS.index(name) if name in MESSAGE_ARGUMENTS else len(MESSAGE_ARGUMENTS)
+        elif is_conversation or (
+            is_message(item) and (name in names.MESSAGE_ARGUMENTS or name in names.PROMPT_ARGUMENTS)
+        ):
+            rank = (
+                names.MESSAGE_ARGUMENTS.index(name) if name in names.MESSAGE_ARGUMENTS else len(names.MESSAGE_ARGUMENTS)
+            )
             found.append(((len(path), 0, rank, order), path, item))
         elif kind is list and len(item) > 1 and all(map(is_message_list, item)):
-            found.append(((len(path), 0, len(MESSAGE_ARGUMENTS), order), path, [each for one in item for each in one]))
-        elif kind is list and name in MESSAGE_ARGUMENTS and item and all(map(is_part, item)):
-            found.append(((len(path), 0, len(MESSAGE_ARGUMENTS), order), path, {"role": "user", "content": item}))
+            found.append(
+                ((len(path), 0, len(names.MESSAGE_ARGUMENTS), order), path, [each for one in item for each in one])
+            )
+        elif kind is list and name in names.MESSAGE_ARGUMENTS and item and all(map(is_part, item)):
+            found.append(((len(path), 0, len(names.MESSAGE_ARGUMENTS), order), path, {"role": "user", "content": item}))
     if not found:
         return None
     _, path, item = min(found, key=lambda each: each[0])
@@ -242,7 +235,17 @@ def _without(value: Any, path: Path) -> Any:
 
 _DEEPEST: Final = 5
 _NO_ANSWERS: Final = frozenset(
-    {*PROMPT_ARGUMENTS, *TOOL_ARGUMENTS, "request", "logprobs", "details", "metadata", "meta", "meta_info", "error"}
+    {
+        *names.PROMPT_ARGUMENTS,
+        *names.TOOL_ARGUMENTS,
+        "request",
+        "logprobs",
+        "details",
+        "metadata",
+        "meta",
+        "meta_info",
+        "error",
+    }
 )
 """Fields of a result in which no answer is looked for."""
 
@@ -287,7 +290,7 @@ def split_output(
         # A message as the result is a response as well: what is no part of it is the response's.
         rest = {key: field for message in messages for key, field in message.more.items() if key != "finish_reason"}
         messages = [_answer(Message(role, parts), more["finish_reason"]) for role, parts, more in messages]
-    raw = value[RESPONSE_TEXT] if type(value) is dict and type(value.get(RESPONSE_TEXT)) is str else None
+    raw = value[names.RESPONSE_TEXT] if type(value) is dict and type(value.get(names.RESPONSE_TEXT)) is str else None
     if rest and type(rest) is list:
         rest = {str(index): item for index, item in enumerate(rest) if item is not None}
     return ChatSide(messages, rest or None, raw=raw)
@@ -320,7 +323,7 @@ def read_of(value: Any, side: ChatSide | None, *, has_usage: bool) -> AnswerRead
     if items:
         inner = [type(item).__name__ for item in items]
         shape += f"[{', '.join(dict.fromkeys(inner) if type(value) is list else inner)}]"
-    has_ids = type(value) is dict and not IDS.keys().isdisjoint(value)
+    has_ids = type(value) is dict and not names.IDS.keys().isdisjoint(value)
     has_ids = has_ids or (bool(items) and set(map(type, items)) == {int})
     return AnswerRead(side is not None or value is None or has_ids, has_usage, shape)
 
@@ -364,22 +367,22 @@ class AnswerReader:
 
     def _take_dict(self, value: dict[str, Any], reason: str, depth: int) -> Taken | None:
         reason = finish_reason_of(value, _status(value)) or reason
-        if type(text := value.get(RESPONSE_TEXT)) is str:
+        if type(text := value.get(names.RESPONSE_TEXT)) is str:
             from otel_rollout.messages.templates import answer_message
 
-            return Taken([answer_message(text, reason)], _without_names(value, (RESPONSE_TEXT,)))
+            return Taken([answer_message(text, reason)], _without_names(value, (names.RESPONSE_TEXT,)))
         if is_message(value):
             return Taken([_answer(each, reason) for each in self._convert(value)], None)
         if depth >= _DEEPEST:
             return None
-        for key in CONTAINERS:
+        for key in names.CONTAINERS:
             if taken := self._take_inside(value, key, reason, depth):
                 return taken
         if self._takes_texts and (taken := self._take_fields(value, reason)):
             return taken
         for key in value:
             if (
-                key not in CONTAINERS
+                key not in names.CONTAINERS
                 and key not in _NO_ANSWERS
                 and (taken := self._take_inside(value, key, reason, depth))
             ):
@@ -399,11 +402,13 @@ class AnswerReader:
         """Return the answer of a dict whose own fields are the answer's."""
         if is_part(value) and "type" in value:
             return Taken([_answer(each, reason) for each in parts_message([value], "assistant")], None)
-        name = next((key for key in ANSWERS if type(value.get(key)) is str), None)
-        texts = next((key for key in ANSWERS if _is_texts(value.get(key))), None) if name is None else None
+        name = next((key for key in names.ANSWERS if type(value.get(key)) is str), None)
+        texts = next((key for key in names.ANSWERS if _is_texts(value.get(key))), None) if name is None else None
         if texts is not None:
             return Taken([self.text(text, reason) for text in value[texts]], _without_names(value, (texts,)))
-        others = [key for key in (*REASONING_KEYS, *CALLS) if value.get(key) and type(value[key]) in _SAYING]
+        others = [
+            key for key in (*names.REASONING_KEYS, *names.CALL_KEYS) if value.get(key) and type(value[key]) in _SAYING
+        ]
         if name is None and not others:
             return None if not is_part(value) else Taken(self._parts([value], reason), None)
         if name is not None and not others:
@@ -425,7 +430,7 @@ class AnswerReader:
             reason = next(filter(None, own), reason)
             return Taken([_answer(each, reason) for each in self._convert(new)], None)
         texts = [item for item in value if type(item) is str and item[:2] != "…["]
-        reasons = [text for text in texts if text.lower() in FINISH_WORDS] if len(value) > 1 else []
+        reasons = [text for text in texts if text.lower() in names.FINISH_WORDS] if len(value) > 1 else []
         reason = finish_reason_of({"finish_reason": reasons[0]}) if reasons else reason
         messages: list[Message] = []
         rest: list[Any] = [*value]
@@ -451,7 +456,7 @@ class AnswerReader:
     def _is_parts(value: Any) -> bool:
         """Return True for the parts of one message, such as the content of Anthropic's."""
         return all(map(is_part, value)) and any(
-            str(item.get("type")) not in ITEM_TYPES and ("type" in item or "text" not in item) for item in value
+            str(item.get("type")) not in names.ITEM_TYPES and ("type" in item or "text" not in item) for item in value
         )
 
     def _new(self, value: Any) -> Any:
@@ -488,5 +493,5 @@ def _status(value: dict[str, Any]) -> dict[str, Any]:
     return {"finish_reason": reason or status}
 
 
-def _without_names(value: dict[str, Any], names: tuple[str | None, ...]) -> dict[str, Any]:
-    return {key: item for key, item in value.items() if key not in names}
+def _without_names(value: dict[str, Any], keys: tuple[str | None, ...]) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if key not in keys}

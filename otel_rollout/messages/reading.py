@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from otel_rollout import semconv
+from otel_rollout.messages import names
 from otel_rollout.messages.forms import convert_messages, is_message
-from otel_rollout.messages.message import CALLS, RESULTS, Message, Part, parse_json, part_text, text_message
-from otel_rollout.messages.names import MESSAGE_ARGUMENTS, SYSTEM_ARGUMENTS
+from otel_rollout.messages.message import Message, Part, parse_json, part_text, text_message
 from otel_rollout.messages.templates import answer_parts, read_template
 
 _SAID: Final = ("content", "parts", "tool_calls")
-_LISTS: Final = (*MESSAGE_ARGUMENTS, "choices", "output")
+_LISTS: Final = (*names.MESSAGE_ARGUMENTS, "choices", "output")
 _MAX_DEPTH: Final = 4
 
 
@@ -60,7 +60,7 @@ def messages_in(value: Any, depth: int = 0) -> list[Message]:
             return list(_shown(value))
         for key in _LISTS:
             if type(value.get(key)) is list and (found := messages_in(value[key], depth + 1)):
-                system = next((value[name] for name in SYSTEM_ARGUMENTS if type(value.get(name)) is str), None)
+                system = next((value[name] for name in names.SYSTEM_ARGUMENTS if type(value.get(name)) is str), None)
                 return found if system is None else [text_message("system", system), *found]
         return messages_in(value["message"], depth + 1) if type(value.get("message")) is dict else []
     if type(value) is not list or not value or not all(type(each) is dict for each in value):
@@ -85,14 +85,14 @@ def unfolded(message: Message, *, has_results: bool = False) -> Iterator[Message
             if text or not has_results:
                 yield text_message(role, text.strip("\n"))._replace(more=more) if is_padded else message
             return
-    results = [part for part in parts if part.get("type") in RESULTS]
+    results = [part for part in parts if part.get("type") in names.RESULTS]
     named = {"name": message.name} if role == "tool" and message.name else {}
     for part in results:
         yield Message("tool", [part], {"name": str(part["name"])} if part.get("name") else named)
     rest = message
     if results:
-        rest = Message(role, [part for part in parts if part.get("type") not in RESULTS], more)
-    text, thought, calls = rest.text, rest.reasoning, [part for part in rest.parts if part.get("type") in CALLS]
+        rest = Message(role, [part for part in parts if part.get("type") not in names.RESULTS], more)
+    text, thought, calls = rest.text, rest.reasoning, [part for part in rest.parts if part.get("type") in names.CALLS]
     if (results or has_results) and not text and not thought and not calls:
         return
     thoughts: list[Part] = [{"type": "reasoning", "content": thought}] if thought else []

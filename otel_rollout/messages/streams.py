@@ -8,15 +8,15 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, Final
 
+from otel_rollout.messages import names
 from otel_rollout.messages.forms import exact_json, finish_reason_of, is_message, is_part, parts_message
 from otel_rollout.messages.message import Message, Part
-from otel_rollout.messages.names import CALL, INDEXES, PIECES, REASONING, STREAM_TYPES, STREAMED, TEXT
 from otel_rollout.messages.payloads import AnswerReader, Taken
 from otel_rollout.text.plain_json import value_to_json
 
 CHUNKS: Final = "chunks"
 """The name of what the pieces have besides the answer."""
-_TEXT_OF: Final = {TEXT: "content", REASONING: "content", CALL: "arguments"}
+_TEXT_OF: Final = {names.TEXT: "content", names.REASONING: "content", names.CALL: "arguments"}
 _EVENTS: Final = ("message_start", "content_block_start", "content_block_delta", "response.created", "text-start")
 _KEYS_OF_EVENTS: Final = ("messageStart", "contentBlockStart", "contentBlockDelta", "token")
 _OPEN: Final = 64
@@ -35,7 +35,7 @@ def is_chunks(items: list[Any]) -> bool:
     return (
         (type(choice) is dict and "delta" in choice)
         or str(first.get("object", "")).endswith(".chunk")
-        or first.get("type") in (*_EVENTS, "AIMessageChunk", *STREAM_TYPES)
+        or first.get("type") in (*_EVENTS, "AIMessageChunk", *names.STREAM_TYPES)
         or any(key in first for key in _KEYS_OF_EVENTS)
     )
 
@@ -69,7 +69,7 @@ class _Stream:
     def add(self, item: Any) -> None:
         """Add a piece."""
         if type(item) is str and item[:2] != "…[":
-            self._add_part(0, {"type": TEXT, "content": item}, None)
+            self._add_part(0, {"type": names.TEXT, "content": item}, None)
             return
         if type(item) is not dict:
             self._keep(item)
@@ -105,13 +105,13 @@ class _Stream:
     def _take(self, item: dict[str, Any], slot: Any) -> Any:
         """Take the piece of the answer out of an event; return what is left of it."""
         self._reason = finish_reason_of(item, item.get("messageStop"), item.get("delta")) or self._reason
-        index = next((item[key] for key in INDEXES if type(item.get(key)) in (int, str)), None)
-        kind = STREAM_TYPES.get(str(item.get("type")))
-        name = next((key for key in PIECES if type(item.get(key)) is str), None)
+        index = next((item[key] for key in names.INDEXES if type(item.get(key)) in (int, str)), None)
+        kind = names.STREAM_TYPES.get(str(item.get("type")))
+        name = next((key for key in names.PIECES if type(item.get(key)) is str), None)
         if kind is not None and name is not None:
             self._add_part(slot, {"type": kind, _TEXT_OF[kind]: item[name]}, index)
             return {key: field for key, field in item.items() if key != name}
-        for key in STREAMED:
+        for key in names.STREAMED:
             inner = item.get(key)
             if type(inner) is not dict or not inner:
                 continue
@@ -120,7 +120,7 @@ class _Stream:
                 index = None if key == "token" else index
                 self._add_parts(slot, parts_message([inner], "assistant", is_whole=False), index)
                 return {name: field for name, field in item.items() if name != key}
-            if any(name in inner for name in STREAMED):
+            if any(name in inner for name in names.STREAMED):
                 return {**item, key: self._take({**inner, **({} if index is None else {"index": index})}, slot)}
         if is_part(item) and type(item.get("type")) is str:
             self._add_parts(slot, parts_message([item], "assistant", is_whole=False), index)
@@ -174,7 +174,7 @@ class _Joined:
             return False
         if index is not None and self.index is not None:
             return bool(index == self.index)
-        if part["type"] != CALL:
+        if part["type"] != names.CALL:
             return True
         return not part.get("name") or (bool(part["id"]) and part["id"] == self.part["id"])
 

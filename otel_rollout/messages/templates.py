@@ -16,9 +16,9 @@ from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.guard.provenance import is_programs
+from otel_rollout.messages import names
 from otel_rollout.messages.forms import exact_json
 from otel_rollout.messages.message import Message, Part, parse_json, text_message
-from otel_rollout.messages.names import ROLES
 from otel_rollout.text.plain_json import loads
 
 
@@ -39,39 +39,27 @@ class _Template(NamedTuple):
 
 
 _ROLE: Final = "(?:system|user|assistant|tool|developer|observation|ipython|model|function|human|ai)"
-_HEADERS: Final = {
-    "chatml": rf"<\|im_start\|>({_ROLE})(\n?)",
-    "llama": rf"<\|start_header_id\|>({_ROLE})<\|end_header_id\|>(\n{{0,2}})",
-    "gemma": rf"<start_of_turn>({_ROLE})(\n?)",
-    "plain": rf"<\|({_ROLE})\|>(\n?)",
-    "deepseek": "<[|\uff5c](User|Assistant|System|Tool)[|\uff5c]>()",
-    "mistral": r" ?\[(SYSTEM_PROMPT|INST|/INST|TOOL_RESULTS)\]( ?)",
-}
-# A beginning that all have in common is found fast.
-_OF_TAGS: Final = "|".join(f"(?P<{name}>{header[1:]})" for name, header in _HEADERS.items() if header[0] == "<")
-_ANY_HEADER: Final = re.compile(f"<(?=[|\uff5cs])(?:{_OF_TAGS})")
 _TEMPLATES: Final = {
-    "chatml": _Template(re.compile(_HEADERS["chatml"]), "\n", "<|im_end|>"),
-    "llama": _Template(re.compile(_HEADERS["llama"]), "\n\n", "<|eot_id|>"),
-    "gemma": _Template(re.compile(_HEADERS["gemma"]), "\n", "<end_of_turn>"),
-    "plain": _Template(re.compile(_HEADERS["plain"]), None, "<|end|>"),
-    "deepseek": _Template(
-        re.compile(_HEADERS["deepseek"]), "", "<\uff5cend\u2581of\u2581sentence\uff5c>", is_closed=False
-    ),
-    "mistral": _Template(re.compile(_HEADERS["mistral"]), None, "</s>"),
+    name: _Template(re.compile(header), gap, end, is_closed=name != "deepseek")
+    for name, header, gap, end in (
+        ("chatml", rf"<\|im_start\|>({_ROLE})(\n?)", "\n", "<|im_end|>"),
+        ("llama", rf"<\|start_header_id\|>({_ROLE})<\|end_header_id\|>(\n{{0,2}})", "\n\n", "<|eot_id|>"),
+        ("gemma", rf"<start_of_turn>({_ROLE})(\n?)", "\n", "<end_of_turn>"),
+        ("plain", rf"<\|({_ROLE})\|>(\n?)", None, "<|end|>"),
+        (
+            *("deepseek", "<[|\uff5c](User|Assistant|System|Tool)[|\uff5c]>()"),
+            *("", "<\uff5cend\u2581of\u2581sentence\uff5c>"),
+        ),
+        ("mistral", r" ?\[(SYSTEM_PROMPT|INST|/INST|TOOL_RESULTS)\]( ?)", None, "</s>"),
+    )
 }
 _MISTRAL: Final = _TEMPLATES["mistral"]
-_ROLES: Final = {
-    **ROLES,
-    "User": "user",
-    "Assistant": "assistant",
-    "System": "system",
-    "Tool": "tool",
-    "SYSTEM_PROMPT": "system",
-    "INST": "user",
-    "/INST": "assistant",
-    "TOOL_RESULTS": "tool",
-}
+# A beginning that all have in common is found fast.
+_OF_TAGS: Final = "|".join(
+    f"(?P<{name}>{each.header.pattern[1:]})" for name, each in _TEMPLATES.items() if each is not _MISTRAL
+)
+_ANY_HEADER: Final = re.compile(f"<(?=[|\uff5cs])(?:{_OF_TAGS})")
+_ROLES: Final = {**names.ROLES, "system_prompt": "system", "inst": "user", "/inst": "assistant", "tool_results": "tool"}
 _BOS: Final = ("<|begin_of_text|>", "<bos>", "<s>", "<\uff5cbegin\u2581of\u2581sentence\uff5c>")
 _MISTRALS_BEGIN: Final = re.compile(r"(?:<s>\s*)?\[(?:INST|SYSTEM_PROMPT)\]")
 _ENDS: Final = re.compile(
@@ -90,32 +78,22 @@ _HARMONY: Final = re.compile(
     re.DOTALL,
 )
 _RECIPIENT: Final = re.compile(r"\bto=(?!assistant|all\b)(?:functions\.)?([\w.-]+)")
-_MARKED_CALLS: Final[dict[str, tuple[str, str, re.Pattern[str]]]] = {
-    "[TOOL_CALLS]": (
-        "[TOOL_CALLS]",
-        "</s>",
-        re.compile(r"\s*(?P<name>[\w.-]+)\s*(?:\[CALL_ID\](?P<id>\w+))?\[ARGS\](?P<arguments>.*)", re.DOTALL),
-    ),
-    "<|python_tag|>": ("<|python_tag|>", "<|eom_id|>", re.compile(r"(?!)")),
-    "<|tool_calls_section_begin|>": (
-        "<|tool_call_begin|>",
-        "<|tool_call_end|>",
-        re.compile(
-            r"\s*(?P<id>(?:functions\.)?(?P<name>[\w.-]+):\d+)\s*<\|tool_call_argument_begin\|>(?P<arguments>.*)",
-            re.DOTALL,
-        ),
-    ),
+_MARKED_CALLS: Final = {
+    "[TOOL_CALLS]": ("[TOOL_CALLS]", "</s>"),
+    "<|python_tag|>": ("<|python_tag|>", "<|eom_id|>"),
+    "<|tool_calls_section_begin|>": ("<|tool_call_begin|>", "<|tool_call_end|>"),
     "<\uff5ctool\u2581calls\u2581begin\uff5c>": (
-        "<\uff5ctool\u2581call\u2581begin\uff5c>",
-        "<\uff5ctool\u2581call\u2581end\uff5c>",
-        re.compile(
-            r"(?:function)?(?:<\uff5ctool\u2581sep\uff5c>)?(?P<name>[\w.-]+)\s*"
-            r"(?:<\uff5ctool\u2581sep\uff5c>)?(?:```json)?(?P<arguments>.*)",
-            re.DOTALL,
-        ),
+        *("<\uff5ctool\u2581call\u2581begin\uff5c>", "<\uff5ctool\u2581call\u2581end\uff5c>"),
     ),
 }
-"""The calls after a mark that ends a model's words: beginning and end of each, and its form if it isn't JSON."""
+"""The calls after a mark that ends a model's words: beginning and end of each."""
+_SEPARATOR: Final = "<\uff5ctool\u2581sep\uff5c>"
+_MARKED_CALL: Final = re.compile(
+    rf"(?:(?:function)?{_SEPARATOR})?(?P<number>(?:functions\.)?(?P<name>[\w.-]+)(?::\d+)?)\s*"
+    rf"(?:\[CALL_ID\](?P<id>\w+))?(?:\[ARGS\]|<\|tool_call_argument_begin\|>|{_SEPARATOR}|```json)(?P<arguments>.*)",
+    re.DOTALL,
+)
+"""A call after such a mark that isn't JSON."""
 _MAX_CALLS: Final = 1000
 _XML_NAME: Final = re.compile(r"\s*<function=([^>\s]+)>|\s*([\w.-]+)\s*(?=<arg_key>)")
 _MISTRALS_ENDS: Final = re.compile(r"</?s>|\[/(?:SYSTEM_PROMPT|TOOL_RESULTS)\]")
@@ -124,7 +102,6 @@ _MAX_LEFT_OVER: Final = 32
 _RESULTS: Final = re.compile(r"\s*<tool_response>\n?(.*?)\n?</tool_response>\s*", re.DOTALL)
 _CALL: Final = "<tool_call>"
 _CALL_END: Final = "</tool_call>"
-_SPACE: Final = re.compile(r"\s*")
 _THINKS: Final = re.compile(r"\s*<think(?:ing)?>")
 _THINK: Final = re.compile(r"<think(?:ing)?>")
 _THINK_END: Final = re.compile(r"</think(?:ing)?>\s*")
@@ -144,12 +121,15 @@ def read_template(text: str, *, strict: bool = False) -> list[Message]:
     if template is None or not headers:
         return []
     # The turn before may have ended with only the mark.
-    before = _without_bos(text[: headers[0].start()].lstrip("\n")).lstrip("\n").removeprefix(template.end)
+    before = text[: headers[0].start()].lstrip("\n")
+    for mark in (*_BOS, "<|endoftext|>"):
+        before = before.removeprefix(mark)
+    before = before.lstrip("\n").removeprefix(template.end)
     messages = _before_headers(before, text, strict=strict)
     if messages is None:
         return []
     for header, following in zip_longest(headers, headers[1:]):
-        role = _ROLES.get(header[1], header[1])
+        role = _ROLES.get(header[1].lower(), header[1].lower())
         content = text[header.end() : None if following is None else following.start()]
         if not strict:
             content = (_MISTRALS_ENDS.sub("", content) if template is _MISTRAL else _ENDS.sub("", content)).strip("\n")
@@ -223,12 +203,6 @@ def _template_of(text: str, *, strict: bool) -> _Template | None:
     return None if found is None else next(_TEMPLATES[name] for name, role in found.groupdict().items() if role)
 
 
-def _without_bos(text: str) -> str:
-    for mark in (*_BOS, "<|endoftext|>"):
-        text = text.removeprefix(mark)
-    return text
-
-
 def _before_headers(before: str, text: str, *, strict: bool) -> list[Message] | None:
     """Return the message that the text before the first header is; None if strictly none may be there."""
     before = before if strict else _ENDS.sub("", before)
@@ -253,11 +227,10 @@ def _harmony_messages(text: str) -> Iterator[Message]:
         role, _, _ = start.partition(" ")
         content, recipient = segment["content"], _RECIPIENT.search(f"{start} {channel}")
         if recipient is not None and role == "assistant":
-            call = {"type": "tool_call", "id": None, "name": recipient[1], "arguments": exact_json(content.strip())}
-            yield Message(role, [call])
+            yield Message(role, [_call(recipient[1], exact_json(content.strip()))])
         elif role == "assistant" and channel.strip() == "analysis":
             yield Message(role, [{"type": "reasoning", "content": content}])
-        elif role in ROLES or role in ("assistant", "system", "developer", "user"):
+        elif role in names.ROLES or role in ("assistant", "system", "developer", "user"):
             yield text_message(role, content)
         else:
             # A tool's result has the tool in place of the role.
@@ -268,17 +241,14 @@ def _harmony_messages(text: str) -> Iterator[Message]:
 def _split_marked(text: str, mark: str) -> tuple[str, list[Part]]:
     """Return a model's text before a mark, and the calls after it; the whole text if there are none."""
     said, _, after = text.partition(mark)
-    begin, end, pattern = _MARKED_CALLS[mark]
+    begin, end = _MARKED_CALLS[mark]
     calls: list[Part] = []
-    if after.count(begin) > _MAX_CALLS:
-        # A model that repeats itself.
-        return text, []
-    for piece in after.split(begin):
+    # A model that repeats itself has very many.
+    for piece in after.split(begin) if after.count(begin) <= _MAX_CALLS else ():
         body = piece.partition(end)[0].strip()
-        if found := pattern.match(body):
-            groups = found.groupdict()
-            arguments = exact_json(groups["arguments"].strip().removesuffix("```").strip())
-            calls.append({"type": "tool_call", "id": groups.get("id"), "name": groups["name"], "arguments": arguments})
+        if mark != "<|python_tag|>" and (found := _MARKED_CALL.match(body)):
+            identity = found["id"] or (found["number"] if ":" in found["number"] else None)
+            calls.append(_call(found["name"], exact_json(found["arguments"].strip("`\n ")), identity))
         elif isinstance(value := parse_json(body), (dict, list)):
             read = (_call_in(each, strict=False) for each in (value if isinstance(value, list) else [value]))
             calls += [call for call in read if call is not None]
@@ -314,23 +284,25 @@ def _results(text: str) -> list[str]:
 
 
 def _split_calls(text: str, *, strict: bool) -> tuple[str, list[Part]]:
-    """Return a model's text without its tool calls, and the calls."""
+    """Return a model's text without its tool calls, and the calls, in linear time.
+
+    A regular expression would search the whole text for the end of each of many calls that have none.
+    """
     calls: list[Part] = []
     said: list[str] = []
-    at = 0
-    for start, content, end in _calls(text):
-        call = _call_of(content, strict=strict)
-        if call is not None and not (strict and calls and start > at):
-            calls.append(call)
-            said += (text[at:start].rstrip(), "\n")
-            at = end
-        elif strict:
+    *pieces, last = text.split(_CALL_END)
+    for piece in pieces:
+        before, begin, content = piece.partition(_CALL)
+        call = _call_of(content, strict=strict) if begin else None
+        if strict and (call is None or (calls and before.strip())):
             return text, []
+        before = before.lstrip() if said[-1:] == ["\n"] else before
+        said += [piece, _CALL_END] if call is None else [before.rstrip(), "\n"]
+        calls += [] if call is None else [call]
     if strict:
         # The template begins the calls on a line of their own.
-        is_whole = calls and at == len(text)
-        return (text.partition(_CALL)[0].rstrip("\n"), calls) if is_whole else (text, [])
-    said.append(text[at:])
+        return (text.partition(_CALL)[0].rstrip("\n"), calls) if calls and not last.strip() else (text, [])
+    said.append(last.lstrip() if calls and said[-1] == "\n" else last)
     return "".join(said).strip("\n"), calls
 
 
@@ -358,7 +330,7 @@ def _xml_call(content: str) -> Part | None:
         for piece in content.split("<arg_key>")[1:]:
             key, _, value = piece.partition("</arg_key>")
             arguments[key] = value.partition("<arg_value>")[2].partition("</arg_value>")[0]
-    return {"type": "tool_call", "id": None, "name": name[1] or name[2], "arguments": arguments}
+    return _call(name[1] or name[2], arguments)
 
 
 def _call_in(value: Any, *, strict: bool) -> Part | None:
@@ -369,25 +341,8 @@ def _call_in(value: Any, *, strict: bool) -> Part | None:
     if type(name) is not str or (strict and (value.keys() != {"name", "arguments"} or type(arguments) is not dict)):
         return None
     identity = value.get("id")
-    return {
-        "type": "tool_call",
-        "id": identity if type(identity) is str else None,
-        "name": name,
-        "arguments": arguments,
-    }
+    return _call(name, arguments, identity if type(identity) is str else None)
 
 
-def _calls(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield start, content and end of each tool call, the space after it included, in linear time.
-
-    A regular expression would search the whole text for the end of each of many calls that have none.
-    """
-    start = text.find(_CALL)
-    while start >= 0:
-        end = text.find(_CALL_END, start)
-        if end < 0:
-            return
-        space = _SPACE.match(text, end + len(_CALL_END))
-        following = space.end() if space is not None else end + len(_CALL_END)
-        yield start, text[start + len(_CALL) : end], following
-        start = text.find(_CALL, following)
+def _call(name: str, arguments: Any, identity: str | None = None) -> Part:
+    return {"type": names.CALL, "id": identity, "name": name, "arguments": arguments}
