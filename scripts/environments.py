@@ -59,7 +59,7 @@ def ensure(name: str) -> Path:
             python = str(folder / "bin" / "python")
             install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             subprocess.run([*install, "uv"], check=True)
-            uv = [str(folder / "bin" / "uv"), "pip", "install", "--quiet", "--python", python]
+            uv = [str(folder / "bin" / "uv"), "pip", "install", "--quiet", "--compile-bytecode", "--python", python]
             constraints = requirements.with_suffix(".constraints")
             limits = ["-c", str(constraints)] if constraints.exists() else []
             subprocess.run([*uv, *find_links(), "-r", str(requirements), *limits], check=True)
