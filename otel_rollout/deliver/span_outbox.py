@@ -152,7 +152,7 @@ class SpanOutbox(Outbox):
         When the queue is near its bound, payloads are dropped before spans, and children before roots.
         """
         limits, account = self._limits, self._account
-        has_payload, is_counted, given = True, False, span
+        has_payload, is_counted = True, False
         try:
             size = queued_size(span)
             with self._lock:
@@ -172,8 +172,6 @@ class SpanOutbox(Outbox):
                 # A signal handler of the program may raise at a call: none comes between the counts.
                 if reason is None:
                     is_counted = True
-                    if isinstance(given, RolloutSpan):
-                        given.taken += 1
                     account.recorded += 1
                     self._payloads_dropped += not has_payload
                     self._bytes += size
@@ -185,13 +183,11 @@ class SpanOutbox(Outbox):
                         self._disk.make_room()
                 else:
                     is_counted = True
-                    if isinstance(given, RolloutSpan):
-                        given.taken += 1
                     account.recorded += 1
                     account.lost[reason] = account.lost.get(reason, 0) + 1
         except BaseException:
             if not is_counted:
-                self._count_interrupted(given)
+                self._count_interrupted()
             raise
         if reason is not None:
             self._note_dropped(span, reason)
@@ -202,10 +198,8 @@ class SpanOutbox(Outbox):
         if not self._thread.is_started:
             self.start()
 
-    def _count_interrupted(self, span: RolloutSpan | ReadableSpan) -> None:
+    def _count_interrupted(self) -> None:
         with self._lock:
-            if isinstance(span, RolloutSpan):
-                span.taken += 1
             lost = self._account.lost
             lost["interrupted"] = lost.get("interrupted", 0) + 1
             self._account.recorded += 1

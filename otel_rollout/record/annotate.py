@@ -227,7 +227,7 @@ def _annotate_running(pipeline: RunningPipeline, trajectory: TrajectoryState, fa
     if facts.input is not None:
         pipeline.tracer.set_input(root, take_snapshot(facts.input, pipeline.snapshot_budget))
     if facts.output is not None:
-        pipeline.tracer.set_output(root, take_snapshot(facts.output, pipeline.snapshot_budget))
+        root.output = take_snapshot(facts.output, pipeline.snapshot_budget)
     trajectory.annotations.update(_read_attributes(facts.attributes))
 
 
@@ -265,7 +265,7 @@ def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str,
         span.add_link(parent.get_span_context())
         tracer.set_annotations(span, own, others)
     finally:
-        tracer.end(span)
+        span.end()
     _count_repeats(root.trace_id, given)
 
 
@@ -273,10 +273,6 @@ def _count_repeats(trace_id: int, given: list[tuple[str, str, Any]]) -> None:
     """Count the facts that have come before with the same value, and log the first.
 
     They are recorded once more all the same: another process may have corrected them meanwhile.
-
-    Args:
-        trace_id: The trajectory.
-        given: The argument, the name and the value of each fact.
     """
     newer, older = _known_facts
     for argument, name, value in given:
@@ -365,12 +361,7 @@ def _read_attributes(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def lose_annotation(reason: str, message: str) -> None:
-    """Count a call whose values can't be recorded, and log the first of its kind.
-
-    Args:
-        reason: The reason, as `stats()` has it.
-        message: The log line.
-    """
+    """Count a call whose values can't be recorded, and log the first of its kind."""
     lost_annotations[reason] += 1
     warn_once(f"annotate {reason}", "%s; the value is lost", message)
 

@@ -74,15 +74,7 @@ class HasHandle:
 
 
 class Identity(NamedTuple):
-    """The identity of a trajectory: what its trainer calls it.
-
-    Args:
-        step: The training step.
-        sample_index: The prompt's index in the dataset, or a text.
-        rollout_n: The number among the rollouts of the prompt.
-        validate: True in a validation pass.
-        experiment_name: The experiment.
-    """
+    """The identity of a trajectory: what its trainer calls it."""
 
     step: int | str | None
     sample_index: int | str | None

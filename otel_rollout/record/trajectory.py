@@ -34,7 +34,6 @@ from otel_rollout.record.context import (
     with_frame,
 )
 from otel_rollout.record.driver import RUNNING, follow, is_generator_function, is_kind, wrap
-from otel_rollout.record.exceptions import record_failure
 from otel_rollout.record.handle import HasHandle, Place, place_of, remember
 from otel_rollout.record.readers import SCALARS
 from otel_rollout.record.recorded import Recorded, record_span
@@ -44,8 +43,9 @@ from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.settings import is_disabled
 
 if TYPE_CHECKING:
+    from otel_rollout.record.recording_span import RolloutSpan
     from otel_rollout.record.runtime import RunningPipeline
-from otel_rollout.semconv import SpanKind
+    from otel_rollout.semconv import SpanKind
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -166,7 +166,7 @@ class Trajectory(HasHandle):
         self.trace: bool = trace
         self._pipeline: RunningPipeline | None = None
         self._state: TrajectoryState | None = None
-        self._root: Span | None = None
+        self._root: RolloutSpan | None = None
         self._place: Place | None = None
         self._registry: MutableMapping[int, Trajectory] | None = None
         """The registry that has it while `start_trajectory` keeps it open."""
@@ -355,7 +355,9 @@ class Trajectory(HasHandle):
             self._break_off(error)
             pass_on("starting a trajectory")
 
-    def _make_root(self, pipeline: RunningPipeline, context: Context, start_time: int | None = None) -> Span | None:
+    def _make_root(
+        self, pipeline: RunningPipeline, context: Context, start_time: int | None = None
+    ) -> RolloutSpan | None:
         """Start the root; return None if the sampler drops the trajectory."""
         sample_index, step, rollout_n, name, given_validate, _ = without_functions(
             (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
@@ -413,7 +415,7 @@ class Trajectory(HasHandle):
                 return
             if root.is_recording():
                 self._finish(pipeline, root, state, exception)
-                pipeline.tracer.end(root, end_time)
+                root.end(end_time)
             self._forget(state)
         except BaseException as error:
             self._break_off(error)
@@ -424,8 +426,8 @@ class Trajectory(HasHandle):
         self._leave()
         root, state, pipeline = self._root, self._state, self._pipeline
         if root is not None and root.is_recording() and pipeline is not None:
-            root.set_attribute(semconv.STATUS, record_failure(root, error))
-            pipeline.tracer.end(root)
+            root.set_attribute(semconv.STATUS, root.fail(error))
+            root.end()
         if state is not None:
             self._forget(state)
 
@@ -455,8 +457,10 @@ class Trajectory(HasHandle):
         self._token = self._inner = None
 
     @staticmethod
-    def _finish(pipeline: RunningPipeline, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
-        status = "completed" if exception is None else record_failure(root, exception)
+    def _finish(
+        pipeline: RunningPipeline, root: RolloutSpan, state: TrajectoryState, exception: BaseException | None
+    ) -> None:
+        status = "completed" if exception is None else root.fail(exception)
         annotations: dict[str, Any] = {semconv.STATUS: status, **state.annotations}
         if exception is None and annotations[semconv.STATUS] == "error":
             root.set_status(StatusCode.ERROR, "annotated as error")
