@@ -48,6 +48,20 @@ MAX_STORED: Final = 16_384
 PART_BYTES: Final = 8 * 2**20
 """The approximate bytes of one write at the shutdown."""
 
+RESERVED_SUFFIXES: Final = (
+    "_system",
+    "_configs",
+    "_traces",
+    "_artifacts",
+    "_artifact_versions",
+    "_artifact_aliases",
+    "_run_artifact_links",
+    "_external_run_artifact_links",
+)
+"""trackio keeps tables of a project in files of its name and one of these."""
+MAX_FILE_NAME: Final = 200
+"""Of the 255 bytes that a file's name may have, what is left beside the longest suffix, of files being written too."""
+
 _AT_FAULT: Final = (Verdict.REFUSED, Verdict.TOO_LARGE)
 
 
@@ -126,6 +140,19 @@ class TrackioSpanExporter(OutcomeSpanExporter):
                 "trackio: trajectories are not sent to a Space (%s): they are in %s; `trackio sync` uploads them",
                 SPACE_ID,
                 self.folder,
+            )
+
+    def check_project(self, name: str) -> None:
+        """Raise a ConfigurationError for a name that trackio reserves, or that is too long for its files."""
+        project = self._project or name
+        file_name = "".join(letter for letter in project if letter.isalnum() or letter in "-_")
+        is_reserved = file_name.startswith("registry-") or any(
+            file_name.endswith(suffix) and file_name != suffix for suffix in RESERVED_SUFFIXES
+        )
+        if is_reserved or len(file_name.encode("utf-8", "replace")) > MAX_FILE_NAME:
+            raise ConfigurationError(
+                f"project_name={project[:40]!r}{'…' * (len(project) > 40)}: trackio takes names of at most "
+                f"{MAX_FILE_NAME} bytes that don't begin with registry- or end with {', '.join(RESERVED_SUFFIXES)}"
             )
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
