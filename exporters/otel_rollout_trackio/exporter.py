@@ -48,17 +48,6 @@ MAX_STORED: Final = 16_384
 PART_BYTES: Final = 8 * 2**20
 """The approximate bytes of one write at the shutdown."""
 
-RESERVED_SUFFIXES: Final = (
-    "_system",
-    "_configs",
-    "_traces",
-    "_artifacts",
-    "_artifact_versions",
-    "_artifact_aliases",
-    "_run_artifact_links",
-    "_external_run_artifact_links",
-)
-"""trackio keeps tables of a project in files of its name and one of these."""
 MAX_FILE_NAME: Final = 200
 """Of the 255 bytes that a file's name may have, what is left beside the longest suffix, of files being written too."""
 
@@ -84,6 +73,18 @@ class TrackioSpanExporter(OutcomeSpanExporter):
     """Above this, the trajectories without a new span for longest are stored without their root."""
     max_held_seconds = 3600.0
     """A trajectory without a new span for so long is stored without its root."""
+
+    reserved_suffixes = (
+        "_system",
+        "_configs",
+        "_traces",
+        "_artifacts",
+        "_artifact_versions",
+        "_artifact_aliases",
+        "_run_artifact_links",
+        "_external_run_artifact_links",
+    )
+    """trackio keeps tables of a project in files of its name and one of these."""
 
     def __init__(
         self,
@@ -147,12 +148,12 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         project = self._project or name
         file_name = "".join(letter for letter in project if letter.isalnum() or letter in "-_")
         is_reserved = file_name.startswith("registry-") or any(
-            file_name.endswith(suffix) and file_name != suffix for suffix in RESERVED_SUFFIXES
+            file_name.endswith(suffix) and file_name != suffix for suffix in self.reserved_suffixes
         )
         if is_reserved or len(file_name.encode("utf-8", "replace")) > MAX_FILE_NAME:
             raise ConfigurationError(
                 f"project_name={project[:40]!r}{'…' * (len(project) > 40)}: trackio takes names of at most "
-                f"{MAX_FILE_NAME} bytes that don't begin with registry- or end with {', '.join(RESERVED_SUFFIXES)}"
+                f"{MAX_FILE_NAME} bytes that don't begin with registry- or end with {', '.join(self.reserved_suffixes)}"
             )
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:

@@ -15,7 +15,6 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import DELIVERED, Verdict
 from otel_rollout.installing import install_line
 from otel_rollout_trackio import TrackioSpanExporter
-from otel_rollout_trackio.exporter import RESERVED_SUFFIXES
 from otel_rollout_trackio.translate import translate
 from tests.exporters.trackio.spans import make_span, make_trajectory
 
@@ -138,7 +137,7 @@ class TestFolder:
     def test_init_refuses_the_names_that_trackio_does(self, trackio_server):
         """trackio's own check has the same verdict on each name: reserved, odd, or fine."""
         names = ["registry-a", "re/gistry-a", "math v1.0", "_traces", "", "/", "registry", "traces", "a.registry-"]
-        names += [f"a{suffix}" for suffix in RESERVED_SUFFIXES]
+        names += [f"a{suffix}" for suffix in TrackioSpanExporter.reserved_suffixes]
         program = """
 import json, sys
 from trackio.sqlite_storage import SQLiteStorage
@@ -156,7 +155,7 @@ print(json.dumps([[takes(name) for name in json.loads(sys.argv[1])], [f"_{name}"
         verdicts, reserved = json.loads(asked.stdout)
 
         assert [_takes(name) for name in names] == verdicts
-        assert list(RESERVED_SUFFIXES) == reserved
+        assert list(TrackioSpanExporter.reserved_suffixes) == reserved
 
     def test_a_place_that_is_a_file(self, packages, tmp_path):
         """A folder that can't be made is a configuration error."""
