@@ -11,18 +11,20 @@ from typing import Any, Final
 
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.guard.provenance import is_programs
-from otel_rollout.record.bounded_copy import DEFAULT_BUDGET, Copier, Cutter
-from otel_rollout.record.bounded_pickle import (
+from otel_rollout.record.bounded_copy import (
+    BODY,
     CONTAINERS,
+    DEFAULT_BUDGET,
     HEAD,
     STOP,
+    Copier,
+    Cutter,
     FullError,
     OtherError,
     Sink,
     body_of,
     dump,
     list_items,
-    whole_body,
 )
 from otel_rollout.record.fields import class_name
 from otel_rollout.record.readers import SCALARS, reader_of
@@ -74,7 +76,7 @@ class Snapshot:
             items: Their snapshots.
             cut: The number of items that are left out at its end.
         """
-        bodies = [whole_body(item.stream) for item in items]
+        bodies = [item.stream[BODY] for item in items]
         if cut:
             bodies.append(body_of(f"…[{cut:,} items cut]"))
         return _Stream(HEAD + b"]" + list_items(bodies) + STOP, sum(item.left_out for item in items) + cut)
