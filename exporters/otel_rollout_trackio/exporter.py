@@ -49,7 +49,7 @@ PART_BYTES: Final = 8 * 2**20
 """The approximate bytes of one write at the shutdown."""
 
 MAX_FILE_NAME: Final = 200
-"""Of the 255 bytes that a file's name may have, what is left beside the longest suffix, of files being written too."""
+"""A file's name has at most 255 bytes, with the suffix."""
 
 _AT_FAULT: Final = (Verdict.REFUSED, Verdict.TOO_LARGE)
 
