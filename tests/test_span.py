@@ -249,10 +249,6 @@ class TestClock:
         assert (given.start_time, given.end_time, of_nested.timestamp) == (5, 6, 7)
 
 
-class TestTraceback:
-    """An exception is noted without its frames."""
-
-
 class TestHeldBytes:
     """The estimated memory of a span, by which the queue is bounded."""
 

@@ -52,19 +52,6 @@ Capture = bool | Callable[[Any], Any]
 class Operation:
     """A decorated function."""
 
-    __slots__ = (
-        "attributes",
-        "binder",
-        "capture_inputs",
-        "capture_output",
-        "follow_result",
-        "has_receiver",
-        "is_llm",
-        "is_scope",
-        "name",
-        "role",
-    )
-
     def __init__(
         self,
         function: Callable[..., Any],
@@ -126,21 +113,6 @@ class Operation:
 
 class Call:
     """One traced call, from its start to its end: the scope of an op."""
-
-    __slots__ = (
-        "answered",
-        "frame",
-        "inner",
-        "is_turn",
-        "operation",
-        "pipeline",
-        "request",
-        "span",
-        "token",
-        "yielded",
-        "yielded_bytes",
-        "yields",
-    )
 
     def __init__(self, operation: Operation, pipeline: RunningPipeline) -> None:
         self.operation = operation
@@ -229,15 +201,12 @@ class Call:
             span.output = shown
         self._end(span)
 
-    def fail(self, error: BaseException) -> None:
-        """End the span with the exception that leaves the call, or that closes a generator."""
-        self._stop(error)
-
     def exhaust(self) -> None:
         """End the span of a generator after its last item."""
-        self._stop(None)
+        self.fail(None)
 
-    def _stop(self, error: BaseException | None) -> None:
+    def fail(self, error: BaseException | None) -> None:
+        """End the span with the exception that leaves the call, or that closes a generator."""
         try:
             self._leave()
             span = self.span
@@ -282,30 +251,24 @@ class Call:
     def add_yielded(self, item: Any) -> None:
         """Add a snapshot of a yielded item to the output."""
         try:
-            self._add_yielded(item)
+            if not self.yields:
+                self.yielded: list[Snapshot] = []
+                self.yielded_bytes = 0
+                self.answered: dict[str, Any] = {}
+            self.yields += 1
+            if self.span is None:
+                return
+            if self.operation.is_llm and type(item) is not str:
+                # The pieces of a stream: model, usage and finish reason come in one of them.
+                self.answered.update(describe_response({}, item))
+            capture = self.operation.capture_output
+            if capture and len(self.yielded) < MAX_YIELDED_ITEMS and self.yielded_bytes < MAX_YIELDED_BYTES:
+                taken = self.operation.capture("capture_output", capture, item, self.pipeline)
+                self.yielded.append(taken)
+                self.yielded_bytes += taken.size
         except BaseException as error:
             self.break_off(error)
             pass_on("reading a yielded item")
-
-    def _add_yielded(self, item: Any) -> None:
-        if not self.yields:
-            self.yielded: list[Snapshot] = []
-            self.yielded_bytes = 0
-            self.answered: dict[str, Any] = {}
-        self.yields += 1
-        if self.span is None:
-            return
-        if self.operation.is_llm and type(item) is not str:
-            # The pieces of a stream: model, usage and finish reason come in one of them.
-            self.answered.update(describe_response({}, item))
-        if not self.operation.capture_output:
-            return
-        if len(self.yielded) >= MAX_YIELDED_ITEMS or self.yielded_bytes >= MAX_YIELDED_BYTES:
-            return
-        capture = self.operation.capture_output
-        taken = self.operation.capture("capture_output", capture, item, self.pipeline)
-        self.yielded.append(taken)
-        self.yielded_bytes += taken.size
 
     def _follow(self, result: Any, references: int) -> Any:
         """Return a form of a result that runs later and ends the call; None if the call ends now."""

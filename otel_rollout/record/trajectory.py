@@ -19,7 +19,7 @@ from otel_rollout import semconv
 from otel_rollout.guard.log_once import pass_on, warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.annotate import PREFIX, TOTALS, annotate
-from otel_rollout.record.attribute_values import read_sample_index, read_scalar, read_tag, read_whole_tag
+from otel_rollout.record.attribute_values import read_tag
 from otel_rollout.record.call_fields import fields_of_call, has_functions, with_parameters, without_functions
 from otel_rollout.record.callables import is_undecorated_yet, like, require_function
 from otel_rollout.record.context import (
@@ -35,8 +35,7 @@ from otel_rollout.record.context import (
     with_frame,
 )
 from otel_rollout.record.driver import RUNNING, follow, is_generator_function, is_kind, wrap
-from otel_rollout.record.handle import HasHandle, Place, place_of, remember
-from otel_rollout.record.readers import SCALARS
+from otel_rollout.record.handle import HasHandle, Place, place_of, remember, tags_of
 from otel_rollout.record.recorded import Recorded, record_span
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
@@ -136,24 +135,6 @@ class Trajectory(HasHandle):
     Its own attributes are what `rollout_trace_attr` was given: `sample_index`, `step`, `rollout_n`, `name`, `validate`
     and `trace`.
     """
-
-    __slots__ = (
-        "_inner",
-        "_is_unknown",
-        "_others",
-        "_pipeline",
-        "_place",
-        "_registry",
-        "_root",
-        "_state",
-        "_token",
-        "name",
-        "rollout_n",
-        "sample_index",
-        "step",
-        "trace",
-        "validate",
-    )
 
     def __init__(
         self, sample_index: Any, step: Any, rollout_n: Any, name: Any, validate: Any, trace: Any = True
@@ -359,19 +340,10 @@ class Trajectory(HasHandle):
         self, pipeline: RunningPipeline, context: Context, start_time: int | None = None
     ) -> RolloutSpan | None:
         """Start the root; return None if the sampler drops the trajectory."""
-        sample_index, step, rollout_n, name, given_validate, _ = without_functions(
+        sample_index, step, rollout_n, name, validate, _ = without_functions(
             (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
         )
-        tags: dict[str, Any] = {}
-        if step is not None:
-            tags[semconv.STEP] = read_whole_tag("step", step)
-        if sample_index is not None:
-            tags[semconv.SAMPLE_INDEX] = read_sample_index(sample_index)
-        if rollout_n is not None:
-            tags[semconv.ROLLOUT_N] = read_whole_tag("rollout_n", rollout_n)
-        validate = read_scalar(given_validate)
-        tags[semconv.VALIDATE] = type(validate) in SCALARS and bool(validate)
-        tags[semconv.EXPERIMENT_NAME] = pipeline.experiment_name
+        tags = tags_of(step, sample_index, rollout_n, validate=validate, experiment_name=pipeline.experiment_name)
         state = TrajectoryState(tags)
         ambient = get_current_span(context).get_span_context()
         links = [Link(ambient)] if ambient.is_valid else []
