@@ -60,7 +60,7 @@ _MAX_SHOWN: Final = 8
 
 
 def shape_of(value: Any) -> str:
-    """Return the name of a value's class, with those of a list's or tuple's first items: `tuple[dict, int]`."""
+    """Return the name of a value's class and, of a list or tuple, the first items' classes: `tuple[dict, int]`."""
     kind = type(value)
     name: str = replace_surrogates(_name_of(kind))
     if kind is not list and kind is not tuple:
