@@ -30,13 +30,8 @@ class RolloutTracer:
     """Makes `RolloutSpan`s.
 
     Args:
-        sampler: Decides at the root of each trace.
-        ids: Generates ids.
-        on_end: Takes each ended span.
         is_shared: True if the spans of other instrumentations reach the same exporters: only then may they be parents
             of ours.
-        bounds: The limits of a span.
-        open_spans: Counts the spans that start.
         keeps_context: True if a span keeps the context that it starts in, for an application's provider.
     """
 
