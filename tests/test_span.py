@@ -207,13 +207,6 @@ class TestStatus:
         span.set_status(StatusCode.ERROR, "second")
         assert (span.status_code, span.status_description) == (StatusCode.OK, None)
 
-    def test_unset_is_ignored(self) -> None:
-        """An error is not unset."""
-        span = make_span()
-        span.set_status(Status(StatusCode.ERROR, "first"))
-        span.set_status(StatusCode.UNSET)
-        assert (span.status_code, span.status_description) == (StatusCode.ERROR, "first")
-
 
 class TestClock:
     """The system's clock is set while a trajectory runs."""
@@ -247,30 +240,6 @@ class TestClock:
         assert moments == sorted(moments)
         assert moments[-1] - moments[0] < 60 * 10**9
         assert (given.start_time, given.end_time, of_nested.timestamp) == (5, 6, 7)
-
-
-class TestTraceback:
-    """An exception is noted without its frames."""
-
-    def test_deep_recursion(self) -> None:
-        """The innermost frames of a deep stack are kept."""
-
-        def dive(depth: int) -> None:
-            if depth == 0:
-                raise ValueError("bottom")
-            dive(depth - 1)
-
-        span = make_span()
-        try:
-            dive(300)
-        except ValueError as error:
-            span.record_exception(error)
-        assert span.events is not None
-        noted: Any = span.events[0].exception
-        text = noted.format()
-        assert 'raise ValueError("bottom")' in text
-        assert text.count("  File ") == 64 or "repeated" in text
-        assert len(noted.chain[0][2]) == 64
 
 
 class TestHeldBytes:
