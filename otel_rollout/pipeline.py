@@ -104,7 +104,7 @@ class Pipeline:
     def request_flush(self) -> None:
         """Ask every queue to send its spans soon, without waiting for it."""
         for queue in self.outlets:
-            queue.request_flush()
+            queue.retry_now()
 
     def flush(self, timeout: float) -> bool:
         """Wait until every queue is settled; return True if every backend has every span.
@@ -210,7 +210,7 @@ def flush_queues(queues: Sequence[SpanOutbox], timeout: float) -> bool:
     """
     deadline = monotonic() + timeout
     for queue in queues:
-        queue.request_flush()
+        queue.retry_now()
     results = [queue.flush(max(0.0, deadline - monotonic())) for queue in queues]
     return all(results)
 
@@ -225,7 +225,7 @@ def await_ready(queues: Sequence[SpanOutbox], seconds: float) -> None:
         seconds: The longest wait.
     """
     for queue in queues:
-        queue.request_flush()
+        queue.retry_now()
     now = began = monotonic()
     line_at = began + SECONDS_UNTIL_A_LINE
     while now - began < seconds and (waiting := {queue.name: queue for queue in queues if queue.preparing}):

@@ -309,7 +309,7 @@ def _read_numbers(facts: Facts) -> dict[str, Any]:
         else:
             found[key] = number
             if not isfinite(number):
-                lose_annotation(f"{name} not finite", f"annotate({name}=…): backends take finite numbers, not {number}")
+                warn_once(f"{name} not finite", "annotate(%s=%s): it is kept, but counts as no %s", name, number, name)
     if facts.fate is not None:
         fate = read_scalar(facts.fate)
         if type(fate) is str and fate in semconv.FATES:
