@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -216,6 +216,10 @@ def _named(key: str) -> tuple[str, str]:
     return name, meaning or ("total" if _TOTAL.fullmatch(name) else "")
 
 
+def _members(value: Mapping[Any, Any]) -> list[_Member]:
+    return [_Member(*_named(str(key)), item) for key, item in value.items()]
+
+
 def _parsed(text: str) -> Any:
     with suppress(ValueError):
         return orjson.loads(text)
@@ -253,16 +257,19 @@ class _Judge:
             return value is None or self.is_odd_text(value)
         if not isinstance(value, (dict, list, tuple, set)):
             return False
-        if id(value) not in self._odd:
-            self._odd[id(value)] = value, False
+        if isinstance(value, dict):
+            return self._once(self._odd, value, lambda: self._is_odd_object(_members(value), is_listed))
+        return self._once(self._odd, value, lambda: self._is_odd_list(list(value)))
+
+    def _once(self, known: dict[int, tuple[Any, bool]], value: Any, judge: Callable[[], bool]) -> bool:
+        """Return what is known of a value, else its judgement; False for one that is too deep."""
+        if id(value) not in known:
+            known[id(value)] = value, False
             self._depth += 1
             if self._depth < _MAX_DEPTH:
-                is_odd = (
-                    self._is_odd_object(value, is_listed) if isinstance(value, dict) else self._is_odd_list(list(value))
-                )
-                self._odd[id(value)] = value, is_odd
+                known[id(value)] = value, judge()
             self._depth -= 1
-        return self._odd[id(value)][1]
+        return known[id(value)][1]
 
     def _is_odd_list(self, items: Sequence[Any]) -> bool:
         texts = [each.get("text") for each in items if isinstance(each, dict) and each.get("type") == "text"]
@@ -274,18 +281,13 @@ class _Judge:
             return True
         if len(items) == 1 and isinstance(items[0], (list, str)):
             # A null in a row is a value.
-            return (
-                None not in items[0] and self._is_odd(items[0])
-                if isinstance(items[0], list)
-                else self._is_odd(items[0])
-            )
+            return not (isinstance(items[0], list) and None in items[0]) and self._is_odd(items[0])
         return all(
             not each.strip() if isinstance(each, str) else self._is_odd(each, is_listed=True)
             for each in items[:_MAX_ITEMS]
         )
 
-    def _is_odd_object(self, value: Mapping[Any, Any], is_listed: bool) -> bool:
-        members = [_Member(*_named(str(key)), item) for key, item in value.items()]
+    def _is_odd_object(self, members: Sequence[_Member], is_listed: bool) -> bool:
         return self._is_failed(members, is_listed) or self._holds_nothing(members, is_listed)
 
     def _is_failed(self, members: Sequence[_Member], is_listed: bool) -> bool:
@@ -322,7 +324,7 @@ class _Judge:
         if not isinstance(item, dict) or self._depth >= _MAX_DEPTH:
             return False
         self._depth += 1
-        is_failed = self._is_failed([_Member(*_named(str(key)), each) for key, each in item.items()], is_listed)
+        is_failed = self._is_failed(_members(item), is_listed)
         self._depth -= 1
         return is_failed
 
@@ -366,19 +368,11 @@ class _Judge:
         """Return True for null, blank texts, and lists and objects of nothing else."""
         if not isinstance(item, (dict, list, tuple, set)):
             return item is None or (isinstance(item, str) and item.strip() in ("", "[]", "{}", "null"))
-        if id(item) not in self._nothing:
-            self._nothing[id(item)] = item, False
-            self._depth += 1
-            if self._depth < _MAX_DEPTH:
-                self._nothing[id(item)] = item, self._is_nothing_inside(item)
-            self._depth -= 1
-        return self._nothing[id(item)][1]
+        return self._once(self._nothing, item, lambda: self._is_nothing_inside(item))
 
     def _is_nothing_inside(self, item: Any) -> bool:
         if isinstance(item, dict):
-            if all(each is None for each in item.values()):
-                return True
-            return self._holds_nothing([_Member(*_named(str(key)), each) for key, each in item.items()], True)
+            return all(each is None for each in item.values()) or self._holds_nothing(_members(item), True)
         # A null in a row is a value.
         items = list(item)[:_MAX_ITEMS]
         return all(self._is_nothing(each) and not (isinstance(each, list) and None in each) for each in items)
@@ -391,12 +385,8 @@ def _is_error(name: str, item: Any, *, is_bare: bool) -> bool:
         has_text = any(isinstance(each, str) and each.strip() for each in item.values())
         return has_text or "code" in item or (name == "errors" and is_bare and bool(item))
     if isinstance(item, list):
-        reports = [
-            each
-            for each in item
-            if isinstance(each, dict) and not _OF_REPORTS.isdisjoint(str(key).lower() for key in each)
-        ]
-        return bool(item) and is_bare and not reports and all(isinstance(each, (str, dict)) for each in item)
+        is_report = any(_OF_REPORTS & {str(key).lower() for key in each} for each in item if isinstance(each, dict))
+        return bool(item) and is_bare and not is_report and all(isinstance(each, (str, dict)) for each in item)
     return item is True or (type(item) is int and 400 <= item < 600 and is_bare)
 
 
