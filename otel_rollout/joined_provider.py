@@ -163,5 +163,5 @@ class _FlushFirst(SpanProcessor):
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Deliver what waits; return False if it takes longer."""
-        self.queue.request_flush()
+        self.queue.retry_now()
         return self.queue.flush(timeout_millis / 1000)

@@ -23,7 +23,7 @@ from otel_rollout.finish.redaction import make_redactor
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.joined_provider import QUEUE_NAME, HandOver, JoinedProvider
-from otel_rollout.pipeline import Pipeline, QueueProcessor, put_into
+from otel_rollout.pipeline import Pipeline, QueueProcessor
 from otel_rollout.record import runtime
 from otel_rollout.record.ids import SystemIdGenerator
 from otel_rollout.record.open_spans import OpenSpans
@@ -145,8 +145,10 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
     outlets = [*queues]
 
     def on_end(span: RolloutSpan) -> None:
+        for queue in outlets:
+            queue.put(span)
+        # Last: what an alarm keeps from a queue is counted as open.
         open_spans.ended(span)
-        put_into(outlets, span)
 
     tracer = RolloutTracer(
         sampler,

@@ -25,7 +25,6 @@ from otel_rollout.record.fields import fields_of
 from otel_rollout.record.open_spans import OpenSpans
 from otel_rollout.record.open_trajectories import OpenTrajectories
 from otel_rollout.record.provider import SCOPE, GlobalProvider, resource_of_child
-from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.tracer import RolloutTracer
 from otel_rollout.settings import Settings
 from otel_rollout.text.plain_text import counted
@@ -106,7 +105,7 @@ class Pipeline:
     def request_flush(self) -> None:
         """Ask every queue to send its spans soon, without waiting for it."""
         for queue in self.outlets:
-            queue.request_flush()
+            queue.retry_now()
 
     def flush(self, timeout: float) -> bool:
         """Wait until every queue is settled; return True if every backend has every span.
@@ -185,7 +184,8 @@ class QueueProcessor(SpanProcessor):
         if not is_on or is_ours or span.context is None or not span.context.trace_flags.sampled:
             return
         try:
-            put_into(self.queues, span)
+            for queue in self.queues:
+                queue.put(span)
         except BaseException:
             pass_on("queueing another instrumentation's span")
 
@@ -202,25 +202,6 @@ class QueueProcessor(SpanProcessor):
         return flush_queues(self.queues, timeout_millis / 1000)
 
 
-def put_into(queues: Sequence[SpanOutbox], span: RolloutSpan | ReadableSpan) -> None:
-    """Put an ended span into each queue that has not taken it yet.
-
-    An exception of the program, of a signal handler for example, may come in the middle of a `put`: the other queues
-    get the span all the same, and then it passes.
-
-    Args:
-        queues: One per exporter.
-        span: The span; a `RolloutSpan` counts the queues that have it, so that this may be called again.
-    """
-    waiting = iter(queues[span.taken :] if isinstance(span, RolloutSpan) else queues)
-    try:
-        for queue in waiting:
-            queue.put(span)
-    except BaseException:
-        put_into(queues if isinstance(span, RolloutSpan) else [*waiting], span)
-        raise
-
-
 def flush_queues(queues: Sequence[SpanOutbox], timeout: float) -> bool:
     """Wait until every queue is settled; return True if every backend has every span.
 
@@ -230,7 +211,7 @@ def flush_queues(queues: Sequence[SpanOutbox], timeout: float) -> bool:
     """
     deadline = monotonic() + timeout
     for queue in queues:
-        queue.request_flush()
+        queue.retry_now()
     results = [queue.flush(max(0.0, deadline - monotonic())) for queue in queues]
     return all(results)
 
@@ -245,7 +226,7 @@ def await_ready(queues: Sequence[SpanOutbox], seconds: float) -> None:
         seconds: The longest wait.
     """
     for queue in queues:
-        queue.request_flush()
+        queue.retry_now()
     now = began = monotonic()
     line_at = began + SECONDS_UNTIL_A_LINE
     while now - began < seconds and (waiting := {queue.name: queue for queue in queues if queue.preparing}):

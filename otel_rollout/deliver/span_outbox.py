@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -14,13 +14,11 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout import semconv
 from otel_rollout.counts import ExporterStats, Loss
-from otel_rollout.deliver.deadlines import Deadlines
 from otel_rollout.deliver.running_report import RunningReport
-from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
 from otel_rollout.export.follow_up_requests import FollowUpRequests
 from otel_rollout.export.held_spans import HeldSpans
-from otel_rollout.export.lane import Entry, Lane, NotYet, Settled
+from otel_rollout.export.lane import Entry, Lane, NotYet, RetryPolicy, Settled
 from otel_rollout.export.outbox import SECONDS_OF_A_WAIT, Account, Outbox
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.finish.span_conversion import SpanReader
@@ -34,8 +32,7 @@ from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.text.plain_text import counted
 
 if TYPE_CHECKING:
-    from otel_rollout.deliver.spill import Spill
-    from otel_rollout.deliver.spool import Spool
+    from otel_rollout.deliver.spool import Spill, Spool
     from otel_rollout.record.open_trajectories import OpenTrajectories
 
 _logger = SafeLogger()
@@ -47,6 +44,17 @@ CHILD_SHARE: Final = 0.97
 
 SECONDS_BETWEEN_REPORTS: Final = 2.0
 """Losses are reported to the exporter in sums."""
+SECONDS_WITH_A_SPOOL: Final = 2.0
+"""The seconds that attempts go on after the first that fails during a shutdown, if the spool can keep the rest."""
+
+_CONSEQUENCES: Final = {
+    Verdict.RETRY: "not delivered, trying again",
+    Verdict.TOO_LARGE: "a batch is too large, sending it in parts",
+    Verdict.REFUSED: "a batch was refused, looking for the span at fault",
+    Verdict.CONFIGURATION_ERROR: "auth or configuration error: spans are kept within the bound until it is fixed",
+    Verdict.UNEXPLAINED: "failed, trying again",
+    Verdict.DELIVERED: "the backend did not keep all spans",
+}
 
 QueuedSpan: TypeAlias = "tuple[RolloutSpan | ReadableSpan, int, int]"
 """A span, the bytes that it takes in the queue, and its number."""
@@ -137,10 +145,14 @@ class SpanOutbox(Outbox):
         self._end_reason = "shutdown"
         self._disk: Spill | None = None
         if self._spool is not None:
-            from otel_rollout.deliver.spill import Spill
+            from otel_rollout.deliver.spool import Spill
 
             self._disk = Spill(self, self._spool, self._limits.max_bytes)
-        self._end = Deadlines()
+        self._last_attempts = 0.0
+        """The end of attempts if the disk can't keep the rest; 0 before the shutdown."""
+        self._thread_end = 0.0
+        """The end of the thread, which may put spans on disk after the last attempt."""
+        self._has_full_disk = self._has_said_wait = False
         self._is_failing = False
         """True if the last attempt failed, and another one may help."""
 
@@ -151,31 +163,29 @@ class SpanOutbox(Outbox):
 
         When the queue is near its bound, payloads are dropped before spans, and children before roots.
         """
-        limits, account = self._limits, self._account
-        has_payload, is_counted, given = True, False, span
+        limits, is_whole, is_counted, reason = self._limits, True, False, ""
         try:
             size = queued_size(span)
             with self._lock:
-                reason = None
                 if self._is_closed:
                     reason = "after_shutdown"
                 else:
                     if self._bytes + size > limits.max_bytes * PAYLOAD_SHARE:
                         whole, span = span, copy_without_payload(span)
-                        has_payload = span is whole
-                        if not has_payload:
+                        is_whole = span is whole
+                        if not is_whole:
                             self._reader.release(whole)
                         size = queued_size(span)
                     max_bytes, max_spans = self._root_bounds if span.parent is None else self._child_bounds
                     if self._bytes + size > max_bytes or (limits.max_spans and self._in_memory >= max_spans):
                         reason = "queue_full"
                 # A signal handler of the program may raise at a call: none comes between the counts.
-                if reason is None:
-                    is_counted = True
-                    if isinstance(given, RolloutSpan):
-                        given.taken += 1
-                    account.recorded += 1
-                    self._payloads_dropped += not has_payload
+                is_counted = True
+                self._account.recorded += 1
+                if reason:
+                    self._account.lose(reason)
+                else:
+                    self._payloads_dropped += not is_whole
                     self._bytes += size
                     self._number += 1
                     self._queued.append((span, size, self._number))
@@ -183,32 +193,20 @@ class SpanOutbox(Outbox):
                         self._wake()
                     if self._disk is not None and self._bytes > self._disk.spill_bytes:
                         self._disk.make_room()
-                else:
-                    is_counted = True
-                    if isinstance(given, RolloutSpan):
-                        given.taken += 1
-                    account.recorded += 1
-                    account.lost[reason] = account.lost.get(reason, 0) + 1
         except BaseException:
             if not is_counted:
-                self._count_interrupted(given)
+                with self._lock:
+                    self._account.recorded += 1
+                    self._account.lose("interrupted")
             raise
-        if reason is not None:
+        if reason:
             self._note_dropped(span, reason)
-            self._log.warn(reason, f"spans are being lost ({reason}); otel_rollout.stats() counts them")
+            self.warn(reason, f"spans are being lost ({reason}); otel_rollout.stats() counts them")
             return
-        if not has_payload:
-            self._log.warn("payload", f"the queue is full ({limits.max_bytes:,} bytes): payloads are dropped")
+        if not is_whole:
+            self.warn("payload", f"the queue is full ({limits.max_bytes:,} bytes): payloads are dropped")
         if not self._thread.is_started:
             self.start()
-
-    def _count_interrupted(self, span: RolloutSpan | ReadableSpan) -> None:
-        with self._lock:
-            if isinstance(span, RolloutSpan):
-                span.taken += 1
-            lost = self._account.lost
-            lost["interrupted"] = lost.get("interrupted", 0) + 1
-            self._account.recorded += 1
 
     def _note_dropped(self, span: RolloutSpan | ReadableSpan, reason: str) -> None:
         """Release a lost span, and note the loss on its trajectory."""
@@ -273,8 +271,6 @@ class SpanOutbox(Outbox):
             self._batch_due = 0.0
             super().retry_now()
 
-    request_flush = retry_now
-
     def flush(self, timeout: float) -> bool:
         """Wait until all spans put before are settled, with their follow-up requests, or the backend refuses us.
 
@@ -306,18 +302,18 @@ class SpanOutbox(Outbox):
         """
         with self._lock:
             if self._is_closed:
-                if deadline < self._end.thread:
+                if deadline < self._thread_end:
                     # Asked again: someone pressed Ctrl-C during the wait.
                     if self._disk is not None:
                         self._disk.begin_shutdown(deadline, self._bytes)
-                    self._end.end_attempts(deadline)
-                    self._attempts_end = self._end.attempts
+                    self._thread_end = deadline
+                    self._attempts_end = self._last_attempts = min(self._last_attempts, monotonic())
                     self.retry_now()
                 return
             attempts = deadline if self._disk is None else self._disk.begin_shutdown(deadline, self._bytes)
-            self._end.begin(attempts, deadline)
+            self._thread_end, self._last_attempts = deadline, attempts
+            self._close(attempts)
             line = self._shorten_end() if self._is_failing else ""
-            self._close(self._end.attempts or attempts)
             if self._follow_ups is not None:
                 self._follow_ups.retry_now()
             must_drain_here = not self._thread.is_started and bool(self._queued)
@@ -329,20 +325,20 @@ class SpanOutbox(Outbox):
 
     def join(self) -> bool:
         """Wait for the thread until the deadline given to `shutdown`; True if the backend has every span."""
-        if self._thread.is_started and self._end.attempts is not None:
+        if self._thread.is_started and self._attempts_end is not None:
             # A little later than its own deadline: then it may be putting spans on disk already.
-            while not self._has_ended and monotonic() < (end := min(self._end.last_attempts + 0.1, self._end.thread)):
+            while not self._has_ended and monotonic() < (end := min(self._last_attempts + 0.1, self._thread_end)):
                 self._await_end(min(end, monotonic() + SECONDS_OF_A_WAIT))
             if self._disk is not None:
                 self._disk.await_spill()
-            self._await_end(self._end.thread)
+            self._await_end(self._thread_end)
         with self._lock:
             self._abandon()
         if not self._has_ended:
             # The thread may be in an attempt until the process is gone.
             call_within(SECONDS_OF_A_WAIT, self._report_losses)
         if self._disk is not None:
-            self._disk.close(self._end.thread if self._thread.is_started else math.inf)
+            self._disk.close(self._thread_end if self._thread.is_started else math.inf)
         account = self._account
         is_whole = not (account.lost or self._spooled or self._holds_spans())
         return self._end_follow_ups() and is_whole
@@ -353,7 +349,7 @@ class SpanOutbox(Outbox):
 
     def _end_follow_ups(self) -> bool:
         """Make the follow-up requests that are left, as far as there is time; True if all were made."""
-        return self._follow_ups is None or self._follow_ups.shutdown(self._end.attempts or 0.0)
+        return self._follow_ups is None or self._follow_ups.shutdown(self._attempts_end or 0.0)
 
     def after_fork(self) -> None:
         """Start empty in a forked child: what the parent holds, in memory and on disk, is the parent's to deliver."""
@@ -426,8 +422,8 @@ class SpanOutbox(Outbox):
                 self._has_new_losses = True
         if settled.done:
             self._is_failing = False
-            self._end.lengthen()
-            self._attempts_end = self._end.attempts
+            if self._attempts_end is not None:
+                self._attempts_end = self._last_attempts
 
     def _note_attempt(self) -> None:
         """Count what the exporter holds, and what it gave up of that, in the same moment as the attempt."""
@@ -490,14 +486,6 @@ class SpanOutbox(Outbox):
         """Return True if spans wait in memory that holds more than `max_bytes`."""
         with self._lock:
             return bool(self._queued) and self._bytes > max_bytes
-
-    def warn(self, kind: str, text: str) -> None:
-        """Warn, unless there was a warning of this kind within the last minute."""
-        self._log.warn(kind, text)
-
-    def await_progress(self, is_done: Callable[[], bool], deadline: float) -> None:
-        """Wait until `is_done`, or until `deadline`."""
-        self._await(is_done, deadline)
 
     def note_progress(self) -> None:
         """Wake the threads that wait."""
@@ -623,8 +611,8 @@ class SpanOutbox(Outbox):
             if self._disk is not None:
                 self._disk.spill_all()
                 # Use the time that is left for spans that the disk did not take.
-                self._end.give_up_the_disk()
-                self._attempts_end = self._end.attempts
+                self._has_full_disk = True
+                self._attempts_end = self._last_attempts
                 while (self._queued or self._lane.entries) and self._deliver():
                     pass
             with self._lock:
@@ -641,30 +629,43 @@ class SpanOutbox(Outbox):
 
     # --- what the log says
 
-    def _waiting_text(self) -> str:
+    def _trouble(self, lane: Lane, outcome: Outcome) -> str:
+        text = f"{_CONSEQUENCES[outcome.verdict]} ({outcome.reason})"
+        if outcome.verdict not in (Verdict.RETRY, Verdict.UNEXPLAINED):
+            return text
         with self._lock:
-            waits = self._account.waiting - self._held_spans
+            waits = self._left()
         where = f"in memory ({self._limits.max_bytes / 2**20:,.0f} MiB at most)"
         if self._spool is not None:
             where = f"in memory and on disk ({self._spool.folder})"
-        return f"{counted(waits, 'span')} {'waits' if waits == 1 else 'wait'} {where} until the backend takes them"
+        return (
+            f"{text}; {counted(waits, 'span')} {'waits' if waits == 1 else 'wait'} {where} until the backend takes them"
+        )
 
     def _shorten_end(self) -> str:
-        line = self._end.shorten(self._in_memory, keeps_unsent=self._disk is not None)
-        self._attempts_end = self._end.attempts
-        return line
+        """Leave the rest to the disk soon, or return a line on the spans that the end waits for; with the lock held."""
+        now = monotonic()
+        if self._disk is not None and not self._has_full_disk:
+            self._attempts_end = min(self._last_attempts, now + SECONDS_WITH_A_SPOOL)
+        elif self._last_attempts - now > SECONDS_OF_A_WAIT and not self._has_said_wait:
+            self._has_said_wait = True
+            return (
+                f"the end of the process waits up to {self._last_attempts - now:.0f} s for the backend to take "
+                f"{counted(self._in_memory, 'span')}; Ctrl-C ends the wait"
+            )
+        return ""
 
     def _note_end(self, line: str) -> None:
         """Log a line of the end's times; without the lock, which a logging handler that traces would wait for."""
         if line:
-            self._log.warn("end", line)
+            self.warn("end", line)
 
     def _note_trouble(self, lane: Lane, outcome: Outcome) -> None:
         can_help = outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED)
-        self._log.note(outcome, self._waiting_text() if can_help else "")
+        super()._note_trouble(lane, outcome)
         line = ""
         with self._lock:
-            if can_help and self._end.attempts is not None and not self._is_failing:
+            if can_help and self._attempts_end is not None and not self._is_failing:
                 line = self._shorten_end()
             self._is_failing = can_help
             if outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR) and self._disk is not None:

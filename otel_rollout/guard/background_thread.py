@@ -10,12 +10,7 @@ Result = TypeVar("Result")
 
 
 class BackgroundThread:
-    """Runs a function once, in a daemon thread.
-
-    Args:
-        name: The thread's name.
-        run: The function.
-    """
+    """Runs a function once, in a daemon thread."""
 
     def __init__(self, name: str, run: Callable[[], None]) -> None:
         self._name = name
@@ -44,11 +39,7 @@ class BackgroundThread:
             self.is_started = False
 
     def join(self, timeout: float) -> None:
-        """Wait until the thread ends.
-
-        Args:
-            timeout: Seconds to wait at most.
-        """
+        """Wait until the thread ends."""
         if self._thread is not None and self.is_started:
             self._thread.join(min(max(0.0, timeout), threading.TIMEOUT_MAX))
 
@@ -60,12 +51,7 @@ class BackgroundThread:
 
 
 def call_within(timeout: float, call: Callable[[], Result]) -> Result | None:
-    """Return the result of `call`, which a background thread runs; None if it fails or takes longer.
-
-    Args:
-        timeout: Seconds to wait at most.
-        call: The function.
-    """
+    """Return the result of `call`, which a background thread runs; None if it fails or takes longer."""
     results: list[Result] = []
     thread = BackgroundThread("otel-rollout-wait", lambda: results.append(call()))
     thread.start()

@@ -20,15 +20,7 @@ _MAX_KINDS = 1000
 def warn_once(
     key: str, message: str, *arguments: object, exc_info: BaseException | None = None, level: int = logging.WARNING
 ) -> None:
-    """Log a warning the first time that `key` is seen.
-
-    Args:
-        key: The subject of the message.
-        message: The message, with `%s` for each argument.
-        *arguments: The arguments.
-        exc_info: An exception to log with its traceback.
-        level: Another level.
-    """
+    """Log a warning the first time that `key` is seen."""
     # No lock, which a fork could find held; at worst a message is logged twice.
     if key not in _seen and len(_seen) < _MAX_KINDS:
         _seen.add(key)
@@ -37,9 +29,6 @@ def warn_once(
 
 def pass_on(where: str) -> None:
     """Raise the exception being handled if it is the program's; else log and count it: the one decision of each door.
-
-    Args:
-        where: The work that it came in.
 
     Raises:
         BaseException: The program's exception.
@@ -53,9 +42,6 @@ def pass_on(where: str) -> None:
 def internal_error(where: str) -> None:
     """Log and count the exception being handled: a fault of ours, which must not reach the traced program.
 
-    Args:
-        where: The work that failed.
-
     Raises:
         Exception: The exception, with `OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS`, which our own tests set.
     """
@@ -68,14 +54,7 @@ def internal_error(where: str) -> None:
 
 
 def call_user_function(name: str, function: Callable[..., Any], *arguments: Any, with_note: bool = True) -> Any:
-    """Return the result of a user's function; if it raises, log one warning and return a note.
-
-    Args:
-        name: The function's name in the log.
-        function: The function.
-        *arguments: The function's arguments.
-        with_note: If False, return None in place of the note.
-    """
+    """Return the result of a user's function; if it raises, log one warning and return a note, or None."""
     try:
         return function(*arguments)
     except BaseException as error:

@@ -20,9 +20,6 @@ def is_programs(error: BaseException) -> bool:
     It is if it isn't an `Exception`, such as KeyboardInterrupt or a cancellation; if a signal handler raised it, as
     graders do by `signal.alarm`; or if another thread did (`PyThreadState_SetAsyncExc`), which gives no arguments and
     needs no `raise` statement. All else is a fault of ours, or of a library that we called.
-
-    Args:
-        error: The exception being handled.
     """
     if not isinstance(error, Exception):
         return True

@@ -9,24 +9,13 @@ from otel_rollout.guard.provenance import is_programs
 
 
 class SafeLogger:
-    """Logs in place; what a handler raises is dropped.
-
-    Args:
-        name: The logger's name.
-    """
+    """Logs in place; what a handler raises is dropped."""
 
     def __init__(self, name: str = "otel_rollout") -> None:
         self._name = name
 
     def log(self, level: int, message: str, *arguments: object, error: BaseException | None = None) -> None:
-        """Log a message.
-
-        Args:
-            level: The level, such as `logging.WARNING`.
-            message: The message, with `%s` for each argument.
-            *arguments: The arguments.
-            error: An exception to log with its traceback.
-        """
+        """Log a message."""
         try:
             logging.getLogger(self._name).log(level, message, *arguments, exc_info=error)
         except BaseException as raised:

@@ -208,6 +208,8 @@ CACHED_TOKENS: Final = "cached"
 WRITTEN_TOKENS: Final = "written"
 ADDED_CACHED: Final = "added cached"
 ADDED_WRITTEN: Final = "added written"
+INPUT_IDS: Final = "input ids"
+OUTPUT_IDS: Final = "output ids"
 USAGE: Final = _by_spelling(
     {
         INPUT_TOKENS: "prompt_tokens input_tokens prompt_token_count input_token_count prompt_eval_count "
@@ -234,13 +236,24 @@ INCLUSIVE: Final = frozenset(_spelled("prompt_tokens"))
 """Names of input tokens that include the cached ones even if Anthropic's names are there too (LiteLLM)."""
 IDS: Final = _by_spelling(
     {
-        INPUT_TOKENS: "prompt_ids prompt_token_ids input_ids input_token_ids",
-        OUTPUT_TOKENS: "response_ids token_ids output_ids output_token_ids completion_ids response_token_ids "
+        INPUT_IDS: "prompt_ids prompt_token_ids input_ids input_token_ids",
+        OUTPUT_IDS: "response_ids token_ids output_ids output_token_ids completion_ids response_token_ids "
         "completion_token_ids generated_ids",
     }
 )
 """Lists of token ids, whose length is a count where no usage is given; the first counts."""
-MODELS: Final = _spelled("model model_name model_version model_id")
+MODEL: Final = "model"
+REASON: Final = "reason"
+WHY_INCOMPLETE: Final = "why incomplete"
+FACTS: Final = {
+    **USAGE,
+    **IDS,
+    **dict.fromkeys(FINISH_REASON_KEYS, REASON),
+    **dict.fromkeys(_spelled("model model_name model_version model_id"), MODEL),
+    "incomplete_details": WHY_INCOMPLETE,
+}
+"""The fact that a field of a result has, by its name: one look-up for each field."""
+FACTS_OF_USAGE: Final = {**FACTS, **SHORT_USAGE}
 USAGE_PLACES: Final = frozenset(
     (
         *_spelled("usage usage_metadata token_usage meta_info response_metadata llm_output metadata total_usage"),

@@ -6,7 +6,7 @@ in any order, or a stream's pieces. The places of all that are in the table of n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -93,17 +93,15 @@ def split_input(value: Any, *, takes_texts: bool = True) -> ChatSide | None:
             return None
         path, item = found
         side = ChatSide(_messages_of(item), _without(value, path))
-        _take_prompt(side, path)
-        _take_system(side, path)
+        if path and path[-1] in names.HISTORIES:
+            side.messages += _take(side, names.PROMPT_ARGUMENTS, lambda at, item: _asked(at, item, path)) or []
+        if side.messages[0].role != "system":
+            system = _take(side, names.SYSTEM_ARGUMENTS, lambda at, item: _instructed(at, item, path))
+            side.messages = [*(system or []), *side.messages]
     side.continues = bool(value.get(_CONTINUES))
-    _take_tools(side)
+    side.tools = _take(side, names.TOOL_ARGUMENTS, lambda _, item: tool_definitions(item))
     side.rest = side.rest or None
     return side
-
-
-def message_lists(value: Any) -> Iterator[list[Any]]:
-    """Yield the lists of messages in an op's arguments."""
-    return ([*item] for _, item, is_conversation in _walk(value) if is_conversation)
 
 
 def is_templated(value: Any) -> bool:
@@ -112,68 +110,51 @@ def is_templated(value: Any) -> bool:
     return found is not None and type(found[1]) is str and _prompt_of(found[1]) != [text_message("user", found[1])]
 
 
-def _take_prompt(side: ChatSide, path: Path) -> None:
-    """Append the prompt to a history."""
-    for at, item, _ in _walk(side.rest) if path and path[-1] in names.HISTORIES else ():
-        if at and at[:-1] == path[:-1] and at[-1] in names.PROMPT_ARGUMENTS and type(item) is str and item:
-            side.messages = [*side.messages, *_prompt_of(item)]
-            side.rest = _without(side.rest, at)
-            return
-
-
-def _take_system(side: ChatSide, path: Path) -> None:
-    """Put the system prompt before the messages."""
-    if side.messages[0].role == "system":
-        return
+def _take(side: ChatSide, keys: tuple[str, ...], read: Callable[[Path, Any], list[Any] | None]) -> list[Any] | None:
+    """Take the first argument with one of some names that can be read out of the rest."""
     for at, item, _ in _walk(side.rest):
-        if at and at[-1] in names.SYSTEM_ARGUMENTS and len(at) <= len(path) + 1 and _is_prompt(item):
-            given = item if type(item) is dict and "parts" in item else {"content": item}
-            side.messages = [*convert_messages({**given, "role": "system"}), *side.messages]
+        if at and at[-1] in keys and (found := read(at, item)):
             side.rest = _without(side.rest, at)
-            return
+            return found
+    return None
 
 
-def _take_tools(side: ChatSide) -> None:
-    for at, item, _ in _walk(side.rest):
-        if at and at[-1] in names.TOOL_ARGUMENTS and (tools := tool_definitions(item)) is not None:
-            side.tools, side.rest = tools, _without(side.rest, at)
-            return
+def _asked(at: Path, item: Any, path: Path) -> list[Message] | None:
+    """Return the prompt that follows a history."""
+    return _prompt_of(item) if at[:-1] == path[:-1] and type(item) is str and item else None
+
+
+def _instructed(at: Path, item: Any, path: Path) -> list[Message] | None:
+    """Return the system prompt before the messages."""
+    kind = type(item)
+    is_listed = kind in (list, tuple) and all(type(each) in (dict, str) for each in item)
+    is_parts = kind is dict and "parts" in item
+    if not item or len(at) > len(path) + 1 or not (kind is str or is_parts or is_listed):
+        return None
+    return convert_messages({**(item if is_parts else {"content": item}), "role": "system"})
 
 
 def _find(value: dict[str, Any], *, takes_texts: bool) -> tuple[Path, Any] | None:
     """Return the place of the conversation, or else of the prompt's text, and the value at it."""
-    found: list[tuple[tuple[int, int, int, int], Path, Any]] = []
+    found: list[tuple[tuple[int, bool, int, int], Path, Any]] = []
     for order, (path, item, is_conversation) in enumerate(_walk(value)):
-        if not path:
+        if not path or not item:
             continue
-        name, kind = path[-1], type(item)
-        is_text = False
-        if kind is str or kind is list or kind is tuple:
-            is_known = (
-                name in names.PROMPT_ARGUMENTS or name == 0 or (name in names.MESSAGE_ARGUMENTS and kind is not str)
-            )
-            is_text = takes_texts and is_known and all(at in _AROUND_TEXTS for at in path[:-1] if type(at) is str)
-            is_text = is_text and bool(item) and (kind is str or all(type(each) is str for each in item))
-        if is_text:
-            rank = names.PROMPT_ARGUMENTS.index(name) if name in names.PROMPT_ARGUMENTS else len(names.PROMPT_ARGUMENTS)
-            found.append(((len(path), 1, rank, order), path, item))
-        elif is_conversation or (
-            is_message(item) and (name in names.MESSAGE_ARGUMENTS or name in names.PROMPT_ARGUMENTS)
-        ):
-            rank = (
-                names.MESSAGE_ARGUMENTS.index(name) if name in names.MESSAGE_ARGUMENTS else len(names.MESSAGE_ARGUMENTS)
-            )
-            found.append(((len(path), 0, rank, order), path, item))
-        elif kind is list and len(item) > 1 and all(map(is_message_list, item)):
-            found.append(
-                ((len(path), 0, len(names.MESSAGE_ARGUMENTS), order), path, [each for one in item for each in one])
-            )
-        elif kind is list and name in names.MESSAGE_ARGUMENTS and item and all(map(is_part, item)):
-            found.append(((len(path), 0, len(names.MESSAGE_ARGUMENTS), order), path, {"role": "user", "content": item}))
-    if not found:
-        return None
-    _, path, item = min(found, key=lambda each: each[0])
-    return path, item
+        name, kind, given = path[-1], type(item), item
+        is_known = name in names.PROMPT_ARGUMENTS or name in names.MESSAGE_ARGUMENTS
+        is_asked = name in names.PROMPT_ARGUMENTS or name == 0 or (is_known and kind is not str)
+        is_text = takes_texts and is_asked and all(at in _AROUND_TEXTS for at in path[:-1] if type(at) is str)
+        is_text = is_text and (kind is str or _is_texts(item))
+        if kind is list and not is_text and not is_conversation:
+            if len(item) > 1 and all(map(is_message_list, item)):
+                given = [each for one in item for each in one]
+            elif name in names.MESSAGE_ARGUMENTS and all(map(is_part, item)):
+                given = {"role": "user", "content": item}
+        if is_text or is_conversation or given is not item or (is_known and is_message(item)):
+            order_of = names.PROMPT_ARGUMENTS if is_text else names.MESSAGE_ARGUMENTS
+            rank = order_of.index(name) if name in order_of else len(order_of)
+            found.append(((len(path), is_text, rank, order), path, given))
+    return min(found, key=lambda each: each[0])[1:] if found else None
 
 
 def _walk(value: Any) -> Iterator[tuple[Path, Any, bool]]:
@@ -198,9 +179,7 @@ def _walk(value: Any) -> Iterator[tuple[Path, Any, bool]]:
 def _messages_of(item: Any) -> list[Message]:
     if type(item) is str:
         return _prompt_of(item)
-    if type(item) in (list, tuple) and all(type(each) is str for each in item):
-        return [message for each in item for message in _prompt_of(each)]
-    return convert_messages(item)
+    return [message for each in item for message in _prompt_of(each)] if _is_texts(item) else convert_messages(item)
 
 
 def _prompt_of(text: str) -> list[Message]:
@@ -210,13 +189,6 @@ def _prompt_of(text: str) -> list[Message]:
     from otel_rollout.messages.templates import prompt_messages
 
     return prompt_messages(text)
-
-
-def _is_prompt(value: Any) -> bool:
-    kind = type(value)
-    if kind is str or (kind is dict and "parts" in value):
-        return bool(value)
-    return kind in (list, tuple) and bool(value) and all(type(item) in (dict, str) for item in value)
 
 
 def _without(value: Any, path: Path) -> Any:
@@ -253,12 +225,7 @@ _REASON_PLACES: Final = ("meta_info", "details", "generation_info", "response_me
 
 
 class Taken(NamedTuple):
-    """An answer.
-
-    Args:
-        messages: Its messages.
-        rest: The rest of the value; None if nothing is left.
-    """
+    """An answer, and the rest of the value; None if nothing is left."""
 
     messages: list[Message]
     rest: Any
@@ -299,13 +266,7 @@ def split_output(
 
 
 class AnswerRead(NamedTuple):
-    """The parts of an LLM op's result that were recognised.
-
-    Args:
-        answer_read: True if it has a message, or token ids, or is None.
-        usage_read: True if it has a number of generated tokens.
-        shape: Its types, such as `tuple[dict, int]`.
-    """
+    """The parts of an LLM op's result that were recognised; `shape` is its types, such as `tuple[dict, int]`."""
 
     answer_read: bool
     usage_read: bool
@@ -320,7 +281,7 @@ def read_of(value: Any, side: ChatSide | None, *, has_usage: bool) -> AnswerRead
         side: Its messages, if it has any.
         has_usage: A number of generated tokens was found.
     """
-    items = value[:_MAX_SHOWN] if type(value) in (list, tuple) else ()
+    items = value[:8] if type(value) in (list, tuple) else ()
     shape = type(value).__name__
     if items:
         inner = [type(item).__name__ for item in items]
@@ -330,17 +291,8 @@ def read_of(value: Any, side: ChatSide | None, *, has_usage: bool) -> AnswerRead
     return AnswerRead(side is not None or value is None or has_ids, has_usage, shape)
 
 
-_MAX_SHOWN: Final = 8
-
-
 class AnswerReader:
-    """Takes the answer out of a result.
-
-    Args:
-        arguments: The op's arguments.
-        is_whole: False for the pieces of a stream.
-        takes_texts: See `split_output`.
-    """
+    """Takes the answer out of a result; `is_whole` is False for the pieces of a stream."""
 
     def __init__(self, arguments: Any = None, *, is_whole: bool = True, takes_texts: bool = True) -> None:
         self._takes_texts = takes_texts
@@ -356,13 +308,7 @@ class AnswerReader:
         return text_message("assistant", text, reason)
 
     def take(self, value: Any, reason: str = "", depth: int = 0) -> Taken | None:
-        """Return the answer in a value; None if it has none.
-
-        Args:
-            value: The value, or a part of it.
-            reason: The finish reason of the object around it.
-            depth: The depth of the value.
-        """
+        """Return the answer in a value; None if it has none."""
         if type(value) is dict and value:
             return self._take_dict(value, reason, depth)
         return self._take_list(value, reason, depth) if type(value) in (list, tuple) and value else None
@@ -377,17 +323,10 @@ class AnswerReader:
             return Taken([_answer(each, reason) for each in self._convert(value)], None)
         if depth >= _DEEPEST:
             return None
-        for key in names.CONTAINERS:
-            if taken := self._take_inside(value, key, reason, depth):
-                return taken
-        if self._takes_texts and (taken := self._take_fields(value, reason)):
-            return taken
-        for key in value:
-            if (
-                key not in names.CONTAINERS
-                and key not in _NO_ANSWERS
-                and (taken := self._take_inside(value, key, reason, depth))
-            ):
+        others = (key for key in value if key not in names.CONTAINERS and key not in _NO_ANSWERS)
+        for key in (*names.CONTAINERS, None, *others):
+            taken = self._take_fields(value, reason) if key is None else self._take_inside(value, key, reason, depth)
+            if taken:
                 return taken
         return None
 
@@ -402,8 +341,10 @@ class AnswerReader:
 
     def _take_fields(self, value: dict[str, Any], reason: str) -> Taken | None:
         """Return the answer of a dict whose own fields are the answer's."""
+        if not self._takes_texts:
+            return None
         if is_part(value) and "type" in value:
-            return Taken([_answer(each, reason) for each in parts_message([value], "assistant")], None)
+            return Taken(self._parts([value], reason), None)
         name = next((key for key in names.ANSWERS if type(value.get(key)) is str), None)
         texts = next((key for key in names.ANSWERS if _is_texts(value.get(key))), None) if name is None else None
         if texts is not None:
@@ -411,15 +352,13 @@ class AnswerReader:
         others = [
             key for key in (*names.REASONING_KEYS, *names.CALL_KEYS) if value.get(key) and type(value[key]) in _SAYING
         ]
-        if name is None and not others:
-            return None if not is_part(value) else Taken(self._parts([value], reason), None)
         if name is not None and not others:
             return Taken([self.text(value[name], reason)], _without_names(value, (name,)))
-        item = {"role": "assistant", **{key: value[key] for key in others}}
-        if name is not None:
-            item["content"] = value[name]
-        messages = [_answer(each, reason) for each in self._convert(item)]
-        return Taken(messages, _without_names(value, (name, *others)))
+        if not others:
+            return Taken(self._parts([value], reason), None) if is_part(value) else None
+        said = {} if name is None else {"content": value[name]}
+        item = {"role": "assistant", **{key: value[key] for key in others}, **said}
+        return Taken([_answer(each, reason) for each in self._convert(item)], _without_names(value, (name, *others)))
 
     def _take_list(self, value: Any, reason: str, depth: int) -> Taken | None:
         if type(value[0]) in (int, float) and type(value) is list:
@@ -464,14 +403,14 @@ class AnswerReader:
     def _new(self, value: Any) -> Any:
         """Return the messages of a result without those that the op was given."""
         try:
-            lengths = (len(each) for each in message_lists(self._arguments) if [*value[: len(each)]] == each)
-            given = next((length for length in lengths if length < len(value)), 0)
+            for _, item, is_conversation in _walk(self._arguments):
+                if is_conversation and len(item) < len(value) and [*value[: len(item)]] == [*item]:
+                    return value[len(item) :]
         except ValueError as error:
             if is_programs(error):
                 raise
             # Arrays of numpy have no one truth value.
-            return value
-        return value[given:]
+        return value
 
 
 def _is_texts(value: Any) -> bool:

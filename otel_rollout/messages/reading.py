@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from otel_rollout import semconv
 from otel_rollout.messages import names
-from otel_rollout.messages.forms import convert_messages, is_message
+from otel_rollout.messages.forms import convert_messages
 from otel_rollout.messages.message import Message, Part, parse_json, part_text, text_message
+from otel_rollout.messages.payloads import split_input
 from otel_rollout.messages.templates import answer_parts, read_template
-
-_SAID: Final = ("content", "parts", "tool_calls")
-_LISTS: Final = (*names.MESSAGE_ARGUMENTS, "choices", "output")
-_MAX_DEPTH: Final = 4
 
 
 class ChatMessages(NamedTuple):
@@ -45,28 +42,18 @@ def chat_messages(attributes: Mapping[str, Any] | None) -> ChatMessages | None:
     return ChatMessages(asked, answered, tools)
 
 
-def messages_in(value: Any, depth: int = 0) -> list[Message]:
-    """Return the messages in a parsed payload, as people see them; empty if it has none.
-
-    Args:
-        value: A list of messages, a message, or an object that has either: `messages`, `choices`, `message`.
-        depth: The depth of the value in its payload.
-    """
-    if depth > _MAX_DEPTH:
-        return []
-    if type(value) is dict:
+def messages_in(value: Any) -> list[Message]:
+    """Return the messages in a parsed payload, as people see them; empty if it has none."""
+    if type(value) is dict and "role" in value and not any(key in value for key in ("content", "parts", "tool_calls")):
         # A role with other fields is no message.
-        if is_message(value) and ("role" not in value or any(key in value for key in _SAID)):
-            return list(_shown(value))
-        for key in _LISTS:
-            if type(value.get(key)) is list and (found := messages_in(value[key], depth + 1)):
-                system = next((value[name] for name in names.SYSTEM_ARGUMENTS if type(value.get(name)) is str), None)
-                return found if system is None else [text_message("system", system), *found]
-        return messages_in(value["message"], depth + 1) if type(value.get("message")) is dict else []
-    if type(value) is not list or not value or not all(type(each) is dict for each in value):
         return []
-    each_has = [messages_in(each, depth + 1) for each in value]
-    return [message for messages in each_has for message in messages] if all(each_has) else []
+    try:
+        side = split_input(value, takes_texts=False) if type(value) in (dict, list) else None
+    except RecursionError:
+        # It is nested too deeply.
+        side = None
+    messages = [] if side is None else side.messages
+    return [each for message in messages for each in unfolded(message, has_results=len(messages) > 1)]
 
 
 def unfolded(message: Message, *, has_results: bool = False) -> Iterator[Message]:
@@ -106,16 +93,6 @@ def unfolded(message: Message, *, has_results: bool = False) -> Iterator[Message
         yield Message(role, [*thoughts, *said, *calls], more)
     else:
         yield rest
-
-
-def _shown(value: dict[str, Any]) -> Iterator[Message]:
-    try:
-        converted = convert_messages(value)
-    except RecursionError:
-        # It is nested too deeply.
-        converted = [text_message(str(value.get("role")), "…")]
-    for message in converted:
-        yield from unfolded(message, has_results=len(converted) > 1)
 
 
 def _messages(value: Any) -> list[Message]:

@@ -41,12 +41,7 @@ def is_chunks(items: list[Any]) -> bool:
 
 
 def join_stream(items: list[Any], arguments: Any) -> Taken | None:
-    """Return the answer that a stream's pieces are; None if they are none.
-
-    Args:
-        items: The generator's items.
-        arguments: The op's arguments.
-    """
+    """Return the answer that a stream's pieces are; None if they are none."""
     said = [item for item in items if is_message(item) and item.get("type") != "AIMessageChunk"]
     if said and len(said) == len(items) and not _grow([str(item.get("content")) for item in said]):
         # An agent that yields its messages.
@@ -82,7 +77,7 @@ class _Stream:
         choices = item.get("choices")
         if type(choices) is list and choices and all(type(choice) is dict for choice in choices):
             left = [self._take(choice, choice.get("index", 0)) for choice in choices]
-            self._keep({**item, "choices": left} if any(left) else {**item, "choices": None})
+            self._keep({**item, "choices": left if any(left) else None})
             return
         self._keep(self._take(item, 0))
 
@@ -133,9 +128,9 @@ class _Stream:
 
     def _add_parts(self, slot: Any, messages: list[Message], index: Any) -> None:
         for message in messages:
+            self._reason = message.finish_reason or self._reason
             for part in message.parts:
                 self._add_part(slot, part, index)
-            self._reason = message.finish_reason or self._reason
             self._keep({key: field for key, field in message.more.items() if key != "finish_reason"})
 
     def _add_part(self, slot: Any, part: Part, index: Any) -> None:
@@ -155,12 +150,7 @@ class _Stream:
 
 
 class _Joined:
-    """A part that grows.
-
-    Args:
-        part: Its first piece.
-        index: Its number or id among others of its type; None if it has none.
-    """
+    """A part that grows; `index` is its number or id among others of its type, None if it has none."""
 
     def __init__(self, part: Part, index: Any) -> None:
         self.part = part
@@ -202,8 +192,6 @@ class _Joined:
 
 def _grow(texts: list[str]) -> bool:
     """Return True if each text begins with the one before, so that the last is all."""
-    if len(texts) < _LEAST and not (len(texts) > 1 and len(texts[0]) > _LEAST):
+    if len(texts) < _LEAST and (len(texts) < 2 or len(texts[0]) <= _LEAST):
         return False
-    return all(len(later) >= len(text) > 0 and later.startswith(text) for text, later in pairwise(texts)) and len(
-        texts[-1]
-    ) > len(texts[0])
+    return len(texts[-1]) > len(texts[0]) and all(text and later.startswith(text) for text, later in pairwise(texts))

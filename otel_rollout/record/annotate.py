@@ -15,12 +15,11 @@ from otel_rollout import semconv
 from otel_rollout.counts import lost_annotations, repeated_annotations
 from otel_rollout.guard.log_once import pass_on, warn_once
 from otel_rollout.record import runtime
-from otel_rollout.record.attribute_values import read_attribute
+from otel_rollout.record.attribute_values import read_attribute, read_number, read_scalar
 from otel_rollout.record.context import SILENCE, Agent, Frame, current_frame
 from otel_rollout.record.fields import class_name
 from otel_rollout.record.handle import HasHandle, ended, place_of
 from otel_rollout.record.readers import is_compiling
-from otel_rollout.record.scalars import read_number, read_scalar
 from otel_rollout.record.snapshot import plain_value, take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.text.near_miss import misspelt_argument
@@ -227,7 +226,7 @@ def _annotate_running(pipeline: RunningPipeline, trajectory: TrajectoryState, fa
     if facts.input is not None:
         pipeline.tracer.set_input(root, take_snapshot(facts.input, pipeline.snapshot_budget))
     if facts.output is not None:
-        pipeline.tracer.set_output(root, take_snapshot(facts.output, pipeline.snapshot_budget))
+        root.output = take_snapshot(facts.output, pipeline.snapshot_budget)
     trajectory.annotations.update(_read_attributes(facts.attributes))
 
 
@@ -265,7 +264,7 @@ def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str,
         span.add_link(parent.get_span_context())
         tracer.set_annotations(span, own, others)
     finally:
-        tracer.end(span)
+        span.end()
     _count_repeats(root.trace_id, given)
 
 
@@ -273,10 +272,6 @@ def _count_repeats(trace_id: int, given: list[tuple[str, str, Any]]) -> None:
     """Count the facts that have come before with the same value, and log the first.
 
     They are recorded once more all the same: another process may have corrected them meanwhile.
-
-    Args:
-        trace_id: The trajectory.
-        given: The argument, the name and the value of each fact.
     """
     newer, older = _known_facts
     for argument, name, value in given:
@@ -313,7 +308,7 @@ def _read_numbers(facts: Facts) -> dict[str, Any]:
         else:
             found[key] = number
             if not isfinite(number):
-                lose_annotation(f"{name} not finite", f"annotate({name}=…): backends take finite numbers, not {number}")
+                warn_once(f"{name} not finite", "annotate(%s=%s): it is kept, but counts as no %s", name, number, name)
     if facts.fate is not None:
         fate = read_scalar(facts.fate)
         if type(fate) is str and fate in semconv.FATES:
@@ -365,12 +360,7 @@ def _read_attributes(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def lose_annotation(reason: str, message: str) -> None:
-    """Count a call whose values can't be recorded, and log the first of its kind.
-
-    Args:
-        reason: The reason, as `stats()` has it.
-        message: The log line.
-    """
+    """Count a call whose values can't be recorded, and log the first of its kind."""
     lost_annotations[reason] += 1
     warn_once(f"annotate {reason}", "%s; the value is lost", message)
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Span
 
 from otel_rollout import semconv
 from otel_rollout.guard.log_once import call_user_function, pass_on
@@ -29,13 +28,13 @@ from otel_rollout.record.context import (
     with_frame,
 )
 from otel_rollout.record.driver import RUNNING, follow
-from otel_rollout.record.exceptions import record_failure
 from otel_rollout.record.llm import describe_request, describe_response
 from otel_rollout.record.readers import is_compiling
 from otel_rollout.record.signature import begins_with_receiver, compile_binder
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
 
 if TYPE_CHECKING:
+    from otel_rollout.record.recording_span import RolloutSpan
     from otel_rollout.record.runtime import RunningPipeline
 
 MAX_YIELDED_ITEMS: Final = 10_000
@@ -51,30 +50,7 @@ Capture = bool | Callable[[Any], Any]
 
 
 class Operation:
-    """A decorated function.
-
-    Args:
-        function: The function.
-        name: The span's name; if None, the function's qualified name.
-        kind: Its OpenInference span kind.
-        capture_inputs: As `rollout_trace_op` takes it.
-        capture_output: As `rollout_trace_op` takes it.
-        follow_result: As `rollout_trace_op` takes it.
-        role: As `rollout_trace_op` takes it.
-    """
-
-    __slots__ = (
-        "attributes",
-        "binder",
-        "capture_inputs",
-        "capture_output",
-        "follow_result",
-        "has_receiver",
-        "is_llm",
-        "is_scope",
-        "name",
-        "role",
-    )
+    """A decorated function."""
 
     def __init__(
         self,
@@ -101,14 +77,7 @@ class Operation:
             self.attributes[semconv.ROLE] = role
 
     def capture(self, name: str, capture: Capture, value: Any, pipeline: RunningPipeline) -> Snapshot:
-        """Return a snapshot of a side of a call.
-
-        Args:
-            name: The option of this side: `capture_inputs` or `capture_output`.
-            capture: The option's value.
-            value: The arguments by name, or the result.
-            pipeline: The running pipeline.
-        """
+        """Return a snapshot of a side of a call."""
         if capture is not True:
             value = call_user_function(f"{self.name}: {name}", cast("Callable[[Any], Any]", capture), value)
         return take_snapshot(value, pipeline.snapshot_budget)
@@ -124,11 +93,7 @@ class Operation:
             return {"args": args[1:] if self.has_receiver else args, "kwargs": kwargs}
 
     def begin(self, held: list[Any]) -> Call | None:
-        """Start a call and make its span current; return None where nothing is traced.
-
-        Args:
-            held: The call's keyword arguments and its positional ones.
-        """
+        """Start a call and make its span current; return None where nothing is traced."""
         pipeline = runtime.pipeline
         if pipeline is None or is_compiling():
             return None
@@ -147,32 +112,12 @@ class Operation:
 
 
 class Call:
-    """One traced call, from its start to its end: the scope of an op.
-
-    Args:
-        operation: The called operation.
-        pipeline: The running pipeline.
-    """
-
-    __slots__ = (
-        "answered",
-        "frame",
-        "inner",
-        "is_turn",
-        "operation",
-        "pipeline",
-        "request",
-        "span",
-        "token",
-        "yielded",
-        "yielded_bytes",
-        "yields",
-    )
+    """One traced call, from its start to its end: the scope of an op."""
 
     def __init__(self, operation: Operation, pipeline: RunningPipeline) -> None:
         self.operation = operation
         self.pipeline = pipeline
-        self.span: Span | None = None
+        self.span: RolloutSpan | None = None
         """Its span; None if the sampler drops it with everything inside."""
         self.frame = SILENCE
         """The frame that is current while it runs."""
@@ -185,14 +130,7 @@ class Call:
     def start(
         self, context: Context, frame: Frame | None, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> None:
-        """Start the span and make it current.
-
-        Args:
-            context: The current context.
-            frame: The frame in it.
-            args: The positional arguments of the call.
-            kwargs: Its keyword arguments.
-        """
+        """Start the span and make it current."""
         operation, pipeline = self.operation, self.pipeline
         tracer = pipeline.tracer
         shown: Snapshot | None = None
@@ -230,7 +168,7 @@ class Call:
         if shown is not None:
             tracer.set_input(span, shown)
         if pipeline.token2text and operation.has_receiver and args:
-            tracer.set_tokenizer(span, pipeline.tokenizer_of(args[0]))
+            span.tokenizer = pipeline.tokenizer_of(args[0])
         self.inner = with_frame(context, self.frame)
         self.token = attach(self.inner)
 
@@ -260,18 +198,15 @@ class Call:
         if operation.is_llm:
             self._describe(span, result)
         if shown is not None:
-            self.pipeline.tracer.set_output(span, shown)
+            span.output = shown
         self._end(span)
-
-    def fail(self, error: BaseException) -> None:
-        """End the span with the exception that leaves the call, or that closes a generator."""
-        self._stop(error)
 
     def exhaust(self) -> None:
         """End the span of a generator after its last item."""
-        self._stop(None)
+        self.fail(None)
 
-    def _stop(self, error: BaseException | None) -> None:
+    def fail(self, error: BaseException | None) -> None:
+        """End the span with the exception that leaves the call, or that closes a generator."""
         try:
             self._leave()
             span = self.span
@@ -279,12 +214,12 @@ class Call:
             if span is None or not span.is_recording():
                 return
             if error is not None:
-                record_failure(span, error)
+                span.fail(error)
             if self.operation.is_llm:
                 self._describe(span, error)
             if self.operation.capture_output and (self.yields or error is None):
                 kept = self.yielded if self.yields else []
-                self.pipeline.tracer.set_output(span, Snapshot.of_items(kept, self.yields - len(kept)))
+                span.output = Snapshot.of_items(kept, self.yields - len(kept))
             self._end(span)
         except BaseException as own:
             self.break_off(own)
@@ -295,7 +230,7 @@ class Call:
         self._leave()
         span = self.span
         if span is not None and span.is_recording():
-            record_failure(span, error)
+            span.fail(error)
             self._end(span)
 
     def pause(self) -> None:
@@ -316,30 +251,24 @@ class Call:
     def add_yielded(self, item: Any) -> None:
         """Add a snapshot of a yielded item to the output."""
         try:
-            self._add_yielded(item)
+            if not self.yields:
+                self.yielded: list[Snapshot] = []
+                self.yielded_bytes = 0
+                self.answered: dict[str, Any] = {}
+            self.yields += 1
+            if self.span is None:
+                return
+            if self.operation.is_llm and type(item) is not str:
+                # The pieces of a stream: model, usage and finish reason come in one of them.
+                self.answered.update(describe_response({}, item))
+            capture = self.operation.capture_output
+            if capture and len(self.yielded) < MAX_YIELDED_ITEMS and self.yielded_bytes < MAX_YIELDED_BYTES:
+                taken = self.operation.capture("capture_output", capture, item, self.pipeline)
+                self.yielded.append(taken)
+                self.yielded_bytes += taken.size
         except BaseException as error:
             self.break_off(error)
             pass_on("reading a yielded item")
-
-    def _add_yielded(self, item: Any) -> None:
-        if not self.yields:
-            self.yielded: list[Snapshot] = []
-            self.yielded_bytes = 0
-            self.answered: dict[str, Any] = {}
-        self.yields += 1
-        if self.span is None:
-            return
-        if self.operation.is_llm and type(item) is not str:
-            # The pieces of a stream: model, usage and finish reason come in one of them.
-            self.answered.update(describe_response({}, item))
-        if not self.operation.capture_output:
-            return
-        if len(self.yielded) >= MAX_YIELDED_ITEMS or self.yielded_bytes >= MAX_YIELDED_BYTES:
-            return
-        capture = self.operation.capture_output
-        taken = self.operation.capture("capture_output", capture, item, self.pipeline)
-        self.yielded.append(taken)
-        self.yielded_bytes += taken.size
 
     def _follow(self, result: Any, references: int) -> Any:
         """Return a form of a result that runs later and ends the call; None if the call ends now."""
@@ -379,8 +308,8 @@ class Call:
             self.break_off(own)
             pass_on("ending an op")
 
-    def _end(self, span: Span) -> None:
-        self.pipeline.tracer.end(span)
+    def _end(self, span: RolloutSpan) -> None:
+        span.end()
         trajectory = self.frame.trajectory
         if trajectory is not None:
             trajectory.open_ops.pop(id(span), None)
@@ -391,11 +320,11 @@ class Call:
             leave(token, inner)
             self.token = None
 
-    def _describe(self, span: Span, answer: Any) -> None:
+    def _describe(self, span: RolloutSpan, answer: Any) -> None:
         attributes = describe_response(self.request, answer)
         if self.yields:
             attributes.update(self.answered)
-        if semconv.PROVIDER_NAME in (getattr(span, "attributes", None) or ()):
+        if semconv.PROVIDER_NAME in span.attributes:
             # Set by the program or another instrumentation.
             attributes.pop(semconv.PROVIDER_NAME, None)
         if self.is_turn and self.frame.trajectory is not None:

@@ -22,12 +22,7 @@ _IDENTITY: Final = ("sample_index", "step", "rollout_n")
 
 
 def with_parameters(given: tuple[Any, ...], function: Callable[..., Any]) -> tuple[Any, ...]:
-    """Return the arguments of `rollout_trace_attr`; one of the identity that isn't given is the parameter of its name.
-
-    Args:
-        given: The arguments.
-        function: The decorated function.
-    """
+    """Return the arguments; a part of the identity that isn't given is read from the parameter of its name."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -54,12 +49,6 @@ def fields_of_call(name: str, given: tuple[Any, ...], args: tuple[Any, ...], kwa
     """Return the arguments of `rollout_trace_attr` for one call: the results of functions among them.
 
     A function that raises, or returns None, leaves its field out; the first error of each is a warning.
-
-    Args:
-        name: The name of the decorated function, for the log.
-        given: The arguments of `rollout_trace_attr`.
-        args: The positional arguments of the call.
-        kwargs: Its keyword arguments.
     """
     return tuple(
         _result(f"{name}: {field}", value, default, args, kwargs) if callable(value) else value

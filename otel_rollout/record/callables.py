@@ -26,10 +26,6 @@ _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 def require_function(target: Any, decorator: str) -> None:
     """Check that a decorator is put on something that is called.
 
-    Args:
-        target: The decorated object.
-        decorator: The decorator's name, for the message.
-
     Raises:
         TypeError: It is a class, a property, or not callable; the message says what to decorate instead.
     """
@@ -49,12 +45,7 @@ def require_function(target: Any, decorator: str) -> None:
 
 
 def is_undecorated_yet(function: Any, caller: FrameType) -> bool:
-    """Return True if the caller's line is one that defines the function: `@decorator` without parentheses.
-
-    Args:
-        function: The argument of a decorator's maker.
-        caller: The frame that called it.
-    """
+    """Return True if the caller's line is one that defines the function: `@decorator` without parentheses."""
     code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
     if not isinstance(code, CodeType) or code.co_name == "<lambda>" or code is caller.f_code:
         return False
@@ -68,11 +59,6 @@ def like(function: Any, traced: Callable[..., Any], decorate: Callable[[Any], An
 
     A function gets `functools.wraps`. An object that is called (a scorer, a cached function, numpy's ufunc) gets a
     stand-in: its attributes are the object's own, also when they are set.
-
-    Args:
-        function: The callable.
-        traced: A function that traces a call of it.
-        decorate: The decorator, for a copy of the stand-in in another process.
     """
     if isinstance(function, _FUNCTIONS):
         return functools.wraps(function)(traced)

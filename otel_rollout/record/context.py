@@ -131,10 +131,6 @@ def leave(token: Token[Context], inner: Context) -> None:
 
     `opentelemetry.context.detach` would log an error for each abandoned coroutine or generator: these are closed from
     another context than they ran in.
-
-    Args:
-        token: The token of `attach`.
-        inner: The context that it attached.
     """
     current = get_current()
     leave_variable(token)

@@ -46,12 +46,7 @@ positional ones, and may replace them."""
 def wrap(function: Any, begin: Begin, *, while_off: bool = False) -> Any:
     """Return a function of the same kind that runs a scope around each call.
 
-    Wrong arguments raise at the call, as without it; while tracing is off, nothing else happens.
-
-    Args:
-        function: The function.
-        begin: Makes the scope.
-        while_off: Ask for a scope while tracing is off, too.
+    Wrong arguments raise at the call, as without it; while tracing is off, nothing else happens, unless `while_off`.
     """
     if is_kind(inspect.isasyncgenfunction, function):
         return _compile(function, _ASYNC_GENERATOR, functools.partial(_steps, function, begin))
@@ -108,10 +103,6 @@ class Steps:
 
     An item is only ever in `_held`, and is taken out as it is passed on: a frame that refers to an item keeps one more
     of them alive, and one that refers to the exception that passed it is a cycle.
-
-    Args:
-        generator: The generator.
-        scope: Its scope; None for none.
     """
 
     __slots__ = ("_generator", "_held", "_is_begun", "_is_resumed", "_scope", "_step")
@@ -270,11 +261,6 @@ def follow(scope: Scope, result: Any, references: int) -> Any:
     """Return a form of a coroutine or generator that ends the scope of the call that returned it.
 
     None if the scope ends now: the result is neither, or the program has it elsewhere, or has begun it.
-
-    Args:
-        scope: The scope.
-        result: The result.
-        references: The references to the result, as `Scope.finish` counts them.
     """
     if type(result) not in RUNNING or not _is_untouched(result, references):
         return None
@@ -316,11 +302,7 @@ def _resume(scope: Scope, awaited: _Unawaited) -> Any:
 
 
 class _Unawaited:
-    """A coroutine that another one will await; closed if the other is dropped, as Python would warn of both.
-
-    Args:
-        coroutine: The coroutine.
-    """
+    """A coroutine that another one will await; closed if the other is dropped, as Python would warn of both."""
 
     __slots__ = ("coroutine",)
 

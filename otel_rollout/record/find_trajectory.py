@@ -9,8 +9,8 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from otel_rollout.guard.log_once import call_user_function
 from otel_rollout.record import runtime
-from otel_rollout.record.handle import Identity, Place, latest
-from otel_rollout.record.scalars import read_scalar
+from otel_rollout.record.attribute_values import read_scalar
+from otel_rollout.record.handle import Place, latest, tags_of
 from otel_rollout.record.trajectory import Trajectory, of_handle, of_place
 
 if TYPE_CHECKING:
@@ -48,14 +48,9 @@ def find_trajectory(
     pipeline = runtime.pipeline
     if pipeline is None:
         return Trajectory(sample_index, step, rollout_n, "", validate)
-    identity = Identity.of(
-        step,
-        sample_index,
-        rollout_n,
-        validate=read_scalar(validate) is True,
-        experiment_name=pipeline.experiment_name if experiment is None else experiment,
-    )
-    places = latest(identity) or _stored(pipeline, identity.tags)
+    name = pipeline.experiment_name if experiment is None else experiment
+    tags = tags_of(step, sample_index, rollout_n, validate=validate, experiment_name=name)
+    places = latest(tags) or _stored(pipeline, tags)
     places = [place for place in places if run is None or place.run == run]
     number = len(places) - 1 if attempt is None else read_scalar(attempt)
     is_known = type(number) is int and 0 <= number < len(places)

@@ -85,14 +85,7 @@ class CountedSpan(ReadableSpan):
 def readable_span(
     span: RolloutSpan, finished: FinishedSpan, resource: Resource, scope: InstrumentationScope
 ) -> CountedSpan:
-    """Return a `ReadableSpan` for one exporter, which may change it.
-
-    Args:
-        span: An ended span.
-        finished: The same span, finished.
-        resource: Its resource.
-        scope: Its instrumentation scope.
-    """
+    """Return a `ReadableSpan` for one exporter, which may change it."""
     readable = CountedSpan(
         finished.name,
         span.context,

@@ -13,12 +13,7 @@ if TYPE_CHECKING:
 
 
 def follow_iterator(scope: Scope, result: Any) -> Any:
-    """Return a proxy for an iterator or async iterator, and pause the scope; None if the result is neither.
-
-    Args:
-        scope: The scope of the call that returned it.
-        result: The result.
-    """
+    """Return a proxy for an iterator or async iterator, and pause the scope; None if the result is neither."""
     kind = _proxy_kind(result)
     if kind is None:
         return None
@@ -27,11 +22,7 @@ def follow_iterator(scope: Scope, result: Any) -> Any:
 
 
 class _Iteration:
-    """The rest of a call: the steps of what it returned. All proxies gone, it ends.
-
-    Args:
-        scope: The call's scope.
-    """
+    """The rest of a call: the steps of what it returned. All proxies gone, it ends."""
 
     __slots__ = ("is_open", "scope")
 
@@ -54,11 +45,7 @@ class _Iteration:
             self.scope.add_yielded(item)
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the call, if it has not ended.
-
-        Args:
-            error: The exception that ended the iteration; None if there are no more items.
-        """
+        """End the call, if it has not ended."""
         if not self.is_open:
             return
         self.is_open = False

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from otel_rollout import semconv
 from otel_rollout.guard.provenance import is_programs
+from otel_rollout.record.attribute_values import read_sample_index, read_scalar, read_whole_tag
 from otel_rollout.record.readers import SCALARS
-from otel_rollout.record.scalars import read_sample_index, read_whole_tag
 from otel_rollout.record.trajectory_state import TrajectoryState
 
 MAX_HANDLE_CHARACTERS: Final = 16 * 1024
@@ -73,38 +72,19 @@ class HasHandle:
         raise NotImplementedError
 
 
-class Identity(NamedTuple):
-    """The identity of a trajectory: what its trainer calls it.
-
-    Args:
-        step: The training step.
-        sample_index: The prompt's index in the dataset, or a text.
-        rollout_n: The number among the rollouts of the prompt.
-        validate: True in a validation pass.
-        experiment_name: The experiment.
-    """
-
-    step: int | str | None
-    sample_index: int | str | None
-    rollout_n: int | str | None
-    validate: bool
-    experiment_name: str
-
-    @classmethod
-    def of(cls, step: Any, sample_index: Any, rollout_n: Any, *, validate: bool, experiment_name: str) -> Identity:
-        """Return the identity with the values that tags would have."""
-        return cls(
-            None if step is None else read_whole_tag("step", step),
-            None if sample_index is None else read_sample_index(sample_index),
-            None if rollout_n is None else read_whole_tag("rollout_n", rollout_n),
-            validate,
-            experiment_name,
-        )
-
-    @property
-    def tags(self) -> dict[str, Any]:
-        """The tags, by attribute key."""
-        return {key: value for key, value in zip(semconv.TAGS, self, strict=True) if value is not None}
+def tags_of(step: Any, sample_index: Any, rollout_n: Any, *, validate: Any, experiment_name: str) -> dict[str, Any]:
+    """Return the tags, by attribute key; what is None has none."""
+    tags: dict[str, Any] = {}
+    if step is not None:
+        tags[semconv.STEP] = read_whole_tag("step", step)
+    if sample_index is not None:
+        tags[semconv.SAMPLE_INDEX] = read_sample_index(sample_index)
+    if rollout_n is not None:
+        tags[semconv.ROLLOUT_N] = read_whole_tag("rollout_n", rollout_n)
+    plain = read_scalar(validate)
+    tags[semconv.VALIDATE] = type(plain) in SCALARS and bool(plain)
+    tags[semconv.EXPERIMENT_NAME] = experiment_name
+    return tags
 
 
 def ended(span: SpanContext) -> NonRecordingSpan:
@@ -136,16 +116,17 @@ def place_of(handle: str) -> Place | None:
     return Place(root, tags, run) if root.is_valid else None
 
 
-_latest: Final[dict[Identity, tuple[Place, ...]]] = {}
-_order: Final[deque[Identity]] = deque()
-"""An identity for each of its trajectories, the oldest first."""
+_latest: Final[dict[tuple[Any, ...], tuple[Place, ...]]] = {}
+"""By the values of all tags."""
+_order: Final[deque[tuple[Any, ...]]] = deque()
+"""The tags for each of its trajectories, the oldest first."""
 
 
 def remember(place: Place) -> None:
     """Make a trajectory of this process findable by its identity."""
     if semconv.SAMPLE_INDEX not in place.tags:
         return
-    identity = _identity_of(place.tags)
+    identity = _values(place.tags)
     _order.append(identity)
     _latest[identity] = (*_latest.get(identity, ()), place)[-MAX_ATTEMPTS:]
     if len(_order) > MAX_REMEMBERED:
@@ -155,9 +136,9 @@ def remember(place: Place) -> None:
             _latest[oldest] = rest
 
 
-def latest(identity: Identity) -> tuple[Place, ...]:
-    """Return this process's trajectories of an identity, in the order of their starts."""
-    return _latest.get(identity, ())
+def latest(tags: dict[str, Any]) -> tuple[Place, ...]:
+    """Return this process's trajectories with these tags, in the order of their starts."""
+    return _latest.get(_values(tags), ())
 
 
 def forget() -> None:
@@ -166,5 +147,5 @@ def forget() -> None:
     _order.clear()
 
 
-def _identity_of(tags: Mapping[str, Any]) -> Identity:
-    return Identity(*(tags.get(key) for key in semconv.TAGS))  # type: ignore[arg-type]  # as `read_tag` returns them
+def _values(tags: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple([tags.get(key) for key in semconv.TAGS])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any, Final
 
 from otel_rollout import semconv
@@ -11,12 +12,9 @@ from otel_rollout.record.readers import length_of_array
 from otel_rollout.record.snapshot import first_fields, plain_value
 
 _PROVIDERS: Final = {
-    "anthropic": "anthropic",
-    "cohere": "cohere",
-    "groq": "groq",
+    **{name: name for name in ("anthropic", "cohere", "groq", "openai")},
     "ibm_watsonx_ai": "ibm.watsonx.ai",
     "mistralai": "mistral_ai",
-    "openai": "openai",
     "vertexai": "gcp.vertex_ai",
     "xai_sdk": "x_ai",
 }
@@ -24,19 +22,24 @@ _PROVIDERS: Final = {
 
 For a server that is called through another provider's client, the conventions take the client's name too.
 """
-
-
-_PROMPT_IDS: Final = ("prompt_ids", "prompt_token_ids", "input_ids")
+_PROMPT_IDS: Final = tuple(key for key, fact in names.IDS.items() if fact == names.INPUT_IDS)
+_LISTS: Final = frozenset(names.CONTAINERS)
+_MAX_DEPTH: Final = 6
+_MAX_READ: Final = 512
+_MAX_WORD: Final = 20
 
 
 def describe_request(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the GenAI attributes that an LLM op's arguments give: provider, model, the number of prompt ids."""
-    attributes = {
-        semconv.PROVIDER_NAME: _first_text(arguments.get("provider")),
-        semconv.REQUEST_MODEL: _first_text(arguments.get("model")),
-        semconv.USAGE_INPUT_TOKENS: next(filter(None, (_length(arguments.get(key)) for key in _PROMPT_IDS)), None),
+    provider, model = arguments.get("provider"), arguments.get("model")
+    attributes: dict[str, Any] = {
+        semconv.PROVIDER_NAME: provider if type(provider) is str else None,
+        semconv.REQUEST_MODEL: model if type(model) is str else None,
     }
-    return {key: value for key, value in attributes.items() if value is not None}
+    for key in _PROMPT_IDS:
+        if key in arguments and (count := _length(arguments[key])):
+            attributes.setdefault(semconv.USAGE_INPUT_TOKENS, count)
+    return {key: value for key, value in attributes.items() if value}
 
 
 def describe_response(request: dict[str, Any], answer: Any) -> dict[str, Any]:
@@ -50,66 +53,41 @@ def describe_response(request: dict[str, Any], answer: Any) -> dict[str, Any]:
             exception only its class is read.
     """
     kind = type(answer)
-    found: dict[str, Any] = {}
+    reading = _Reading()
     if not issubclass(kind, BaseException):
-        _Reading(found).read(answer, 0)
-    cached, written = found.get(names.ADDED_CACHED), found.get(names.ADDED_WRITTEN)
-    tokens = found.get(names.INPUT_TOKENS)
-    if tokens is not None and _INCLUSIVE not in found:
+        reading.read(answer, 0)
+    found = reading.found
+    tokens, answered = found.get(names.INPUT_TOKENS), found.get(names.OUTPUT_TOKENS)
+    if tokens is not None and not reading.is_inclusive:
         # By the conventions, input tokens include the cached ones. Anthropic's are numbers of their own.
-        tokens += (cached or 0) + (written or 0)
+        tokens += found.get(names.ADDED_CACHED, 0) + found.get(names.ADDED_WRITTEN, 0)
+    if answered is not None:
+        answered += found.get(names.THOUGHT_TOKENS, 0)
     attributes = {
         semconv.PROVIDER_NAME: None if kind is dict else _PROVIDERS.get(module_of(kind)),
         **request,
-        semconv.RESPONSE_MODEL: found.get(_MODEL),
-        semconv.USAGE_CACHED_TOKENS: found.get(names.CACHED_TOKENS) if cached is None else cached,
-        semconv.USAGE_CACHE_WRITE_TOKENS: found.get(names.WRITTEN_TOKENS) if written is None else written,
-        semconv.USAGE_OUTPUT_TOKENS: found.get(names.OUTPUT_TOKENS, found.get(_OUTPUT_IDS)),
-        semconv.FINISH_REASONS: (found[_REASON],) if _REASON in found else None,
+        semconv.RESPONSE_MODEL: found.get(names.MODEL),
+        semconv.USAGE_CACHED_TOKENS: found.get(names.ADDED_CACHED, found.get(names.CACHED_TOKENS)),
+        semconv.USAGE_CACHE_WRITE_TOKENS: found.get(names.ADDED_WRITTEN, found.get(names.WRITTEN_TOKENS)),
+        semconv.USAGE_OUTPUT_TOKENS: found.get(names.OUTPUT_IDS) if answered is None else answered,
+        semconv.FINISH_REASONS: (found[names.REASON],) if names.REASON in found else None,
     }
-    tokens = found.get(_INPUT_IDS) if tokens is None else tokens
-    if tokens is not None:
+    if (tokens := found.get(names.INPUT_IDS) if tokens is None else tokens) is not None:
         attributes[semconv.USAGE_INPUT_TOKENS] = tokens
-    if names.OUTPUT_TOKENS in found:
-        attributes[semconv.USAGE_OUTPUT_TOKENS] += found.get(names.THOUGHT_TOKENS, 0)
     return {key: value for key, value in attributes.items() if value is not None}
-
-
-_MODEL: Final = "model"
-_REASON: Final = "reason"
-_INCLUSIVE: Final = "inclusive"
-_WHY_INCOMPLETE: Final = "why incomplete"
-_INPUT_IDS: Final = "input ids"
-_OUTPUT_IDS: Final = "output ids"
-_IDS_OF: Final = {names.INPUT_TOKENS: _INPUT_IDS, names.OUTPUT_TOKENS: _OUTPUT_IDS}
-_NOT_SUMMED: Final = frozenset({_MODEL, _REASON, _INCLUSIVE})
-_FACTS: Final = {
-    **names.USAGE,
-    **{key: _IDS_OF[fact] for key, fact in names.IDS.items()},
-    **dict.fromkeys(names.FINISH_REASON_KEYS, _REASON),
-    **dict.fromkeys(names.MODELS, _MODEL),
-    "incomplete_details": _WHY_INCOMPLETE,
-}
-"""The fact that a field has, by its name: one look-up for each field."""
-_FACTS_OF_USAGE: Final = {**_FACTS, **names.SHORT_USAGE}
-_LISTS: Final = frozenset(names.CONTAINERS)
-_MESSAGES: Final = frozenset({"message", "messages"})
-_MAX_DEPTH: Final = 6
-_MAX_READ: Final = 512
-_MAX_WORD: Final = 20
 
 
 class _Reading:
     """One reading of a result; what is found first counts, and the counts of a list's items are added.
 
     Args:
-        found: Takes what is found, by its name in the table.
         room: The most objects that are read.
         has_usage: The object around has counts, so that the messages need not be read.
     """
 
-    def __init__(self, found: dict[str, Any], room: int = _MAX_READ, *, has_usage: bool = False) -> None:
-        self.found = found
+    def __init__(self, room: int = _MAX_READ, *, has_usage: bool = False) -> None:
+        self.found: dict[str, Any] = {}
+        self.is_inclusive = False
         self.room = room
         self._has_usage = has_usage
 
@@ -121,37 +99,34 @@ class _Reading:
             return
         self.room -= 1
         fields = first_fields(value) if self.room >= 0 and depth <= _MAX_DEPTH else {}
-        facts = _FACTS_OF_USAGE if is_usage else _FACTS
-        places: list[tuple[str, Any]] = []
+        facts = names.FACTS_OF_USAGE if is_usage else names.FACTS
+        places: list[tuple[bool, str, Any]] = []
         for key, item in [*fields.items()]:
             if item is None or type(key) is not str:
                 continue
-            fact = facts.get(key)
-            if fact is not None:
+            if (fact := facts.get(key)) is not None:
                 self._add(key, fact, item)
             if key in names.USAGE_PLACES and (key in _LISTS or type(item) not in (list, tuple)):
-                places.append((key, item))
-        places.sort(key=_is_list)
-        for key, item in places:
-            if key not in _MESSAGES or not (self._has_usage or names.OUTPUT_TOKENS in self.found):
+                places.append((key in _LISTS, key, item))
+        for _, key, item in sorted(places, key=itemgetter(0)):
+            if key not in ("message", "messages") or not (self._has_usage or names.OUTPUT_TOKENS in self.found):
                 self.read(item, depth + 1, is_usage=key in names.USAGES)
         if "output" in fields:
             # OpenAI's Responses have a status.
-            self._read_reason(fields.get("status"))
+            self._add("status", names.REASON, fields.get("status"))
 
     def _add(self, key: str, fact: str, item: Any) -> None:
-        found = self.found
-        if fact is _REASON:
-            self._read_reason(item)
-        elif fact is _MODEL:
-            if type(item) is str and item:
-                found.setdefault(fact, item)
-        elif fact is _WHY_INCOMPLETE:
-            self._read_reason(first_fields(item).get("reason"))
-        elif (count := _length(item) if fact in (_INPUT_IDS, _OUTPUT_IDS) else _int(item)) is not None:
-            found.setdefault(fact, count)
-            if key in names.INCLUSIVE:
-                found[_INCLUSIVE] = True
+        if fact in (names.REASON, names.WHY_INCOMPLETE):
+            item = first_fields(item).get("reason") if fact is names.WHY_INCOMPLETE else item
+            fact, item = names.REASON, item if item is None or type(item) in (str, dict) else plain_value(item)
+            item = item.get("type", item.get("unified")) if type(item) is dict else item
+        if fact in (names.REASON, names.MODEL):
+            item = item if type(item) is str and item else None
+        else:
+            item = _length(item) if fact in (names.INPUT_IDS, names.OUTPUT_IDS) else _int(item)
+            self.is_inclusive |= item is not None and key in names.INCLUSIVE
+        if item is not None:
+            self.found.setdefault(fact, item)
 
     def _read_items(self, value: Any, depth: int) -> None:
         items = value[:_MAX_READ]
@@ -159,57 +134,36 @@ class _Reading:
             return
         if type(items[0]) in (int, float):
             if type(items[0]) is int:
-                self.found.setdefault(_OUTPUT_IDS, len(value))
+                self.found.setdefault(names.OUTPUT_IDS, len(value))
             return
-        is_conversation = type(first := items[-1]) is dict and ("role" in first or first.get("type") == "ai")
+        is_conversation = type(last := items[-1]) is dict and ("role" in last or last.get("type") == "ai")
         sums: dict[str, Any] = {}
         for item in items[-1:] if is_conversation and type(value) is list else items:
-            kind = type(item)
-            if kind is str:
+            if type(item) is str:
                 if depth == 0 and len(item) < _MAX_WORD and item.lower() in names.FINISH_WORDS:
-                    sums.setdefault(_REASON, item)
+                    sums.setdefault(names.REASON, item)
                 continue
-            one = _Reading({}, self.room, has_usage=self._has_usage or names.OUTPUT_TOKENS in self.found)
+            one = _Reading(self.room, has_usage=self._has_usage or names.OUTPUT_TOKENS in self.found)
             one.read(item, depth + 1)
             self.room = one.room
+            self.is_inclusive |= one.is_inclusive
             for fact, count in one.found.items():
-                sums[fact] = count if fact not in sums else sums[fact] if fact in _NOT_SUMMED else sums[fact] + count
+                is_added = fact in sums and type(count) is int
+                sums[fact] = sums[fact] + count if is_added else sums.get(fact, count)
         if self.room >= 0 and len(items) == len(value):
-            for fact, count in sums.items():
-                self.found.setdefault(fact, count)
-
-    def _read_reason(self, value: Any) -> None:
-        kind = type(value)
-        if value is not None and kind is not str and kind is not dict:
-            value = plain_value(value)
-        reason = value.get("type", value.get("unified")) if type(value) is dict else value
-        if type(reason) is str and reason:
-            self.found.setdefault(_REASON, reason)
-
-
-def _is_list(place: tuple[str, Any]) -> bool:
-    return place[0] in _LISTS
-
-
-def _first_text(*values: Any) -> str | None:
-    return next((value for value in values if type(value) is str and value), None)
+            self.found = {**sums, **self.found}
 
 
 def _int(value: Any) -> int | None:
-    if type(value) is dict:
-        # AI SDK has the total and its parts.
-        value = value.get("total")
-    if type(value) is float and value.is_integer():
-        return int(value)
+    # AI SDK has the total and its parts.
+    value = value.get("total") if type(value) is dict else value
+    value = int(value) if type(value) is float and value.is_integer() else value
     return value if type(value) is int else None
 
 
 def _length(ids: Any) -> int | None:
     """Return the number of token ids in a list, a tuple, or an array or tensor of one dimension."""
-    kind = type(ids)
-    if kind is list or kind is tuple:
-        # A batch has a list for each sequence.
-        return (
-            sum(map(len, ids)) if ids and type(ids[0]) is list and all(type(each) is list for each in ids) else len(ids)
-        )
-    return None if ids is None else length_of_array(ids)
+    if type(ids) not in (list, tuple):
+        return None if ids is None else length_of_array(ids)
+    # A batch has a list for each sequence.
+    return sum(map(len, ids)) if ids and all(type(each) is list for each in ids) else len(ids)

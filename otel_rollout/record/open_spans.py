@@ -11,11 +11,7 @@ MAX_SPANS: Final = 100_000
 
 
 class OpenSpans:
-    """The spans that have started and not ended, and their inputs; starts and ends may be interrupted and repeated.
-
-    Args:
-        max_bytes: The most bytes of all inputs.
-    """
+    """The spans that have started and not ended, and their inputs; starts and ends may be interrupted and repeated."""
 
     def __init__(self, max_bytes: int = sys.maxsize) -> None:
         self._max_bytes = max_bytes

@@ -10,11 +10,8 @@ from operator import attrgetter
 from time import time_ns
 from typing import Any, Final, NamedTuple
 
-from opentelemetry.trace import Span
-
 from otel_rollout import semconv
-from otel_rollout.guard.log_once import internal_error
-from otel_rollout.record.attribute_values import read_name
+from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import Snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
 
@@ -90,14 +87,7 @@ class OpenTrajectories:
         # In one step, as other threads change it.
         for known in list(self._known.values()):
             trajectory = known()
-            if trajectory is None:
-                continue
-            try:
-                read = _read(trajectory, now, limit)
-            except Exception:
-                # A provider of the application may have spans of any class.
-                internal_error("reading a running trajectory")
-                continue
+            read = None if trajectory is None else _read(trajectory, now, limit)
             if read is not None:
                 found.append(read)
         return sorted(found, key=_start_of)
@@ -105,33 +95,16 @@ class OpenTrajectories:
 
 def _read(trajectory: TrajectoryState, now: int, limit: int) -> OpenTrajectory | None:
     """Return a trajectory that has started before `limit`, in nanoseconds since 1970, or None."""
-    root = trajectory.root
-    # Spans of a provider that is not the SDK's may have no times.
-    start = getattr(root, "start_time", None)
+    root: RolloutSpan | None = trajectory.root
     # A start in the future: the clock was set back, and nobody knows how long it runs.
-    if type(start) is not int or limit < start <= now or _has_ended(root):
+    if root is None or not root.is_recording() or limit < root.start_time <= now:
         return None
-    # In the order of their starts, also if the clock was set back.
-    spans = [span for span in list(trajectory.open_ops.values()) if not _has_ended(span)]
-    op = next((op for span in reversed(spans) if (op := _op_of(span, now)) is not None), None)
-    trace_id = f"{root.get_span_context().trace_id:032x}"
-    return OpenTrajectory(trace_id, _name_of(root), trajectory.tags, min(start, now), op, len(spans))
-
-
-def _op_of(span: Span, now: int) -> OpenOp | None:
-    start = getattr(span, "start_time", None)
-    if type(start) is not int:
-        return None
-    kind = (getattr(span, "attributes", None) or {}).get(semconv.SPAN_KIND, "")
-    given = getattr(span, "input", None)
-    known = given if isinstance(given, Snapshot) else None
-    return OpenOp(_name_of(span), kind if type(kind) is str else "", min(start, now), known)
-
-
-def _has_ended(span: Span) -> bool:
-    """Return True for a span that a signal handler's exception kept from being forgotten at its end."""
-    return getattr(span, "end_time", None) is not None
-
-
-def _name_of(span: Span) -> str:
-    return read_name(getattr(span, "name", ""))
+    # In the order of their starts, also if the clock was set back. An alarm keeps an ended span from being forgotten.
+    spans: list[RolloutSpan] = [span for span in list(trajectory.open_ops.values()) if span.is_recording()]
+    op = None
+    if spans:
+        last = spans[-1]
+        op = OpenOp(last.name, str(last.attributes.get(semconv.SPAN_KIND, "")), min(last.start_time, now), last.input)
+    return OpenTrajectory(
+        f"{root.context.trace_id:032x}", root.name, trajectory.tags, min(root.start_time, now), op, len(spans)
+    )

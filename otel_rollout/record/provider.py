@@ -90,12 +90,7 @@ def is_auto_instrumented() -> bool:
 
 
 def make_resource(project_name: str, run_id: str | None) -> Resource:
-    """Return the resource of our spans; the standard variables come before the project's name.
-
-    Args:
-        project_name: The name of the service and the project, unless a variable names them.
-        run_id: The run's id; a fresh one if None.
-    """
+    """Return the resource of our spans; the standard variables come before the project's name."""
     given = Resource.create()
     attributes: dict[str, Any] = {semconv.PROJECT_NAME: project_name, semconv.RUN_ID: run_id or uuid.uuid4().hex}
     if str(given.attributes.get(semconv.SERVICE_NAME, "unknown_service")).startswith("unknown_service"):
@@ -108,12 +103,7 @@ def make_resource(project_name: str, run_id: str | None) -> Resource:
 
 
 def resource_of_child(resource: Resource, run_id: str | None) -> Resource:
-    """Return the resource of a forked child: its parent's, with fresh ids in place of generated ones.
-
-    Args:
-        resource: The parent's resource.
-        run_id: The configured run id, if any.
-    """
+    """Return the resource of a forked child: its parent's, with fresh ids in place of generated ones."""
     given = OTELResourceDetector().detect().attributes
     own: dict[str, Any] = {}
     if run_id is None:
@@ -124,12 +114,7 @@ def resource_of_child(resource: Resource, run_id: str | None) -> Resource:
 
 
 def make_provider(resource: Resource, limits: SpanLimits) -> SdkTracerProvider:
-    """Return a private provider, with the environment's sampler and ids that don't depend on a seed.
-
-    Args:
-        resource: The resource of its spans.
-        limits: The limits of its spans.
-    """
+    """Return a private provider, with the environment's sampler and ids that don't depend on a seed."""
     sampler, fault = read_sampler(os.environ)
     if fault:
         _logger.warning("%s", fault)
@@ -202,9 +187,6 @@ def read_sampler(environ: Mapping[str, str]) -> tuple[Sampler | None, str]:
     """Return the sampler of `OTEL_TRACES_SAMPLER` (None for the SDK's own) and the fault of the variables, if any.
 
     As in the SDK, a value that can't work counts as the default.
-
-    Args:
-        environ: The environment.
     """
     name = environ.get(OTEL_TRACES_SAMPLER, "").strip().lower()
     argument = environ.get(OTEL_TRACES_SAMPLER_ARG, "").strip()

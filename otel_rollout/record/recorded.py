@@ -10,16 +10,15 @@ from opentelemetry.trace import Span, StatusCode, set_span_in_context
 from otel_rollout import semconv
 from otel_rollout.guard import clock
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout.record.attribute_values import read_attribute, read_time
+from otel_rollout.record.attribute_values import read_attribute, read_tag, read_time
 from otel_rollout.record.call import attributes_of
 from otel_rollout.record.context import Frame
-from otel_rollout.record.exceptions import record_failure
 from otel_rollout.record.llm import describe_request, describe_response
-from otel_rollout.record.scalars import read_tag
 from otel_rollout.record.snapshot import take_snapshot
 from otel_rollout.text.sanitize import replace_surrogates
 
 if TYPE_CHECKING:
+    from otel_rollout.record.recording_span import RolloutSpan
     from otel_rollout.record.runtime import RunningPipeline
     from otel_rollout.record.trajectory_state import TrajectoryState
 
@@ -37,15 +36,10 @@ class Recorded(NamedTuple):
     attributes: dict[str, Any]
 
 
-def record_span(pipeline: RunningPipeline, trajectory: TrajectoryState, parent: Span, given: Recorded) -> Span | None:
-    """Record a span; return None if it isn't sampled.
-
-    Args:
-        pipeline: The running pipeline.
-        trajectory: Its trajectory.
-        parent: The span that it is part of.
-        given: The span.
-    """
+def record_span(
+    pipeline: RunningPipeline, trajectory: TrajectoryState, parent: Span, given: Recorded
+) -> RolloutSpan | None:
+    """Record a span; return None if it isn't sampled."""
     tracer = pipeline.tracer
     kind = given.kind if type(given.kind) is str else ""
     if kind not in semconv.SPAN_KINDS:
@@ -56,25 +50,25 @@ def record_span(pipeline: RunningPipeline, trajectory: TrajectoryState, parent: 
     start_time = read_time(given.start_time) or end_time
     context = set_span_in_context(parent, Context())
     role = given.attributes.get(semconv.ROLE) or (getattr(parent, "attributes", None) or {}).get(semconv.ROLE)
-    frame = Frame(trajectory, parent, depth=tracer.depth_of(parent) + _is_scope(parent), role=role)
+    frame = Frame(trajectory, parent, depth=getattr(parent, "depth", 0) + _is_scope(parent), role=role)
     span = tracer.start_op(name, context, frame, attributes_of(kind, name), start_time)
     if span is None:
         return None
     try:
         _describe(pipeline, span, trajectory, given, is_user=role == semconv.USER)
     finally:
-        tracer.end(span, end_time)
+        span.end(end_time)
     return span
 
 
 def _is_scope(span: Span) -> bool:
-    """Return True for an agent, a tool or an evaluator below the root, by the attributes of our spans and the SDK's."""
+    """Return True for an agent, a tool or an evaluator below the root, by its attributes."""
     kind = (getattr(span, "attributes", None) or {}).get(semconv.SPAN_KIND)
     return kind in semconv.SCOPES and getattr(span, "parent", None) is not None
 
 
 def _describe(
-    pipeline: RunningPipeline, span: Span, trajectory: TrajectoryState, given: Recorded, *, is_user: bool
+    pipeline: RunningPipeline, span: RolloutSpan, trajectory: TrajectoryState, given: Recorded, *, is_user: bool
 ) -> None:
     if given.input is not None:
         pipeline.tracer.set_input(span, take_snapshot(given.input, pipeline.snapshot_budget))
@@ -87,7 +81,7 @@ def _describe(
             )
         span.set_attributes(described)
     if given.output is not None:
-        pipeline.tracer.set_output(span, take_snapshot(given.output, pipeline.snapshot_budget))
+        span.output = take_snapshot(given.output, pipeline.snapshot_budget)
     span.set_attributes(
         {
             replace_surrogates(key): attribute
@@ -96,6 +90,6 @@ def _describe(
         }
     )
     if issubclass(type(given.error), BaseException):
-        record_failure(span, given.error)  # type: ignore[arg-type]  # as was just checked
+        span.fail(given.error)  # type: ignore[arg-type]  # as was just checked
     elif given.error is not None:
         span.set_status(StatusCode.ERROR, str(read_tag(given.error)))

@@ -33,7 +33,12 @@ from otel_rollout.record.attribute_values import (
     read_time,
     read_value,
 )
-from otel_rollout.record.exception_record import ExceptionRecord, exception_text
+from otel_rollout.record.exception_record import (
+    ExceptionRecord,
+    exception_message,
+    exception_text,
+    exception_type_name,
+)
 from otel_rollout.record.snapshot import Snapshot
 from otel_rollout.record.span_bounds import DEFAULT_BOUNDS, SpanBounds
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
@@ -47,18 +52,11 @@ BASE_BYTES: Final = 1300
 EVENT_BYTES: Final = 200
 MAX_EXTRA_BYTES: Final = 16 * 1024 * 1024
 """The limit of a span's bytes without its payload; beyond it attributes, events and links are dropped and counted."""
+MAX_MESSAGE_CHARACTERS: Final = 2000
 
 
 class RecordedEvent(NamedTuple):
-    """An event.
-
-    Args:
-        name: Its name.
-        timestamp: Its time, in nanoseconds since the epoch.
-        attributes: Its attributes.
-        dropped_attributes: The number of dropped attributes.
-        exception: Its exception, if it is an exception event.
-    """
+    """An event."""
 
     name: str
     timestamp: int
@@ -68,13 +66,7 @@ class RecordedEvent(NamedTuple):
 
 
 class RecordedLink(NamedTuple):
-    """A link.
-
-    Args:
-        context: The ids of the linked span.
-        attributes: Its attributes.
-        dropped_attributes: The number of dropped attributes.
-    """
+    """A link."""
 
     context: SpanContext
     attributes: dict[str, Any]
@@ -118,9 +110,6 @@ class RolloutSpan(Span):
     releases = 0
     """The number of exporters that are done with the span."""
     end_time: int | None = None
-    is_handed_over = False
-    taken = 0
-    """The number of queues that have taken the span, or have counted it as lost."""
 
     def __init__(
         self,
@@ -305,12 +294,6 @@ class RolloutSpan(Span):
         """Record an exception as an event; the delivery thread formats its traceback.
 
         The traceback object is not kept: it would keep the locals of every frame alive.
-
-        Args:
-            exception: The exception.
-            attributes: More attributes of the event, which may override the exception's.
-            timestamp: Its time, in nanoseconds since the epoch; now if None.
-            escaped: True if it leaves the span.
         """
         if not issubclass(type(exception), BaseException):
             self.dropped_events += 1
@@ -318,15 +301,32 @@ class RolloutSpan(Span):
         record = ExceptionRecord(exception)
         self._add_event(semconv.EXCEPTION_EVENT, attributes, timestamp, record, is_escaped=escaped is True)
 
+    def fail(self, error: BaseException) -> str:
+        """Record the exception that left traced code; return the trajectory's status: `error` or `cancelled`.
+
+        `asyncio.CancelledError`, `KeyboardInterrupt` and `SystemExit` cancel: the span fails, without a stack trace.
+        `GeneratorExit` cancels and the span doesn't fail: the consumer stopped the iteration.
+        """
+        name = exception_type_name(error)
+        if issubclass(type(error), Exception):
+            self.set_attribute(semconv.ERROR_TYPE, name)
+            message = exception_message(error)[:MAX_MESSAGE_CHARACTERS]
+            self.set_status(StatusCode.ERROR, f"{name}: {message}" if message else name)
+            self.record_exception(error)
+            return "error"
+        if not issubclass(type(error), GeneratorExit):
+            self.set_attribute(semconv.ERROR_TYPE, name)
+            self.set_status(StatusCode.ERROR, "cancelled")
+        self.set_attribute(semconv.STATUS, "cancelled")
+        return "cancelled"
+
     def end(self, end_time: int | None = None) -> None:
-        """End the span and hand it to `on_end`; only the first call counts; another finishes an interrupted one."""
+        """End the span and hand it to `on_end`; only the first call counts."""
         if self.end_time is None:
             # The program may have given a start in the future.
             now = max(self.now(), self.start_time)
             self.end_time = now if end_time is None else read_time(end_time) or now
-        if not self.is_handed_over:
             self.on_end(self)
-            self.is_handed_over = True
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None

@@ -46,9 +46,6 @@ class RolloutSampleRatio(TraceIdRatioBased):
     The decision is a hash of run, experiment, step and sample, the same in every worker. The run is the setting
     `run_id` (`OTEL_ROLLOUT_RUN_ID`); if it is unset, every run keeps the same samples.
     For a span without these tags the trace id decides, as in `traceidratio`.
-
-    Args:
-        rate: The share, from 0 to 1.
     """
 
     def should_sample(
@@ -80,9 +77,6 @@ class SilenceableSampler(Sampler):
     """Drops spans that start in silence (`trace=False`); another sampler decides on the rest.
 
     `always_on` and `traceidratio` need it, as they ignore the parent; parent-based samplers don't.
-
-    Args:
-        sampler: The other sampler.
     """
 
     def __init__(self, sampler: Sampler) -> None:

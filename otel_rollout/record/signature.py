@@ -34,17 +34,9 @@ _ANY: Final = [Parameter("args", Parameter.VAR_POSITIONAL), Parameter("kwargs", 
 
 
 def compile_binder(function: Callable[..., Any]) -> Binder:
-    """Return a binder for `function`, which leaves out `self` and `cls`.
-
-    Args:
-        function: Any callable. If its signature can't be read, or has the receiver at another place than calls do, the
-            binder returns `args` and `kwargs`.
-    """
-    function = _called(function)
-    parameters = _parameters(function)
-    if parameters is None:
-        return _bind_after_receiver if _takes_receiver(function) else _bind_unnamed
-    return _bind_after_receiver if _hides_receiver(function, parameters) else _compile(parameters)
+    """Return a binder without `self` and `cls`; it returns `args` and `kwargs` if the signature can't be read."""
+    parameters = _parameters(_called(function))
+    return _bind_unnamed if parameters is None else _compile(parameters)
 
 
 def begins_with_receiver(function: Callable[..., Any]) -> bool:
@@ -73,9 +65,6 @@ def _parameters(function: Any) -> list[Parameter] | None:
 def read_signature(function: Callable[..., Any]) -> inspect.Signature:
     """Return a function's signature, whatever its annotations are.
 
-    Args:
-        function: The function.
-
     Raises:
         TypeError: It is not callable.
         ValueError: It has no signature that can be read.
@@ -86,24 +75,6 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
 
         return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
     return inspect.signature(function)
-
-
-def _hides_receiver(function: Any, parameters: list[Parameter]) -> bool:
-    """Return True if calls begin with a receiver and the signature doesn't: a decorator adds arguments."""
-    if inspect.ismethod(function) or not (hasattr(function, "__wrapped__") or hasattr(function, "__signature__")):
-        return False
-    names = [parameter.name for parameter in parameters if parameter.kind in _POSITIONAL]
-    if names[:1] and names[0] in _RECEIVERS:
-        return False
-    return any(name in _RECEIVERS for name in names) or _takes_receiver(inspect.unwrap(function, stop=_takes_receiver))
-
-
-def _takes_receiver(function: Any) -> bool:
-    """Return True if the function's own first parameter is a receiver, whatever its `__signature__` is."""
-    if type(function) is not FunctionType:
-        return False
-    code = function.__code__
-    return code.co_argcount > 0 and code.co_varnames[0] in _RECEIVERS
 
 
 class Declaration(NamedTuple):
@@ -181,7 +152,3 @@ def _compile(parameters: list[Parameter]) -> Binder:
 
 def _bind_unnamed(*args: Any, **kwargs: Any) -> dict[str, Any]:
     return {"args": args, "kwargs": kwargs}
-
-
-def _bind_after_receiver(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    return {"args": args[1:], "kwargs": kwargs}

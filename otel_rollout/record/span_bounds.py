@@ -19,17 +19,7 @@ DEFAULT_COUNT: Final = 128
 
 
 class SpanBounds(NamedTuple):
-    """The limits of a span; beyond them the last items are dropped and counted.
-
-    Args:
-        attributes: The most attributes.
-        events: The most events.
-        links: The most links.
-        event_attributes: The most attributes of an event.
-        link_attributes: The most attributes of a link.
-        characters: The most characters of an attribute of the span; None for no limit.
-        other_characters: The most characters of an attribute of an event or a link; None for no limit.
-    """
+    """The limits of a span; beyond them the last items are dropped and counted; `characters` None is no limit."""
 
     attributes: int = DEFAULT_COUNT
     events: int = DEFAULT_COUNT
@@ -38,10 +28,10 @@ class SpanBounds(NamedTuple):
     link_attributes: int = DEFAULT_COUNT
     characters: int | None = None
     other_characters: int | None = None
+    """The most characters of an attribute of an event or a link."""
 
 
 DEFAULT_BOUNDS: Final = SpanBounds()
-
 
 LIMIT_VARIABLES: Final[Mapping[str, str]] = {
     names.OTEL_ATTRIBUTE_COUNT_LIMIT: "max_attributes",

@@ -8,7 +8,7 @@ from typing import Any, Final
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import Decision, Sampler
-from opentelemetry.trace import Link, Span, SpanContext, SpanKind, TraceFlags, get_current_span
+from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags, get_current_span
 
 from otel_rollout import semconv
 from otel_rollout.guard.log_once import warn_once
@@ -62,14 +62,7 @@ class RolloutTracer:
     def start_root(
         self, name: str, trajectory: TrajectoryState | None, links: Sequence[Link], start_time: int | None = None
     ) -> RolloutSpan | None:
-        """Start the root of a new trace; return None if the sampler drops the trajectory.
-
-        Args:
-            name: The span's name.
-            trajectory: The trajectory; None for an op outside any.
-            links: Links to spans of other traces.
-            start_time: Nanoseconds since 1970; now if None.
-        """
+        """Start the root of a new trace; return None if the sampler drops the trajectory."""
         trace_id = self._ids.generate_trace_id()
         tags = trajectory.tags if trajectory else {semconv.OUTSIDE_TRAJECTORY: True}
         sampled = self._sampler.should_sample(_NO_PARENT, trace_id, name, SpanKind.INTERNAL, tags, links)
@@ -97,15 +90,7 @@ class RolloutTracer:
         attributes: dict[str, Any],
         start_time: int | None = None,
     ) -> RolloutSpan | None:
-        """Start a span under the innermost one that reaches our exporters; return None if that isn't sampled.
-
-        Args:
-            name: The span's name.
-            context: The current context.
-            frame: The frame in it.
-            attributes: The op's own attributes, without the trajectory's tags.
-            start_time: Nanoseconds since 1970; now if None.
-        """
+        """Start a span under the innermost one that reaches our exporters; return None if that isn't sampled."""
         trajectory = None
         if frame is not None:
             trajectory = frame.trajectory
@@ -135,33 +120,17 @@ class RolloutTracer:
         self._open_spans.started(span)
         return span
 
-    def depth_of(self, span: Span) -> int:
-        """Return the number of agents, tools and evaluators that an op is inside; 0 of a root."""
-        return span.depth if isinstance(span, RolloutSpan) else 0
-
-    def end(self, span: Span, end_time: int | None = None) -> None:
-        """End a span, or finish an interrupted end."""
-        span.end(end_time)
-
-    def set_input(self, span: Span, taken: Snapshot) -> None:
+    def set_input(self, span: RolloutSpan, taken: Snapshot) -> None:
         """Keep the input for the delivery thread."""
-        if not self._open_spans.hold(span, taken.size):  # type: ignore[arg-type]  # this tracer makes RolloutSpans only
+        if not self._open_spans.hold(span, taken.size):
             taken = Snapshot.of_note(f"…[{taken.size:,} bytes dropped: too many inputs of running ops]", taken.size)
-        span.input = taken  # type: ignore[attr-defined]  # likewise
+        span.input = taken
 
-    def set_output(self, span: Span, taken: Snapshot) -> None:
-        """Keep the output for the delivery thread."""
-        span.output = taken  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
-
-    def set_tokenizer(self, span: Span, tokenizer: Any) -> None:
-        """Keep the tokenizer for the delivery thread."""
-        span.tokenizer = tokenizer  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
-
-    def set_annotations(self, root: Span, own: dict[str, Any], others: dict[str, Any]) -> None:
+    def set_annotations(self, root: RolloutSpan, own: dict[str, Any], others: dict[str, Any]) -> None:
         """Set ours first: beyond the limit the last ones are dropped."""
-        before = root.dropped_attributes  # type: ignore[attr-defined]  # this tracer makes RolloutSpans only
+        before = root.dropped_attributes
         root.set_attributes({**own, **others})
-        dropped = root.dropped_attributes - before  # type: ignore[attr-defined]  # likewise
+        dropped = root.dropped_attributes - before
         if dropped:
             warn_once(
                 "too many annotations",

@@ -19,6 +19,7 @@ from otel_rollout import semconv
 from otel_rollout.guard.log_once import pass_on, warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.annotate import PREFIX, TOTALS, annotate
+from otel_rollout.record.attribute_values import read_tag
 from otel_rollout.record.call_fields import fields_of_call, has_functions, with_parameters, without_functions
 from otel_rollout.record.callables import is_undecorated_yet, like, require_function
 from otel_rollout.record.context import (
@@ -34,18 +35,16 @@ from otel_rollout.record.context import (
     with_frame,
 )
 from otel_rollout.record.driver import RUNNING, follow, is_generator_function, is_kind, wrap
-from otel_rollout.record.exceptions import record_failure
-from otel_rollout.record.handle import HasHandle, Place, place_of, remember
-from otel_rollout.record.readers import SCALARS
+from otel_rollout.record.handle import HasHandle, Place, place_of, remember, tags_of
 from otel_rollout.record.recorded import Recorded, record_span
-from otel_rollout.record.scalars import read_sample_index, read_scalar, read_tag, read_whole_tag
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.settings import is_disabled
 
 if TYPE_CHECKING:
+    from otel_rollout.record.recording_span import RolloutSpan
     from otel_rollout.record.runtime import RunningPipeline
-from otel_rollout.semconv import SpanKind
+    from otel_rollout.semconv import SpanKind
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -137,24 +136,6 @@ class Trajectory(HasHandle):
     and `trace`.
     """
 
-    __slots__ = (
-        "_inner",
-        "_is_unknown",
-        "_others",
-        "_pipeline",
-        "_place",
-        "_registry",
-        "_root",
-        "_state",
-        "_token",
-        "name",
-        "rollout_n",
-        "sample_index",
-        "step",
-        "trace",
-        "validate",
-    )
-
     def __init__(
         self, sample_index: Any, step: Any, rollout_n: Any, name: Any, validate: Any, trace: Any = True
     ) -> None:
@@ -166,7 +147,7 @@ class Trajectory(HasHandle):
         self.trace: bool = trace
         self._pipeline: RunningPipeline | None = None
         self._state: TrajectoryState | None = None
-        self._root: Span | None = None
+        self._root: RolloutSpan | None = None
         self._place: Place | None = None
         self._registry: MutableMapping[int, Trajectory] | None = None
         """The registry that has it while `start_trajectory` keeps it open."""
@@ -355,21 +336,14 @@ class Trajectory(HasHandle):
             self._break_off(error)
             pass_on("starting a trajectory")
 
-    def _make_root(self, pipeline: RunningPipeline, context: Context, start_time: int | None = None) -> Span | None:
+    def _make_root(
+        self, pipeline: RunningPipeline, context: Context, start_time: int | None = None
+    ) -> RolloutSpan | None:
         """Start the root; return None if the sampler drops the trajectory."""
-        sample_index, step, rollout_n, name, given_validate, _ = without_functions(
+        sample_index, step, rollout_n, name, validate, _ = without_functions(
             (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
         )
-        tags: dict[str, Any] = {}
-        if step is not None:
-            tags[semconv.STEP] = read_whole_tag("step", step)
-        if sample_index is not None:
-            tags[semconv.SAMPLE_INDEX] = read_sample_index(sample_index)
-        if rollout_n is not None:
-            tags[semconv.ROLLOUT_N] = read_whole_tag("rollout_n", rollout_n)
-        validate = read_scalar(given_validate)
-        tags[semconv.VALIDATE] = type(validate) in SCALARS and bool(validate)
-        tags[semconv.EXPERIMENT_NAME] = pipeline.experiment_name
+        tags = tags_of(step, sample_index, rollout_n, validate=validate, experiment_name=pipeline.experiment_name)
         state = TrajectoryState(tags)
         ambient = get_current_span(context).get_span_context()
         links = [Link(ambient)] if ambient.is_valid else []
@@ -413,7 +387,7 @@ class Trajectory(HasHandle):
                 return
             if root.is_recording():
                 self._finish(pipeline, root, state, exception)
-                pipeline.tracer.end(root, end_time)
+                root.end(end_time)
             self._forget(state)
         except BaseException as error:
             self._break_off(error)
@@ -424,8 +398,8 @@ class Trajectory(HasHandle):
         self._leave()
         root, state, pipeline = self._root, self._state, self._pipeline
         if root is not None and root.is_recording() and pipeline is not None:
-            root.set_attribute(semconv.STATUS, record_failure(root, error))
-            pipeline.tracer.end(root)
+            root.set_attribute(semconv.STATUS, root.fail(error))
+            root.end()
         if state is not None:
             self._forget(state)
 
@@ -455,8 +429,10 @@ class Trajectory(HasHandle):
         self._token = self._inner = None
 
     @staticmethod
-    def _finish(pipeline: RunningPipeline, root: Span, state: TrajectoryState, exception: BaseException | None) -> None:
-        status = "completed" if exception is None else record_failure(root, exception)
+    def _finish(
+        pipeline: RunningPipeline, root: RolloutSpan, state: TrajectoryState, exception: BaseException | None
+    ) -> None:
+        status = "completed" if exception is None else root.fail(exception)
         annotations: dict[str, Any] = {semconv.STATUS: status, **state.annotations}
         if exception is None and annotations[semconv.STATUS] == "error":
             root.set_status(StatusCode.ERROR, "annotated as error")

@@ -31,24 +31,6 @@ class TrajectoryState:
         tags: The tags, out of five, that the trainer gave, by attribute key.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "annotations",
-        "clock_offset",
-        "dropped_spans",
-        "has_clean_tags",
-        "input_tokens",
-        "is_compacted",
-        "open_ops",
-        "output_tokens",
-        "redacted",
-        "root",
-        "tag_bytes",
-        "tags",
-        "truncated_bytes",
-        "turns",
-    )
-
     def __init__(self, tags: dict[str, Any]) -> None:
         self.tags = tags
         self.clock_offset = clock.clock_offset()

@@ -11,9 +11,8 @@ from typing import Protocol, runtime_checkable
 from otel_rollout import backends
 from otel_rollout.deliver.span_outbox import QueueLimits
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.export.backoff import RetryPolicy
-from otel_rollout.export.exporter import OutcomeSpanExporter, destination_of, one_attempt_of
-from otel_rollout.export.outcome import DELIVERED
+from otel_rollout.export.exporter import OutcomeSpanExporter, destination_of
+from otel_rollout.export.lane import RetryPolicy
 from otel_rollout.folder.selection import Filters
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.replay.delivered_log import DeliveredLog
@@ -98,17 +97,7 @@ def replay(
     try:
         total = source.total()
         with show(backend, total) as progress:
-            sender = Sender(
-                source,
-                one_attempt_of(exporter),
-                log,
-                limits,
-                patience=patience,
-                policy=policy,
-                follow_up_requests=ours.follow_up_requests if ours else None,
-                store_held=ours.store_held if ours else lambda: DELIVERED,
-                on_progress=progress,
-            )
+            sender = Sender(source, exporter, log, limits, patience=patience, policy=policy, on_progress=progress)
             try:
                 sender.run()
             except KeyboardInterrupt:

@@ -103,7 +103,7 @@ def block(queue, exporter, span):
     exporter.gate.clear()
     exporter.entered.clear()
     queue.put(span)
-    queue.request_flush()
+    queue.retry_now()
     assert exporter.entered.wait(10)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 
 import pytest
 
 from otel_rollout import semconv
-from otel_rollout.export import RetryPolicy, send_batch, wait_until
+from otel_rollout.export import send_batch
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 
 pytestmark = pytest.mark.every_python
@@ -76,12 +75,6 @@ def spans(make_span):
 class TestDelivered:
     """What the backend takes."""
 
-    def test_a_batch_that_is_taken_goes_once_and_in_order(self, spans):
-        """A batch that the backend takes is sent once, whole and in order."""
-        backend, report = deliver(answers(), spans)
-        assert backend.attempts == [list("01234567")]
-        assert (report.delivered, dict(report.lost), report.shrunk) == (8, {}, 0)
-
     @pytest.mark.parametrize(("rejected", "delivered"), [(3, 5), (99, 0)])
     def test_spans_that_the_backend_rejects_are_counted_as_lost(self, spans, rejected, delivered):
         """Of a partial success the rejected spans are lost, never more than there were."""
@@ -97,13 +90,6 @@ class TestDelivered:
 class TestPassingFaults:
     """Network and overload: the same batch, later."""
 
-    def test_a_long_outage_loses_nothing_and_keeps_the_order(self, spans):
-        """After an outage of whatever length everything is delivered once, whole, in order and in few parts."""
-        backend, report = deliver(answers(*[RETRY] * 500), spans)
-        assert backend.received == list("01234567")
-        assert len(backend.attempts) == 500 + 4
-        assert (report.delivered, dict(report.lost), report.shrunk) == (8, {}, 0)
-
     def test_a_batch_that_always_times_out_goes_in_parts(self, make_span):
         """A backend that times out on more than 64 spans gets them all, in order, within minutes."""
         spans = [make_span(str(number)) for number in range(512)]
@@ -113,21 +99,6 @@ class TestPassingFaults:
         assert (report.delivered, dict(report.lost), report.shrunk) == (512, {}, 0)
         assert len(backend.attempts) < 25
         assert sum(clock.waits) < 120.0
-
-    def test_a_single_span_that_times_out_is_neither_cut_nor_dropped(self, make_span):
-        """Nothing is given up for a passing fault, not even the payload of a span that can't be halved."""
-        backend, report = deliver(answers(*[RETRY] * 100), [make_span("only", "x" * 100_000)])
-        assert len(backend.attempts) == 101
-        assert (report.delivered, dict(report.lost), report.shrunk) == (1, {}, 0)
-
-    def test_the_delay_doubles_up_to_a_limit(self, spans):
-        """Waits grow exponentially, vary by a quarter, and stay below the limit."""
-        clock = _Clock()
-        deliver(answers(*[RETRY] * 12), spans, clock=clock, policy=RetryPolicy(initial_delay=0.5, max_delay=30.0))
-        for attempt, seconds in enumerate(clock.waits):
-            middle = 0.5 * 2**attempt
-            assert min(30.0, middle * 0.75) <= seconds <= min(30.0, middle * 1.25)
-        assert clock.waits[-1] == 30.0
 
     def test_waits_vary_without_touching_the_trainers_random_state(self, spans):
         """Jitter differs from time to time, and leaves the seeded generator of the trainer alone."""
@@ -155,13 +126,6 @@ class TestPassingFaults:
         assert clock.waits[0] >= 0.375
         assert clock.waits[-1] == 30.0
 
-    def test_what_has_no_time_left_is_lost_to_the_shutdown(self, spans):
-        """Where there is no time to try again, every span is lost for that reason, in order."""
-        gone = []
-        _, report = deliver(lambda spans: RETRY, spans, clock=_Clock(patience=0.1), on_lost=gone.extend)
-        assert report.lost == {"shutdown": 8}
-        assert [span.name for span in gone] == list("01234567")
-
 
 class TestConfigurationError:
     """Wrong credentials, address or project."""
@@ -175,11 +139,6 @@ class TestConfigurationError:
         assert clock.waits == [60.0, 60.0, 60.0]
         assert backend.received == list("01234567")
         assert report.lost == {}
-
-    def test_the_reason_at_the_end(self, spans):
-        """Spans that could not be delivered for want of credentials are counted as a configuration error."""
-        _, report = deliver(lambda spans: CONFIGURATION_ERROR, spans, clock=_Clock(patience=1.0))
-        assert report.lost == {"configuration_error": 8}
 
 
 class TestRefused:
@@ -221,20 +180,6 @@ class TestRefused:
         assert stored == whole
         assert (report.delivered, report.shrunk, dict(report.lost)) == (7, 0, {"export_failed": 1})
 
-    def test_a_size_limit_splits_the_batch_no_further_than_needed(self, spans):
-        """A batch over a limit of three spans goes in parts of two."""
-        backend, report = deliver(lambda part: TOO_LARGE if len(part) > 3 else DELIVERED, spans)
-        assert [len(attempt) for attempt in backend.attempts] == [8, 4, 2, 2, 2, 2]
-        assert backend.received == list("01234567")
-        assert report.shrunk == 0
-
-    def test_several_bad_spans_are_all_found(self, make_span):
-        """Every bad span of a large batch is dropped, and only those."""
-        spans = [make_span("bad" if number % 50 == 0 else "good") for number in range(512)]
-        backend, report = deliver(bad("bad", REFUSED), spans)
-        assert report.lost == {"refused": 11}
-        assert backend.received == ["good"] * 501
-
     def test_a_backend_that_refuses_everything_is_not_hammered(self, make_span):
         """Where part after part is refused and none taken, there is a pause of a minute, and most spans are kept."""
         spans = [make_span() for _ in range(512)]
@@ -248,20 +193,6 @@ class TestRefused:
 
 class TestUnexplained:
     """Failures without a reason."""
-
-    @pytest.mark.parametrize("failures", [1, 6, 17, 40, 120])
-    def test_an_outage_behind_500s_loses_nothing(self, make_span, failures):
-        """As long as nothing at all is taken, no span is at fault: all are delivered once when the backend returns."""
-        spans = [make_span(str(number)) for number in range(512)]
-        backend, report = deliver(answers(*[UNEXPLAINED] * failures), spans)
-        assert sorted(backend.received, key=int) == [str(number) for number in range(512)]
-        assert (report.delivered, dict(report.lost)) == (512, {})
-
-    def test_a_single_span_outlives_an_outage_too(self, make_span):
-        """A batch of one span is kept through an outage, and arrives whole when the backend returns."""
-        backend, report = deliver(answers(*[UNEXPLAINED] * 12), [make_span("only", "x" * 50_000)])
-        assert backend.received == ["only"]
-        assert (report.delivered, report.lost) == (1, {})
 
     @pytest.mark.parametrize("size", [20, 512])
     def test_an_outage_of_hours_loses_nothing(self, make_span, size):
@@ -278,19 +209,6 @@ class TestUnexplained:
         assert sorted(backend.received, key=int) == [str(number) for number in range(size)]
         assert (report.delivered, dict(report.lost), report.shrunk) == (size, {}, 0)
 
-    @pytest.mark.parametrize(("size", "longest"), [(1, 10), (2, 10), (3, 10), (20, 40), (512, 40)])
-    def test_an_outage_cuts_no_payload(self, make_span, size, longest):
-        """Whenever the backend returns while we wait, it gets every span whole."""
-        spans = [make_span(str(number), "x" * 5000) for number in range(size)]
-        for waits in range(1, longest):
-            clock = _Clock()
-
-            def rule(part, clock=clock, waits=waits):
-                return UNEXPLAINED if len(clock.waits) < waits else DELIVERED
-
-            _, report = deliver(rule, spans, clock=clock)
-            assert (report.delivered, report.shrunk) == (size, 0)
-
     def test_many_bad_spans_do_not_keep_the_good_ones(self, make_span):
         """Behind more bad spans than are looked at before a pause the good ones are found; only the bad are lost."""
         spans = [make_span("bad" if number < 100 else "good") for number in range(128)]
@@ -298,33 +216,6 @@ class TestUnexplained:
         backend, report = deliver(bad("bad", UNEXPLAINED), spans, clock=clock)
         assert backend.received == ["good"] * 28
         assert report.lost == {"export_failed": 100}
-
-    def test_what_fails_for_minutes_while_others_got_through_is_given_up(self, make_span):
-        """Where the backend took some of a batch and then nothing for minutes, the rest gives way to other batches."""
-        spans = [make_span("good"), *(make_span("bad") for _ in range(99))]
-        clock = _Clock()
-        backend, report = deliver(bad("bad", UNEXPLAINED), spans, clock=clock)
-        assert backend.received == ["good"]
-        assert report.lost == {"export_failed": 99}
-        assert 120.0 < sum(clock.waits) < 900.0
-
-    @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError(), MemoryError()])
-    def test_an_exporter_that_raises_is_one_that_failed(self, spans, error):
-        """Whatever an exporter raises counts as a failure without a reason, and its text is passed on."""
-        trouble = []
-        raised = []
-
-        def rule(part):
-            if not raised:
-                raised.append(error)
-                raise error
-            return DELIVERED
-
-        backend, report = deliver(rule, spans, on_trouble=trouble.append)
-        assert backend.received == list("01234567")
-        assert trouble[0].verdict is Verdict.UNEXPLAINED
-        assert type(error).__name__ in trouble[0].reason
-        assert report.delivered == 8
 
     def test_ctrl_c_is_not_swallowed(self, spans):
         """KeyboardInterrupt in the main thread goes on to the program."""
@@ -334,12 +225,3 @@ class TestUnexplained:
 
         with pytest.raises(KeyboardInterrupt):
             deliver(rule, spans)
-
-
-class TestWaitUntil:
-    """The wait of `OutcomeSpanExporter.export`."""
-
-    def test_it_gives_up_when_the_deadline_would_pass(self):
-        """No wait goes past the deadline."""
-        assert wait_until(float("inf"))(0.0, RETRY) is True
-        assert wait_until(0.0)(0.0, RETRY) is False

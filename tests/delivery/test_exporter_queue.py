@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 
 import pytest
 from opentelemetry.sdk.trace.export import SpanExportResult
@@ -13,8 +12,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from otel_rollout import semconv
 from otel_rollout.export import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.record import TrajectoryState
-from tests.delivery.queues import RETRY, Plain, Recorder, block, is_balanced, until
+from tests.delivery.queues import RETRY, Plain, Recorder, block, until
 
 pytestmark = pytest.mark.every_python
 
@@ -30,15 +28,6 @@ class TestBatches:
         queue.put(make_recording_span("root", is_root=True))
         assert queue.flush(10)
         assert exporter.names == [*(f"op{number}" for number in range(20)), "root"]
-
-    def test_a_batch_is_bounded_by_count(self, make_queue, exporter, make_span):
-        """No batch holds more spans than the limit."""
-        queue = make_queue(exporter, batch_spans=7, delay=60.0)
-        for _ in range(20):
-            queue.put(make_span())
-        assert queue.flush(10)
-        assert max(map(len, exporter.batches)) <= 7
-        assert len(exporter.spans) == 20
 
     def test_a_batch_is_bounded_by_bytes(self, make_queue, exporter, make_recording_span):
         """No batch holds more bytes than the limit, and a span that is larger goes alone."""
@@ -61,20 +50,6 @@ class TestBatches:
         assert queue.flush(10)
         assert [len(batch) for batch in exporter.batches] == [1, 1, 1, 1]
 
-    def test_a_full_batch_does_not_wait(self, make_queue, exporter, make_span):
-        """A batch goes as soon as it is full, however long the delay."""
-        queue = make_queue(exporter, batch_spans=5, delay=60.0)
-        queue.start()
-        until(lambda: queue._is_idle)
-        for _ in range(5):
-            queue.put(make_span())
-        until(lambda: len(exporter.spans) == 5)
-
-    def test_a_batch_that_does_not_fill_goes_after_the_delay(self, make_queue, exporter, make_span):
-        """One span alone is delivered without a flush."""
-        make_queue(exporter).put(make_span("alone"))
-        until(lambda: exporter.names == ["alone"])
-
     def test_the_exporter_is_not_traced(self, make_queue, exporter, make_span):
         """While an exporter sends, instrumentation is suppressed, so that its requests make no spans."""
         queue = make_queue(exporter)
@@ -85,23 +60,6 @@ class TestBatches:
 
 class TestTroubles:
     """Exporters and backends that fail."""
-
-    @pytest.mark.parametrize("error", [RuntimeError, SystemExit])
-    def test_a_plain_exporter_that_raises_harms_nothing(self, make_queue, make_span, error):
-        """An exporter that raises does not end the thread; the batch is sent again."""
-        attempts = []
-
-        def rule(spans):
-            attempts.append(1)
-            if len(attempts) < 3:
-                raise error("no")
-            return SpanExportResult.SUCCESS
-
-        exporter = Plain(rule)
-        queue = make_queue(exporter)
-        queue.put(make_span("kept"))
-        assert queue.flush(10)
-        assert exporter.received == ["kept"]
 
     def test_one_span_that_a_plain_exporter_chokes_on_is_dropped_alone(self, make_queue, make_span):
         """A span that makes the exporter raise is found and dropped; the others arrive."""
@@ -118,24 +76,6 @@ class TestTroubles:
         assert not queue.flush(10)
         assert sorted(exporter.received) == ["a", "b", "c"]
         assert queue.stats().lost == {"export_failed": 1}
-
-    def test_a_span_that_cannot_be_read_is_lost_alone(self, make_queue, exporter, make_span, reader, monkeypatch):
-        """A fault of ours while reading one span costs that span, and no other."""
-        read = type(reader).read
-
-        def faulty(self, span, name):
-            if span.name == "cursed":
-                raise RuntimeError("fault")
-            return read(self, span, name)
-
-        monkeypatch.setattr(type(reader), "read", faulty)
-        queue = make_queue(exporter, delay=60.0)
-        for name in ("a", "cursed", "b"):
-            queue.put(make_span(name))
-        assert not queue.flush(10)
-        assert exporter.names == ["a", "b"]
-        assert queue.stats().lost == {"internal_error": 1}
-        assert is_balanced(queue.stats())
 
     def test_a_flush_is_one_attempt_when_we_are_turned_away(self, make_queue, exporter, make_span):
         """With wrong credentials a flush asks once, returns at once, and nothing is lost."""
@@ -165,15 +105,6 @@ class TestTroubles:
     def test_a_flush_cuts_the_backoff_short(self, make_queue, exporter, make_span):
         """A flush tries again at once after an outage, whatever the backoff had come to."""
         exporter.outcome = lambda spans: RETRY
-        queue = make_queue(exporter, policy=RetryPolicy(initial_delay=60.0, max_delay=60.0))
-        queue.put(make_span("kept"))
-        until(lambda: exporter.attempts == 1)
-        exporter.outcome = lambda spans: DELIVERED
-        assert queue.flush(10)
-
-    def test_a_flush_cuts_short_what_the_backend_did_not_ask_for(self, make_queue, exporter, make_span):
-        """Where the backoff is longer than Retry-After, a flush waits for no more than the latter."""
-        exporter.outcome = lambda spans: Outcome(Verdict.RETRY, "busy", retry_after=0.01)
         queue = make_queue(exporter, policy=RetryPolicy(initial_delay=60.0, max_delay=60.0))
         queue.put(make_span("kept"))
         until(lambda: exporter.attempts == 1)
@@ -218,6 +149,18 @@ class TestTroubles:
         assert caplog.messages == [f"backend: not delivered, trying again (down); {waiting}"]
         exporter.outcome = lambda spans: DELIVERED
 
+    def test_a_configuration_error_is_logged_once(self, make_queue, exporter, make_span, caplog, monkeypatch):
+        """The same one makes one line, however long it lasts."""
+        monkeypatch.setattr("otel_rollout.export.outbox.SECONDS_BETWEEN_WARNINGS", -1.0)
+        exporter.outcome = lambda spans: Outcome(Verdict.CONFIGURATION_ERROR, "401")
+        queue = make_queue(exporter)
+        with caplog.at_level(logging.WARNING, "otel_rollout"):
+            queue.put(make_span())
+            until(lambda: exporter.attempts > 5)
+        assert [message for message in caplog.messages if "401" in message] == [
+            "backend: auth or configuration error: spans are kept within the bound until it is fixed (401)"
+        ]
+
 
 class TestOneHarmsNoOther:
     """Queues stand on their own."""
@@ -234,87 +177,3 @@ class TestOneHarmsNoOther:
         assert healthy.flush(10)
         assert other.names == [str(number) for number in range(50)]
         assert hanging.stats().queued == 51
-
-    @pytest.mark.parametrize("letter", ["x", "漢"])
-    def test_two_exporters_get_the_same_payload_that_is_cut_once(
-        self, make_queue, exporter, make_recording_span, reader, letter
-    ):
-        """A payload over the limit is cut once, whichever exporter comes first, and counted once."""
-        reader.finisher.max_bytes = 1000
-        other = Recorder()
-        first, second = make_queue(exporter, "first"), make_queue(other, "second")
-        trajectory = TrajectoryState({})
-        span = make_recording_span("op", letter * 2000, trajectory=trajectory)
-        first.put(span)
-        assert first.flush(10)
-        cut = trajectory.truncated_bytes
-        second.put(span)
-        assert second.flush(10)
-        assert exporter.spans[0].attributes == other.spans[0].attributes
-        assert trajectory.truncated_bytes == reader.counts.truncated_bytes == cut
-        assert cut > 0
-
-    def test_putting_never_waits(self, make_queue, exporter, make_span):
-        """A caller is not held up by an exporter that hangs, whether or not the queue is full."""
-        queue = make_queue(exporter, max_spans=100)
-        block(queue, exporter, make_span())
-        for _ in range(10_000):
-            queue.put(make_span())
-
-
-class Interrupt(BaseException):
-    """What a signal handler raises."""
-
-
-class TestInterruptions:
-    """A signal handler that raises while a span is put."""
-
-    def test_before_it_is_counted(self, make_queue, exporter, make_span, monkeypatch):
-        """The exception passes, and the span is counted as lost."""
-        queue = make_queue(exporter)
-
-        def interrupted(span):
-            monkeypatch.undo()
-            raise Interrupt
-
-        monkeypatch.setattr("otel_rollout.deliver.span_outbox.queued_size", interrupted)
-        with pytest.raises(Interrupt):
-            queue.put(make_span())
-        queue.put(make_span())
-        assert not queue.flush(10)
-        stats = queue.stats()
-        assert (stats.recorded, stats.delivered, stats.lost) == (2, 1, {"interrupted": 1})
-        assert is_balanced(stats)
-
-    def test_at_the_end_of_the_stack(self, make_queue, exporter, make_span, monkeypatch):
-        """A span that is lost is counted though nothing more can be called: a Counter would call for a missing key."""
-        queue = make_queue(exporter)
-
-        def overflowing(*_):
-            raise RecursionError
-
-        monkeypatch.setattr("collections.Counter.__missing__", overflowing)
-        monkeypatch.setattr("otel_rollout.deliver.span_outbox.queued_size", overflowing)
-        with pytest.raises(RecursionError):
-            queue.put(make_span())
-        monkeypatch.undo()
-        assert queue.stats().lost == {"interrupted": 1}
-        assert is_balanced(queue.stats())
-
-    def test_once_it_is_queued(self, make_queue, exporter, make_span):
-        """The exception passes, and the span is delivered."""
-        queue = make_queue(exporter)
-
-        class Items(deque):
-            def append(self, item):
-                super().append(item)
-                raise Interrupt
-
-        queue._queued = Items()
-        with pytest.raises(Interrupt):
-            queue.put(make_span())
-        assert queue.stats().queued == 1
-        queue.start()
-        assert queue.flush(10)
-        stats = queue.stats()
-        assert (stats.recorded, stats.delivered, stats.queued, stats.queued_bytes) == (1, 1, 0, 0)

@@ -291,7 +291,7 @@ class Delivery(RuleBasedStateMachine):
         backend.fault = None if is_sound else FAULTS["unauthorized"]
         source = SpoolSource(self.root / "spool", is_removing=True)
         log = DeliveredLog(self.root / "spool", "backend", None)
-        report = Sender(source, backend.send, log, LIMITS, patience=SECONDS, policy=QUICK).run()
+        report = Sender(source, backend, log, LIMITS, patience=SECONDS, policy=QUICK).run()
         good = {name for name in before if "bad" not in name}
         assert set(backend.stored) == (good if is_sound else set())
         assert backend.stored == Counter({name: before[name] for name in backend.stored})

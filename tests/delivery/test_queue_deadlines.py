@@ -8,7 +8,7 @@ import time
 import pytest
 
 from otel_rollout.export import RetryPolicy
-from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
+from otel_rollout.export.outcome import Outcome, Verdict
 from tests.delivery.queues import block, is_balanced, refuse_to_start, until
 
 pytestmark = pytest.mark.every_python
@@ -16,16 +16,6 @@ pytestmark = pytest.mark.every_python
 
 class TestDeadlines:
     """`flush` and `shutdown` return in time, with the truth."""
-
-    def test_a_flush_says_what_was_lost_since_the_last_one(self, make_queue, exporter, make_span):
-        """A flush is False once for a loss; the next is about what came after."""
-        exporter.outcome = lambda spans: Outcome(Verdict.REFUSED, "bad")
-        queue = make_queue(exporter)
-        queue.put(make_span())
-        assert queue.flush(10) is False
-        exporter.outcome = lambda spans: DELIVERED
-        queue.put(make_span())
-        assert queue.flush(10) is True
 
     def test_flushes_at_the_same_time_both_tell_of_a_loss(self, make_queue, exporter, make_span):
         """Two flushes that wait for the same lost span are both False."""
@@ -48,15 +38,6 @@ class TestDeadlines:
         queue = make_queue(exporter)
         queue.put(make_span())
         assert queue.flush(timeout)
-
-    def test_a_shutdown_during_an_attempt_ends_the_thread_after_it(self, make_queue, exporter, make_span):
-        """A shutdown that is asked for while a batch is being sent does not wait for another batch to fill."""
-        queue = make_queue(exporter, delay=60.0)
-        block(queue, exporter, make_span())
-        queue.put(make_span())
-        queue.shutdown(time.monotonic() + 30)
-        exporter.gate.set()
-        assert queue.join() is True
 
     def test_a_shutdown_returns_in_time_before_a_hanging_exporter(self, make_queue, exporter, make_span):
         """At the deadline what is in an attempt is unknown until its answer comes; what waits behind it is lost."""
@@ -103,27 +84,6 @@ class TestDeadlines:
             queue.shutdown(time.monotonic() + 10)
         assert queue.join() is True
         assert exporter.names == ["last"]
-
-    def test_without_a_thread_no_attempt_begins_after_the_deadline(self, make_queue, exporter, make_span, monkeypatch):
-        """On the caller's thread a slow exporter is left after the attempt in which the deadline passes."""
-        queue = make_queue(exporter, batch_spans=1)
-
-        def slow(spans):
-            time.sleep(0.05)
-            return DELIVERED
-
-        exporter.outcome = slow
-
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuse_to_start)
-            for _ in range(100):
-                queue.put(make_span())
-            queue.shutdown(time.monotonic() + 0.2)
-        assert queue.join() is False
-        stats = queue.stats()
-        # The one that the deadline passes in has no answer by then.
-        assert stats.delivered + stats.lost.get("unknown", 0) == exporter.attempts < 100
-        assert is_balanced(stats)
 
     def test_an_exporter_that_fails_to_shut_down_loses_nothing(self, make_queue, exporter, make_span):
         """An exception in the exporter's shutdown does not make delivered spans lost."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -11,9 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from opentelemetry import trace
 
-from otel_rollout import flush, init, rollout_trace_attr, rollout_trace_op, shutdown, stats
+from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown
 from otel_rollout.deliver import running_report
 from otel_rollout.deliver.running_report import RunningReport
 from otel_rollout.record import OpenTrajectories, OpenTrajectory
@@ -136,40 +133,6 @@ class TestNotes:
         shutdown()
         assert len(set(told_at)) > 10
 
-    def test_it_is_told_while_nothing_ends(self, at_once: None) -> None:
-        """However long spans wait for a full batch, the exporter is told again and again."""
-        exporter = Told()
-        init("project", "experiment", backend=exporter, schedule_delay_ms=3_600_000)
-        with rollout_trace_attr(sample_index=1, step=7):
-            exporter.await_notes(3)
-            assert exporter.spans == []
-        shutdown()
-
-    def test_nothing_is_counted(self, at_once: None) -> None:
-        """Secrets count as replaced in spans alone, not again in each note."""
-        exporter = Told()
-        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
-        with rollout_trace_attr(sample_index=1, step=7, name=SECRET):
-            exporter.await_notes(3)
-            assert stats().redacted == 0
-        shutdown()
-
-    def test_a_kind_that_the_program_has_set(self, at_once: None) -> None:
-        """Secrets are replaced in an op's kind too, which is an attribute like any other."""
-        exporter = Told()
-        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
-
-        @rollout_trace_op
-        def run_tool() -> None:
-            trace.get_current_span().set_attribute("openinference.span.kind", SECRET)
-            exporter.await_notes(len(exporter.told) + 2)
-
-        with rollout_trace_attr(sample_index=1, step=7):
-            run_tool()
-        shutdown()
-        assert any(each.op is not None for told in exporter.told for each in told)
-        assert SECRET not in repr(exporter.told)
-
     @pytest.mark.parametrize("took", [0.001, 0.1, 60.0])
     def test_notes_that_take_long(self, monkeypatch: pytest.MonkeyPatch, took: float) -> None:
         """The longer a note takes the longer is the pause, which stays below the time that tells of a dead process."""
@@ -202,39 +165,3 @@ class TestNotes:
             assert exporter.is_told.wait(30)
         assert shutdown()
         assert len(exporter.spans) == 1
-
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-    def test_a_fork_during_a_note(self, at_once: None) -> None:
-        """A child that is forked while the parent's delivery thread hangs in a note traces, and is told of its own."""
-        parent, free = os.getpid(), threading.Event()
-
-        class Hanging(Told):
-            def note_open(self, trajectories: Sequence[OpenTrajectory]) -> None:
-                super().note_open(trajectories)
-                if trajectories and os.getpid() == parent:
-                    free.wait(60)
-
-        exporter = Hanging()
-        init("project", "experiment", backend=exporter, schedule_delay_ms=10)
-        context = multiprocessing.get_context("fork")
-        ours, theirs = context.Pipe()
-
-        def trace_in_child() -> None:
-            exporter.is_told.clear()
-            exporter.told.clear()
-            with rollout_trace_attr(sample_index=1, step=8, name="child"):
-                # The first span that ends starts the child's delivery thread.
-                generate()
-                is_told = exporter.is_told.wait(30)
-            theirs.send((is_told, {each.name for told in exporter.told for each in told}, flush(30)))
-
-        with rollout_trace_attr(sample_index=1, step=7, name="parent"):
-            assert exporter.is_told.wait(30)
-            child = context.Process(target=trace_in_child)
-            child.start()
-            assert ours.poll(60)
-            assert ours.recv() == (True, {"child"}, True)
-            child.join()
-            free.set()
-        shutdown()

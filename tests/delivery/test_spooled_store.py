@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
-import pathlib
 import threading
 import time
 
 import pytest
 
 from otel_rollout import read_trajectories
-from otel_rollout.deliver import QueueLimits, SpanOutbox, Spool, spool
+from otel_rollout.deliver import QueueLimits, SpanOutbox, Spool
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.files import is_being_written
-from otel_rollout.folder import FrameFile
 from tests.delivery.queues import QUICK, RETRY, is_balanced, until
 
 
@@ -73,16 +69,6 @@ class TestOutage:
         assert queue.flush(20) is True
         assert backend.names == numbers(150)
 
-    def test_it_is_said_once_where_spans_wait(self, make_queue, backend, make_span, caplog, tmp_path):
-        """The log names the folder, once a minute."""
-        backend.outcome = lambda spans: RETRY
-        queue = make_queue(backend)
-        with caplog.at_level(logging.WARNING, "otel_rollout"):
-            put_many(queue, make_span, 100)
-        assert [record.getMessage() for record in caplog.records if "wait on disk" in record.getMessage()] == [
-            f"backend: the backend does not keep up: spans wait on disk, in {tmp_path}"
-        ]
-
 
 class TestBound:
     """The spool is bounded in bytes, and a disk that takes nothing costs no more than no spool."""
@@ -129,75 +115,6 @@ class TestBound:
         assert 0 < stats.lost["spool_unreadable"] <= 4
         assert stats.delivered == 60 - stats.lost["spool_unreadable"]
         assert is_balanced(stats)
-
-
-class TestFaults:
-    """What goes wrong with the disk or a span ends no thread."""
-
-    def test_a_file_that_cannot_be_removed(self, make_queue, backend, make_span, monkeypatch):
-        """All is delivered although no file of the spool can be removed any more."""
-        backend.outcome = lambda spans: RETRY
-        queue = make_queue(backend)
-        put_many(queue, make_span, 60)
-
-        def refuse(self, missing_ok=False):
-            raise OSError(errno.EROFS, "read-only file system")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(pathlib.Path, "unlink", refuse)
-            backend.outcome = lambda spans: DELIVERED
-            assert queue.flush(20) is True
-            put_many(queue, make_span, 10, start=60)
-            assert queue.flush(20) is True
-        assert backend.names == numbers(70)
-
-    def test_a_span_that_cannot_be_written(self, make_queue, backend, make_span, monkeypatch):
-        """A batch that is no JSON stays in memory, and is delivered from there with all others."""
-        monkeypatch.setattr(spool, "encode_spans", lambda spans: 1 / 0)
-        backend.outcome = lambda spans: RETRY
-        queue = make_queue(backend)
-        for number in range(12):
-            queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
-        until(lambda: "ZeroDivisionError" in queue._spool.trouble)
-        backend.outcome = lambda spans: DELIVERED
-        assert queue.flush(10) is True
-        assert backend.names == numbers(12)
-
-    def test_an_error_of_our_own(self, make_queue, backend, make_span, monkeypatch, caplog):
-        """A fault while a batch is taken is logged, and delivery goes on."""
-        queue = make_queue(backend)
-        taken = queue._disk.take
-        faults = [MemoryError()]
-
-        def take():
-            if faults:
-                raise faults.pop()
-            return taken()
-
-        monkeypatch.setattr(queue._disk, "take", take)
-        queue.put(make_span("kept"))
-        assert queue.flush(10) is True
-        assert backend.names == ["kept"]
-        assert "internal error while delivering" in caplog.text
-
-    def test_a_disk_that_hangs_does_not_hold_up_the_end(self, make_queue, backend, make_span, monkeypatch):
-        """The shutdown's deadline counts for the spool's files too."""
-        gate = threading.Event()
-        append = FrameFile.append
-
-        def hang(self, line):
-            gate.wait(600)
-            return append(self, line)
-
-        monkeypatch.setattr(FrameFile, "append", hang)
-        backend.outcome = lambda spans: RETRY
-        queue = make_queue(backend)
-        for number in range(14):
-            queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
-        queue.shutdown(time.monotonic() + 0.5)
-        assert queue.join() is False
-        gate.set()
-        until(lambda: queue._disk._has_spilled)
 
 
 class TestEnd:
@@ -247,44 +164,6 @@ class TestEnd:
         assert is_balanced(stats)
         assert (stats.queued, stats.queued_bytes) == (0, 0)
         assert stats.spooled == len(names_on_disk(tmp_path)) > 0
-
-    @pytest.mark.parametrize("is_known", [True, False])
-    def test_in_an_outage_all_the_time_is_the_disks(
-        self, make_queue, backend, make_span, tmp_path, monkeypatch, is_known
-    ):
-        """While the backend is tried to the end, a disk that needs most of the time has it: nothing is lost."""
-        append = Spool.append
-
-        def slow(*arguments, **options):
-            time.sleep(0.2)
-            return append(*arguments, **options)
-
-        monkeypatch.setattr(Spool, "append", slow)
-        backend.outcome = lambda spans: RETRY
-        if not is_known:
-            backend.gate.clear()
-        queue = make_queue(backend, max_bytes=1_000_000, batch_spans=1)
-        for number in range(12):
-            queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
-        assert backend.entered.wait(10)
-        if is_known:
-            until(lambda: queue.stats().last_error)
-        queue.shutdown(time.monotonic() + 4.5)
-        backend.gate.set()
-        queue.join()
-        assert (queue.stats().spooled, queue.stats().lost) == (12, {})
-        assert sorted(names_on_disk(tmp_path)) == numbers(12)
-
-    def test_files_are_free_for_others_afterwards(self, make_queue, backend, make_span, tmp_path):
-        """As long as the queue lives its files are held; then a replay may have them."""
-        backend.outcome = lambda spans: RETRY
-        queue = make_queue(backend)
-        put_many(queue, make_span, 40)
-        (path,) = tmp_path.rglob("*.otlp.zst")
-        assert is_being_written(path)
-        queue.shutdown(time.monotonic() + 1.0)
-        queue.join()
-        assert not is_being_written(path)
 
     def test_without_threads_the_shutdown_puts_all_on_disk(self, make_queue, backend, make_span, monkeypatch, tmp_path):
         """At the interpreter's exit, where no thread can be started, nothing is lost either."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import otel_rollout
 from otel_rollout.errors import ConfigurationError, NoTracesError
 
 
@@ -28,19 +27,6 @@ class TestRequests:
         with pytest.raises(ConfigurationError, match=r"replay it to another folder"):
             replayed(folder / source, "file")
 
-    def test_a_folder_into_another(self, record, replayed, monkeypatch, tmp_path):
-        """A folder is copied by a replay with the backend `file`; twice is as good as once."""
-        folder = record()
-        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "copy"))
-
-        replayed(folder, "file")
-        replayed(folder, "file", is_again=True)
-
-        copied = {each.trace_id: each for each in otel_rollout.read_trajectories(tmp_path / "copy")}
-        assert {each.trace_id: len(each.spans) for each in otel_rollout.read_trajectories(folder)} == {
-            trace_id: len(each.spans) for trace_id, each in copied.items()
-        }
-
     def test_a_folder_that_is_not_there(self, replayed, memory, tmp_path):
         """A name that is spelt wrong is told from a folder that has nothing left."""
         with pytest.raises(NoTracesError):
@@ -52,18 +38,6 @@ class TestRequests:
 
         with pytest.raises(ConfigurationError, match=r"--remove empties a spool: .* is a trace folder"):
             replayed(folder, memory, is_removing=True)
-
-    @pytest.mark.parametrize("part", ["steps=000000-000099", "validate/steps=000000-000099"])
-    def test_remove_is_not_for_a_step_without_its_index(self, record, replayed, memory, part):
-        """A step's folder stays an archive where somebody has deleted the index, which can be made anew."""
-        folder = record()
-        for index in folder.rglob("*.index.jsonl*"):
-            index.unlink()
-
-        with pytest.raises(ConfigurationError, match=r"--remove empties a spool: .* is a trace folder"):
-            replayed(folder / part, memory, is_removing=True)
-
-        assert list((folder / part).glob("*.otlp.zst"))
 
     def test_filters_that_nothing_agrees_with(self, record, replayed, memory):
         """It is said that there is no such trajectory, so that a slip is not taken for a replay."""

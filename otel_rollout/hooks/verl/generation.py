@@ -12,6 +12,7 @@ from otel_rollout import semconv
 from otel_rollout.hooks import Call, Hook, Observer, after
 from otel_rollout.hooks.verl.rollout import current_rollout
 from otel_rollout.record import runtime
+from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import take_snapshot
 
 ABORTED: Final = "generation.aborted"
@@ -46,7 +47,7 @@ class _Generation(Observer):
 
     def started(self) -> None:
         span, pipeline = get_current_span(), runtime.pipeline
-        if pipeline is None or not span.is_recording():
+        if pipeline is None or not (isinstance(span, RolloutSpan) and span.is_recording()):
             return
         span.set_attribute(semconv.REQUEST_ID, self._request_id)
         rollout = current_rollout()

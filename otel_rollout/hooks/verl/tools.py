@@ -22,7 +22,7 @@ from otel_rollout.hooks.guard import guarded
 from otel_rollout.hooks.patching import observe
 from otel_rollout.hooks.verl.rollout import current_rollout
 from otel_rollout.record import op, runtime
-from otel_rollout.record.exceptions import record_failure
+from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import take_snapshot
 
 MAX_MESSAGE_CHARACTERS: Final = 2000
@@ -64,7 +64,7 @@ class _ToolCall(Observer):
 
     def started(self) -> None:
         span, pipeline = get_current_span(), runtime.pipeline
-        if pipeline is None or not span.is_recording():
+        if pipeline is None or not (isinstance(span, RolloutSpan) and span.is_recording()):
             return
         name, arguments = self._asked.name, self._asked.arguments
         is_known = type(name) is str and isinstance(self._tools, dict) and name in self._tools
@@ -87,10 +87,10 @@ class _ToolCall(Observer):
 
     def end(self, result: Any) -> None:
         span, pipeline = get_current_span(), runtime.pipeline
-        if pipeline is None or not span.is_recording():
+        if pipeline is None or not (isinstance(span, RolloutSpan) and span.is_recording()):
             return
         if self.error is not None:
-            record_failure(span, self.error)
+            span.fail(self.error)
         response, reward, metrics = result if isinstance(result, tuple) else (result, None, None)
         text = getattr(response, "text", None)
         is_error = self.error is not None or self._fault is not None or self._says_error(text)
@@ -108,7 +108,7 @@ class _ToolCall(Observer):
         media = {name: getattr(response, name, None) for name in ("image", "video")}
         shown = {"text": text, **media, "reward": reward, "metrics": metrics}
         shown = {key: value for key, value in shown.items() if not _is_empty(value)}
-        pipeline.tracer.set_output(span, take_snapshot(shown))
+        span.output = take_snapshot(shown)
 
     def _says_error(self, text: Any) -> bool:
         """Return True if the text is verl's own for an exception around the tool, not the tool's."""
@@ -189,7 +189,7 @@ def _observe_inside(call: Call) -> Observer | None:
 @op.rollout_trace_op(name="unreadable_tool_call", kind="TOOL", capture_inputs=False, capture_output=False)
 def _unreadable(message: str, error: BaseException | None) -> None:
     span, pipeline = get_current_span(), runtime.pipeline
-    if pipeline is None or not span.is_recording():
+    if pipeline is None or not (isinstance(span, RolloutSpan) and span.is_recording()):
         return
     text = getattr(error, "doc", None)
     if isinstance(text, str):

@@ -23,7 +23,8 @@ from otel_rollout.hooks.verl.rewards import describe_output
 from otel_rollout.hooks.verl.rollout import Rollout, rollout_variable
 from otel_rollout.record import runtime, trajectory
 from otel_rollout.record.annotate import annotate
-from otel_rollout.record.scalars import read_scalar, read_tag
+from otel_rollout.record.attribute_values import read_scalar, read_tag
+from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import take_snapshot
 
 _SELECTION: Final = "_otel_rollout_selection"
@@ -177,7 +178,7 @@ class _Turn(Observer):
 
     def started(self) -> None:
         span, pipeline = get_current_span(), runtime.pipeline
-        if pipeline is not None and span.is_recording():
+        if pipeline is not None and isinstance(span, RolloutSpan) and span.is_recording():
             pipeline.tracer.set_input(span, take_snapshot(self._request))
             model = self._request.get("model")
             if isinstance(model, str):
@@ -186,11 +187,11 @@ class _Turn(Observer):
     def end(self, result: Any) -> None:
         """Record the answer as a chat completion, as the gateway sends it."""
         span, pipeline = get_current_span(), runtime.pipeline
-        if pipeline is None or not span.is_recording():
+        if pipeline is None or not (isinstance(span, RolloutSpan) and span.is_recording()):
             return
         usage = {"prompt_tokens": result.prompt_tokens, "completion_tokens": result.completion_tokens}
         choice = {"message": result.assistant_msg, "finish_reason": result.finish_reason}
-        pipeline.tracer.set_output(span, take_snapshot({"choices": [choice], "usage": usage}))
+        span.output = take_snapshot({"choices": [choice], "usage": usage})
         span.set_attribute(semconv.USAGE_INPUT_TOKENS, result.prompt_tokens)
         span.set_attribute(semconv.USAGE_OUTPUT_TOKENS, result.completion_tokens)
         span.set_attribute(semconv.FINISH_REASONS, [str(result.finish_reason)])
