@@ -30,7 +30,7 @@ MAX_PREVIEW_CHARACTERS: Final = 1000
 """MLflow's column has room for so many."""
 _FIRST_REWARD: Final = re.compile(r'^\{"reward": [^,}]*')
 _REASONING: Final = "reasoning"
-"""MLflow's pages draw the reasoning of a message with `role` from this field alone."""
+"""The only field that MLflow's pages read reasoning from; they ignore `reasoning_content`."""
 _ROLES: Final = {INPUTS: "user", OUTPUTS: "assistant"}
 
 
