@@ -266,26 +266,23 @@ def split_output(
 
 
 class AnswerRead(NamedTuple):
-    """The parts of an LLM op's result that were recognised; `shape` is its types, such as `tuple[dict, int]`."""
+    """The parts of an LLM op's result that were recognised; `shape` is its classes, such as `tuple[dict, int]`."""
 
     answer_read: bool
     usage_read: bool
     shape: str
 
 
-def read_of(value: Any, side: ChatSide | None, *, has_usage: bool) -> AnswerRead:
+def read_of(value: Any, side: ChatSide | None, *, has_usage: bool, shape: str = "") -> AnswerRead:
     """Return the parts of a result that were recognised.
 
     Args:
         value: The result.
         side: Its messages, if it has any.
         has_usage: A number of generated tokens was found.
+        shape: The classes of the result as the program returned it.
     """
     items = value[:8] if type(value) in (list, tuple) else ()
-    shape = type(value).__name__
-    if items:
-        inner = [type(item).__name__ for item in items]
-        shape += f"[{', '.join(dict.fromkeys(inner) if type(value) is list else inner)}]"
     has_ids = type(value) is dict and not names.IDS.keys().isdisjoint(value)
     has_ids = has_ids or (bool(items) and set(map(type, items)) == {int})
     return AnswerRead(side is not None or value is None or has_ids, has_usage, shape)
