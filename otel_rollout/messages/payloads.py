@@ -220,6 +220,8 @@ _NO_ANSWERS: Final = frozenset(
     }
 )
 """Fields of a result in which no answer is looked for."""
+_REASON_PLACES: Final = ("meta_info", "details", "generation_info", "response_metadata")
+"""Fields of a result that engines and clients put the finish reason into: SGLang, TGI, LangChain."""
 
 
 class Taken(NamedTuple):
@@ -309,7 +311,7 @@ class AnswerReader:
         return self._take_list(value, reason, depth) if type(value) in (list, tuple) and value else None
 
     def _take_dict(self, value: dict[str, Any], reason: str, depth: int) -> Taken | None:
-        reason = finish_reason_of(value, _status(value)) or reason
+        reason = finish_reason_of(value, _status(value), *map(value.get, _REASON_PLACES)) or reason
         if type(text := value.get(names.RESPONSE_TEXT)) is str:
             from otel_rollout.messages.templates import answer_message
 
