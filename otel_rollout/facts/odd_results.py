@@ -262,7 +262,7 @@ class _Judge:
         return self._once(self._odd, value, lambda: self._is_odd_list(list(value)))
 
     def _once(self, known: dict[int, tuple[Any, bool]], value: Any, judge: Callable[[], bool]) -> bool:
-        """Return what is known of a value, else its judgement; False for one that is too deep."""
+        """Judge a value once; return False for one that is too deep."""
         if id(value) not in known:
             known[id(value)] = value, False
             self._depth += 1
