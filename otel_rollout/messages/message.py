@@ -167,7 +167,7 @@ def parse_json(payload: object) -> Any:
         return None
     try:
         return loads(payload)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if is_programs(error):
             raise
         return None

@@ -111,6 +111,8 @@ ITEM_TYPES: Final = frozenset(
 ) | {*_words("compaction item_reference mcp_approval_request mcp_approval_response mcp_list_tools reasoning")}
 """Items without a role in the conversations of OpenAI's Responses
 (https://platform.openai.com/docs/api-reference/responses)."""
+TYPE_ENDINGS: Final = {"_tool_result": SERVER_RESULT, "_call_output": RESULT}
+"""The type of a part by the end of one that isn't in the table."""
 KEYED_PARTS: Final = _by_spelling(
     {
         TEXT: "text",

@@ -195,13 +195,11 @@ def _without(value: Any, path: Path) -> Any:
     """Return a copy without the value at a path."""
     if not path:
         return None
-    if type(value) is dict:
-        if len(path) == 1:
-            return {key: item for key, item in value.items() if key != path[0]}
-        inner = _without(value[path[0]], path[1:])
-        return {key: inner if key == path[0] else item for key, item in value.items()}
-    copied = [*value]
-    copied[path[0]] = _without(copied[path[0]], path[1:])
+    copied = {**value} if type(value) is dict else [*value]
+    if len(path) == 1 and type(value) is dict:
+        del copied[path[0]]
+    else:
+        copied[path[0]] = _without(copied[path[0]], path[1:])
     return copied
 
 
@@ -272,13 +270,7 @@ class AnswerRead(NamedTuple):
 
 
 def read_of(value: Any, side: ChatSide | None, *, has_usage: bool) -> AnswerRead:
-    """Return the parts of a result that were recognised.
-
-    Args:
-        value: The result.
-        side: Its messages, if it has any.
-        has_usage: A number of generated tokens was found.
-    """
+    """Return the parts of a result that were recognised; `side` is its messages, if it has any."""
     items = value[:8] if type(value) in (list, tuple) else ()
     shape = type(value).__name__
     if items:

@@ -15,11 +15,9 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.guard.provenance import is_programs
 from otel_rollout.messages import names
 from otel_rollout.messages.forms import exact_json
 from otel_rollout.messages.message import Message, Part, parse_json, text_message
-from otel_rollout.text.plain_json import loads
 
 
 class _Template(NamedTuple):
@@ -307,13 +305,8 @@ def _split_calls(text: str, *, strict: bool) -> tuple[str, list[Part]]:
 
 
 def _call_of(content: str, *, strict: bool) -> Part | None:
-    try:
-        value = loads(content)
-    except (ValueError, RecursionError) as error:
-        if is_programs(error):
-            raise
-        return None if strict else _xml_call(content)
-    return _call_in(value, strict=strict)
+    value = parse_json(content)
+    return _xml_call(content) if value is None and not strict else _call_in(value, strict=strict)
 
 
 def _xml_call(content: str) -> Part | None:
