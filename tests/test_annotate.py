@@ -159,13 +159,22 @@ class TestAnnotate:
         recorded = root_attributes(rollout_spans)["rollout.reward"]
         assert (recorded, type(recorded)) == (number, float)
 
-    def test_reward_that_is_not_finite(self, rollout_spans: InMemorySpanExporter) -> None:
-        """NaN is a reward; in the metadata, which is JSON, it is null."""
-        with rollout_trace_attr(1):
-            annotate(reward=math.nan)
-        attributes = root_attributes(rollout_spans)
-        assert math.isnan(attributes["rollout.reward"])
-        assert attributes["metadata"]["reward"] is None
+    @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+    @pytest.mark.parametrize("name", ["reward", "advantage"])
+    @pytest.mark.parametrize("is_late", [False, True])
+    def test_a_number_that_is_not_finite(self, rollout_spans, caplog, name, number, is_late) -> None:
+        """It is kept and not counted as lost, and the log says what it counts as; in the metadata it is null."""
+        with rollout_trace_attr(1) as trajectory:
+            if not is_late:
+                annotate(**{name: number})
+        if is_late:
+            trajectory.annotate(**{name: number})
+        assert otel_rollout.flush(10.0)
+        attributes = rollout_spans.as_dicts()[-1]["attributes"]
+        assert str(attributes[f"rollout.{name}"]) == str(number)
+        assert is_late or attributes["metadata"][name] is None
+        assert not otel_rollout.stats().lost_annotations
+        assert f"annotate({name}={number}): it is kept, but counts as no {name}" in caplog.text
 
     def test_long_text(self, rollout_spans: InMemorySpanExporter) -> None:
         """A long text is an attribute, and is left out of the metadata."""

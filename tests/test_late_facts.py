@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import multiprocessing
 import pickle
 import random
@@ -174,7 +173,6 @@ class TestLost:
         ("facts", "lost"),
         [
             ({"reward": "high"}, "reward"),
-            ({"reward": math.nan}, "reward not finite"),
             ({"advantage": object()}, "advantage"),
             ({"fate": "forgotten"}, "fate"),
             ({"rewards": [1]}, "rewards"),

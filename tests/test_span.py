@@ -249,30 +249,6 @@ class TestClock:
         assert (given.start_time, given.end_time, of_nested.timestamp) == (5, 6, 7)
 
 
-class TestTraceback:
-    """An exception is noted without its frames."""
-
-    def test_deep_recursion(self) -> None:
-        """The innermost frames of a deep stack are kept."""
-
-        def dive(depth: int) -> None:
-            if depth == 0:
-                raise ValueError("bottom")
-            dive(depth - 1)
-
-        span = make_span()
-        try:
-            dive(300)
-        except ValueError as error:
-            span.record_exception(error)
-        assert span.events is not None
-        noted: Any = span.events[0].exception
-        text = noted.format()
-        assert 'raise ValueError("bottom")' in text
-        assert text.count("  File ") == 64 or "repeated" in text
-        assert len(noted.chain[0][2]) == 64
-
-
 class TestHeldBytes:
     """The estimated memory of a span, by which the queue is bounded."""
 

@@ -145,7 +145,7 @@ class TestFrames:
         ((_, _, frames),) = ExceptionRecord(caught.value).chain
 
         assert len(frames) == 64
-        assert {frame.code.co_name for frame in frames} == {"fall"}
+        assert {code.co_name for code, _, _ in frames} == {"fall"}
 
     def test_one_exception_raised_again_and_again(self):
         """The frames that are read don't grow with the raises, and the newest ones are among them."""

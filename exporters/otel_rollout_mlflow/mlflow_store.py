@@ -138,7 +138,7 @@ def explained(error: Exception) -> AttemptError:
     reason = reason_of(error)
     code = str(getattr(error, "error_code", ""))
     faults = {fault_of(each) for each in _causes(error)}
-    if "readonly database" in reason or Fault.DENIED in faults:
+    if is_broken(reason) or Fault.DENIED in faults:
         return configuration_error(f"{reason}: MLFLOW_TRACKING_URI must be a database that this process may write to")
     if "max_allowed_packet" in reason:
         return AttemptError(Outcome(Verdict.TOO_LARGE, reason))
@@ -155,6 +155,11 @@ def explained(error: Exception) -> AttemptError:
         is_missing=code == "RESOURCE_DOES_NOT_EXIST",
         is_taken=code == "RESOURCE_ALREADY_EXISTS",
     )
+
+
+def is_broken(reason: str) -> bool:
+    """Return True if SQLite reports that a file is read-only, damaged, or of another format."""
+    return any(words in reason for words in ("readonly database", "disk image is malformed", "is not a database"))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -25,6 +25,7 @@ from otel_rollout_mlflow.mlflow_store import (
     explained,
     fault_of,
     import_mlflow,
+    is_broken,
     reason_of,
 )
 from otel_rollout_mlflow.sqlite_file import check_sqlite_file, ensure_sqlite_file
@@ -136,7 +137,7 @@ class SqlStore(Store):
         if isinstance(error, AttemptError):
             raise error
         fault = fault_of(error)
-        if fault == Fault.DENIED or "readonly database" in str(error):
+        if fault == Fault.DENIED or is_broken(str(error)):
             raise explained(error) from error
         if fault in (Fault.CONNECTION, Fault.DEADLOCK, Fault.READ_ONLY):
             raise AttemptError(Outcome(Verdict.RETRY, reason_of(error))) from error
@@ -337,7 +338,9 @@ def _dispose(tracing: Any, *, close: bool) -> None:
 
 
 def _inode(path: Path) -> int | None:
+    """Return the number of a file; None if there is none, or nothing in it: the tables are to be made again."""
     try:
-        return path.stat().st_ino
+        found = path.stat()
     except OSError:
         return None
+    return found.st_ino if found.st_size else None

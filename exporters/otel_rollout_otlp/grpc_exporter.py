@@ -70,6 +70,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
         self._hint = self._environment.what_to_check
         self._given = {name.lower(): value for name, value in (headers or {}).items()}
         self._headers = tuple({**self._environment.headers, **self._given}.items())
+        self._is_refused = False
         self._timeout = self._environment.timeout
         self._channel: grpc.Channel | None = None
         self._export: Any = None
@@ -101,6 +102,9 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             import grpc
         except ImportError as error:
             return Outcome(Verdict.CONFIGURATION_ERROR, f"{error}: {install_line('grpc')}")
+        if self._is_refused:
+            # A token may have been renewed since.
+            self._headers = tuple({**read_headers(HEADERS), **self._given}.items())
         try:
             answer = self._method()(request, timeout=self._timeout, metadata=self._headers)
         except grpc.RpcError as error:
@@ -108,9 +112,7 @@ class OtlpGrpcSpanExporter(OutcomeSpanExporter):
             if outcome.verdict is Verdict.RETRY:
                 # A failed channel waits up to two minutes before it connects again; a new one doesn't.
                 self.shutdown()
-            if outcome.verdict is Verdict.CONFIGURATION_ERROR:
-                # A token may have been renewed.
-                self._headers = tuple({**read_headers(HEADERS), **self._given}.items())
+            self._is_refused = outcome.verdict is Verdict.CONFIGURATION_ERROR
             return outcome
         except (OSError, TypeError, ValueError) as error:
             # A certificate that can't be read, a header that can't be sent.

@@ -48,6 +48,9 @@ MAX_STORED: Final = 16_384
 PART_BYTES: Final = 8 * 2**20
 """The approximate bytes of one write at the shutdown."""
 
+MAX_FILE_NAME: Final = 200
+"""A file's name has at most 255 bytes, with the suffix."""
+
 _AT_FAULT: Final = (Verdict.REFUSED, Verdict.TOO_LARGE)
 
 
@@ -70,6 +73,18 @@ class TrackioSpanExporter(OutcomeSpanExporter):
     """Above this, the trajectories without a new span for longest are stored without their root."""
     max_held_seconds = 3600.0
     """A trajectory without a new span for so long is stored without its root."""
+
+    reserved_suffixes = (
+        "_system",
+        "_configs",
+        "_traces",
+        "_artifacts",
+        "_artifact_versions",
+        "_artifact_aliases",
+        "_run_artifact_links",
+        "_external_run_artifact_links",
+    )
+    """trackio keeps tables of a project in files of its name and one of these."""
 
     def __init__(
         self,
@@ -126,6 +141,19 @@ class TrackioSpanExporter(OutcomeSpanExporter):
                 "trackio: trajectories are not sent to a Space (%s): they are in %s; `trackio sync` uploads them",
                 SPACE_ID,
                 self.folder,
+            )
+
+    def check_project(self, name: str) -> None:
+        """Raise a ConfigurationError for a name that trackio reserves, or that is too long for its files."""
+        project = self._project or name
+        file_name = "".join(letter for letter in project if letter.isalnum() or letter in "-_")
+        is_reserved = file_name.startswith("registry-") or any(
+            file_name.endswith(suffix) and file_name != suffix for suffix in self.reserved_suffixes
+        )
+        if is_reserved or len(file_name.encode("utf-8", "replace")) > MAX_FILE_NAME:
+            raise ConfigurationError(
+                f"project_name={project[:40]!r}{'…' * (len(project) > 40)}: trackio takes names of at most "
+                f"{MAX_FILE_NAME} bytes that don't begin with registry- or end with {', '.join(self.reserved_suffixes)}"
             )
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:

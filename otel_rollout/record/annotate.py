@@ -15,12 +15,11 @@ from otel_rollout import semconv
 from otel_rollout.counts import lost_annotations, repeated_annotations
 from otel_rollout.guard.log_once import pass_on, warn_once
 from otel_rollout.record import runtime
-from otel_rollout.record.attribute_values import read_attribute
+from otel_rollout.record.attribute_values import read_attribute, read_number, read_scalar
 from otel_rollout.record.context import SILENCE, Agent, Frame, current_frame
 from otel_rollout.record.fields import class_name
 from otel_rollout.record.handle import HasHandle, ended, place_of
 from otel_rollout.record.readers import is_compiling
-from otel_rollout.record.scalars import read_number, read_scalar
 from otel_rollout.record.snapshot import plain_value, take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.text.near_miss import misspelt_argument
@@ -309,7 +308,7 @@ def _read_numbers(facts: Facts) -> dict[str, Any]:
         else:
             found[key] = number
             if not isfinite(number):
-                lose_annotation(f"{name} not finite", f"annotate({name}=…): backends take finite numbers, not {number}")
+                warn_once(f"{name} not finite", "annotate(%s=%s): it is kept, but counts as no %s", name, number, name)
     if facts.fate is not None:
         fate = read_scalar(facts.fate)
         if type(fate) is str and fate in semconv.FATES:

@@ -1,9 +1,11 @@
-"""Reads the names, attributes and ids that are set on a span, by their type, on the caller's thread."""
+"""Reads what is set on a span as plain values, whatever class it has: names, tags, attributes, times and ids."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
@@ -11,26 +13,109 @@ from typing import Any, Final
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.trace import SpanContext, TraceState
 
-from otel_rollout.record.fields import class_name
-from otel_rollout.record.scalars import read_scalar
-from otel_rollout.record.snapshot import Snapshot, take_snapshot
+from otel_rollout.guard.log_once import warn_once
+from otel_rollout.guard.provenance import is_programs
+from otel_rollout.record.fields import class_name, find_static
+from otel_rollout.record.readers import SCALARS
+from otel_rollout.record.snapshot import Snapshot, json_text, plain_value, read_once, take_snapshot
 from otel_rollout.text.plain_text import cut_text
-from otel_rollout.text.sanitize import fits_int64, replace_surrogates
+from otel_rollout.text.sanitize import fits_int64, integer_text, replace_surrogates
 
 MAX_TEXT_CHARACTERS: Final = 1024 * 1024
 """A longer text loses its middle on the caller's thread."""
+MAX_TAG_CHARACTERS: Final = 1024
 MAX_KEY_CHARACTERS: Final = 1024
 MAX_ITEMS: Final = 1024
 """A longer list becomes JSON text."""
-MAX_ANNOTATED_ITEMS: Final = 100_000
 MAX_PAIRS: Final = 1024
 """At most this many attributes are read of one mapping, unless a limit allows more."""
-BUDGET: Final = 256 * 1024
-"""The budget of a value's snapshot; the limit of an attribute is lower."""
-BYTES_OF_A_SCALAR: Final = 4096
 BYTES_OF_A_KEY: Final = 110
 """The memory of a key without its characters: the text's object, and the dict's entry and index while it grows."""
-FIELDS_OF_CONTEXT: Final = 5
+
+
+def read_number(value: Any) -> float | None:
+    """Return a number as a float; None if it is none, or beyond a double's range."""
+    plain = read_scalar(value)
+    kind = type(plain)
+    if type(value) is Decimal or type(value) is Fraction:
+        plain = value
+    elif kind is not int and kind is not float and kind is not bool:
+        return None
+    try:
+        return float(plain)
+    except (OverflowError, ValueError) as error:  # beyond a double's range, or a Decimal that is a signalling NaN
+        if is_programs(error):
+            raise
+        return None
+
+
+def read_scalar(value: Any) -> Any:
+    """Return the plain value of a scalar, also of a subclass, or of an array of one element; else the value."""
+    kind = type(value)
+    if kind in SCALARS or not (issubclass(kind, (str, int, float)) or find_static(kind, "dtype") is not None):
+        return value
+    plain = read_once(value)
+    if getattr(plain, "size", None) == 1 and hasattr(plain, "item"):
+        # A private array of numpy.
+        return plain.item()
+    plain = plain[0] if type(plain) is list and len(plain) == 1 else plain
+    return plain if type(plain) in SCALARS else value
+
+
+def read_tag(value: Any) -> int | str:
+    """Return an index as an int, any other value as its text."""
+    plain = read_scalar(value)
+    if type(plain) not in SCALARS:
+        plain = plain_value(plain)
+    kind = type(plain)
+    if kind is int or kind is bool:
+        return int(plain) if fits_int64(plain) else integer_text(plain)
+    if kind is str:
+        return replace_surrogates(plain[:MAX_TAG_CHARACTERS])
+    return json_text(plain)[:MAX_TAG_CHARACTERS].strip('"')
+
+
+def read_whole_tag(name: str, value: Any) -> int | str:
+    """Return a step or a number of a rollout as an int, also of a whole float or digits; else its text, logged once."""
+    tag = read_tag(_int_of_float(value))
+    if type(tag) is int:
+        return tag
+    text = str(tag)
+    whole, _, fraction = text.strip().partition(".")
+    digits = whole[1:] if whole[:1] in ("+", "-") else whole
+    is_whole = digits.isdigit() and digits.isascii() and len(digits) < 20 and not fraction.strip("0")
+    if is_whole and fits_int64(int(whole)):
+        return int(whole)
+    without = ", by which `ls --step none` lists it; a validation pass is validate=True" if name == "step" else ""
+    _warn_of_tag(name, "a whole number", value, text, without)
+    return tag
+
+
+def read_sample_index(value: Any) -> int | str:
+    """Return a sample index: an int, also of a whole float, or a text; the JSON text of anything else, logged once."""
+    plain = _int_of_float(value)
+    tag = read_tag(plain)
+    if type(plain) not in (str, int, bool):
+        _warn_of_tag("sample_index", "a whole number or a text", value, str(tag))
+    return tag
+
+
+def _int_of_float(value: Any) -> Any:
+    """Return a scalar's plain value; of a whole float, an int."""
+    plain = read_scalar(value)
+    return int(plain) if type(plain) is float and plain.is_integer() and fits_int64(int(plain)) else plain
+
+
+def _warn_of_tag(name: str, right: str, value: Any, text: str, consequence: str = "") -> None:
+    warn_once(
+        f"tag {name}",
+        "rollout_trace_attr(%s=…): this should be %s, not %r of type %s; the tag is this text%s",
+        name,
+        right,
+        text[:100],
+        class_name(type(value)).removeprefix("builtins."),
+        consequence,
+    )
 
 
 def read_text(value: Any) -> str | None:
@@ -54,16 +139,17 @@ def read_value(value: Any) -> Any:
         return value
     plain = _read_plain(value, MAX_ITEMS)
     if plain is None:
-        taken = take_snapshot(value, BUDGET)
+        # The limit of an attribute is lower.
+        taken = take_snapshot(value, 256 * 1024)
         # The snapshot of an enum is a scalar.
-        scalar = _read_scalar(taken.load()) if taken.size <= BYTES_OF_A_SCALAR else None
+        scalar = _read_scalar(taken.load()) if taken.size <= 4096 else None
         return taken if scalar is None else scalar
     return plain
 
 
 def read_attribute(value: Any) -> Any:
     """Return a text, a number, a boolean or a tuple of one of these without lone surrogates; None for other values."""
-    plain = _read_plain(value, MAX_ANNOTATED_ITEMS)
+    plain = _read_plain(value, 100_000)
     if type(plain) is tuple and type(plain[0]) is str:
         return tuple(map(replace_surrogates, plain))
     return replace_surrogates(plain) if type(plain) is str else plain
@@ -99,12 +185,7 @@ def read_attributes(attributes: Any, limit: int) -> tuple[dict[str, Any], int]:
 
 
 def read_pairs(attributes: Any, limit: int) -> tuple[Sequence[tuple[Any, Any]], int]:
-    """Return the raw keys and values of any object given as attributes, and the number of those left out.
-
-    Args:
-        attributes: Any object.
-        limit: The most attributes that are kept.
-    """
+    """Return the raw keys and values of any object given as attributes, and the number of those left out."""
     if attributes is None:
         return (), 0
     if issubclass(type(attributes), dict):
@@ -123,7 +204,7 @@ def read_key(key: Any) -> str | None:
 
 def read_context(context: Any) -> SpanContext | None:
     """Return a `SpanContext` with plain values; None for other objects."""
-    if type(context) is not SpanContext or len(context) < FIELDS_OF_CONTEXT:
+    if type(context) is not SpanContext or len(context) < 5:
         return None
     trace_id, span_id, _, flags, state, *_ = context
     is_plain = isinstance(flags, int) and isinstance(state, TraceState) and type(trace_id) is type(span_id) is int

@@ -70,7 +70,7 @@ class Sink:
 
     Args:
         budget: The most bytes.
-        units: The most units, of about 25 ns of work each.
+        units: The most units.
         is_private: True if the value is a copy of ours, which may have arrays of numpy.
     """
 
@@ -167,11 +167,7 @@ def _dict_items(keys: list[bytes], items: list[bytes]) -> bytes:
 
 
 class Copier:
-    """Copies a value within a budget of units.
-
-    Args:
-        units: The budget.
-    """
+    """Copies a value within a budget of units."""
 
     __slots__ = ("left", "left_out", "path")
 
@@ -183,21 +179,13 @@ class Copier:
         """The ids of the containers and objects around a value."""
 
     def take(self, units: int) -> None:
-        """Use up units.
-
-        Raises:
-            FullError: There are fewer.
-        """
+        """Use up units, or raise FullError."""
         if units > self.left:
             raise FullError
         self.left -= units
 
     def copy(self, value: Any, depth: int = 0) -> Any:
-        """Return private plain data: scalars, lists, dicts and arrays of numpy.
-
-        Raises:
-            FullError: The units are used up.
-        """
+        """Return private plain data: scalars, lists, dicts and arrays of numpy; raise FullError without units."""
         kind = type(value)
         if kind in SCALARS:
             return value
@@ -251,11 +239,7 @@ class Copier:
         return [item if type(item) in SCALARS else self.copy(item, depth + 1) for item in items]
 
     def read(self, value: Any, kind: type, depth: int = 0) -> Any:
-        """Read a value by the reader of its class; return its result, or a note.
-
-        Raises:
-            FullError: The units are used up.
-        """
+        """Read a value by the reader of its class; return its result, or a note; raise FullError without units."""
         try:
             read, cost, is_known, _ = reader_of(kind)
             self.take(cost)
@@ -275,11 +259,7 @@ class Copier:
 
 
 class Cutter(Copier):
-    """Makes the stream of one value.
-
-    Args:
-        budget: The most bytes; a larger one than the default may take longer.
-    """
+    """Makes the stream of one value; a larger budget than the default may take longer."""
 
     __slots__ = ("looks", "more", "most")
 

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from traceback import FrameSummary, StackSummary
 from types import CodeType, TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from otel_rollout import semconv
 from otel_rollout.guard.provenance import is_programs
@@ -19,18 +19,11 @@ from otel_rollout.record.fields import class_name, module_of
 from otel_rollout.text.sanitize import integer_text, replace_surrogates
 
 MAX_FRAMES: Final = 64
-"""At most this many frames of a traceback are kept, the innermost of those that are read."""
-MAX_READ_FRAMES: Final = 512
-"""At most this many frames are read: the newest ones of an exception that is raised again and again."""
+"""The innermost frames that are kept, of the first 512 of a traceback."""
 MAX_CHAIN: Final = 8
-"""At most this many exceptions of a chain of causes are kept."""
-MAX_MESSAGE_CHARACTERS: Final = 64 * 1024
+"""The exceptions that are kept of a chain of causes."""
 MAX_PARTS: Final = 16
-"""At most this many arguments, notes and exceptions of a group are shown."""
-MAX_LINES: Final = 64
-"""At most this many notes and exceptions of groups are shown in all."""
-MAX_PROBLEMS: Final = 256
-"""The problems of a pydantic error with more are only counted."""
+"""The arguments, notes and exceptions of a group that are shown, of 64 lines in all."""
 
 _PACKAGE: Final = Path(__file__).parent.parent
 _WRAPPERS: Final = tuple(f"{_PACKAGE / folder}{os.sep}" for folder in ("record", "hooks"))
@@ -38,26 +31,16 @@ _WRAPPERS: Final = tuple(f"{_PACKAGE / folder}{os.sep}" for folder in ("record",
 _GROUP: Final[Any] = getattr(builtins, "BaseExceptionGroup", ())
 """Python 3.10 has no groups."""
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
+_Frame: TypeAlias = tuple[CodeType, int, int]
+"""The code, line and instruction of a frame."""
 _SHOWS_ARGUMENTS: Final = (BaseException.__str__, KeyError.__str__)
 _CAUSE: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT: Final = "\nDuring handling of the above exception, another exception occurred:\n\n"
 """The lines of Python's own tracebacks."""
 
 
-class _Frame(NamedTuple):
-    """One frame of a traceback."""
-
-    code: CodeType
-    line: int
-    instruction: int
-
-
 class ExceptionRecord:
-    """An exception as it was when it was recorded.
-
-    Args:
-        error: The exception.
-    """
+    """An exception as it was when it was recorded."""
 
     __slots__ = ("chain", "message", "type_name")
 
@@ -115,25 +98,25 @@ def exception_message(error: BaseException) -> str:
         if is_programs(raised):
             raise
         text = _arguments(error)
-    return replace_surrogates(text[:MAX_MESSAGE_CHARACTERS])
+    return replace_surrogates(text[: 64 * 1024])
 
 
 def _validation_message(error: Any) -> str:
     count = error.error_count()
     given = {"include_url": False, "include_context": False, "include_input": False}
-    problems = error.errors(**given) if count <= MAX_PROBLEMS else []
+    # Many problems are only counted.
+    problems = error.errors(**given) if count <= 256 else []
     lines = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems[:MAX_PARTS]]
     return f"{count} validation errors for {error.title}\n" + "\n".join(lines)
 
 
 def _arguments(error: BaseException) -> str:
-    return ", ".join(map(_shown, error.args[:MAX_PARTS]))
-
-
-def _shown(value: Any) -> str:
-    if type(value) is int:
-        return integer_text(value)
-    return repr(value) if type(value) in _SCALARS else f"<{class_name(type(value))}>"
+    return ", ".join(
+        integer_text(value)
+        if type(value) is int
+        else (repr(value) if type(value) in _SCALARS else f"<{class_name(type(value))}>")
+        for value in error.args[:MAX_PARTS]
+    )
 
 
 def _chain(error: BaseException) -> Iterator[tuple[str, str, list[_Frame]]]:
@@ -143,7 +126,7 @@ def _chain(error: BaseException) -> Iterator[tuple[str, str, list[_Frame]]]:
     seen: set[int] = set()
     while current is not None and id(current) not in seen and len(seen) < MAX_CHAIN:
         seen.add(id(current))
-        yield joint, "\n".join(islice(_last_lines(current), MAX_LINES)), _frames(current.__traceback__)
+        yield joint, "\n".join(islice(_last_lines(current), 64)), _frames(current.__traceback__)
         if current.__cause__ is not None:
             joint, current = _CAUSE, current.__cause__
         else:
@@ -163,9 +146,9 @@ def _last_lines(error: BaseException, depth: int = 1) -> Iterator[str]:
 
 def _frames(trace: TracebackType | None) -> list[_Frame]:
     """Return the innermost frames, without our wrappers around the traced functions."""
-    kept: deque[TracebackType] = deque(islice(_walk(trace), MAX_READ_FRAMES), maxlen=2 * MAX_FRAMES)
-    frames = [_Frame(each.tb_frame.f_code, each.tb_lineno, each.tb_lasti) for each in kept]
-    return [frame for frame in frames if not frame.code.co_filename.startswith(_WRAPPERS)][-MAX_FRAMES:]
+    kept: deque[TracebackType] = deque(islice(_walk(trace), 512), maxlen=2 * MAX_FRAMES)
+    frames = [(each.tb_frame.f_code, each.tb_lineno, each.tb_lasti) for each in kept]
+    return [frame for frame in frames if not frame[0].co_filename.startswith(_WRAPPERS)][-MAX_FRAMES:]
 
 
 def _walk(trace: TracebackType | None) -> Iterator[TracebackType]:

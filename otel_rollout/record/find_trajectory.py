@@ -9,8 +9,8 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from otel_rollout.guard.log_once import call_user_function
 from otel_rollout.record import runtime
+from otel_rollout.record.attribute_values import read_scalar
 from otel_rollout.record.handle import Place, latest, tags_of
-from otel_rollout.record.scalars import read_scalar
 from otel_rollout.record.trajectory import Trajectory, of_handle, of_place
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from otel_rollout import semconv
 from otel_rollout.guard.provenance import is_programs
+from otel_rollout.record.attribute_values import read_sample_index, read_scalar, read_whole_tag
 from otel_rollout.record.readers import SCALARS
-from otel_rollout.record.scalars import read_sample_index, read_scalar, read_whole_tag
 from otel_rollout.record.trajectory_state import TrajectoryState
 
 MAX_HANDLE_CHARACTERS: Final = 16 * 1024

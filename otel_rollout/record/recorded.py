@@ -10,11 +10,10 @@ from opentelemetry.trace import Span, StatusCode, set_span_in_context
 from otel_rollout import semconv
 from otel_rollout.guard import clock
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout.record.attribute_values import read_attribute, read_time
+from otel_rollout.record.attribute_values import read_attribute, read_tag, read_time
 from otel_rollout.record.call import attributes_of
 from otel_rollout.record.context import Frame
 from otel_rollout.record.llm import describe_request, describe_response
-from otel_rollout.record.scalars import read_tag
 from otel_rollout.record.snapshot import take_snapshot
 from otel_rollout.text.sanitize import replace_surrogates
 

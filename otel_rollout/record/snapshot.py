@@ -30,22 +30,14 @@ from otel_rollout.record.fields import class_name
 from otel_rollout.record.readers import SCALARS, reader_of
 from otel_rollout.text.plain_json import on_program_thread, value_to_json
 
-BYTES_OF_A_SNAPSHOT: Final = 56 + 33
-"""The object, and the head of its bytes."""
 MAX_ARGUMENTS: Final = 16
 SMALL_BYTES: Final = 64 * 1024
 SMALL_UNITS: Final = 16_000
-MAX_COST: Final = 256
 _PLAIN: Final = CONTAINERS | SCALARS | {bytes}
 
 
 class Snapshot:
-    """A value as it was, in bytes.
-
-    Args:
-        stream: The stream of the value, or what is left of a larger one.
-        left_out: The items, keys and characters that the budget left out.
-    """
+    """A value as it was, in bytes; `left_out` counts the items, keys and characters that the budget left out."""
 
     __slots__ = ("left_out", "stream")
 
@@ -61,7 +53,8 @@ class Snapshot:
     @property
     def size(self) -> int:
         """The bytes that it holds in memory."""
-        return BYTES_OF_A_SNAPSHOT + len(self.stream)
+        # The object, and the head of its bytes.
+        return 56 + 33 + len(self.stream)
 
     @classmethod
     def of_note(cls, text: str, left_out: int = 0) -> Snapshot:
@@ -70,12 +63,7 @@ class Snapshot:
 
     @classmethod
     def of_items(cls, items: list[Snapshot], cut: int) -> Snapshot:
-        """Return the snapshot of a generator's items, as a list.
-
-        Args:
-            items: Their snapshots.
-            cut: The number of items that are left out at its end.
-        """
+        """Return the list of a generator's items, of which `cut` are left out at its end."""
         bodies = [item.stream[BODY] for item in items]
         if cut:
             bodies.append(body_of(f"…[{cut:,} items cut]"))
@@ -178,6 +166,6 @@ def read_once(value: Any) -> Any:
 def first_fields(value: Any) -> dict[Any, Any]:
     """Return a dict, or the fields of an object; empty for other values."""
     kind = type(value)
-    is_read = kind is dict or kind in SCALARS or kind is list or kind is tuple or reader_of(kind).cost > MAX_COST
+    is_read = kind is dict or kind in SCALARS or kind is list or kind is tuple or reader_of(kind).cost > 256
     plain = value if is_read else read_once(value)
     return plain if type(plain) is dict else {}

@@ -9,10 +9,10 @@ from typing import Any
 from otel_rollout import semconv
 from otel_rollout.guard.log_once import pass_on, warn_once
 from otel_rollout.record import runtime
+from otel_rollout.record.attribute_values import read_scalar, read_tag
 from otel_rollout.record.call import Call, Operation
 from otel_rollout.record.context import SILENCE, Agent, current_frame, get_current
 from otel_rollout.record.readers import is_compiling
-from otel_rollout.record.scalars import read_scalar, read_tag
 from otel_rollout.semconv import Role
 
 _MAX_NAMES = 256

@@ -19,6 +19,7 @@ from otel_rollout import semconv
 from otel_rollout.guard.log_once import pass_on, warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.annotate import PREFIX, TOTALS, annotate
+from otel_rollout.record.attribute_values import read_tag
 from otel_rollout.record.call_fields import fields_of_call, has_functions, with_parameters, without_functions
 from otel_rollout.record.callables import is_undecorated_yet, like, require_function
 from otel_rollout.record.context import (
@@ -36,7 +37,6 @@ from otel_rollout.record.context import (
 from otel_rollout.record.driver import RUNNING, follow, is_generator_function, is_kind, wrap
 from otel_rollout.record.handle import HasHandle, Place, place_of, remember, tags_of
 from otel_rollout.record.recorded import Recorded, record_span
-from otel_rollout.record.scalars import read_tag
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.settings import is_disabled

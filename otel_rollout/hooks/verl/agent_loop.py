@@ -23,7 +23,7 @@ from otel_rollout.hooks.verl.identity import (
 )
 from otel_rollout.hooks.verl.rollout import Rollout, rollout_variable
 from otel_rollout.record import runtime
-from otel_rollout.record.scalars import read_scalar, read_tag
+from otel_rollout.record.attribute_values import read_scalar, read_tag
 
 _TRUSTED: Final = "_otel_rollout_trusted"
 _SELECTION: Final = "_otel_rollout_selection"

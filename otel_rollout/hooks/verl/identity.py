@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 from otel_rollout import semconv
+from otel_rollout.record.attribute_values import read_scalar, read_tag
 from otel_rollout.record.sampling import select_samples
-from otel_rollout.record.scalars import read_scalar, read_tag
 
 META_KEY: Final = "otel_rollout_rows"
 """The key in a batch's `meta_info` (no agent loop or training data sees it) of the whole batch's `Row`s."""

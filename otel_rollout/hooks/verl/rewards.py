@@ -18,9 +18,9 @@ from otel_rollout.hooks.verl.late_rewards import CARRIER
 from otel_rollout.hooks.verl.rollout import Rollout, current_rollout, rollout_variable
 from otel_rollout.record import runtime
 from otel_rollout.record.annotate import annotate
+from otel_rollout.record.attribute_values import read_scalar
 from otel_rollout.record.context import current_frame
 from otel_rollout.record.recording_span import RolloutSpan
-from otel_rollout.record.scalars import read_scalar
 from otel_rollout.record.snapshot import json_text
 
 TRUNCATED: Final = "truncated"

@@ -23,8 +23,8 @@ from otel_rollout.hooks.verl.rewards import describe_output
 from otel_rollout.hooks.verl.rollout import Rollout, rollout_variable
 from otel_rollout.record import runtime, trajectory
 from otel_rollout.record.annotate import annotate
+from otel_rollout.record.attribute_values import read_scalar, read_tag
 from otel_rollout.record.recording_span import RolloutSpan
-from otel_rollout.record.scalars import read_scalar, read_tag
 from otel_rollout.record.snapshot import take_snapshot
 
 _SELECTION: Final = "_otel_rollout_selection"

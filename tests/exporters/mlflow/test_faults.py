@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 
 import pytest
 
@@ -68,6 +69,38 @@ class TestSqliteFile:
 
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "readonly database" in outcome.reason
+
+    def test_file_that_is_emptied(self, database, project, trajectory) -> None:
+        """After the file was truncated, its tables are made again, and the next batch is in them."""
+        one = trajectory(project)
+        exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{database}")
+        assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
+        os.truncate(database, 0)
+
+        outcome = exporter.send(one.spans)
+
+        assert outcome.verdict is Verdict.DELIVERED, outcome.reason
+        with closing(sqlite3.connect(database)) as connection:
+            assert connection.execute("select request_id from trace_info").fetchall() == [(one.mlflow_id,)]
+
+    @pytest.mark.parametrize(
+        ("spoil", "said"),
+        [
+            (lambda path: os.truncate(path, path.stat().st_size // 2), "disk image is malformed"),
+            (lambda path: path.write_bytes(b"something else" * 1000), "is not a database"),
+        ],
+        ids=["cut", "overwritten"],
+    )
+    def test_file_that_is_damaged(self, database, project, trajectory, spoil, said) -> None:
+        """A file that breaks meanwhile is the fault, and no span: each attempt says what is wrong with it."""
+        exporter = MlflowSpanExporter(tracking_uri=f"sqlite:///{database}")
+        assert exporter.send(trajectory(project).spans).verdict is Verdict.DELIVERED
+        spoil(database)
+
+        outcome = exporter.send(trajectory(project).spans)
+
+        assert outcome.verdict is Verdict.CONFIGURATION_ERROR
+        assert said in outcome.reason
 
     @pytest.mark.slow
     def test_file_that_is_removed(self, database, project, trajectory, read_back) -> None:

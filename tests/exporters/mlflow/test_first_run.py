@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 PROGRAM = """
-import json, sys
+import atexit, dataclasses, json, sys
+
+@atexit.register  # runs after otel_rollout's, which is registered later
+def say():
+    print(json.dumps(dataclasses.asdict(otel_rollout.stats())), str(otel_rollout.stats()), sep="\\n")
+
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
 
@@ -34,12 +40,22 @@ for trajectory in done:
 """
 
 
+class Ended(NamedTuple):
+    """What the program wrote to stderr, its final `stats()` with their text, and the rows of spans and rewards."""
+
+    said: str
+    counts: dict[str, Any]
+    text: str
+    spans: int
+    rewards: int
+
+
 @pytest.fixture
 def run(tmp_path: Path):
-    """Runs the program on a new file; returns what it wrote to stderr, and the numbers of spans and rewards stored."""
+    """Runs the program on a new file."""
     pytest.importorskip("mlflow")
 
-    def start(**settings: object) -> tuple[str, int, int]:
+    def start(**settings: object) -> Ended:
         path = tmp_path / "new.db"
         ended = subprocess.run(
             [sys.executable, "-c", PROGRAM, json.dumps(settings)],
@@ -50,28 +66,38 @@ def run(tmp_path: Path):
             check=True,
             timeout=600,
         )
-        if not path.exists():
-            return ended.stderr, 0, 0
-        with closing(sqlite3.connect(path, timeout=60)) as database:
-            found = [database.execute(f"select count(*) from {name}") for name in ("spans", "assessments")]
-            spans, rewards = (each.fetchone()[0] for each in found)
-        return ended.stderr, spans, rewards
+        counts, text = ended.stdout.splitlines()
+        found = [0, 0]
+        if path.exists():
+            with closing(sqlite3.connect(path, timeout=60)) as database:
+                tables = {name for (name,) in database.execute("select name from sqlite_master")}
+                found = [
+                    database.execute(f"select count(*) from {name}").fetchone()[0] if name in tables else 0
+                    for name in ("spans", "assessments")
+                ]
+        return Ended(ended.stderr, json.loads(counts)["exporters"]["mlflow"], text, *found)
 
     return start
 
 
-def test_nothing_is_lost_by_default(run) -> None:
-    """The end waits for the tables, however slow the machine makes them: all spans and rewards are there."""
-    said, spans, rewards = run()
-    assert (spans, rewards) == (64, 32), said
-    assert "delivered" not in said
-
-
-def test_a_timeout_that_is_given_is_kept(run) -> None:
-    """What there was no time for is counted; the file has what was delivered, and at most what is unknown besides."""
-    said, spans, _ = run(shutdown_timeout_ms=10)
-    found = re.search(r"([\d,]+) of 96 spans delivered", said)
-    unknown = re.search(r"([\d,]+) unknown", said)
-    assert found, said
-    assert int(found[1]) <= spans <= int(found[1]) + (int(unknown[1]) if unknown else 0)
-    assert "waits for that" not in said
+@pytest.mark.parametrize("settings", [{}, {"shutdown_timeout_ms": 10}])
+def test_the_counts_the_last_line_and_the_file_agree(run, settings) -> None:
+    """Each span and reward is delivered, lost or unknown; the file has what was delivered, and some of the unknown."""
+    ended = run(**settings)
+    counts, rewards = ended.counts, ended.counts["follow_up_requests"]["rewards"]
+    lost, unknown = Counter(counts["lost"]), counts["lost"].get("unknown", 0)
+    assert (counts["recorded"], counts["queued"], counts["spooled"]) == (96, 0, 0)
+    assert counts["delivered"] + lost.total() == 96
+    # The span of a late reward is no row: its assessment is.
+    assert counts["delivered"] - 32 <= ended.spans <= counts["delivered"] + unknown, ended.said
+    assert rewards["waiting"] == 0
+    assert rewards["done"] <= ended.rewards <= rewards["done"] + rewards["lost"].get("unknown", 0), ended.said
+    # Only a loss is said without being asked for.
+    assert ended.said.rstrip().endswith(ended.text) if lost else "delivered" not in ended.said
+    assert f"mlflow: {counts['delivered']} of 96 spans delivered" in ended.text
+    if not settings:
+        # The end waits for the tables, however slow the machine makes them.
+        assert (ended.spans, ended.rewards) == (64, 32), ended.said
+        assert (counts["delivered"], rewards["done"]) == (96, 32)
+    else:
+        assert "waits for that" not in ended.said

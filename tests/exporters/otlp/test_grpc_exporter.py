@@ -61,6 +61,19 @@ class TestSend:
         assert grpc_receiver.headers[0]["x-project"] == "seven"
         assert grpc_receiver.headers[0]["x-key"] == "new"
 
+    def test_a_renewed_token_is_used_by_the_next_attempt(self, grpc_receiver, make_spans, monkeypatch):
+        """After UNAUTHENTICATED the headers are read from the environment again, without a restart."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer old")
+        exporter = OtlpGrpcSpanExporter(endpoint=grpc_receiver.url, headers={"X-Project": "seven"})
+        grpc_receiver.answers = [(grpc.StatusCode.UNAUTHENTICATED, "expired")]
+        assert exporter.send(make_spans(1)).verdict is Verdict.CONFIGURATION_ERROR
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer new")
+        assert exporter.send(make_spans(1)) == DELIVERED
+        exporter.shutdown()
+        sent = [(each["authorization"], each["x-project"]) for each in grpc_receiver.headers]
+        assert sent == [("Bearer old", "seven"), ("Bearer new", "seven")]
+        assert grpc_receiver.names == ["0"]
+
     @pytest.mark.parametrize("scheme", ["", "http://"])
     def test_no_secret_is_said(self, make_spans, monkeypatch, scheme):
         """gRPC's message about an endpoint with a password is shown without the password."""

@@ -8,6 +8,7 @@ import time
 import pytest
 from opentelemetry.sdk.resources import Resource
 
+import otel_rollout
 from otel_rollout.deliver import SpanOutbox
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export import send_batch
@@ -338,3 +339,11 @@ class TestSettings:
         assert "trackio list traces --project math --run exp-1 --step 1 --limit 10000" in lines
         served = TrackioSpanExporter(server_url="http://host:7860", write_token="s3cret")
         assert served.where_to_look("math", "exp-1")[-1] == "Open http://host:7860"
+
+    @pytest.mark.parametrize("name", ["registry-math", "math_traces", "a" * 201])
+    def test_a_name_that_trackio_cannot_take_fails_in_init(self, name):
+        """A reserved name, and one that is no file's, is an error before the first span."""
+        exporter = TrackioSpanExporter(server_url="http://127.0.0.1:9", write_token="token")
+        with pytest.raises(ConfigurationError, match="trackio takes names"):
+            otel_rollout.init(name, "experiment", backend=exporter)
+        exporter.check_project("math")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import DELIVERED, Verdict
 from otel_rollout.installing import install_line
 from otel_rollout_trackio import TrackioSpanExporter
@@ -17,6 +19,15 @@ from otel_rollout_trackio.translate import translate
 from tests.exporters.trackio.spans import make_span, make_trajectory
 
 pytestmark = pytest.mark.integration
+
+
+def _takes(name):
+    try:
+        TrackioSpanExporter().check_project(name)
+    except ConfigurationError:
+        return False
+    return True
+
 
 PROGRAM = str(Path(__file__).parent / "programs" / "worker.py")
 
@@ -122,6 +133,29 @@ class TestFolder:
 
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "not allowed" in outcome.reason
+
+    def test_init_refuses_the_names_that_trackio_does(self, trackio_server):
+        """trackio's own check has the same verdict on each name: reserved, odd, or fine."""
+        names = ["registry-a", "re/gistry-a", "math v1.0", "_traces", "", "/", "registry", "traces", "a.registry-"]
+        names += [f"a{suffix}" for suffix in TrackioSpanExporter.reserved_suffixes]
+        program = """
+import json, sys
+from trackio.sqlite_storage import SQLiteStorage
+def takes(name):
+    try:
+        SQLiteStorage.validate_project_name(name)
+    except ValueError:
+        return False
+    return True
+reserved = ["system", "configs", "traces", *SQLiteStorage._ARTIFACT_PARQUET_TABLES]
+print(json.dumps([[takes(name) for name in json.loads(sys.argv[1])], [f"_{name}" for name in reserved]]))
+"""
+        python = trackio_server.environment / "bin" / "python"
+        asked = subprocess.run([python, "-c", program, json.dumps(names)], capture_output=True, text=True, check=True)
+        verdicts, reserved = json.loads(asked.stdout)
+
+        assert [_takes(name) for name in names] == verdicts
+        assert list(TrackioSpanExporter.reserved_suffixes) == reserved
 
     def test_a_place_that_is_a_file(self, packages, tmp_path):
         """A folder that can't be made is a configuration error."""
