@@ -12,11 +12,11 @@ from typing import Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError
-from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.http import RequestFailedError, destination_of, require_requests, shown_url
+from otel_rollout.export.lane import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_id_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -15,11 +15,10 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from otel_rollout import semconv
 from otel_rollout.counts import ExporterStats, Loss
 from otel_rollout.deliver.running_report import RunningReport
-from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
 from otel_rollout.export.follow_up_requests import FollowUpRequests
 from otel_rollout.export.held_spans import HeldSpans
-from otel_rollout.export.lane import Entry, Lane, NotYet, Settled
+from otel_rollout.export.lane import Entry, Lane, NotYet, RetryPolicy, Settled
 from otel_rollout.export.outbox import SECONDS_OF_A_WAIT, Account, Outbox
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.finish.span_conversion import SpanReader
@@ -47,6 +46,15 @@ SECONDS_BETWEEN_REPORTS: Final = 2.0
 """Losses are reported to the exporter in sums."""
 SECONDS_WITH_A_SPOOL: Final = 2.0
 """The seconds that attempts go on after the first that fails during a shutdown, if the spool can keep the rest."""
+
+_CONSEQUENCES: Final = {
+    Verdict.RETRY: "not delivered, trying again",
+    Verdict.TOO_LARGE: "a batch is too large, sending it in parts",
+    Verdict.REFUSED: "a batch was refused, looking for the span at fault",
+    Verdict.CONFIGURATION_ERROR: "auth or configuration error: spans are kept within the bound until it is fixed",
+    Verdict.UNEXPLAINED: "failed, trying again",
+    Verdict.DELIVERED: "the backend did not keep all spans",
+}
 
 QueuedSpan: TypeAlias = "tuple[RolloutSpan | ReadableSpan, int, int]"
 """A span, the bytes that it takes in the queue, and its number."""
@@ -193,10 +201,10 @@ class SpanOutbox(Outbox):
             raise
         if reason:
             self._note_dropped(span, reason)
-            self._log.warn(reason, f"spans are being lost ({reason}); otel_rollout.stats() counts them")
+            self.warn(reason, f"spans are being lost ({reason}); otel_rollout.stats() counts them")
             return
         if not is_whole:
-            self._log.warn("payload", f"the queue is full ({limits.max_bytes:,} bytes): payloads are dropped")
+            self.warn("payload", f"the queue is full ({limits.max_bytes:,} bytes): payloads are dropped")
         if not self._thread.is_started:
             self.start()
 
@@ -479,14 +487,6 @@ class SpanOutbox(Outbox):
         with self._lock:
             return bool(self._queued) and self._bytes > max_bytes
 
-    def warn(self, kind: str, text: str) -> None:
-        """Warn, unless there was a warning of this kind within the last minute."""
-        self._log.warn(kind, text)
-
-    def await_progress(self, is_done: Callable[[], bool], deadline: float) -> None:
-        """Wait until `is_done`, or until `deadline`."""
-        self._await(is_done, deadline)
-
     def note_progress(self) -> None:
         """Wake the threads that wait."""
         with self._lock:
@@ -629,13 +629,18 @@ class SpanOutbox(Outbox):
 
     # --- what the log says
 
-    def _waiting_text(self) -> str:
+    def _trouble(self, lane: Lane, outcome: Outcome) -> str:
+        text = f"{_CONSEQUENCES[outcome.verdict]} ({outcome.reason})"
+        if outcome.verdict not in (Verdict.RETRY, Verdict.UNEXPLAINED):
+            return text
         with self._lock:
-            waits = self._account.waiting - self._held_spans
+            waits = self._left()
         where = f"in memory ({self._limits.max_bytes / 2**20:,.0f} MiB at most)"
         if self._spool is not None:
             where = f"in memory and on disk ({self._spool.folder})"
-        return f"{counted(waits, 'span')} {'waits' if waits == 1 else 'wait'} {where} until the backend takes them"
+        return (
+            f"{text}; {counted(waits, 'span')} {'waits' if waits == 1 else 'wait'} {where} until the backend takes them"
+        )
 
     def _shorten_end(self) -> str:
         """Leave the rest to the disk soon, or return a line on the spans that the end waits for; with the lock held."""
@@ -653,11 +658,11 @@ class SpanOutbox(Outbox):
     def _note_end(self, line: str) -> None:
         """Log a line of the end's times; without the lock, which a logging handler that traces would wait for."""
         if line:
-            self._log.warn("end", line)
+            self.warn("end", line)
 
     def _note_trouble(self, lane: Lane, outcome: Outcome) -> None:
         can_help = outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED)
-        self._log.note(outcome, self._waiting_text() if can_help else "")
+        super()._note_trouble(lane, outcome)
         line = ""
         with self._lock:
             if can_help and self._attempts_end is not None and not self._is_failing:

@@ -3,25 +3,23 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_rollout.export.backoff import RetryPolicy
     from otel_rollout.export.batch_sender import BatchReport, send_batch, wait_until
     from otel_rollout.export.connection_errors import describe_grpc_error, describe_status
     from otel_rollout.export.genai_additions import additions_of
     from otel_rollout.export.held_spans import HeldSpans
+    from otel_rollout.export.lane import RetryPolicy
     from otel_rollout.export.recent import RecentDict
-    from otel_rollout.export.trouble_log import TroubleLog
 else:
     from otel_rollout.lazy import lazy_names
 
     __getattr__ = lazy_names(
         __name__,
         {
-            "backoff": ("RetryPolicy",),
+            "lane": ("RetryPolicy",),
             "batch_sender": ("BatchReport", "send_batch", "wait_until"),
             "connection_errors": ("describe_grpc_error", "describe_status"),
             "held_spans": ("HeldSpans",),
             "recent": ("RecentDict",),
-            "trouble_log": ("TroubleLog",),
             "genai_additions": ("additions_of",),
         },
     )

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.export.backoff import RetryPolicy
-from otel_rollout.export.lane import Entry, Lane
+from otel_rollout.export.lane import Entry, Lane, RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.finish.span_copies import shrunk_copy
 from otel_rollout.guard.clock import monotonic

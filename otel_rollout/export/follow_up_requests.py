@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from otel_rollout.counts import FollowUpStats
 from otel_rollout.export import lane as lanes
-from otel_rollout.export.backoff import RetryPolicy
-from otel_rollout.export.lane import Entry, Lane, NotYet
+from otel_rollout.export.lane import Entry, Lane, NotYet, RetryPolicy
 from otel_rollout.export.outbox import Account, Outbox
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.guard.clock import monotonic
@@ -78,7 +77,6 @@ class FollowUpRequests(Outbox):
         self._lanes: dict[tuple[str, Hashable], Lane] = {}
         self._bytes = 0
         self._by_kind = {kind: Account() for kind in self._kinds}
-        self._last_configuration_errors: dict[str, str] = {}
 
     # --- from any thread
 
@@ -119,7 +117,7 @@ class FollowUpRequests(Outbox):
                 pass
             self._wake()
         if is_full:
-            self._log.warn("queue_full", f"{kind} are being lost (queue_full); otel_rollout.stats() counts them")
+            self.warn("queue_full", f"{kind} are being lost (queue_full); otel_rollout.stats() counts them")
         self._start()
 
     def flush(self, timeout: float) -> bool:
@@ -210,20 +208,10 @@ class FollowUpRequests(Outbox):
         if isinstance(outcome, NotYet):
             latest = monotonic() - lanes.SECONDS_BEHIND
             if any(entry.waits_since is not None and entry.waits_since <= latest for entry in entries):
-                late = Outcome(Verdict.RETRY, outcome.reason)
-                self.last_error = self._said(lane, late)
-                self._note_trouble(lane, late)
+                self._note_trouble(lane, Outcome(Verdict.RETRY, outcome.reason))
 
-    def _said(self, lane: Lane, outcome: Outcome) -> str:
-        return f"{lane.name[0]}: {super()._said(lane, outcome)}"
+    def _kind_of(self, lane: Lane) -> str:
+        return str(lane.name[0])
 
-    def _note_trouble(self, lane: Lane, outcome: Outcome) -> None:
-        kind, verdict = lane.name[0], outcome.verdict
-        if verdict is Verdict.CONFIGURATION_ERROR:
-            # It lasts until someone changes a setting: one warning is enough.
-            if self._last_configuration_errors.get(kind) == outcome.reason:
-                return
-            self._last_configuration_errors[kind] = outcome.reason
-        self._log.warn(
-            f"{kind} {verdict.value}", f"{kind} {_CONSEQUENCES[verdict]}; spans are not affected ({outcome.reason})"
-        )
+    def _trouble(self, lane: Lane, outcome: Outcome) -> str:
+        return f"{lane.name[0]} {_CONSEQUENCES[outcome.verdict]}; spans are not affected ({outcome.reason})"

@@ -15,10 +15,8 @@ from typing import Final
 
 from opentelemetry import context as context_api
 
-from otel_rollout.export.backoff import RetryPolicy
-from otel_rollout.export.lane import Entry, Lane, NotYet, Settled
+from otel_rollout.export.lane import Entry, Lane, NotYet, RetryPolicy, Settled
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.export.trouble_log import TroubleLog
 from otel_rollout.guard.background_thread import BackgroundThread
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.safe_logger import SafeLogger
@@ -31,6 +29,7 @@ MIN_SECONDS_LEFT: Final = 0.05
 """With less than this left to the deadline of a shutdown, nothing that has failed is tried again."""
 SECONDS_OF_A_WAIT: Final = 1.0
 """A wait on a thread of the program is in parts: a signal that comes just before one begins doesn't interrupt it."""
+SECONDS_BETWEEN_WARNINGS: Final = 60.0
 SECONDS_AFTER_AN_ERROR: Final = 1.0
 """The pause after an internal error, which may come again immediately."""
 
@@ -92,7 +91,9 @@ class Outbox(abc.ABC):
         self._wakes: SimpleQueue[None] = SimpleQueue()
         self._waiters: list[SimpleQueue[None]] = []
         self._flushes: list[_Flush] = []
-        self._log = TroubleLog(self.name)
+        self._warned: dict[str, float] = {}
+        """The times of the last warnings, by kind."""
+        self._configuration_errors: dict[str, str] = {}
         self._thread = BackgroundThread(self._thread_name, self._run)
         self._is_idle = self._is_closed = self._has_ended = False
         self._is_abandoned = False
@@ -123,8 +124,12 @@ class Outbox(abc.ABC):
         """Make one attempt; called without the lock."""
 
     @abc.abstractmethod
-    def _note_trouble(self, lane: Lane, outcome: Outcome) -> None:
-        """Log an attempt that did not deliver everything; called without the lock."""
+    def _trouble(self, lane: Lane, outcome: Outcome) -> str:
+        """Return the warning of an attempt that did not deliver everything; called without the lock."""
+
+    def _kind_of(self, lane: Lane) -> str:
+        """Return the name of a lane's kind of work."""
+        return ""
 
     def _left(self) -> int:
         """Return the number of entries that a flush waits for; with the lock held."""
@@ -172,7 +177,7 @@ class Outbox(abc.ABC):
         for waiter in self._waiters:
             waiter.put(None)
 
-    def _await(self, is_done: Callable[[], bool], deadline: float) -> bool:
+    def await_progress(self, is_done: Callable[[], bool], deadline: float) -> bool:
         """Wait until `is_done`, or until `deadline`; called without the lock, which `is_done` is called with."""
         waiter: SimpleQueue[None] = SimpleQueue()
         try:
@@ -190,6 +195,14 @@ class Outbox(abc.ABC):
         finally:
             with self._lock:
                 self._waiters = [other for other in self._waiters if other is not waiter]
+
+    def warn(self, kind: str, text: str) -> None:
+        """Warn, unless there was a warning of this kind within the last minute."""
+        now = monotonic()
+        last = self._warned.get(kind)
+        if last is None or now - last > SECONDS_BETWEEN_WARNINGS:
+            self._warned[kind] = now
+            _logger.warning("%s: %s", self.name, text)
 
     def retry_now(self) -> None:
         """Retry what waits now, unless the backend asked to wait."""
@@ -211,7 +224,7 @@ class Outbox(abc.ABC):
                 flush.number, flush.left = self._number, self._left()
                 self._flushes.append(flush)
                 self.retry_now()
-            self._await(lambda: flush.left <= 0 or self._is_stuck(flush.number), deadline)
+            self.await_progress(lambda: flush.left <= 0 or self._is_stuck(flush.number), deadline)
             with self._lock:
                 if flush.left > 0:
                     return False
@@ -242,7 +255,7 @@ class Outbox(abc.ABC):
         Source: https://github.com/python/cpython/issues/90882
         """
         if self._thread.is_started and not self._thread.is_current:
-            self._await(lambda: self._has_ended, deadline)
+            self.await_progress(lambda: self._has_ended, deadline)
 
     def _abandon(self) -> None:
         """Count what is left as lost, or as unknown if it is in an attempt; with the lock held."""
@@ -297,13 +310,19 @@ class Outbox(abc.ABC):
         except BaseException as error:  # noqa: BLE001, RUF100 - SystemExit or CancelledError must not end delivery
             outcome = Outcome(Verdict.UNEXPLAINED, f"{type(error).__name__}: {error}")
         if isinstance(outcome, Outcome) and (outcome.verdict is not Verdict.DELIVERED or outcome.rejected):
-            self.last_error = self._said(lane, outcome)
             self._note_trouble(lane, outcome)
         self._settle(lane, entries, outcome)
         return True
 
-    def _said(self, lane: Lane, outcome: Outcome) -> str:
-        return f"{outcome.verdict.value}: {outcome.reason}"
+    def _note_trouble(self, lane: Lane, outcome: Outcome) -> None:
+        kind, verdict = self._kind_of(lane), outcome.verdict
+        self.last_error = f"{kind}: " * bool(kind) + f"{verdict.value}: {outcome.reason}"
+        if verdict is Verdict.CONFIGURATION_ERROR:
+            # It lasts until someone changes a setting: a repeated line helps nobody.
+            if self._configuration_errors.get(kind) == outcome.reason:
+                return
+            self._configuration_errors[kind] = outcome.reason
+        self.warn(f"{kind} {verdict.value}", self._trouble(lane, outcome))
 
     def _take(self) -> tuple[Lane, list[Entry]] | None:
         """Wait for entries that are due; None if no further attempt is to be made."""

@@ -9,9 +9,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from otel_rollout.deliver.span_outbox import QueueLimits
-from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
+from otel_rollout.export.lane import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.record.finished_span import readable_size

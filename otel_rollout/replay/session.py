@@ -11,8 +11,8 @@ from typing import Protocol, runtime_checkable
 from otel_rollout import backends
 from otel_rollout.deliver.span_outbox import QueueLimits
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.export.backoff import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter, destination_of
+from otel_rollout.export.lane import RetryPolicy
 from otel_rollout.folder.selection import Filters
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.replay.delivered_log import DeliveredLog

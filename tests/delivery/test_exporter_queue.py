@@ -149,6 +149,18 @@ class TestTroubles:
         assert caplog.messages == [f"backend: not delivered, trying again (down); {waiting}"]
         exporter.outcome = lambda spans: DELIVERED
 
+    def test_a_configuration_error_is_logged_once(self, make_queue, exporter, make_span, caplog, monkeypatch):
+        """The same one makes one line, however long it lasts."""
+        monkeypatch.setattr("otel_rollout.export.outbox.SECONDS_BETWEEN_WARNINGS", -1.0)
+        exporter.outcome = lambda spans: Outcome(Verdict.CONFIGURATION_ERROR, "401")
+        queue = make_queue(exporter)
+        with caplog.at_level(logging.WARNING, "otel_rollout"):
+            queue.put(make_span())
+            until(lambda: exporter.attempts > 5)
+        assert [message for message in caplog.messages if "401" in message] == [
+            "backend: auth or configuration error: spans are kept within the bound until it is fixed (401)"
+        ]
+
 
 class TestOneHarmsNoOther:
     """Queues stand on their own."""
