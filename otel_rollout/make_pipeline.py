@@ -26,7 +26,6 @@ from otel_rollout.joined_provider import QUEUE_NAME, HandOver, JoinedProvider
 from otel_rollout.pipeline import Pipeline, QueueProcessor
 from otel_rollout.record import runtime
 from otel_rollout.record.ids import SystemIdGenerator
-from otel_rollout.record.open_spans import OpenSpans
 from otel_rollout.record.open_trajectories import OpenTrajectories
 from otel_rollout.record.provider import (
     SCOPE,
@@ -38,7 +37,7 @@ from otel_rollout.record.provider import (
 )
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.span_bounds import DEFAULT_BOUNDS, bounds_of, environment_limits
-from otel_rollout.record.tracer import RolloutTracer
+from otel_rollout.record.tracer import OpenSpans, RolloutTracer
 from otel_rollout.settings import Settings
 
 

@@ -22,10 +22,9 @@ from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.record import runtime
 from otel_rollout.record.bounded_copy import DEFAULT_BUDGET
 from otel_rollout.record.fields import fields_of
-from otel_rollout.record.open_spans import OpenSpans
 from otel_rollout.record.open_trajectories import OpenTrajectories
 from otel_rollout.record.provider import SCOPE, GlobalProvider, resource_of_child
-from otel_rollout.record.tracer import RolloutTracer
+from otel_rollout.record.tracer import OpenSpans, RolloutTracer
 from otel_rollout.settings import Settings
 from otel_rollout.text.plain_text import counted
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -16,11 +15,10 @@ from otel_rollout import (
     ConfigurationError,
     flush,
     init,
-    rollout_trace_attr,
     rollout_trace_op,
     shutdown,
 )
-from otel_rollout.testing import InMemorySpanExporter, span_tree
+from otel_rollout.testing import InMemorySpanExporter
 from tests.fresh_interpreter import run_program
 
 
@@ -133,23 +131,6 @@ class TestForkedChild:
 class TestProvider:
     """Whose provider the spans belong to."""
 
-    def test_an_explicit_provider_makes_the_spans(self):
-        """With tracer_provider= the spans are that provider's, and reach its exporters without a backend."""
-        theirs = SdkInMemorySpanExporter()
-        provider = TracerProvider(shutdown_on_exit=False)
-        provider.add_span_processor(SimpleSpanProcessor(theirs))
-        init("p", "e", tracer_provider=provider)
-
-        with rollout_trace_attr(sample_index=1, step=2):
-            double(3)
-
-        assert flush()
-        assert span_tree(theirs.get_finished_spans()) == [["rollout_trace", ["double"]]]
-        child = theirs.get_finished_spans()[0]
-        assert child.attributes is not None
-        assert child.attributes["input.value"] == '{"number":3}'
-        assert child.attributes["rollout.step"] == 2
-
     def test_a_backend_is_added_to_an_explicit_provider(self):
         """Both the provider's exporters and ours receive every span, once."""
         theirs, ours = SdkInMemorySpanExporter(), InMemorySpanExporter()
@@ -182,41 +163,6 @@ class TestProvider:
         """
 
         assert run_program(program, OTEL_TRACES_EXPORTER="console").stdout.startswith("CHAIN op")
-
-    def test_our_provider_stays_private(self):
-        """init does not set the global provider."""
-        program = """
-            import otel_rollout
-            from opentelemetry import trace
-            from otel_rollout.testing import InMemorySpanExporter
-            otel_rollout.init("p", "e", backend=InMemorySpanExporter())
-            print(type(trace.get_tracer_provider()).__name__)
-        """
-
-        assert run_program(program).stdout.strip() == "ProxyTracerProvider"
-
-    def test_set_global_brings_other_instrumentations_spans(self):
-        """With set_global=True spans of any tracer nest in the trajectory and arrive with it."""
-        program = """
-            import otel_rollout
-            from opentelemetry import trace
-            from otel_rollout.testing import InMemorySpanExporter, span_tree
-            exporter = InMemorySpanExporter()
-            otel_rollout.init("p", "e", backend=exporter, set_global=True)
-            @otel_rollout.rollout_trace_op
-            def op():
-                with trace.get_tracer("httpx").start_as_current_span("GET"):
-                    inner()
-            @otel_rollout.rollout_trace_op
-            def inner():
-                pass
-            with otel_rollout.rollout_trace_attr(sample_index=1):
-                op()
-            assert otel_rollout.flush()
-            print(span_tree(exporter.spans))
-        """
-
-        assert run_program(program).stdout.strip() == "[['rollout_trace', ['op', ['GET', ['inner']]]]]"
 
     def test_a_second_init_replaces_an_earlier_global_provider_of_ours(self):
         """After init, shutdown and init, spans carry the second project, and other tracers' spans arrive once."""
@@ -319,27 +265,6 @@ class TestProvider:
             assert [span.name for span in exporter.spans] == ["double"]
 
         assert len(added) == 1
-
-    def test_providers_are_told_apart_by_identity(self):
-        """A provider may be unhashable, as a dataclass is, and equal to another one: each has its own processor."""
-
-        @dataclass
-        class Wrapper:
-            name: str = "logfire's"
-
-            def __post_init__(self) -> None:
-                self.provider = TracerProvider(shutdown_on_exit=False)
-                self.get_tracer = self.provider.get_tracer
-                self.add_span_processor = self.provider.add_span_processor
-
-        first, second = Wrapper(), Wrapper()
-        assert first == second
-        for provider in (first, second):
-            exporter = InMemorySpanExporter()
-            init("p", "e", backend=exporter, tracer_provider=provider)  # type: ignore[arg-type]
-            double(3)
-            assert shutdown(10)
-            assert [span.name for span in exporter.spans] == ["double"]
 
     def test_a_provider_that_refuses_a_processor_is_asked_again(self):
         """After an `init` that failed there, the next one adds the processor."""

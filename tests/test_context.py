@@ -3,58 +3,13 @@
 from __future__ import annotations
 
 import contextvars
-import logging
 
-import pytest
 from opentelemetry import baggage, trace
 from opentelemetry import context as context_api
-from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 import otel_rollout
 from otel_rollout import rollout_trace_attr, rollout_trace_op
-from otel_rollout.record import SILENCE, Frame, current_frame, in_silence, leave, with_frame
 from otel_rollout.testing import InMemorySpanExporter, span_tree
-
-SPAN = NonRecordingSpan(SpanContext(1, 2, is_remote=False))
-
-
-class TestFrames:
-    """Entering and leaving."""
-
-    def test_enter_and_leave(self) -> None:
-        """A frame and its span are current until the token undoes it; what else is in the context stays."""
-        before = baggage.set_baggage("user", "7")
-        frame = Frame(None, SPAN)
-        inside = with_frame(before, frame)
-        token = context_api.attach(inside)
-        assert current_frame(inside) is frame
-        assert trace.get_current_span() is SPAN
-        assert baggage.get_baggage("user") == "7"
-        leave(token, inside)
-        assert current_frame(context_api.get_current()) is None
-        assert not trace.get_current_span().get_span_context().is_valid
-
-    def test_leave_in_another_context(self, caplog: pytest.LogCaptureFixture) -> None:
-        """Leaving from another context than was entered does nothing, and logs nothing."""
-        with caplog.at_level(logging.DEBUG):
-            inside = with_frame(context_api.get_current(), Frame(None, SPAN))
-            leave(contextvars.copy_context().run(context_api.attach, inside), inside)
-        assert current_frame(context_api.get_current()) is None
-        assert caplog.records == []
-
-    def test_silence(self) -> None:
-        """In silence the current span is not sampled, with ids of its own each time, and the frame says so."""
-        seen = []
-        for _ in range(2):
-            inside = in_silence(context_api.get_current())
-            token = context_api.attach(inside)
-            assert current_frame(context_api.get_current()) is SILENCE
-            span = trace.get_current_span().get_span_context()
-            assert (span.is_valid, span.trace_flags.sampled) == (True, False)
-            seen.append(span.trace_id)
-            leave(token, inside)
-        assert seen[0] != seen[1]
-        assert current_frame(context_api.get_current()) is None
 
 
 class TestForeignContexts:

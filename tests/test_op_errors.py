@@ -57,28 +57,6 @@ class TestErrors:
             description="ValueError: bad value",
         )
 
-    def test_exception_of_a_coroutine(self, rollout_spans: InMemorySpanExporter) -> None:
-        """The exception of a coroutine passes as the same object, with its cause and its own class in `error.type`."""
-
-        class ToolError(Exception):
-            pass
-
-        cause = KeyError("inner")
-        error = ToolError("outer")
-
-        @rollout_trace_op(name="f")
-        async def f() -> None:
-            raise error from cause
-
-        with pytest.raises(ToolError) as caught:
-            asyncio.run(f())
-        assert caught.value is error
-        assert error.__cause__ is cause
-        (span,) = recorded(rollout_spans)
-        assert span["attributes"]["error.type"] == f"{__name__}.{ToolError.__qualname__}"
-        assert "KeyError: 'inner'" in span["events"][0]["exception.stacktrace"]
-        assert "direct cause of the following exception" in span["events"][0]["exception.stacktrace"]
-
     def test_frames_are_not_kept_alive(self, rollout_spans: InMemorySpanExporter) -> None:
         """Once handled, an exception and the locals of its frames are freed without the garbage collector."""
         import weakref
@@ -143,19 +121,6 @@ class TestErrors:
         (span,) = recorded(rollout_spans)
         assert span["description"] == "ValueError: ? broken"
         assert span["events"][0]["exception.message"] == "? broken"
-
-    def test_message_that_is_a_giant_number(self, rollout_spans: InMemorySpanExporter) -> None:
-        """A number with more digits than Python writes is part of the message."""
-
-        @rollout_trace_op(name="f")
-        def f() -> None:
-            raise ValueError(2**20_000, "too large")
-
-        with pytest.raises(ValueError):
-            f()
-        (span,) = recorded(rollout_spans)
-        assert span["description"].startswith("ValueError: 0x1000")
-        assert span["events"][0]["exception.type"] == "ValueError"
 
     @pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups came with Python 3.11")
     def test_exception_group(self, rollout_spans: InMemorySpanExporter) -> None:

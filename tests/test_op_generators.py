@@ -88,22 +88,6 @@ class TestGenerators:
         (span,) = recorded(rollout_spans)
         assert (span["status"], span["attributes"]["output.value"]) == ("ERROR", ["first"])
 
-    def test_generator_that_ignores_close(self, rollout_spans: InMemorySpanExporter) -> None:
-        """A generator that yields when it is closed gets Python's own complaint."""
-
-        @rollout_trace_op
-        def stubborn() -> Any:
-            while True:
-                try:
-                    yield 1
-                except GeneratorExit:  # noqa: PERF203
-                    yield 2
-
-        generator = stubborn()
-        next(generator)
-        with pytest.raises(RuntimeError, match="ignored GeneratorExit"):
-            generator.close()
-
     def test_wrong_arguments(self, rollout_spans: InMemorySpanExporter) -> None:
         """Arguments that a generator does not take raise its own TypeError at the call, and there is no span."""
         with pytest.raises(TypeError, match=r"count_to\(\) missing 1 required positional argument"):
@@ -232,28 +216,6 @@ class TestAsyncGenerators:
         assert expected == [0, 1, 2, 3, "a", "b", "closed"]
         assert asyncio.run(drive(rollout_trace_op(name="body")(body)())) == expected
         assert recorded(rollout_spans) == [record("body", {}, [0, 1, 2, 3], attributes={"rollout.status": "cancelled"})]
-
-    @pytest.mark.parametrize("state", ["on", "off"])
-    def test_wrapper_is_transparent(self, state: str) -> None:
-        """On and off, an async generator yields, answers and raises the same."""
-        if state == "on":
-            otel_rollout.init("project", "experiment", backend=InMemorySpanExporter())
-
-        @rollout_trace_op
-        async def echo() -> Any:
-            received = yield "ready"
-            while received != "stop":
-                received = yield received
-            raise LookupError("end")
-
-        async def main() -> list[Any]:
-            generator = echo()
-            answers = [await generator.asend(None), await generator.asend(1)]
-            with pytest.raises(LookupError, match="end"):
-                await generator.asend("stop")
-            return answers
-
-        assert asyncio.run(main()) == ["ready", 1]
 
     def test_error_after_some_items(self, rollout_spans: InMemorySpanExporter) -> None:
         """An async generator that raises keeps what it yielded until then, and the exception passes unchanged."""

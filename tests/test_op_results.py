@@ -7,7 +7,6 @@ import gc
 import inspect
 import itertools
 import sys
-import types
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
@@ -112,19 +111,6 @@ class TestCoroutines:
         assert asyncio.run(main()) == 8
         assert outputs(rollout_spans) == {"hands on": 8, "renamed": 8, "add": 3}
         assert span_tree(rollout_spans.spans) == [["hands on", ["renamed"]], ["add"]]
-
-    def test_of_a_coroutine_function(self, rollout_spans: InMemorySpanExporter) -> None:
-        """A coroutine that a coroutine function returns is covered too."""
-
-        @rollout_trace_op(name="hands on")
-        async def hand_on(a: int) -> Any:
-            return multiply(a, 2)
-
-        async def main() -> int:
-            return await (await hand_on(4))  # type: ignore[no-any-return]
-
-        assert asyncio.run(main()) == 8
-        assert outputs(rollout_spans) == {"hands on": 8, "renamed": 8}
 
     def test_that_raises(self, rollout_spans: InMemorySpanExporter) -> None:
         """The error of the coroutine is on the span of the function that returned it."""
@@ -312,23 +298,6 @@ class TestTasks:
         assert outputs(rollout_spans)["start"] == [2, 4]
         assert span_tree(rollout_spans.spans) == [["rollout_trace", ["start", ["renamed"], ["renamed"]]]]
 
-    def test_gathered_and_cancelled(self, rollout_spans: InMemorySpanExporter) -> None:
-        """Cancelling it cancels the span."""
-
-        @rollout_trace_op(name="start")
-        def start() -> Any:
-            return asyncio.gather(asyncio.sleep(10), asyncio.sleep(10))
-
-        async def main() -> None:
-            future = start()
-            future.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await future
-
-        asyncio.run(main())
-        (span,) = recorded(rollout_spans)
-        assert span["attributes"]["rollout.status"] == "cancelled"
-
 
 class Pages:
     """An iterator of a program's class, as clients of servers have them for streams."""
@@ -396,16 +365,6 @@ class TestTrajectories:
         roots = [span["attributes"] for span in spans if span["parent_id"] is None]
         assert [root["rollout.status"] for root in roots] == ["completed", "error"]
         assert [root["rollout.reward"] for root in roots] == [1.0, 1.0]
-
-    def test_silence_covers_the_coroutine(self, rollout_spans: InMemorySpanExporter) -> None:
-        """With `trace=False`, the coroutine that a plain function returns is silent, too."""
-
-        @rollout_trace_attr(trace=False)
-        def wrapper() -> Coroutine[Any, Any, int]:
-            return multiply(1, 2)
-
-        assert asyncio.run(wrapper()) == 2  # type: ignore[arg-type]
-        assert recorded(rollout_spans) == []
 
     def test_class_methods(self, rollout_spans: InMemorySpanExporter) -> None:
         """Class methods and static methods are decorated."""
@@ -512,25 +471,3 @@ class TestAbandoned:
         assert sorted(cleaned) == [0, 1, 2]
         assert caplog.text == ""
         assert [span["name"] for span in recorded(rollout_spans)] == ["items"] * 3
-
-
-class TestGeneratorBasedCoroutines:
-    """Functions of `types.coroutine`, as event loops have for their own switches."""
-
-    @pytest.mark.parametrize("is_direct", [True, False])
-    def test_they_are_awaited_as_before(self, rollout_spans: InMemorySpanExporter, is_direct: bool):
-        """Decorated, or returned by a decorated function, they can be awaited, and the result is the output."""
-
-        @types.coroutine
-        def switch(value: int) -> Any:
-            yield
-            return value
-
-        def returning(value: int) -> Any:
-            return switch(value)
-
-        async def main(function: Any) -> int:
-            return await function(3)
-
-        assert asyncio.run(main(rollout_trace_op(switch if is_direct else returning, name="op"))) == 3
-        assert outputs(rollout_spans) == {"op": 3}

@@ -102,16 +102,6 @@ class TestRunning:
             assert runtime.pipeline.open_trajectories.running_for(3600) == []
         assert names == ["old", "young"]
 
-    def test_an_abandoned_trajectory(self) -> None:
-        """A trajectory that nothing refers to any more is forgotten."""
-        init("project", "experiment", backend=InMemorySpanExporter())
-        threading.Thread(target=lambda: rollout_trace_attr(sample_index=1, step=1).__enter__()).start()
-        deadline = time.monotonic() + 30
-        while running() and time.monotonic() < deadline:
-            gc.collect()
-        assert running() == []
-        shutdown()
-
     def test_abandoned_trajectories_leave_nothing(self) -> None:
         """Nothing is kept of them, though no exporter asks which trajectories run."""
         init("project", "experiment", backend=InMemorySpanExporter())

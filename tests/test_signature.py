@@ -137,18 +137,6 @@ class TestLikeInspect:
         assert arguments["a"] is MUTABLE
         assert arguments["b"] is UNHASHABLE
 
-    def test_names_like_those_inside(self):
-        """Parameters may be named like what the binder uses itself."""
-        assert compile_binder(clashing)(10, 20) == {
-            "bind": 10,
-            "_default_0": 20,
-            "_default_1": 2,
-            "args": 3,
-            "kwargs": 4,
-            "self": 5,
-            "dict": 6,
-        }
-
 
 class TestReceiver:
     """`self` and `cls` are left out."""
@@ -212,41 +200,6 @@ class TestOddCallables:
 
         assert compile_binder(Odd())(1) == {"a": 1}
         assert rollout_trace_op(Odd())(1) is None
-
-    def test_decorator_that_adds_an_argument(self):
-        """If a decorator adds arguments, those of the call don't fit."""
-
-        def with_database(function):
-            @functools.wraps(function)
-            def wrapper(*args, **kwargs):
-                return function("database", *args, **kwargs)
-
-            return wrapper
-
-        @with_database
-        def query(database, text):
-            return database, text
-
-        with pytest.raises(TypeError):
-            compile_binder(query)("select")
-
-    def test_bound_method_of_a_decorated_function(self):
-        """A method that is bound already is called without its receiver, and its names are right."""
-
-        def passing(function):
-            @functools.wraps(function)
-            def wrapper(self, *args):
-                return function(self, *args)
-
-            return wrapper
-
-        class Agent:
-            @passing
-            def ask(self, text):
-                """Take a text."""
-
-        assert compile_binder(Agent().ask)("hello") == {"text": "hello"}
-        assert compile_binder(Agent.ask)(Agent(), "hello") == {"text": "hello"}
 
     def test_a_decorated_method_in_a_span(self, rollout_spans):
         """The recorded arguments of a method whose decorator adds one don't hold the object."""

@@ -207,13 +207,6 @@ class TestStatus:
         span.set_status(StatusCode.ERROR, "second")
         assert (span.status_code, span.status_description) == (StatusCode.OK, None)
 
-    def test_unset_is_ignored(self) -> None:
-        """An error is not unset."""
-        span = make_span()
-        span.set_status(Status(StatusCode.ERROR, "first"))
-        span.set_status(StatusCode.UNSET)
-        assert (span.status_code, span.status_description) == (StatusCode.ERROR, "first")
-
 
 class TestClock:
     """The system's clock is set while a trajectory runs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
@@ -63,19 +63,6 @@ class TestDecorator:
 
         assert flush()
         assert [span.name for span in exporter.spans] == ["rollout_trace"]
-
-    def test_generator_functions_are_refused(self):
-        """A generator's caller runs between its steps: decorating one is an error that says what to do."""
-
-        def steps() -> Iterator[int]:
-            yield 1
-
-        async def turns() -> AsyncIterator[int]:
-            yield 1
-
-        for function in (steps, turns):
-            with pytest.raises(TypeError, match="use `with` around the loop"):
-                rollout_trace_attr(step=1)(function)
 
 
 class Task:

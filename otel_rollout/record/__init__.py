@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from otel_rollout.record.finished_span import encoded_size, readable_size
     from otel_rollout.record.ids import SystemIdGenerator
     from otel_rollout.record.llm import describe_request, describe_response
-    from otel_rollout.record.open_spans import OpenSpans
     from otel_rollout.record.open_trajectories import OpenOp, OpenTrajectories, OpenTrajectory
     from otel_rollout.record.provider import is_weaves
     from otel_rollout.record.recording_span import RolloutSpan
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from otel_rollout.record.signature import compile_binder
     from otel_rollout.record.snapshot import Snapshot, take_snapshot, to_json
     from otel_rollout.record.span_bounds import SpanBounds, environment_limits
+    from otel_rollout.record.tracer import OpenSpans
     from otel_rollout.record.trajectory import Trajectory
     from otel_rollout.record.trajectory_state import TrajectoryState
 else:
@@ -32,13 +32,13 @@ else:
             "finished_span": ("encoded_size", "readable_size"),
             "ids": ("SystemIdGenerator",),
             "llm": ("describe_request", "describe_response"),
-            "open_spans": ("OpenSpans",),
             "open_trajectories": ("OpenOp", "OpenTrajectories", "OpenTrajectory"),
             "recording_span": ("RolloutSpan",),
             "sampling": ("RolloutSampleRatio", "sample_ratio_sampler"),
             "signature": ("compile_binder",),
             "snapshot": ("Snapshot", "take_snapshot", "to_json"),
             "span_bounds": ("SpanBounds", "environment_limits"),
+            "tracer": ("OpenSpans",),
             "trajectory": ("Trajectory",),
             "trajectory_state": ("TrajectoryState",),
             "provider": ("is_weaves",),

@@ -31,10 +31,7 @@ class Frame:
     """The position of the running code in a trajectory.
 
     Args:
-        trajectory: The trajectory, if there is one.
-        span: The innermost span of ours; None in silence.
         is_llm: True inside an LLM op: another one that it calls is part of the same turn.
-        agent: The sub-agent that it is inside, if there is one.
         depth: The number of agents, tools and evaluators that it is inside.
         role: The side that LLM ops inside speak for, `policy` or `user`; None if it is not marked.
     """

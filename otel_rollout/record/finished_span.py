@@ -26,15 +26,7 @@ class FinishedSpan(NamedTuple):
     The payload stays bytes: as Python text it could take four times the bytes that the queue counts for it.
 
     Args:
-        name: The name.
-        attributes: The span's own attributes.
-        tags: The trajectory's tags.
         input: The input in UTF-8, if there is one: JSON, or a text.
-        output: The output in UTF-8, if there is one.
-        status: The status.
-        events: The events.
-        links: The links.
-        dropped_attributes: The number of dropped attributes.
         size: An estimate of its encoded size in bytes, rather too high than too low.
         texts: The keys among `input.value` and `output.value` whose value is a text, not JSON.
         messages: The attributes of its messages, as JSON in UTF-8.

@@ -31,8 +31,6 @@ class Place(NamedTuple):
     """The place of a trajectory.
 
     Args:
-        root: The ids of its root.
-        tags: Its tags, by attribute key.
         run: The run, if `OTEL_ROLLOUT_RUN_ID` gives all its processes one.
     """
 

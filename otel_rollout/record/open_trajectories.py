@@ -25,8 +25,6 @@ class OpenOp(NamedTuple):
     """An op that has started and not ended.
 
     Args:
-        name: Its name.
-        kind: Its OpenInference kind; empty if it has none.
         start_time: Its start, in nanoseconds since 1970.
         input: Its input, not redacted; as a text once it is for a reader. None if it has none.
     """
@@ -42,10 +40,8 @@ class OpenTrajectory(NamedTuple):
 
     Args:
         trace_id: 32 hexadecimal digits.
-        name: The root's name.
         tags: Its tags, by attribute key; not redacted.
         start_time: Its start, in nanoseconds since 1970.
-        op: The innermost open op, which started last; None between ops.
         ops: The number of open ops.
     """
 

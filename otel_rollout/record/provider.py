@@ -126,15 +126,7 @@ def make_provider(resource: Resource, limits: SpanLimits) -> SdkTracerProvider:
 
 
 class GlobalProvider(SdkTracerProvider):
-    """Our provider as the global one; a later `init` renews it, as OpenTelemetry doesn't let it be replaced.
-
-    Args:
-        processor: Brings its spans to our queues.
-        resource: The resource of its spans.
-        sampler: Decides at the root of each trace.
-        limits: The limits of its spans.
-        on_other_processor: Called when the application adds a processor.
-    """
+    """Our provider as the global one; a later `init` renews it, as OpenTelemetry doesn't let it be replaced."""
 
     def __init__(
         self,

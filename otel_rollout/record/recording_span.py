@@ -79,14 +79,8 @@ class RolloutSpan(Span):
     Its methods never raise and call no method of a user's class: values are read by their type.
 
     Args:
-        name: The span's name.
         context: Its ids; or only its span id, if the rest is its parent's.
-        parent: The parent's ids; None for a root.
         attributes: The first attributes; copied before any other is set.
-        trajectory: Its trajectory, whose tags are merged at export.
-        links: Links to spans of other traces.
-        on_end: Takes the ended span.
-        bounds: The limits of the span.
     """
 
     # Defaults of the class, not assignments of `__init__`: most spans keep most of them.

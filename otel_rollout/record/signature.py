@@ -81,11 +81,9 @@ class Declaration(NamedTuple):
     """The source of a function's parameters, and of a call that passes them on.
 
     Args:
-        declared: The parameters.
         defaults: The names of the defaults in `declared`: a default is any object, and most have no source.
         by_place: The positional arguments of the call.
         by_name: Its keyword arguments, as the items of a dict.
-        names: All parameters.
     """
 
     declared: str

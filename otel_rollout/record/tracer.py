@@ -1,7 +1,8 @@
-"""The tracer, which makes the spans of trajectories and ops."""
+"""The tracer, which makes the spans of trajectories and ops, and the count of those that are open."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -14,7 +15,6 @@ from otel_rollout import semconv
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record.attribute_values import read_time
 from otel_rollout.record.context import Frame, get_current
-from otel_rollout.record.open_spans import OpenSpans
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import Snapshot
 from otel_rollout.record.span_bounds import DEFAULT_BOUNDS, SpanBounds
@@ -25,18 +25,58 @@ _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED | getattr(TraceFlags, "RANDOM_TR
 # A root has no parent; for a sampler, None would mean the current context and its span.
 _NO_PARENT: Final = Context()
 
+MAX_OPEN_SPANS: Final = 100_000
+
+
+class OpenSpans:
+    """The spans that have started and not ended, and their inputs; starts and ends may be interrupted and repeated."""
+
+    def __init__(self, max_bytes: int = sys.maxsize) -> None:
+        self._max_bytes = max_bytes
+        self._ids: dict[int, int] = {}
+        """The bytes of each span's input, by its id."""
+        self._bytes = 0
+        """The bytes of all, up to additions that two threads make simultaneously."""
+
+    @property
+    def count(self) -> int:
+        """The number of open spans, up to `MAX_OPEN_SPANS`."""
+        return len(self._ids)
+
+    def started(self, span: RolloutSpan) -> None:
+        """Note a start, from any thread."""
+        if len(self._ids) < MAX_OPEN_SPANS:
+            ids = span.ids
+            self._ids[ids if type(ids) is int else ids.span_id] = 0  # type: ignore[union-attr]  # just checked
+
+    def hold(self, span: RolloutSpan, size: int) -> bool:
+        """Count the bytes of an open span's input; return False if there is no room for them."""
+        if self._bytes + size > self._max_bytes:
+            self._bytes = sum([*self._ids.values()])
+            if self._bytes + size > self._max_bytes:
+                return False
+        ids = span.ids
+        self._bytes += size
+        self._ids[ids if type(ids) is int else ids.span_id] = size  # type: ignore[union-attr]  # just checked
+        return True
+
+    def ended(self, span: RolloutSpan) -> None:
+        """Note an end, from any thread."""
+        ids = span.ids
+        self._bytes -= self._ids.pop(ids if type(ids) is int else ids.span_id, 0)  # type: ignore[union-attr]  # likewise
+
+    def after_fork(self) -> None:
+        """Leave the parent's open spans to the parent's count."""
+        self._ids.clear()
+        self._bytes = 0
+
 
 class RolloutTracer:
     """Makes `RolloutSpan`s.
 
     Args:
-        sampler: Decides at the root of each trace.
-        ids: Generates ids.
-        on_end: Takes each ended span.
         is_shared: True if the spans of other instrumentations reach the same exporters: only then may they be parents
             of ours.
-        bounds: The limits of a span.
-        open_spans: Counts the spans that start.
         keeps_context: True if a span keeps the context that it starts in, for an application's provider.
     """
 
