@@ -301,16 +301,27 @@ class TestConfigFile:
         print("flushed", otel_rollout.flush(30))
     """
 
+    MADE = """
+        import gc, os
+        import otel_rollout
+        from otel_rollout.export.exporter import OutcomeSpanExporter
+
+        otel_rollout.init("project", "experiment")
+        [made] = [each for each in gc.get_objects() if isinstance(each, OutcomeSpanExporter)]
+        print(type(made).__name__, made.destination, flush=True)
+        os._exit(0)
+    """
+
     @pytest.fixture
     def run(self, tmp_path):
-        """Runs the program with one exporter of the file's."""
+        """Runs a program with one exporter of the file's."""
         pytest.importorskip("opentelemetry.configuration")
 
-        def start(exporter: str, **environment: str):
+        def start(exporter: str, program: str = self.PROGRAM, **environment: str):
             path = tmp_path / "otel.yaml"
             processor = f"{{batch: {{exporter: {exporter}}}}}"
             path.write_text(f'file_format: "1.0"\ntracer_provider: {{processors: [{processor}]}}\n')
-            return run_program(self.PROGRAM, OTEL_CONFIG_FILE=str(path), **environment)
+            return run_program(program, OTEL_CONFIG_FILE=str(path), **environment)
 
         return start
 
@@ -330,6 +341,20 @@ class TestConfigFile:
         assert done.stdout.endswith("flushed True\n")
         assert "tracing is off" not in done.stderr
         assert said or list((tmp_path / "traces").rglob("*.zst"))
+
+    @pytest.mark.parametrize(
+        ("exporter", "name"),
+        [
+            ("{mlflow: {tracking_uri: 'http://127.0.0.1:9'}}", "MlflowSpanExporter http://127.0.0.1:9"),
+            ("{weave: {project: team/rollouts, api_key: secret}}", "WeaveSpanExporter https://trace.wandb.ai"),
+        ],
+        ids=["mlflow", "weave"],
+    )
+    def test_backends_that_need_a_server_are_made(self, run, exporter, name):
+        """Each is made from its name and the arguments of its class; nothing is sent before the first span."""
+        done = run(exporter, program=self.MADE)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(name)
 
     def test_a_backend_that_is_named_goes_first(self, run):
         """With OTEL_TRACES_EXPORTER the file is left alone, as the provider of an application is."""
