@@ -109,11 +109,7 @@ def parts_message(parts: Iterable[Any], role: str, *, is_whole: bool = True) -> 
 
 
 def tool_definitions(value: Any) -> list[dict[str, Any]] | None:
-    """Return tools in the convention's form; None if the value is no list of definitions.
-
-    Args:
-        value: Tools as OpenAI, Anthropic, Gemini or Bedrock takes them.
-    """
+    """Return the tools of OpenAI, Anthropic, Gemini or Bedrock in the convention's form; None if they aren't tools."""
     if type(value) not in (list, tuple) or not value or not all(type(tool) is dict for tool in value):
         return None
     converted = []
@@ -545,12 +541,8 @@ def _wrapper_of(item: dict[str, Any]) -> str | None:
 
 def _is_pair(item: Any) -> bool:
     """Return True for a role and a text, as LangChain takes a message."""
-    return (
-        type(item) in (list, tuple)
-        and len(item) == _PAIR
-        and type(item[0]) is type(item[1]) is str
-        and item[0].lower() in names.KNOWN_ROLES
-    )
+    is_two = type(item) in (list, tuple) and len(item) == _PAIR and type(item[0]) is type(item[1]) is str
+    return is_two and item[0].lower() in names.KNOWN_ROLES
 
 
 def _word(item: dict[str, Any]) -> str:

@@ -27,20 +27,12 @@ _PLAIN_STRING_OR_IDS: Final = re.compile(rb'"[^"]*"|' + _IDS)
 
 
 def as_openai(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return messages in the form of OpenAI's chat completions; `content` is a text, a list of parts, or None.
-
-    Args:
-        messages: The messages; one with several tools' results becomes several.
-    """
+    """Return messages as OpenAI's chat completions have them; one with several tools' results becomes several."""
     return [each for message in messages for each in _openai_messages(message)]
 
 
 def as_openai_tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return tool definitions in OpenAI's form, `{"type": "function", "function": {…}}`.
-
-    Args:
-        tools: The definitions, as a span has them.
-    """
+    """Return the tool definitions of a span in OpenAI's form, `{"type": "function", "function": {…}}`."""
     wrapped = []
     for tool in tools:
         kind = tool.get("type", "function")
@@ -51,22 +43,12 @@ def as_openai_tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def request_json(messages: Sequence[Message], rest: str | None) -> str:
-    """Return `messages` followed by the input's other fields, as a JSON object.
-
-    Args:
-        messages: The messages.
-        rest: The input as JSON; None if there is none.
-    """
+    """Return `messages` followed by the input's other fields, as a JSON object; `rest` is the input as JSON."""
     return _joined({"messages": as_openai(messages)}, messages, rest)
 
 
 def answer_json(messages: Sequence[Message], rest: str | None) -> str:
-    """Return `choices` with the finish reason, followed by the output's other fields, as a JSON object.
-
-    Args:
-        messages: The model's answers.
-        rest: The output as JSON; None if there is none.
-    """
+    """Return `choices` with the finish reason, followed by the output's other fields, as a JSON object."""
     choices = [
         {"index": index, "message": record, _FINISH_REASON: _reason(message)}
         for index, message in enumerate(messages)

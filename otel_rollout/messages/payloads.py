@@ -31,8 +31,6 @@ _CONTINUES: Final = "prompt_ids_start"
 _MAX_DEPTH: Final = 3
 _MAX_SEARCHED: Final = 1000
 _SAYING: Final = (str, list, tuple, dict)
-_AROUND_TEXTS: Final = frozenset({"kwargs", "args", "request", "payload", "body", "params", *names.MESSAGE_ARGUMENTS})
-"""Arguments that may have the prompt's text inside."""
 
 Path = tuple[Any, ...]
 
@@ -143,7 +141,7 @@ def _find(value: dict[str, Any], *, takes_texts: bool) -> tuple[Path, Any] | Non
         name, kind, given = path[-1], type(item), item
         is_known = name in names.PROMPT_ARGUMENTS or name in names.MESSAGE_ARGUMENTS
         is_asked = name in names.PROMPT_ARGUMENTS or name == 0 or (is_known and kind is not str)
-        is_text = takes_texts and is_asked and all(at in _AROUND_TEXTS for at in path[:-1] if type(at) is str)
+        is_text = takes_texts and is_asked and all(at in names.AROUND_TEXTS for at in path[:-1] if type(at) is str)
         is_text = is_text and (kind is str or _is_texts(item))
         if kind is list and not is_text and not is_conversation:
             if len(item) > 1 and all(map(is_message_list, item)):
@@ -204,20 +202,6 @@ def _without(value: Any, path: Path) -> Any:
 
 
 _DEEPEST: Final = 5
-_NO_ANSWERS: Final = frozenset(
-    {
-        *names.PROMPT_ARGUMENTS,
-        *names.TOOL_ARGUMENTS,
-        "request",
-        "logprobs",
-        "details",
-        "metadata",
-        "meta",
-        "meta_info",
-        "error",
-    }
-)
-"""Fields of a result in which no answer is looked for."""
 
 
 class Taken(NamedTuple):
@@ -299,11 +283,10 @@ class AnswerReader:
 
     def take(self, value: Any, reason: str = "", depth: int = 0) -> Taken | None:
         """Return the answer in a value; None if it has none."""
-        if type(value) is dict and value:
-            return self._take_dict(value, reason, depth)
-        return self._take_list(value, reason, depth) if type(value) in (list, tuple) and value else None
-
-    def _take_dict(self, value: dict[str, Any], reason: str, depth: int) -> Taken | None:
+        if type(value) in (list, tuple) and value:
+            return self._take_list(value, reason, depth)
+        if type(value) is not dict:
+            return None
         reason = finish_reason_of(value, _status(value)) or reason
         if type(text := value.get(names.RESPONSE_TEXT)) is str:
             from otel_rollout.messages.templates import answer_message
@@ -313,7 +296,7 @@ class AnswerReader:
             return Taken([_answer(each, reason) for each in self._convert(value)], None)
         if depth >= _DEEPEST:
             return None
-        others = (key for key in value if key not in names.CONTAINERS and key not in _NO_ANSWERS)
+        others = (key for key in value if key not in names.CONTAINERS and key not in names.NO_ANSWERS)
         for key in (*names.CONTAINERS, None, *others):
             taken = self._take_fields(value, reason) if key is None else self._take_inside(value, key, reason, depth)
             if taken:

@@ -58,7 +58,7 @@ class _Stream:
         self._whole = AnswerReader(arguments)
         self._answers: dict[Any, list[_Joined]] = {}
         self._reason = ""
-        self._final: Taken | None = None
+        self._final: list[Message] = []
         self._rest: dict[bytes, Any] = {}
 
     def add(self, item: Any) -> None:
@@ -71,7 +71,7 @@ class _Stream:
             return
         response = item.get("response")
         if type(response) is dict and response.get("output") and (whole := self._whole.take(response)):
-            self._final = whole
+            self._final = whole.messages
             self._keep({**item, "response": whole.rest})
             return
         choices = item.get("choices")
@@ -83,7 +83,7 @@ class _Stream:
 
     def joined(self) -> Taken | None:
         """Return the answer, and what else the pieces have."""
-        messages = self._final.messages if self._final is not None else []
+        messages = self._final
         known = {str(value) for each in messages for part in each.parts for value in part.values()}
         joined = []
         for pieces in self._answers.values():

@@ -23,11 +23,8 @@ from otel_rollout.messages.message import Message, Part, parse_json, text_messag
 class _Template(NamedTuple):
     """A family of chat templates.
 
-    Args:
-        header: A header: the role, and the line breaks after it.
-        gap: The line breaks that belong to a header; None if templates differ.
-        end: The mark after a message.
-        is_closed: True if each message but the last has the mark after it.
+    A header has the role and the line breaks after it; `gap` is None if templates differ in these. `end` stands after
+    each message, if it is closed also before the last.
     """
 
     header: re.Pattern[str]
@@ -143,21 +140,12 @@ def read_template(text: str, *, strict: bool = False) -> list[Message]:
 
 
 def prompt_messages(text: str) -> list[Message]:
-    """Return the messages in a decoded prompt; one of the user's if it is not completely in a known template's form.
-
-    Args:
-        text: The prompt, or the part of it that is new.
-    """
+    """Return the messages in a decoded prompt; one of the user's if not all of it is in a known template's form."""
     return read_template(text, strict=True) or [text_message("user", text)]
 
 
 def answer_message(text: str, finish_reason: str) -> Message:
-    """Return the message of a decoded answer, without the mark of its end.
-
-    Args:
-        text: The answer.
-        finish_reason: The finish reason; empty if it is unknown.
-    """
+    """Return the message of a decoded answer, without the mark of its end; the finish reason may be empty."""
     end = next(filter(text.endswith, _ENDS_OF_ANSWERS), "") if text.endswith(_ENDS_OF_ANSWERS) else ""
     return Message("assistant", answer_parts(text.removesuffix(end), strict=True), {"finish_reason": finish_reason})
 
