@@ -235,25 +235,20 @@ class _Taken:
         channel, recipient = self.left["channel"], self.left.get("recipient")
         name = recipient if type(recipient) is str and recipient not in ("all", "assistant", "user") else ""
         if self.role == "assistant" and type(channel) is str and (name or channel == "analysis"):
-            for part in self.parts:
-                if part["type"] == names.TEXT and not name:
-                    part["type"] = names.REASONING
-                elif part["type"] == names.TEXT:
-                    left, tool = {**part}, name.removeprefix("functions.")
-                    part.clear()
-                    part.update(type=names.CALL, id=None, name=tool, arguments=exact_json(left.pop("content")))
-                    del left["type"]
-                    _beside(part, left)
+            for index, part in enumerate(self.parts):
+                if part["type"] == names.TEXT:
+                    said: Part = {"type": names.REASONING, "content": part["content"]}
+                    if name:
+                        said = {"type": names.CALL, "id": None, "name": name.removeprefix("functions.")}
+                        said["arguments"] = exact_json(part["content"])
+                    left = {key: field for key, field in part.items() if key not in ("type", "content")}
+                    self.parts[index] = _beside(said, left)
 
     def _take_content(self) -> tuple[Any, Any]:
         """Return the message's content, and the same in a second form: AI SDK has both `content` and `parts`."""
         left = self.left
-        of_list, of_text = (list, tuple), (str,)
-        keys = [
-            key
-            for key in names.CONTENTS
-            if key in left and (key == "content" or type(left[key]) in (of_list if key in names.LISTED else of_text))
-        ]
+        kinds = {"content": (type(left.get("content")),), **dict.fromkeys(names.LISTED, (list, tuple))}
+        keys = [key for key in names.CONTENTS if key in left and type(left[key]) in kinds.get(key, (str,))]
         if not keys:
             return None, None
         keys = keys[:1] if keys[0] not in _TWICE else [name for name in keys if name in _TWICE]
@@ -322,8 +317,7 @@ class _Taken:
             left.setdefault("toolName", given[5:])
         if is_ui or not (word in names.PART_TYPES or word in names.KEYED_PARTS):
             left["item_type"] = given
-        results = _present(left, ("output", "errorText")) if is_ui else ()
-        said = [left.pop(key) for key in results]
+        said = [left.pop(key) for key in _present(left, ("output", "errorText"))] if is_ui else []
         part = self._taken(kind, given, left)
         if kind == names.CALL and not part["name"] and given in names.ITEM_TYPES:
             part["name"] = given.removesuffix("_call")

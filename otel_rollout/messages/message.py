@@ -106,13 +106,7 @@ class Message(NamedTuple):
 
 
 def text_message(role: str, text: str, finish_reason: str | None = None) -> Message:
-    """Return a message of one text.
-
-    Args:
-        role: Its role.
-        text: Its text.
-        finish_reason: The reason why the model stopped, for an answer; empty if it is unknown, None for an input.
-    """
+    """Return a message of one text; the finish reason is None for an input, empty if it is unknown."""
     parts = [{"type": "text", "content": text}] if text else []
     return Message(role, parts) if finish_reason is None else Message(role, parts, {"finish_reason": finish_reason})
 

@@ -175,9 +175,8 @@ def _walk(value: Any) -> Iterator[tuple[Path, Any, bool]]:
 
 
 def _messages_of(item: Any) -> list[Message]:
-    if type(item) is str:
-        return _prompt_of(item)
-    return [message for each in item for message in _prompt_of(each)] if _is_texts(item) else convert_messages(item)
+    texts = [item] if type(item) is str else item
+    return [message for text in texts for message in _prompt_of(text)] if _is_texts(texts) else convert_messages(item)
 
 
 def _prompt_of(text: str) -> list[Message]:
@@ -193,7 +192,7 @@ def _without(value: Any, path: Path) -> Any:
     """Return a copy without the value at a path."""
     if not path:
         return None
-    copied = {**value} if type(value) is dict else [*value]
+    copied: Any = {**value} if type(value) is dict else [*value]
     if len(path) == 1 and type(value) is dict:
         del copied[path[0]]
     else:

@@ -23,8 +23,8 @@ from otel_rollout.messages.message import Message, Part, parse_json, text_messag
 class _Template(NamedTuple):
     """A family of chat templates.
 
-    A header has the role and the line breaks after it; `gap` is None if templates differ in these. `end` stands after
-    each message, if it is closed also before the last.
+    A header has the role and the line breaks after it; `gap` is None if templates differ in these. `end` closes a
+    message, which strictly each has if `is_closed`.
     """
 
     header: re.Pattern[str]
