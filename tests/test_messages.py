@@ -332,19 +332,19 @@ class TestRecognised:
     @pytest.mark.parametrize(
         ("value", "expected"),
         [
-            (({"role": "assistant", "content": "42"}, {"n": 1}), (True, "tuple[dict, dict]")),
-            (({"answered": 1}, 7), (False, "tuple[dict, int]")),
-            ([{"score": 1}] * 9, (False, "list[dict]")),
-            ({"token_ids": [1, 2]}, (True, "dict")),
-            ([1, 2], (True, "list[int]")),
-            (None, (True, "NoneType")),
+            (({"role": "assistant", "content": "42"}, {"n": 1}), True),
+            (({"answered": 1}, 7), False),
+            ([{"score": 1}] * 9, False),
+            ({"token_ids": [1, 2]}, True),
+            ([1, 2], True),
+            (None, True),
         ],
     )
     def test_what_was_recognised(self, value, expected):
-        """A message, token ids and nothing are answers; other values are none, and are described by their types."""
+        """A message, token ids and nothing are answers; other values are none."""
         found = read_of(value, split_output(value), has_usage=False)
 
-        assert (found.answer_read, found.shape) == expected
+        assert found.answer_read is expected
         assert not found.usage_read
 
 

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
@@ -34,15 +35,41 @@ class TestUnread:
     """Answers and numbers of tokens."""
 
     def test_answer(self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture) -> None:
-        """A result in which no answer is recognised is one line with its type, and counts."""
+        """A result in which no answer is recognised is one line with its classes, and counts."""
         summary = traced(rollout_spans, (Reply(), 3))
         lines = [each.getMessage() for each in caplog.records if "no answer was recognised" in each.getMessage()]
         assert len(lines) == 1
-        assert lines[0].startswith("generate returned list[dict, int]: no answer")
+        assert lines[0].startswith("generate returned tuple[Reply, int]: no answer")
         assert lines[0].endswith("return a message, or pass capture_output=")
         assert otel_rollout.stats().unread_answers == {"generate": 2}
         assert "2 answers not recognised" in str(otel_rollout.stats())
         assert summary.unread_answers == 2
+
+    @pytest.mark.parametrize(
+        ("result", "words"),
+        [
+            (({"depth": 3}, 4), "tuple[dict, int]"),
+            ([{"depth": 3}] * 9, "list[dict]"),
+            (Reply(), "Reply"),
+            ({"depth": 3}, "dict"),
+        ],
+    )
+    def test_classes(
+        self, rollout_spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture, result: Any, words: str
+    ) -> None:
+        """The line has the class that the program returned, and those of the first items."""
+        traced(rollout_spans, result)
+        assert f"generate returned {words}: no answer was recognised" in caplog.text
+
+    def test_under_an_applications_provider(self, caplog: pytest.LogCaptureFixture) -> None:
+        """It is one line and counts under an application's tracer provider, too."""
+        otel_rollout.init("answers", "joined", tracer_provider=TracerProvider())
+        op = rollout_trace_op(lambda: (Reply(), 3), kind="LLM", name="generate")
+        with rollout_trace_attr(1, 2, 3):
+            op()
+        assert otel_rollout.flush(10.0)
+        assert "generate returned tuple[Reply, int]: no answer was recognised" in caplog.text
+        assert otel_rollout.stats().unread_answers == {"generate": 1}
 
     @pytest.mark.parametrize(
         "result",

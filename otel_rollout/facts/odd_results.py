@@ -54,11 +54,6 @@ _NAMES: Final = {
         "message msg detail details description note info reason warning hint suggestion statustext stderr "
         "displaymessage usermessage instance"
     ),
-    # Elasticsearch, Solr, Algolia, Meilisearch, GitHub, NewsAPI, Google CSE, S3, OpenAlex.
-    "total": (
-        "totalresults totalhits totalcount totalrecords totalitems totalmatches numfound numresults numhits nbhits "
-        "estimatedtotalhits resultcount resultscount hitcount keycount documentcount matchcount"
-    ),
     "count": "total count n num size length rowcount found dist nbpages numpages pagecount totalpages itemcount",
     # These describe the request, the answer's pages and its cost, whatever they hold.
     "about": (
@@ -88,6 +83,12 @@ _ABOUT: Final = re.compile(
     r"|documentationurl|.*(?:url|uri)|quota.*|credits.*|exhaustive.*"
 )
 """More names of what describes a request."""
+_TOTAL: Final = re.compile(
+    # Elasticsearch, Solr, Algolia, Meilisearch, GitHub, NewsAPI, Google CSE, Bing, S3, OpenAlex.
+    r"(?:.*total|num|nb|number|estimated|approximate)(?:total|estimated|of)*"
+    r"(?:results|hits|count|records|items|match(?:es)?|found|docs|documents)"
+    r"|(?:results?|hits?|keys?|documents?|match)count"
+)
 
 _NO_ERROR: Final = frozenset(
     {"", "none", "null", "nil", "no", "false", "ok", "0", "no error", "no errors", "n/a", "success"}
@@ -114,13 +115,16 @@ _OUTPUTS: Final = ("stdout", "output", "out", "result")
 
 _NOUNS: Final = (
     "results?|match(?:es)?|hits?|documents?|docs|records?|rows?|items?|entr(?:y|ies)|data|files?|articles?|papers?"
-    "|pages?"
+    "|stud(?:y|ies)|pages?"
     "|products?|answers?|information|content|output|passages?|snippets?|images?|videos?|messages?|emails?|events?"
     "|users?"
     "|flights?|hotels?|places|nodes|sources?|references?|occurrences?|response|objects?|elements?|text"
 )
 _WORD: Final = (
     r"(?!(?:found|in|of|to|is|was|are|were|or|and|issues?|errors?|problems?|warnings?|conflicts?|changes?)\b)[\w'-]+"
+)
+_RESEARCH: Final = (
+    "stud(?:y|ies)|papers?|researchers?|authors?|scientists?|trials?|surveys?|investigat(?:ion|ors?)|experiments?"
 )
 _NOT: Final = "(?:could not|couldn'?t|cannot|can'?t|can not|did not|didn'?t|was unable to|were unable to|unable to)"
 _REASONS: Final = (
@@ -142,7 +146,8 @@ _ERROR_AT_START: Final = re.compile(
     r"opening|processing|performing|accessing|connecting|loading|sending|getting|retrieving|invoking|from|on line|at)\b"
     r"|an? (?:\w+ )?(?:error|exception) (?:has )?occurred"
     r"|[\w.]{0,120}[a-z_](?:error|exception|expired|interrupt)(?:\(.{0,80}?\))?\s*(?::|\(|$)"
-    r"|\S+:\d+:\d+: (?:fatal )?error:"
+    # A compiler's message below the line and its mark.
+    r"|\S+:\d+:\d+: (?:fatal )?error:|(?:[^\n]*\n){1,3}\s*[\^~]+\s*\n\w*(?:error|exception)\b"
     rf"|(?:http(?:/\d(?:\.\d)?)?(?: error| status)?(?: code)?:? ?|error ?:? ?"
     rf"|status(?: code)?:? ?)?[45]\d\d\s*[:,-]?\s*(?:{_REASONS})\b"
     r"|http(?: error| status)?(?: code)?:? ?[45]\d\d(?:\W|$)(?! (?:is|means|error code)\b)"
@@ -173,11 +178,14 @@ _ERROR_WORDS: Final = re.compile(
 )
 _EMPTY_WORDS: Final = re.compile(
     # LangChain's and LlamaIndex' retrievers and search tools, smolagents' DuckDuckGo, ripgrep's and psql's front ends.
-    rf"(?:sorry,? |unfortunately,? )?(?:there (?:are|were|is|was) (?:currently )?)?(?:no|zero"
+    # Research without results is a text about it.
+    rf"(?!(?:(?!no |0 |zero |found )[\w'-]+ ){{0,3}}?(?:{_RESEARCH})\b)"
+    rf"(?:(?:sorry,? |unfortunately,? )?(?:there (?:are|were|is|was) (?:currently )?)?(?:no|zero"
     rf"|0)\s+(?:{_WORD}\s+){{0,4}}?"
     rf"(?:{_NOUNS})(?:\s+(?:were|was|are|is|have been|has been|could be))?(?:\s+(?:found|returned|available|retrieved"
     rf"|match\w*|exist\w*|fetched|located|loaded|to (?:display|show|return)|yet|here))?"
-    rf"(?:{_END}|\s+(?:for|in|that|with|on|at|about|from|of|your|the|this) )"
+    rf"(?:{_END}|\s+(?:for|in|that|with|on|at|about|from|of|your|the|this|matching"
+    rf"|containing|named|called|by|under|within|between|since) )"
     rf"|(?:[\w'-]+ ){{0,4}}?(?:found|returned|returns|yielded|retrieved|matched|produced|gave|has|have|contains?|got"
     rf"|showing)"
     rf"[: ]+(?:no|0|zero)(?: [\w-]+){{0,2}}? (?:{_NOUNS})\b"
@@ -188,7 +196,7 @@ _EMPTY_WORDS: Final = re.compile(
     r"|your search\b.{0,120}did(?: not|n't) match|(?:[\w'.-]+ ){1,4}(?:did not|didn't|does not|doesn't) "
     r"(?:match|return|find|have|contain|yield) any\b"
     rf"|(?:[\w'\"`./-]+ ){{1,5}}?(?:was |were )?not found{_END}"
-    r"|(?:none|null|nil|undefined|n/a|nan|no output|no content|empty|no matches?)\W*$|.*\(0 rows\)\s*$|0 rows\)",
+    r"|(?:none|null|nil|undefined|n/a|nan|no output|no content|empty|no matches?)\W*$|.*\(0 rows\)\s*$|0 rows\))",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -231,7 +239,7 @@ def is_odd_result(value: Any) -> bool:
 def _named(key: str) -> tuple[str, str]:
     name = re.sub(r"[^a-z0-9]", "", key.lower())
     meaning = _MEANINGS.get(name) or ("about" if _ABOUT.fullmatch(name) else "")
-    return name, meaning or ("total" if name.endswith(("totalresults", "totalhits", "totalcount")) else "")
+    return name, meaning or ("total" if _TOTAL.fullmatch(name) else "")
 
 
 def _parsed(text: str) -> Any:
@@ -309,6 +317,8 @@ class _Judge:
     def _is_failed(self, members: Sequence[_Member], is_listed: bool) -> bool:
         """Return True if an object is an error, or wraps one."""
         names = {each.name: each.item for each in members}
+        if _is_schema(names):
+            return False
         content = [each for each in members if not each.is_aside and not self._is_nothing(each.item)]
         is_jsend = _JSEND.issuperset(names)
         has_message = any(each.meaning == "message" and isinstance(each.item, str) for each in members)
@@ -348,7 +358,7 @@ class _Judge:
         if isinstance(names.get("type"), str) and (0 in _list(names.get("shape")) or names.get("length") == 0):
             # An array, a table or bytes, as they are recorded.
             return True
-        if any(map(_is_done, members)):
+        if any(map(_is_done, members)) or _is_schema(names):
             return False
         content = [each for each in members if not each.is_aside]
         left = [each for each in content if not self._is_empty(each, is_alone=len(members) < 4)]
@@ -440,6 +450,11 @@ def _has_report(code: int, names: Mapping[str, Any]) -> bool:
     """Return True if a program that ended with 1 has output, as test runners have."""
     said = any(isinstance(text := names.get(name), str) and text.strip() for name in _OUTPUTS)
     return code == 1 and said and not str(names.get("stderr") or "").strip()
+
+
+def _is_schema(names: Mapping[str, Any]) -> bool:
+    """Return True for a JSON schema, whose properties are names only."""
+    return isinstance(names.get("type"), (str, list)) and isinstance(names.get("properties"), dict)
 
 
 def _is_done(member: _Member) -> bool:

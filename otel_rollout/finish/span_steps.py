@@ -21,6 +21,7 @@ from otel_rollout.finish.redaction import Redactor
 from otel_rollout.finish.token_text import add_token_text, numbers_last
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.messages import AnswerRead, ChatSide, read_of
+from otel_rollout.record.fields import shape_of
 from otel_rollout.record.finished_span import FinishedSpan, attributes_size, rest_size
 from otel_rollout.record.recording_span import RecordedEvent, RecordedLink, RolloutSpan
 from otel_rollout.text.plain_json import value_to_json
@@ -163,7 +164,8 @@ def finish_span(
     read = None
     if payload.turn is not None and span.output is not None and not span.output.is_note:
         has_usage = semconv.USAGE_OUTPUT_TOKENS in span.attributes
-        read = read_of(values.answer, payload.turn[1], has_usage=has_usage)
+        shape = span.returned or shape_of(values.answer)
+        read = read_of(values.answer, payload.turn[1], has_usage=has_usage, shape=shape)
     return Finished(finished, payload.turn, attributes.clean_tags, cut, redacted, read)
 
 

@@ -245,20 +245,16 @@ def split_output(
 
 
 class AnswerRead(NamedTuple):
-    """The parts of an LLM op's result that were recognised; `shape` is its types, such as `tuple[dict, int]`."""
+    """The parts of an LLM op's result that were recognised; `shape` is its classes, such as `tuple[dict, int]`."""
 
     answer_read: bool
     usage_read: bool
     shape: str
 
 
-def read_of(value: Any, side: ChatSide | None, *, has_usage: bool) -> AnswerRead:
-    """Return the parts of a result that were recognised; `side` is its messages, if it has any."""
+def read_of(value: Any, side: ChatSide | None, *, has_usage: bool, shape: str = "") -> AnswerRead:
+    """Return the parts of a result that were recognised; `shape` is the classes that the program returned."""
     items = value[:8] if type(value) in (list, tuple) else ()
-    shape = type(value).__name__
-    if items:
-        inner = [type(item).__name__ for item in items]
-        shape += f"[{', '.join(dict.fromkeys(inner) if type(value) is list else inner)}]"
     has_ids = type(value) is dict and not names.IDS.keys().isdisjoint(value)
     has_ids = has_ids or (bool(items) and set(map(type, items)) == {int})
     return AnswerRead(side is not None or value is None or has_ids, has_usage, shape)

@@ -28,6 +28,7 @@ from otel_rollout.record.context import (
     with_frame,
 )
 from otel_rollout.record.driver import RUNNING, follow
+from otel_rollout.record.fields import shape_of
 from otel_rollout.record.llm import describe_request, describe_response
 from otel_rollout.record.readers import is_compiling
 from otel_rollout.record.signature import begins_with_receiver, compile_binder
@@ -197,6 +198,8 @@ class Call:
         shown = operation.capture("capture_output", capture, result, self.pipeline) if capture else None
         if operation.is_llm:
             self._describe(span, result)
+            if capture is True and type(result) is not str and type(result) is not dict:
+                span.returned = shape_of(result)
         if shown is not None:
             span.output = shown
         self._end(span)

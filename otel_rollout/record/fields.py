@@ -55,6 +55,20 @@ def class_name(kind: type) -> str:
     return replace_surrogates(f"{kind.__module__}.{kind.__qualname__}")
 
 
+_name_of: Final = type.__dict__["__name__"].__get__
+_MAX_SHOWN: Final = 8
+
+
+def shape_of(value: Any) -> str:
+    """Return the name of a value's class and, of a list or tuple, the first items' classes: `tuple[dict, int]`."""
+    kind = type(value)
+    name: str = replace_surrogates(_name_of(kind))
+    if kind is not list and kind is not tuple:
+        return name
+    names = [replace_surrogates(_name_of(type(item))) for item in value[:_MAX_SHOWN]]
+    return f"{name}[{', '.join(dict.fromkeys(names) if kind is list else names)}]" if names else name
+
+
 def module_of(kind: type) -> str:
     """Return the top-level package of a class's `__module__`."""
     module = kind.__module__

@@ -88,6 +88,8 @@ class RolloutSpan(Span):
     links: list[RecordedLink] | None = None
     input: Snapshot | None = None
     output: Snapshot | None = None
+    returned = ""
+    """The classes of a generation's result, which the snapshot has as plain data."""
     events: list[RecordedEvent] | None = None
     status_code = StatusCode.UNSET
     status_description: str | None = None

@@ -46,6 +46,7 @@ class RetrieverOutput(BaseModel):
 
 
 _PARTS = [SimpleNamespace(type="text", text="Unknown tool: foo")]
+_SAID = SimpleNamespace(type="text", text="done: 3 files")
 _OBJECTS = [
     (
         True,
@@ -54,11 +55,16 @@ _OBJECTS = [
     ),
     (True, "error/pydantic-status", HttpResponse(status_code=500, text="Internal Server Error")),
     (True, "empty/dataclass-search", SearchResults(query="abc", hits=[], total=0)),
+    (True, "error/dataclass-exec", ExecResult(False, 2, "", "grep: x: No such file or directory")),
+    (True, "empty/pydantic-docs", RetrieverOutput(documents=[], scores=[])),
     (True, "empty/array", np.zeros(0)),
     (True, "empty/bytes", b""),
     (False, "exec/dataclass", ExecResult(success=True, returncode=0, stdout="ok\n", stderr="")),
     (False, "http/pydantic-200", HttpResponse(status_code=200, text="pong")),
     (False, "retriever/zero-score", RetrieverOutput(documents=["d"], scores=[0.0])),
+    (False, "sql/tuple-zero", [(0,)]),
+    (False, "mcp/object", SimpleNamespace(content=[_SAID], isError=False, structuredContent=None, meta=None)),
+    (False, "search/dataclass", SearchResults(query="abc", hits=["h1"], total=1)),
     (False, "numpy/zeros", np.zeros(3)),
     (False, "bytes/png", b"\x89PNG\r\n\x1a\n"),
 ]
