@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
 
 from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown
 from otel_rollout.record import OpenOp, OpenTrajectory, open_trajectories, runtime
@@ -41,11 +40,10 @@ def generate(inner: Any = None) -> None:
         inner()
 
 
-@pytest.fixture(params=["ours", "application"])
-def tracing(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tracing on our own provider, and on one of the application."""
-    provider = TracerProvider(shutdown_on_exit=False) if request.param == "application" else None
-    init("project", "experiment", backend=InMemorySpanExporter(), tracer_provider=provider)
+@pytest.fixture
+def tracing() -> Iterator[None]:
+    """Tracing into memory."""
+    init("project", "experiment", backend=InMemorySpanExporter())
     yield
     shutdown()
 

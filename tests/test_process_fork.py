@@ -99,56 +99,6 @@ class TestFork:
         children = [names for names in program.delivered if "child" in names]
         assert children == [["child"]] * 30
 
-    def test_messages_on_a_provider_at_the_fork(self, program):
-        """On a provider, the caller's thread writes messages: a child waits for no thread of the parent there."""
-        code, errors = program.run(
-            """
-            from opentelemetry.sdk.trace import TracerProvider
-
-            otel_rollout.init("project", "experiment", tracer_provider=TracerProvider())
-            pipeline = otel_rollout.record.runtime.pipeline
-            held, go_on = threading.Event(), threading.Event()
-
-            @otel_rollout.rollout_trace_op(kind="LLM")
-            def chat(messages):
-                return {"role": "assistant", "content": "Yes."}
-
-            def ask():
-                with otel_rollout.rollout_trace_attr(0, 1, 0):
-                    chat([{"role": "user", "content": "Is it?"}] * 200)
-
-            stop = threading.Event()
-            def ask_on():
-                while not stop.is_set():
-                    ask()
-            def hold():
-                with pipeline.reader.chat.conversations._lock:
-                    held.set()
-                    go_on.wait(120)
-            threads = [threading.Thread(target=ask_on) for _ in range(3)]
-            for thread in threads:
-                thread.start()
-            holder = threading.Thread(target=hold)
-            holder.start()
-            held.wait(120)
-            try:
-                for _ in range(5):
-                    child = os.fork()
-                    if child == 0:
-                        signal.alarm(300)
-                        ask()
-                        os._exit(0)
-                    assert os.waitpid(child, 0)[1] == 0
-            finally:
-                # Else the program would not end where a child hangs.
-                stop.set()
-                go_on.set()
-            for thread in [*threads, holder]:
-                thread.join()
-            """
-        )
-        assert code == 0, errors
-
     @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
     def test_multiprocessing_children_deliver_before_they_exit(self, program, method):
         """A child of multiprocessing leaves by os._exit, and delivers before that."""
