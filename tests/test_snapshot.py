@@ -145,10 +145,6 @@ class TestKnownTypes:
 
         assert read(Old(x=1, inner=Old(x=2))) == {"x": 1, "inner": {"x": 2, "inner": None}}
 
-    def test_secrets_of_pydantic(self):
-        """A `SecretStr` stays hidden."""
-        assert read(Model(x=1, y=pydantic.SecretStr("hunter2"))) == {"x": 1, "y": "[hidden]"}
-
     def test_omegaconf(self):
         """A configuration is written as it stands, interpolations unresolved."""
         omegaconf = pytest.importorskip("omegaconf")

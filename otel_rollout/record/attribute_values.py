@@ -107,15 +107,9 @@ def _int_of_float(value: Any) -> Any:
 
 
 def _warn_of_tag(name: str, right: str, value: Any, text: str, consequence: str = "") -> None:
-    warn_once(
-        f"tag {name}",
-        "rollout_trace_attr(%s=…): this should be %s, not %r of type %s; the tag is this text%s",
-        name,
-        right,
-        text[:100],
-        class_name(type(value)).removeprefix("builtins."),
-        consequence,
-    )
+    kind = class_name(type(value)).removeprefix("builtins.")
+    line = "rollout_trace_attr(%s=…): this should be %s, not %r of type %s; the tag is this text%s"
+    warn_once(f"tag {name}", line, name, right, text[:100], kind, consequence)
 
 
 def read_text(value: Any) -> str | None:

@@ -424,5 +424,5 @@ class Cutter(Copier):
 
 
 def _opened(body: bytes) -> bytes:
-    """Return the items of a container's body, to be put into another one."""
+    """Return the items of a container's body."""
     return body[10:] if body[0] == _FRAME else body[1:]

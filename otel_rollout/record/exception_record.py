@@ -146,15 +146,14 @@ def _last_lines(error: BaseException, depth: int = 1) -> Iterator[str]:
 
 def _frames(trace: TracebackType | None) -> list[_Frame]:
     """Return the innermost frames, without our wrappers around the traced functions."""
-    kept: deque[TracebackType] = deque(islice(_walk(trace), 512), maxlen=2 * MAX_FRAMES)
+    kept: deque[TracebackType] = deque(maxlen=2 * MAX_FRAMES)
+    for _ in range(512):
+        if trace is None:
+            break
+        kept.append(trace)
+        trace = trace.tb_next
     frames = [(each.tb_frame.f_code, each.tb_lineno, each.tb_lasti) for each in kept]
     return [frame for frame in frames if not frame[0].co_filename.startswith(_WRAPPERS)][-MAX_FRAMES:]
-
-
-def _walk(trace: TracebackType | None) -> Iterator[TracebackType]:
-    while trace is not None:
-        yield trace
-        trace = trace.tb_next
 
 
 def _summary(frame: _Frame) -> FrameSummary:

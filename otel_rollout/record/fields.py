@@ -14,13 +14,7 @@ from otel_rollout.text.sanitize import replace_surrogates
 _Found = TypeVar("_Found")
 HIDDEN: Final = "[hidden]"
 """In place of a field that its class hides."""
-MAX_CLASSES: Final = 4096
-"""At most this many classes are cached, those that are gone included."""
-MAX_FIELDS: Final = 64
-"""The first fields of an object whose class declares none."""
 _SECRET_NAMES: Final = ("Password", "Credential", "Credentials")
-_HEAP_TYPE: Final = 1 << 9
-"""The flag of a class that is created at run time, by a class statement or an extension."""
 _get: Final = object.__getattribute__
 
 
@@ -42,7 +36,7 @@ def per_class(find: Callable[[type], _Found]) -> Callable[[type], _Found]:
             return found[key]
         except KeyError:
             pass
-        if len(found) >= MAX_CLASSES:
+        if len(found) >= 4096:  # those that are gone included
             found.clear()
         result = found[key] = find(kind)
         return result
@@ -93,7 +87,8 @@ def _places(kind: type) -> tuple[bool, tuple[str, ...]]:
     slots = {
         name: None
         for base in kind.__mro__
-        if base.__flags__ & _HEAP_TYPE
+        # Classes that are created at run time, by a class statement or an extension: CPython's Py_TPFLAGS_HEAPTYPE.
+        if base.__flags__ & 1 << 9
         for name, member in [*base.__dict__.items()]
         if type(member) is MemberDescriptorType and find_static(kind, name) is member
     }
@@ -129,7 +124,10 @@ def object_reader(kind: type) -> tuple[Callable[[Any], Any], bool]:
     declared = _declared_fields(kind)
     if declared is None:
         return _public_reader(name, slots, has_dict=has_dict), False
-    return _declared_reader(has_dict, slots, *declared, takes_more=_takes_more_fields(kind)), True
+    config = find_static(kind, "model_config")
+    # Pydantic 2 keeps undeclared fields in a slot.
+    takes_more = type(config) is dict and config.get("extra") == "allow"
+    return _declared_reader(has_dict, slots, *declared, takes_more=takes_more), True
 
 
 def _declared_reader(
@@ -164,7 +162,7 @@ def _public_reader(name: str, slots: tuple[str, ...], *, has_dict: bool) -> Call
 
     def read(value: Any) -> Any:
         fields = _get(value, "__dict__") if has_dict else {}
-        pairs = [*islice(fields.items(), MAX_FIELDS)]
+        pairs = [*islice(fields.items(), 64)]
         kept = {key: item for key, item in pairs if type(key) is str and key[:1] != "_"} | _slot_values(value, slots)
         if cut := len(fields) - len(pairs):
             return Part({"type": name, **kept, "…": f"[{cut:,} keys cut]"}, cut)
@@ -196,12 +194,6 @@ def _declared_fields(kind: type) -> tuple[dict[str, bool], bool] | None:
         # A function as `repr` shows something other than the value.
         return {attribute["name"]: attribute.get("repr") is not True for attribute in attributes}, False
     return None
-
-
-def _takes_more_fields(kind: type) -> bool:
-    """Return True if a pydantic 2 class keeps undeclared fields, which are in a slot."""
-    config = find_static(kind, "model_config")
-    return type(config) is dict and config.get("extra") == "allow"
 
 
 def _is_hidden_by_pydantic(field: Any) -> bool:

@@ -39,19 +39,15 @@ _SAFE_ZONES: Final = (type(None), dt.timezone, zoneinfo.ZoneInfo)
 
 
 class Reader(NamedTuple):
-    """Reads the values of a class.
-
-    Args:
-        read: Returns a scalar, a private dict, list or array of numpy, or another value, to be read in turn.
-        cost: The units of a call.
-        is_known: False for a class that declares no fields, of which objects far down are only named.
-        is_leaf: True if it returns scalars, as a rule.
-    """
+    """Reads a class's values: as a scalar, a private dict, list or array, or another value, to be read in turn."""
 
     read: Callable[[Any], Any]
     cost: int = 32
+    """The units of a call."""
     is_known: bool = True
+    """False for a class that declares no fields, of which objects far down are only named."""
     is_leaf: bool = False
+    """True if it returns scalars, as a rule."""
 
 
 def _private(value: Any) -> Any:
@@ -62,6 +58,14 @@ def _read_own_payload(value: Any) -> Any:
     return _private(call_user_function("__rollout_payload__", type(value).__rollout_payload__, value))
 
 
+def _field_by(*names: str) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        fields = fields_of(value)
+        return next((_private(fields[name]) for name in names if name in fields), None)
+
+    return read
+
+
 def _items_by(base: Any) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         items = [*islice(base.__iter__(value), MAX_ITEMS)]
@@ -69,14 +73,6 @@ def _items_by(base: Any) -> Callable[[Any], Any]:
         return Part([*items, f"…[{cut:,} items cut]"], cut) if cut > 0 else items
 
     return read
-
-
-def _read_view(value: Any) -> list[Any]:
-    return [*islice(value, MAX_ITEMS)]
-
-
-def _read_wrapped(value: Any) -> Any:
-    return _private(fields_of(value).get("data"))
 
 
 def _read_subclass_of_dict(value: Any) -> Any:
@@ -149,12 +145,6 @@ def _read_image(value: Any) -> Any:
     return {"type": class_name(type(value)), "mode": fields.get("_mode", fields.get("mode")), "size": shown}
 
 
-def _read_omegaconf(value: Any) -> Any:
-    # The raw nodes: resolving interpolations calls code.
-    fields = fields_of(value)
-    return _private(fields.get("_content", fields.get("_val")))
-
-
 def _read_pandas(value: Any) -> Any:
     name = type(value).__name__
     if module_of(type(value)) != "pandas":
@@ -190,12 +180,8 @@ def _label(name: Any) -> str:
 
 def _numpy_scalar_reader(kind: type) -> Reader:
     dtype = sys.modules["numpy"].dtype(kind)
-    is_plain = kind.__module__ == "numpy" and dtype.itemsize <= 8
-    return (
-        Reader(_NUMBERS[dtype.kind], 4, is_leaf=True)
-        if is_plain and dtype.kind in _NUMBERS
-        else Reader(_read_numpy_scalar)
-    )
+    plain = _NUMBERS.get(dtype.kind) if kind.__module__ == "numpy" and dtype.itemsize <= 8 else None
+    return Reader(plain, 4, is_leaf=True) if plain else Reader(_read_numpy_scalar)
 
 
 def _read_numpy_scalar(value: Any) -> Any:
@@ -240,17 +226,12 @@ def array_summary(value: Any) -> dict[str, Any]:
     return {**described, "head": _elements(flat[:EDGE]), "tail": _elements(flat[-EDGE:])}
 
 
-def imported(name: str) -> Any:
-    """Return a module that the program has imported; None while its import runs, on whatever thread."""
-    module = sys.modules.get(name)
-    is_ready = module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
-    return module if is_ready else None
-
-
 def is_compiling() -> bool:
     """Return True while `torch.compile` traces the caller: it would compile our code, or fail on it."""
-    torch = imported("torch")
-    return torch is not None and torch.compiler.is_compiling()
+    torch: Any = sys.modules.get("torch")
+    # While its import runs, on whatever thread, it has no parts.
+    is_ready = torch is not None and not getattr(getattr(torch, "__spec__", None), "_initializing", False)
+    return bool(is_ready and torch.compiler.is_compiling())
 
 
 def length_of_array(value: Any) -> int | None:
@@ -337,16 +318,19 @@ _LEAVES: Final[dict[str, Callable[[Any], Any]]] = {
 _CHEAP: Final = frozenset(("builtins.str", "builtins.int", "builtins.float"))
 _OTHERS: Final[dict[str, Reader]] = {
     **{f"builtins.{base.__name__}": Reader(_items_by(base)) for base in (list, tuple, set, frozenset)},
-    **{f"builtins.dict_{name}": Reader(_read_view) for name in ("keys", "values", "items")},
+    **{
+        f"builtins.{view.__name__}": Reader(_items_by(view)) for view in map(type, ({}.keys(), {}.values(), {}.items()))
+    },
     **{f"builtins.{name}": Reader(_read_bytes) for name in ("bytes", "bytearray", "memoryview")},
     "builtins.dict": Reader(_read_subclass_of_dict),
     "collections.deque": Reader(_items_by(collections.deque)),
     "array.array": Reader(_items_by(array)),
-    **{f"collections.User{name}": Reader(_read_wrapped) for name in ("Dict", "List", "String")},
+    **{f"collections.User{name}": Reader(_field_by("data")) for name in ("Dict", "List", "String")},
     "numpy.ndarray": Reader(_read_array, 128),
     "torch.Tensor": Reader(_read_tensor, 512),
     "PIL.Image": Reader(_read_image),
-    "omegaconf.Node": Reader(_read_omegaconf),
+    # The raw nodes: resolving interpolations calls code.
+    "omegaconf.Node": Reader(_field_by("_content", "_val")),
     **{f"pandas.{name}": Reader(_read_pandas, 16_000) for name in ("DataFrame", "Series", "Index")},
 }
 
