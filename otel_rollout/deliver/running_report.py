@@ -30,13 +30,7 @@ SECONDS_RUNNING: Final = 3.0
 
 
 class RunningReport:
-    """Calls an exporter's method `note_open` every few seconds, if it has one; on the delivery thread.
-
-    Args:
-        exporter: The exporter.
-        open_trajectories: Tracks the running trajectories.
-        redactor: Replaces secrets in names and tags; None if nothing is redacted.
-    """
+    """Calls an exporter's method `note_open` every few seconds, if it has one; on the delivery thread."""
 
     def __init__(
         self, exporter: SpanExporter, open_trajectories: OpenTrajectories | None, redactor: Redactor | None

@@ -188,13 +188,9 @@ class Spool:
 
 @dataclass(eq=False)
 class StoredBatch:
-    """A batch that was read from disk.
+    """A batch that was read from disk: its place there, and its spans, or none if it can't be read.
 
     Args:
-        file: Its file.
-        offset: Its place there.
-        length: Its size there.
-        spans: Its spans, or none if it can't be read.
         written: The number of spans that were written.
         number: The number of its first span in the outbox.
         left: The number of its spans that are not settled.
@@ -272,13 +268,7 @@ class _SpoolFile:
 
 
 class Spill:
-    """The part of an outbox that is on disk.
-
-    Args:
-        outbox: The outbox.
-        spool: The place on disk.
-        max_bytes: The bound on memory.
-    """
+    """The part of an outbox that is on disk."""
 
     def __init__(self, outbox: SpanOutbox, spool: Spool, max_bytes: int) -> None:
         self.spans = 0

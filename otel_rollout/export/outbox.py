@@ -73,13 +73,7 @@ class _Flush:
 
 
 class Outbox(abc.ABC):
-    """Lanes of entries with a thread; the thread makes one attempt at a time, and any thread asks for a flush.
-
-    Args:
-        name: The exporter's name, for logs.
-        thread_name: The name of the thread.
-        policy: The delays between attempts.
-    """
+    """Lanes of entries with a thread; the thread makes one attempt at a time, and any thread asks for a flush."""
 
     def __init__(self, name: str, thread_name: str, policy: RetryPolicy | None = None) -> None:
         self.name = name
@@ -264,12 +258,9 @@ class Outbox(abc.ABC):
             reason = "configuration_error" if lane.is_stuck else "shutdown"
             for entry in list(lane.entries.values()):
                 del lane.entries[entry.key]
-                self._count_left(lane, entry, reason)
+                self._account_of(lane).lose(reason)
                 self._settled(lane, [entry])
         self._notify()
-
-    def _count_left(self, lane: Lane, entry: Entry, reason: str) -> None:
-        self._account_of(lane).lose(reason)
 
     def _settled(self, lane: Lane, entries: Sequence[Entry]) -> None:
         """Count entries down for the flushes that wait, once they are counted."""

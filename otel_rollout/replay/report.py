@@ -69,9 +69,7 @@ class Replay:
 
     Args:
         backend: The exporter's name.
-        destination: Its destination, if it has one.
         unit_name: The noun for a unit.
-        report: The counts.
         notes: Further lines of text.
         is_interrupted: If somebody pressed Ctrl-C.
     """
@@ -119,12 +117,7 @@ Progress = Callable[[ReplayReport, int], None]
 
 @contextlib.contextmanager
 def show_progress(name: str, total: Total) -> Iterator[Progress]:
-    """Show progress on standard error for the time of the replay.
-
-    Args:
-        name: The backend's name.
-        total: The units to replay.
-    """
+    """Show progress on standard error for the time of the replay."""
     if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
         yield LineProgress(name, total)
         return
@@ -146,13 +139,7 @@ def show_progress(name: str, total: Total) -> Iterator[Progress]:
 
 
 class LineProgress:
-    """Prints a line every few seconds.
-
-    Args:
-        name: The backend's name.
-        total: The units to replay.
-        seconds: The least time between two lines.
-    """
+    """Prints a line every few seconds."""
 
     def __init__(self, name: str, total: Total, seconds: float = SECONDS_BETWEEN_LINES) -> None:
         self._name = name

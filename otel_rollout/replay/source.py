@@ -34,13 +34,7 @@ class Unit(NamedTuple):
 
     @classmethod
     def unreadable(cls, where: str, size: int, reason: str) -> Unit:
-        """Return a unit whose spans can't be read: it is counted, and nothing of it is sent.
-
-        Args:
-            where: The file, and the place in it.
-            size: Its size, in the bytes that the source counts.
-            reason: The reason.
-        """
+        """Return a unit whose spans can't be read: it is counted, and nothing of it is sent."""
 
         def read() -> Sequence[ReadableSpan]:
             raise UnreadableError(reason)

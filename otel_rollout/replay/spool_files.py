@@ -203,13 +203,7 @@ def _traces_like(folder: Path, filters: Filters, trace: str) -> set[int]:
 
 
 class _Batch:
-    """A batch of a spool's file, which is decoded once, though it has spans of many trajectories.
-
-    Args:
-        path: The file.
-        frame: Its frame.
-        traces: The trace ids that are wanted; all if None.
-    """
+    """A batch of a spool's file, which is decoded once, though it has spans of many trajectories."""
 
     def __init__(self, path: Path, frame: FrameExtent, traces: set[int] | None) -> None:
         self.is_damaged = False

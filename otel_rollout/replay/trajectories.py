@@ -25,13 +25,7 @@ from otel_rollout.text.plain_text import counted
 
 
 class TrajectorySource:
-    """The trajectories of a trace folder that filters let through, without those that are running.
-
-    Args:
-        folder: The folder.
-        filters: The filters.
-        trace: The beginning of the trace id.
-    """
+    """The trajectories of a trace folder that filters let through, without those that are running."""
 
     unit_name = "trajectory"
     goes_alone = False

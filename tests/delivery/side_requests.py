@@ -6,7 +6,6 @@ import threading
 
 from opentelemetry import context as context_api
 
-from otel_rollout.export import RetryPolicy
 from otel_rollout.export.follow_up_requests import NotYet
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 
@@ -14,7 +13,6 @@ RETRY = Outcome(Verdict.RETRY, "down")
 REFUSED = Outcome(Verdict.REFUSED, "HTTP 400")
 CONFIGURATION_ERROR = Outcome(Verdict.CONFIGURATION_ERROR, "HTTP 403")
 UNEXPLAINED = Outcome(Verdict.UNEXPLAINED, "HTTP 500")
-SLOW = RetryPolicy(initial_delay=3600.0, max_delay=3600.0, configuration_delay=3600.0)
 
 
 class Backend:

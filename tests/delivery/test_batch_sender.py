@@ -127,20 +127,6 @@ class TestPassingFaults:
         assert clock.waits[-1] == 30.0
 
 
-class TestConfigurationError:
-    """Wrong credentials, address or project."""
-
-    def test_retries_once_a_minute(self, spans):
-        """Wrong credentials are not hammered, and nothing is lost until they are fixed."""
-        clock = _Clock()
-        backend, report = deliver(
-            answers(CONFIGURATION_ERROR, CONFIGURATION_ERROR, CONFIGURATION_ERROR), spans, clock=clock
-        )
-        assert clock.waits == [60.0, 60.0, 60.0]
-        assert backend.received == list("01234567")
-        assert report.lost == {}
-
-
 class TestRefused:
     """Bad spans and batches that are too large."""
 

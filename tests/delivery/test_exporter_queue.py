@@ -41,15 +41,6 @@ class TestBatches:
             size = sum(len(span.attributes[semconv.INPUT_VALUE]) for span in batch)
             assert len(batch) == 1 or size <= 100_000
 
-    def test_the_exporters_own_limit_counts_too(self, make_queue, exporter, make_recording_span):
-        """An exporter that takes less than the configured batch gets less."""
-        exporter.max_batch_bytes = 50_000
-        queue = make_queue(exporter, delay=60.0)
-        for _ in range(4):
-            queue.put(make_recording_span("a", "x" * 30_000))
-        assert queue.flush(10)
-        assert [len(batch) for batch in exporter.batches] == [1, 1, 1, 1]
-
     def test_the_exporter_is_not_traced(self, make_queue, exporter, make_span):
         """While an exporter sends, instrumentation is suppressed, so that its requests make no spans."""
         queue = make_queue(exporter)

@@ -113,26 +113,6 @@ class TestNotes:
         assert given.startswith("…[100,")
         assert given.endswith(" bytes]")
 
-    def test_it_is_told_while_spans_are_sent(self, at_once: None) -> None:
-        """A queue that never becomes empty does not make the process look dead."""
-        exporter = Told()
-        told_at: list[int] = []
-        export = exporter.export
-
-        def export_slowly(spans: Sequence[Any]) -> Any:
-            told_at.append(len(exporter.told))
-            # Longer than the pause between two notes.
-            time.sleep(0.002)
-            return export(spans)
-
-        exporter.export = export_slowly  # type: ignore[method-assign]
-        init("project", "experiment", backend=exporter, max_batch_spans=1, schedule_delay_ms=3_600_000)
-        with rollout_trace_attr(sample_index=1, step=7):
-            for _ in range(20):
-                generate()
-        shutdown()
-        assert len(set(told_at)) > 10
-
     @pytest.mark.parametrize("took", [0.001, 0.1, 60.0])
     def test_notes_that_take_long(self, monkeypatch: pytest.MonkeyPatch, took: float) -> None:
         """The longer a note takes the longer is the pause, which stays below the time that tells of a dead process."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
-import json
 import time
 
 import pytest
@@ -243,20 +241,6 @@ class TestFailures:
         assert (done.report.delivered, done.report.undelivered, done.report.untried) == (0, 1, 4)
         assert dict(done.report.lost) == {"unreachable": 3}
 
-    def test_patience_counts_from_the_last_success(self, record, replayed):
-        """A backend that takes a part now and then is not given up, however long all of it takes."""
-        answers = itertools.cycle([Outcome(Verdict.RETRY, "busy"), Outcome(Verdict.RETRY, "busy"), None])
-
-        def answer(spans):
-            time.sleep(0.2)
-            return next(answers)
-
-        settings = resolve_settings({"max_batch_spans": 3})
-        done = replayed(record(), Refusing(answer), patience=1.5, settings=settings)
-
-        assert done.report.is_whole
-        assert done.report.seconds > 1.5
-
     def test_spans_that_are_taken_and_not_kept(self, record, replayed):
         """Where a backend rejects some spans of a batch and does not say which, the batch is not remembered."""
         exporter = Refusing(lambda spans: Outcome(Verdict.DELIVERED, "2 rejected", rejected=2))
@@ -363,16 +347,3 @@ class TestFailures:
 
         assert (done.report.delivered, done.report.unreadable, done.report.is_whole) == (4, 0, True)
         assert done.notes == [f"1 torn frame skipped in {file}"]
-
-    def test_lines_that_are_unreadable(self, replayed, memory, tmp_path):
-        """Lines of a file that are no OTLP JSON count as what could not be read."""
-        folder = tmp_path / "foreign"
-        folder.mkdir()
-        span = {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": "op", "startTimeUnixNano": "1"}
-        line = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]})
-        (folder / "spans.jsonl").write_text(f"{line}\n" + 4 * "nonsense\n")
-
-        done = replayed(folder, memory)
-
-        assert (done.report.delivered, done.report.unreadable, done.report.is_whole) == (1, 4, False)
-        assert done.notes[-1] == f"4 unreadable lines skipped in {folder / 'spans.jsonl'}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import subprocess
 import sys
 
@@ -11,10 +10,8 @@ import pytest
 import otel_rollout
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.folder import FrameExtent, FrameFile, index_reading, scan_frames, stored_file
-from otel_rollout.otlp import decode_spans, encode_spans, traces_of
-from otel_rollout.replay import describe, spool_files
-from otel_rollout.testing import InMemorySpanExporter
+from otel_rollout.folder import FrameExtent, scan_frames
+from otel_rollout.replay import describe
 from tests.replay.recordings import Memory
 
 
@@ -58,36 +55,6 @@ class TestSpool:
         assert {span.attributes["rollout.step"] for span in memory.spans} == {1}
         assert replayed(folder, memory, filters={"step": 1}).report.skipped == 2
         assert "no trajectory in" in replayed(folder, memory, filters={"step": 99}).notes[0]
-
-    def test_filters_take_parts_of_batches(self, tmp_path, replayed, memory, project, monkeypatch):
-        """A batch of many trajectories is decoded a few times, not for each; what was sent of it is not all of it."""
-        live = InMemorySpanExporter()
-        otel_rollout.init(project, "exp-1", backend=live)
-        turn = otel_rollout.rollout_trace_op(lambda: None)
-        trajectories = [(otel_rollout.rollout_trace_attr(n, n % 2, 0), contextvars.copy_context()) for n in range(20)]
-        for trajectory, context in trajectories:
-            context.run(trajectory.__enter__)
-        for _ in range(5):
-            for _, context in trajectories:
-                context.run(turn)
-        for trajectory, context in trajectories:
-            context.run(trajectory.__exit__, None, None, None)
-        assert otel_rollout.flush(30.0)
-        file = FrameFile(tmp_path / "memory" / "host-1-abcd-000000.otlp.zst")
-        for start in range(0, 120, 20):
-            file.append(encode_spans(live.spans[start : start + 20]))
-        file.close()
-        decoded = []
-        for module in (spool_files, index_reading):
-            monkeypatch.setattr(module, "decode_spans", lambda data: decoded.append(data) or decode_spans(data))
-        monkeypatch.setattr(stored_file, "traces_of", lambda data: decoded.append(data) or traces_of(data))
-
-        odd = replayed(tmp_path, memory, filters={"step": 1})
-
-        assert (odd.report.delivered, odd.report.spans, odd.report.is_whole) == (6, 60, True)
-        assert {span.attributes["rollout.step"] for span in memory.spans} == {1}
-        assert len(decoded) <= 4 * 6
-        assert replayed(tmp_path, memory, filters={"step": 0}).report.spans == 60
 
 
 class TestRemoval:

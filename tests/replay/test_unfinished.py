@@ -47,26 +47,6 @@ class TestUnfinished:
         assert "1 left for later: their process has not finished them" in first.notes
         assert (second.report.delivered, second.report.skipped, second.notes) == (1, 1, [])
 
-    def test_ended_ones_that_a_journal_still_has_are_sent(self, record, replayed, memory, tmp_path):
-        """What was written to its place is sent while its process goes on, once."""
-        live = InMemorySpanExporter()
-        record(live, steps=(1,), samples=2, folder=tmp_path / "other")
-        ended, other = (
-            [span for span in live.spans if span.context.trace_id == each] for each in _traces(live.spans)[:2]
-        )
-        writer = FolderWriter(tmp_path / "running")
-        writer.write([*ended[:-1], other[0]])
-        writer.write(ended[-1:])
-
-        first = replayed(tmp_path / "running", memory)
-        writer.write(other[1:-1])
-        second = replayed(tmp_path / "running", memory)
-        writer.close()
-
-        assert (first.report.delivered, len(memory.spans)) == (1, len(ended))
-        assert "1 left for later: their process has not finished them" in first.notes
-        assert (second.report.delivered, second.report.skipped) == (0, 1)
-
     def test_those_that_an_exporter_holds(self, record, replayed, tmp_path):
         """An exporter that waits for roots stores what it holds before a trajectory without one counts as delivered."""
         live = InMemorySpanExporter()
@@ -82,11 +62,6 @@ class TestUnfinished:
 
         assert (failed.report.delivered, failed.report.undelivered, failed.report.reason) == (0, 2, "away")
         assert (done.report.delivered, len(holding.stored)) == (2, 4)
-
-
-def _traces(spans):
-    """Return the traces, in the order of their first spans."""
-    return list(dict.fromkeys(span.context.trace_id for span in spans))
 
 
 class _Holding(OutcomeSpanExporter):
