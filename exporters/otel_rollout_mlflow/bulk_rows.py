@@ -81,11 +81,8 @@ _NEUTRAL: Final = frozenset(
 """Keys whose values MLflow takes as they are, besides those that start with `rollout.`."""
 _COUNTED: Final = frozenset(COUNTS.values())
 """Keys that MLflow takes as they are if they are in the span's token usage already."""
-_OWN_PREFIX: Final = "rollout."
 
 _MAYBE_DOUBLE_ENCODED: Final = re.compile(r'\s*"\s*["\[{\\]')
-_GEMINI_CLI: Final = '"gemini-cli"'
-"""The agent's name by which MLflow recognises the Gemini CLI, whose messages it draws in another way."""
 _MAYBE_MODEL: Final = ('"model"', "\\u00")
 """MLflow takes the model's name from inputs and outputs that are objects with `model`."""
 _UNSETTLED: Final = ("IN_PROGRESS", "TRACE_STATE_UNSPECIFIED", "STATE_UNSPECIFIED")
@@ -254,11 +251,12 @@ def _timed_info(spans: Sequence[SpanRow], stored: Mapping[str, Any]) -> dict[str
 def _neutral_attributes(span: ReadableSpan, given: Mapping[str, Any]) -> dict[str, str] | None:
     """Return a span's attributes as MLflow stores them; None if its translators have to look at them."""
     for key in given:
-        if key not in _NEUTRAL and not key.startswith(_OWN_PREFIX) and not (key in _COUNTED and USAGE in given):
+        if key not in _NEUTRAL and not key.startswith("rollout.") and not (key in _COUNTED and USAGE in given):
             return None
     if any(event.name != "exception" for event in span.events):
         return None
-    if given.get(semconv.AGENT_NAME) == _GEMINI_CLI:
+    # MLflow draws the messages of the Gemini CLI in another way.
+    if given.get(semconv.AGENT_NAME) == '"gemini-cli"':
         return None
     if given.get(SPAN_TYPE) == f'"{UNKNOWN_TYPE}"' and not _TYPE_KEYS.isdisjoint(given):
         return None

@@ -37,7 +37,6 @@ from otel_rollout_mlflow.where_to_look import where_to_look
 
 EXPERIMENT_ID: Final = Setting("MLFLOW_EXPERIMENT_ID", read_text, None, "the experiment of spans that name no project")
 EXPERIMENT_NAME: Final = Setting("MLFLOW_EXPERIMENT_NAME", read_text, None, "the same by its name")
-DEFAULT_EXPERIMENT: Final = "Default"
 MAX_TRACES: Final = 10_000
 MAX_EXPERIMENT_NAME: Final = 500
 SECONDS_UNTIL_A_LINE: Final = 15.0
@@ -288,7 +287,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
     def _experiment_id(self, store: Store, project: str | None) -> str:
         if project is None and (experiment_id := EXPERIMENT_ID.value()):
             return str(experiment_id)
-        name = project or EXPERIMENT_NAME.value() or DEFAULT_EXPERIMENT
+        name = project or EXPERIMENT_NAME.value() or "Default"
         # Over SQL the transaction of each batch reads the experiment.
         is_due = self._uri.kind == "http" and monotonic() - self._looked.get(name, 0.0) > self.seconds_between_looks
         if name not in self._experiments or is_due:

@@ -53,9 +53,6 @@ SECONDS_FOR_OTHERS: Final = 60.0
 """The seconds that another program may take to make the database before it counts as broken."""
 
 
-_STORE: Final = "SqlAlchemyStore"
-"""MLflow's store; the one for workspaces asks more of each query."""
-
 _Result = TypeVar("_Result")
 
 
@@ -267,7 +264,8 @@ class SqlStore(Store):
         except ImportError:
             # Before 3.17.
             pass
-        is_known = type(self._tracing.store).__name__ == _STORE
+        # The store for workspaces asks more of each query.
+        is_known = type(self._tracing.store).__name__ == "SqlAlchemyStore"
         try:
             from otel_rollout_mlflow import bulk_sql, bulk_store
 

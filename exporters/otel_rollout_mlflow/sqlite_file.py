@@ -18,9 +18,6 @@ from typing import Final
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.files.file_modes import make_folder, narrow, open_private
 
-LOCK_SUFFIX = ".init.lock"
-ASIDE_SUFFIX = ".init.tmp"
-
 _MAGIC: Final = b"SQLite format 3\0"
 
 
@@ -59,7 +56,7 @@ def ensure_sqlite_file(path: Path, initialise: Callable[[Path], None]) -> bool:
     if path.exists() and path.stat().st_size > 0:
         return is_initialised(path)
     make_folder(path.parent)
-    with _locked(path.with_name(path.name + LOCK_SUFFIX)):
+    with _locked(path.with_name(path.name + ".init.lock")):
         if not path.exists():
             _make_aside(path, initialise)
         elif path.stat().st_size == 0:
@@ -82,7 +79,7 @@ def is_initialised(path: Path) -> bool:
 
 
 def _make_aside(path: Path, initialise: Callable[[Path], None]) -> None:
-    aside = path.with_name(path.name + ASIDE_SUFFIX)
+    aside = path.with_name(path.name + ".init.tmp")
     try:
         # Elsewhere: a process that is killed in these seconds leaves its file, and SQLite is slow on a network's disk.
         with tempfile.TemporaryDirectory(prefix="otel-rollout-") as folder:

@@ -19,8 +19,6 @@ from otel_rollout.settings import Setting, one_of, read_seconds, read_text
 
 _logger = SafeLogger()
 
-DEFAULT_HTTP_ENDPOINT: Final = "http://localhost:4318"
-DEFAULT_GRPC_ENDPOINT: Final = "http://localhost:4317"
 TRACES_PATH: Final = "v1/traces"
 
 
@@ -86,7 +84,7 @@ def read_environment(*, is_grpc: bool, endpoint: str | None = None, timeout: flo
     given, variable, _ = ENDPOINT.find() if endpoint is None else (endpoint.strip(), "endpoint", ())
     variable, endpoint = variable or ENDPOINT.instead, given
     if endpoint is None:
-        endpoint = DEFAULT_GRPC_ENDPOINT if is_grpc else f"{DEFAULT_HTTP_ENDPOINT}/{TRACES_PATH}"
+        endpoint = "http://localhost:4317" if is_grpc else f"http://localhost:4318/{TRACES_PATH}"
     elif not is_grpc and variable != ENDPOINT.variable:
         endpoint = _with_traces_path(variable, endpoint)
     parts = urlsplit(endpoint)

@@ -75,15 +75,9 @@ class TrackioSpanExporter(OutcomeSpanExporter):
     """A trajectory without a new span for so long is stored without its root."""
 
     reserved_suffixes = (
-        "_system",
-        "_configs",
-        "_traces",
-        "_artifacts",
-        "_artifact_versions",
-        "_artifact_aliases",
-        "_run_artifact_links",
-        "_external_run_artifact_links",
-    )
+        "_system", "_configs", "_traces", "_artifacts", "_artifact_versions", "_artifact_aliases",
+        "_run_artifact_links", "_external_run_artifact_links",
+    )  # fmt: skip
     """trackio keeps tables of a project in files of its name and one of these."""
 
     def __init__(

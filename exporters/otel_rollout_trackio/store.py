@@ -51,11 +51,7 @@ def default_folder() -> Path:
 
 
 class FolderStore(Store):
-    """trackio's folder, written to by a child process: trackio's import is not this process's.
-
-    Args:
-        folder: The folder.
-    """
+    """trackio's folder, written to by a child process: trackio's import is not this process's."""
 
     def __init__(self, folder: Path) -> None:
         # Nothing of trackio's asks the Hub: without the variable, huggingface_hub may.
@@ -102,11 +98,7 @@ class Server(NamedTuple):
 
 
 def parse_server_url(url: str, write_token: str | None) -> Server:
-    """Return a server by its URL, whose query may hold the write token.
-
-    Args:
-        url: The URL.
-        write_token: The token if the URL has none.
+    """Return a server by its URL, whose query may hold the write token; else it is `write_token`.
 
     Raises:
         ConfigurationError: It is no URL, or there is no token.

@@ -25,11 +25,9 @@ from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 UNFINISHED: Final = "unfinished"
 """The name and the status of spans whose root has not come."""
 DEFAULT_PROJECT: Final = "otel-rollout"
-DEFAULT_RUN: Final = "default"
 
 _LAST_TIME: Final = 253_402_300_799 * 10**9
 """The last second of the year 9999."""
-_PREFIX: Final = "rollout."
 _KINDS: Final = {"LLM": "generation", "TOOL": "tool"}
 _STATUSES: Final = {"completed": "success"}
 _FIRST: Final = (
@@ -100,7 +98,7 @@ def translate(spans: Sequence[ReadableSpan], *, project: str | None = None) -> C
     trace_id = f"{trace_id_of(last):032x}"
     tags = _tags(spans)
     name = project or _project(last)
-    run = plain_text(tags.get(semconv.EXPERIMENT_NAME) or DEFAULT_RUN)
+    run = plain_text(tags.get(semconv.EXPERIMENT_NAME) or "default")
     step = tags.get(semconv.STEP)
     start = min(span.start_time or 0 for span in spans)
     return Conversation(
@@ -249,7 +247,7 @@ def _event(event: Event) -> dict[str, Any]:
 
 
 def _short(key: str) -> str:
-    return replace_surrogates(str(key).removeprefix(_PREFIX))
+    return replace_surrogates(str(key).removeprefix("rollout."))
 
 
 def _time(nanoseconds: int) -> str:

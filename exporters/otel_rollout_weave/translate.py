@@ -51,8 +51,6 @@ _MESSAGES: Final = frozenset({semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES})
 """Attributes that the inputs and the output hold in the form that Weave draws."""
 
 _PREFIX: Final = "rollout."
-_CLASHES: Final = "other_attributes"
-"""The key for attributes whose name is taken: by a tag, or by an attribute that is a dotted prefix of it."""
 
 _WEAVE_KINDS: Final = {"AGENT": "agent", "LLM": "llm", "TOOL": "tool", "EVALUATOR": "scorer"}
 
@@ -188,7 +186,8 @@ def _nest(target: dict[str, Any], key: str, value: Any) -> None:
     if isinstance(here, dict) and last not in here:
         here[last] = value
     else:
-        target.setdefault(_CLASHES, {})[key] = value
+        # The name is taken: by a tag, or by an attribute that is a dotted prefix of it.
+        target.setdefault("other_attributes", {})[key] = value
 
 
 def _summary(span: ReadableSpan, below: Below | None) -> dict[str, Any]:

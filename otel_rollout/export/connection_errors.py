@@ -109,12 +109,7 @@ def is_before_request(error: BaseException) -> bool:
 
 
 def describe_status(status: int, url: str) -> str:
-    """Return the remedy for an HTTP status that a wrong URL explains; empty if there is none.
-
-    Args:
-        status: The HTTP status.
-        url: The request's URL.
-    """
+    """Return the remedy for an HTTP status that a wrong URL explains; empty if there is none."""
     path = urlsplit(url).path.rstrip("/")
     if status in (404, 405) and path.endswith(_TRACES_PATH * 2):
         return "the URL has /v1/traces twice: leave it out of OTEL_EXPORTER_OTLP_ENDPOINT, to which it is added"

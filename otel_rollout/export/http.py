@@ -43,10 +43,6 @@ __all__ = [
 ]
 
 _INSTALL = "pip install requests"
-_PASSING = frozenset({408, 425, 429, 502, 503, 504})
-_INVALID = frozenset({400, 422})
-_NEVER_SERVED = frozenset({501, 505})
-_TURNED_AWAY = frozenset({401, 403})
 _USERINFO = re.compile(r"[^/?#]*@|[^/?#:\[]*:(?!\d*(?:[/?#]|\Z)).*@", re.DOTALL)
 """The part before the host, even if the password has a character that should be escaped."""
 _URL_WITH_USERINFO = re.compile(r"(?<=://)[^/?#\s]*@")
@@ -173,7 +169,7 @@ class HttpClient:
             is_passing = is_passing and not is_wrong_protocol(fault)
             is_unanswered = is_passing and not is_before_request(error)
             return HttpAnswer(0, fault=fault, is_permanent=not is_passing, is_unanswered=is_unanswered)
-        if found is None or status in _TURNED_AWAY:
+        if found is None or status in (401, 403):
             # The rest of the answer is not read; the next attempt reads the credentials again.
             self.close()
         if found is None:
@@ -330,13 +326,13 @@ def outcome_of_answer(answer: HttpAnswer, url: str, *, configuration_hint: str =
     reason = f"HTTP {status} from {place}: {_first_line(answer.body)}".rstrip(": ")
     if remedy := describe_status(status, url):
         return Outcome(Verdict.CONFIGURATION_ERROR, f"{reason}; {remedy}")
-    if status in _PASSING:
+    if status in (408, 425, 429, 502, 503, 504):
         return Outcome(Verdict.RETRY, reason, answer.retry_after)
     if status == 413:
         return Outcome(Verdict.TOO_LARGE, reason)
-    if status in _INVALID:
+    if status in (400, 422):
         return Outcome(Verdict.REFUSED, reason)
-    if status >= 500 and status not in _NEVER_SERVED:
+    if status >= 500 and status not in (501, 505):
         # A server answers 500 for one bad span and if it is down.
         return Outcome(Verdict.UNEXPLAINED, reason, answer.retry_after)
     return Outcome(
