@@ -83,6 +83,28 @@ class TestOp:
         assert messages(first, semconv.OUTPUT_MESSAGES)[0]["finish_reason"] == "tool_call"
         assert [span.attributes[semconv.TURN] for span in (first, second)] == [1, 2]
 
+    @pytest.mark.parametrize(
+        "place",
+        [
+            {"meta_info": {"finish_reason": {"type": "length", "length": 8}}},
+            {"details": {"finish_reason": "length"}},
+            {"generation_info": {"finish_reason": "length"}},
+        ],
+        ids=lambda place: next(iter(place)),
+    )
+    def test_finish_reason_beside_the_text(self, rollout_spans: InMemorySpanExporter, place: dict[str, Any]) -> None:
+        """An engine's finish reason is the answer's, wherever the engine puts it, and stays where it was."""
+
+        @rollout_trace_op(kind="LLM")
+        def complete(prompt: str) -> dict[str, Any]:
+            return {"text": "It is", **place}
+
+        complete("6 times 7?")
+        (span,) = spans_of(rollout_spans)
+
+        assert [message["finish_reason"] for message in messages(span, semconv.OUTPUT_MESSAGES)] == ["length"]
+        assert orjson.loads(span.attributes[semconv.OUTPUT_VALUE]).items() >= place.items()
+
     def test_a_text_for_a_text(self, rollout_spans: InMemorySpanExporter) -> None:
         """A prompt and an answer that are texts are messages of the user and the assistant, without quotes."""
 

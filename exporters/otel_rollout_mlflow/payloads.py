@@ -29,6 +29,8 @@ _PAYLOADS: Final = {
 MAX_PREVIEW_CHARACTERS: Final = 1000
 """MLflow's column has room for so many."""
 _FIRST_REWARD: Final = re.compile(r'^\{"reward": [^,}]*')
+_REASONING: Final = "reasoning"
+"""The only field that MLflow's pages read reasoning from; they ignore `reasoning_content`."""
 _ROLES: Final = {INPUTS: "user", OUTPUTS: "assistant"}
 
 
@@ -52,7 +54,7 @@ def payload_of(span: ReadableSpan, side: str, chat: ChatMessages | None) -> Json
         return _with_reward(reward, rollout_n, answer)
     if messages:
         make = request_json if side == INPUTS else answer_json
-        return sanitize_json(make(messages, None if given is None else str(given)), is_trusted=True)
+        return sanitize_json(make(messages, None if given is None else str(given), _REASONING), is_trusted=True)
     if given is None or not is_own(span):
         return given
     if given.startswith('"'):

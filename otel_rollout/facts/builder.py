@@ -89,11 +89,7 @@ _SAID_BYTES: Final = 800
 
 
 class SummaryBuilder:
-    """Collects the facts of the spans of one trace; texts and numbers in it are bounded.
-
-    Args:
-        trace_id: The trace.
-    """
+    """Collects the facts of the spans of one trace; texts and numbers in it are bounded."""
 
     def __init__(self, trace_id: int) -> None:
         self.trace_id = trace_id
@@ -193,12 +189,7 @@ class SummaryBuilder:
         return bool(self.attributes.get(semconv.VALIDATE))
 
     def set_place(self, step: int | None, *, validate: bool) -> None:
-        """Give it the step of the trajectory that its spans belong to, if they have none themselves.
-
-        Args:
-            step: The training step.
-            validate: True for a validation pass.
-        """
+        """Give it the step of the trajectory that its spans belong to, if they have none themselves."""
         if step is not None and self.attributes.get(semconv.STEP) is None:
             self.attributes[semconv.STEP] = step
             self.attributes[semconv.VALIDATE] = validate
@@ -473,11 +464,7 @@ class SpanError(NamedTuple):
 
 
 class Collected:
-    """The facts of a builder's spans, which the table's functions read.
-
-    Args:
-        trace: The builder, to which nothing is added meanwhile.
-    """
+    """The facts of a builder's spans, which the table's functions read."""
 
     __slots__ = (
         "_rows",
@@ -540,14 +527,7 @@ class Collected:
 def _policys(
     kept: Mapping[_Place, Said], scopes: Sequence[tuple[SpanRow, Scope]], users: Container[int], sides: Sides
 ) -> Mapping[_Place, Said]:
-    """Return the texts of the policy.
-
-    Args:
-        kept: The texts, by the place of each.
-        scopes: The generations that are in no other one.
-        users: The ids of a simulated user's.
-        sides: Both sides.
-    """
+    """Return the texts of the policy."""
     if not users:
         return kept
     own = {row[3] for row, _ in scopes if row[2] not in users}
@@ -555,12 +535,7 @@ def _policys(
 
 
 def _outermost(kept: Mapping[_Place, Said], scopes: Sequence[tuple[SpanRow, Scope]]) -> str:
-    """Return the main conversation's text: the first one inside the least agents, tools and evaluators.
-
-    Args:
-        kept: The texts, by the place of each.
-        scopes: The generations that are in no other one.
-    """
+    """Return the main conversation's text: the first one inside the least agents, tools and evaluators."""
     if len(kept) < 2:
         return next((said.text for said in kept.values()), "")
     depths = {row[3]: len(scope) for row, scope in scopes}

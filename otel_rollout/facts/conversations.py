@@ -80,11 +80,7 @@ class Conversations(NamedTuple):
 
 
 def conversations_of(spans: Sequence[ReadableSpan]) -> Conversations:
-    """Return the conversations of a trajectory.
-
-    Args:
-        spans: All of its spans.
-    """
+    """Return the conversations of a trajectory."""
     ordered = sorted(spans, key=lambda span: (span.start_time or 0, place_of(span).span_id))
     reading = _Reading(ordered)
     numbers = {turn: number for number, each in enumerate(reading.found, 1) for turn in each.turns}

@@ -254,13 +254,7 @@ class Histories:
                 del self._known[next(iter(self._known))]
 
     def child(self, node: int, code: int, message: Message | None = None) -> int:
-        """Return the node of a message after a node; the node itself if there are too many.
-
-        Args:
-            node: The node before it.
-            code: Its code.
-            message: The message.
-        """
+        """Return the node of a message after a node; the node itself if there are too many."""
         key = (node, code)
         if (found := self._children.get(key)) is not None:
             return found

@@ -44,11 +44,10 @@ _NAMES: Final = {
     # Serper, Tavily, Exa, Brave, Bing, Elasticsearch, Solr, Pinecone, Qdrant, Chroma, OpenAlex, Reddit, PubMed, MCP.
     "result": (
         "results result data items hits documents docs matches organic organicresults rows records entries search "
-        "edges nodes content contents contexts context passages chunks snippets articles papers webpages value "
-        "values response responses answer answers text output outputs stdout body ids idlist list objects files "
-        "candidates pages page points children found bindings entry feed retrieved observation html markdown "
-        "completion summary places products businesses images videos news events messages sourcenodes table lines "
-        "stderr structuredcontent"
+        "edges nodes content contents contexts context passages chunks snippets articles papers webpages value values "
+        "response responses answer answers text output outputs stdout body ids idlist list objects files candidates "
+        "pages page points children found bindings entry feed retrieved observation html markdown completion summary "
+        "places products businesses images videos news events messages sourcenodes table lines stderr structuredcontent"
     ),
     "message": (
         "message msg detail details description note info reason warning hint suggestion statustext stderr "
@@ -60,34 +59,32 @@ _NAMES: Final = {
         "head vars searchparameters searchmetadata searchinformation searchinfo requestparams requestinfo params "
         "parameters responsemetadata responseheader header headers meta metadata pageinfo pagination paging shards "
         "usage querycontext queries region coverage facets facetcounts htmlattributions costdollars costs credits "
-        "timing timings profile schema messagetype messageversion columns columnnames fields fieldnames included "
-        "url urls errorlist warninglist debug links warnings"
+        "timing timings profile schema messagetype messageversion columns columnnames fields fieldnames included url "
+        "urls errorlist warninglist debug links warnings"
     ),
     "echo": (
-        "query q searchterms searchterm searchquery keyword keywords prompt input question request command cmd "
-        "args page perpage pagesize pagenumber hitsperpage itemsperpage limit offset start end cursor next "
-        "previous prev after before nextpage hasmore hasnextpage hasnext took tookms elapsed duration latency "
-        "version apiversion jsonrpc object etag regioncode lang language locale namespace index collection "
-        "database engine model provider source path uri file filename directory cwd incompleteresults "
-        "batchcomplete maxscore exhaustivenbhits numfoundexact outof searchcutoff quotamax quotaremaining retmax "
-        "retstart querytranslation relation relevance geofilter modhash truncated istruncated cached fromcache "
-        "followupquestions autopromptstring resolvedsearchtype timestamp created createdat servedby class isfinal "
-        "partial tool toolname toolcallid callid role"
+        "query q searchterms searchterm searchquery keyword keywords prompt input question request command cmd args "
+        "page perpage pagesize pagenumber hitsperpage itemsperpage limit offset start end cursor next previous prev "
+        "after before nextpage hasmore hasnextpage hasnext took tookms elapsed duration latency version apiversion "
+        "jsonrpc object etag regioncode lang language locale namespace index collection database engine model "
+        "provider source path uri file filename directory cwd incompleteresults batchcomplete maxscore "
+        "exhaustivenbhits numfoundexact outof searchcutoff quotamax quotaremaining retmax retstart querytranslation "
+        "relation relevance geofilter modhash truncated istruncated cached fromcache followupquestions "
+        "autopromptstring resolvedsearchtype timestamp created createdat servedby class isfinal partial tool toolname "
+        "toolcallid callid role"
     ),
 }
 _MEANINGS: Final = {name: meaning for meaning, names in _NAMES.items() for name in names.split()}
 _ABOUT: Final = re.compile(
     r"(?:request|response|trace|search|query|correlation|session|scroll|pit)id|(?:search|query|request|response"
-    r"|processing|"
-    r"elapsed|execution|wall)?time(?:ms|seconds|s)?|.{1,24}(?:timems|tookms|millis|latency|durationms|seconds)|.*token"
-    r"|documentationurl|.*(?:url|uri)|quota.*|credits.*|exhaustive.*"
+    r"|processing|elapsed|execution|wall)?time(?:ms|seconds|s)?|.{1,24}(?:timems|tookms|millis|latency|durationms"
+    r"|seconds)|.*token|documentationurl|.*(?:url|uri)|quota.*|credits.*|exhaustive.*"
 )
 """More names of what describes a request."""
 _TOTAL: Final = re.compile(
     # Elasticsearch, Solr, Algolia, Meilisearch, GitHub, NewsAPI, Google CSE, Bing, S3, OpenAlex.
-    r"(?:.*total|num|nb|number|estimated|approximate)(?:total|estimated|of)*"
-    r"(?:results|hits|count|records|items|match(?:es)?|found|docs|documents)"
-    r"|(?:results?|hits?|keys?|documents?|match)count"
+    r"(?:.*total|num|nb|number|estimated|approximate)(?:total|estimated|of)*(?:results|hits|count|records|items"
+    r"|match(?:es)?|found|docs|documents)|(?:results?|hits?|keys?|documents?|match)count"
 )
 
 _NO_ERROR: Final = frozenset(
@@ -115,10 +112,9 @@ _OUTPUTS: Final = ("stdout", "output", "out", "result")
 
 _NOUNS: Final = (
     "results?|match(?:es)?|hits?|documents?|docs|records?|rows?|items?|entr(?:y|ies)|data|files?|articles?|papers?"
-    "|stud(?:y|ies)|pages?"
-    "|products?|answers?|information|content|output|passages?|snippets?|images?|videos?|messages?|emails?|events?"
-    "|users?"
-    "|flights?|hotels?|places|nodes|sources?|references?|occurrences?|response|objects?|elements?|text"
+    "|stud(?:y|ies)|pages?|products?|answers?|information|content|output|passages?|snippets?|images?|videos?|messages?"
+    "|emails?|events?|users?|flights?|hotels?|places|nodes|sources?|references?|occurrences?|response|objects?"
+    "|elements?|text"
 )
 _WORD: Final = (
     r"(?!(?:found|in|of|to|is|was|are|were|or|and|issues?|errors?|problems?|warnings?|conflicts?|changes?)\b)[\w'-]+"
@@ -137,78 +133,60 @@ _ERROR_AT_START: Final = re.compile(
     # Python, Java, JavaScript, Go, Rust, C, npm, git, curl, apt; LangChain's, smolagents', OpenAI's and MCP's tools.
     r"traceback \(most recent call last\)|exception in thread|thread '[^']*' panicked|node:internal/|uncaught \w*error"
     r"|(?:fatal|panic|critical)(?: error)?: |file \"[^\"]*\", line \d+|upstream (?:connect|request) |npm err"
-    r"|curl: \(\d+\)|segmentation fault|ora-\d{5}"
-    r"|(?:an? |the |internal |unexpected |unhandled |tool |api |http |server |execution |runtime |system )*"
-    r"(?:error|exception)(?: code)?(?:[ :]*\d{3,5})?\s*[:!\]>]"
-    r"|[\w./+-]{1,40}: (?:fatal )?error: |(?:error|time-?out|failed|failure)\W*$"
-    r"|error \d+ \(|(?:error|exception) (?:executing|calling|running|while|when|in|during|occurred|parsing|fetching"
-    r"|reading|"
-    r"opening|processing|performing|accessing|connecting|loading|sending|getting|retrieving|invoking|from|on line|at)\b"
-    r"|an? (?:\w+ )?(?:error|exception) (?:has )?occurred"
-    r"|[\w.]{0,120}[a-z_](?:error|exception|expired|interrupt)(?:\(.{0,80}?\))?\s*(?::|\(|$)"
+    r"|curl: \(\d+\)|segmentation fault|ora-\d{5}|(?:an? |the |internal |unexpected |unhandled |tool |api |http "
+    r"|server |execution |runtime |system )*(?:error|exception)(?: code)?(?:[ :]*\d{3,5})?\s*[:!\]>]"
+    r"|[\w./+-]{1,40}: (?:fatal )?error: |(?:error|time-?out|failed|failure)\W*$|error \d+ \(|(?:error"
+    r"|exception) (?:executing|calling|running|while|when|in|during|occurred|parsing|fetching|reading|opening"
+    r"|processing|performing|accessing|connecting|loading|sending|getting|retrieving|invoking|from|on line|at)\b"
+    r"|an? (?:\w+ )?(?:error|exception) (?:has )?occurred|[\w.]{0,120}[a-z_](?:error|exception|expired"
+    r"|interrupt)(?:\(.{0,80}?\))?\s*(?::|\(|$)"
     # A compiler's message below the line and its mark.
     r"|\S+:\d+:\d+: (?:fatal )?error:|(?:[^\n]*\n){1,3}\s*[\^~]+\s*\n\w*(?:error|exception)\b"
     rf"|(?:http(?:/\d(?:\.\d)?)?(?: error| status)?(?: code)?:? ?|error ?:? ?"
-    rf"|status(?: code)?:? ?)?[45]\d\d\s*[:,-]?\s*(?:{_REASONS})\b"
-    r"|http(?: error| status)?(?: code)?:? ?[45]\d\d(?:\W|$)(?! (?:is|means|error code)\b)"
+    rf"|status(?: code)?:? ?)?[45]\d\d\s*[:,-]?\s*(?:{_REASONS})\b|http(?: error| status)?(?: code)?:? ?[45]\d\d(?:\W"
+    rf"|$)(?! (?:is|means|error code)\b)"
     r"|<?(?:!doctype|html).{0,300}?<title>\s*(?:error|[45]\d\d\b)",
     re.IGNORECASE | re.DOTALL,
 )
 _ERROR_WORDS: Final = re.compile(
     rf"(?:{_REASONS}|rate.?limit\w*(?: exceeded| reached)?|permission denied|access denied|quota exceeded|out of memory"
     r"|connection (?:refused|reset|timed out|error|aborted|closed|failed)|deadline exceeded|not (?:authenticated"
-    r"|authorized"
-    rf"|allowed|permitted|supported|available)|bad credentials|request failed)\s*(?:[.!:;\n-]|\(\d|$)|killed$"
+    rf"|authorized|allowed|permitted|supported|available)|bad credentials|request failed)\s*(?:[.!:;\n-]|\(\d|$)"
+    rf"|killed$"
     r"|(?:[\w.'/-]+ ){0,4}(?:timed out|rate limit exceeded|quota exceeded)\b|time-?out (?:of|after|exceeded|reached"
-    r"|error|while)"
-    r"|(?:api|request|query|task|tool|call|download|navigation|execution|command|search|operation|build"
-    r"|lookup)(?: \w+)? failed\b"
-    rf"|failed (?:to|with|because|due|after|while)\b|fail(?:ed|ure)[:!]|(?:sorry|unfortunately)\b.{{0,40}}\b{_NOT} "
-    rf"|(?:i |we |it )?(?:{_NOT}|failed to) (?!(?:be|is|are|was)\b)(?-i:[a-z])\w*"
+    r"|error|while)|(?:api|request|query|task|tool|call|download|navigation|execution|command|search|operation|build"
+    rf"|lookup)(?: \w+)? failed\b|failed (?:to|with|because|due|after|while)\b|fail(?:ed|ure)[:!]|(?:sorry"
+    rf"|unfortunately)\b.{{0,40}}\b{_NOT} |(?:i |we |it )?(?:{_NOT}|failed to) (?!(?:be|is|are|was)\b)(?-i:[a-z])\w*"
     r"|(?:unknown|no such|unrecognized|unsupported|undefined) (?:tool|function|command|action|argument|option|file"
-    r"|table"
-    r"|directory|host|method|key|user|column|module|api)\b"
-    r"|invalid (?:\w+ )?(?:key|token|session|request|argument|arguments|input|json|query|url|syntax|credentials"
-    r"|parameter"
-    r"|parameters|credential|action|command|path)\b|missing (?:required|argument|parameter)\b"
-    r"|(?:ba|z|da|k)?sh: [^\n]{0,100}not found|[^\n]{0,200}(?:[:\]] (?:can't open |cannot \w+ '|command not found"
-    r"|no such file or directory|not a directory|is a directory|permission denied"
+    r"|table|directory|host|method|key|user|column|module|api)\b|invalid (?:\w+ )?(?:key|token|session|request"
+    r"|argument|arguments|input|json|query|url|syntax|credentials|parameter|parameters|credential|action|command"
+    r"|path)\b|missing (?:required|argument|parameter)\b|(?:ba|z|da|k)?sh: [^\n]{0,100}not found"
+    r"|[^\n]{0,200}(?:[:\]] (?:can't open |cannot \w+ '|command not found|no such file or directory|not a directory"
+    r"|is a directory|permission denied"
     r"|syntax error near|cannot (?:access|open|stat) )|is not recognized as an internal|unable to locate package)",
     re.IGNORECASE,
 )
 _EMPTY_WORDS: Final = re.compile(
     # LangChain's and LlamaIndex' retrievers and search tools, smolagents' DuckDuckGo, ripgrep's and psql's front ends.
     # Research without results is a text about it.
-    rf"(?!(?:(?!no |0 |zero |found )[\w'-]+ ){{0,3}}?(?:{_RESEARCH})\b)"
-    rf"(?:(?:sorry,? |unfortunately,? )?(?:there (?:are|were|is|was) (?:currently )?)?(?:no|zero"
-    rf"|0)\s+(?:{_WORD}\s+){{0,4}}?"
+    rf"(?!(?:(?!no |0 |zero |found )[\w'-]+ ){{0,3}}?(?:{_RESEARCH})\b)(?:(?:sorry,? "
+    rf"|unfortunately,? )?(?:there (?:are|were|is|was) (?:currently )?)?(?:no|zero|0)\s+(?:{_WORD}\s+){{0,4}}?"
     rf"(?:{_NOUNS})(?:\s+(?:were|was|are|is|have been|has been|could be))?(?:\s+(?:found|returned|available|retrieved"
-    rf"|match\w*|exist\w*|fetched|located|loaded|to (?:display|show|return)|yet|here))?"
-    rf"(?:{_END}|\s+(?:for|in|that|with|on|at|about|from|of|your|the|this|matching"
-    rf"|containing|named|called|by|under|within|between|since) )"
+    rf"|match\w*|exist\w*|fetched|located|loaded|to (?:display|show|return)|yet|here))?(?:{_END}|\s+(?:for|in|that"
+    rf"|with|on|at|about|from|of|your|the|this|matching|containing|named|called|by|under|within|between|since) )"
     rf"|(?:[\w'-]+ ){{0,4}}?(?:found|returned|returns|yielded|retrieved|matched|produced|gave|has|have|contains?|got"
-    rf"|showing)"
-    rf"[: ]+(?:no|0|zero)(?: [\w-]+){{0,2}}? (?:{_NOUNS})\b"
-    rf"|(?:i )?found nothing{_END}|(?:sorry,? )?nothing (?:was |were )?(?:found|matched|returned|available|relevant"
-    rf"|to (?:show"
-    rf"|display|return))"
+    rf"|showing)[: ]+(?:no|0|zero)(?: [\w-]+){{0,2}}? (?:{_NOUNS})\b|(?:i )?found nothing{_END}"
+    rf"|(?:sorry,? )?nothing (?:was |were )?(?:found|matched|returned|available|relevant|to (?:show|display|return))"
     rf"|none (?:was |were )?found|empty (?:response|result|output|file|page|list|string|set){_END}"
-    r"|your search\b.{0,120}did(?: not|n't) match|(?:[\w'.-]+ ){1,4}(?:did not|didn't|does not|doesn't) "
-    r"(?:match|return|find|have|contain|yield) any\b"
-    rf"|(?:[\w'\"`./-]+ ){{1,5}}?(?:was |were )?not found{_END}"
+    r"|your search\b.{0,120}did(?: not|n't) match|(?:[\w'.-]+ ){1,4}(?:did not|didn't|does not|doesn't) (?:match"
+    rf"|return|find|have|contain|yield) any\b|(?:[\w'\"`./-]+ ){{1,5}}?(?:was |were )?not found{_END}"
     r"|(?:none|null|nil|undefined|n/a|nan|no output|no content|empty|no matches?)\W*$|.*\(0 rows\)\s*$|0 rows\))",
     re.IGNORECASE | re.DOTALL,
 )
 
 
 class _Member(NamedTuple):
-    """A member of an object.
-
-    Args:
-        name: Its name, in lower case without punctuation.
-        meaning: The meaning of the name; empty without one.
-        item: Its value.
-    """
+    """A member of an object: its name without punctuation, the meaning of the name (or ""), and its value."""
 
     name: str
     meaning: str
@@ -227,11 +205,7 @@ class _Member(NamedTuple):
 
 
 def is_odd_result(value: Any) -> bool:
-    """Return True if a tool's result holds nothing, or is an error in data.
-
-    Args:
-        value: `output.value`.
-    """
+    """Return True if a tool's `output.value` holds nothing, or is an error in data."""
     return _Judge().is_odd_text(value) if type(value) is str else value is None
 
 

@@ -30,25 +30,14 @@ PACKED: Final = Struct("<qqQQIIqqIBB")
 
 
 class ToolCounts(NamedTuple):
-    """The calls of one tool.
-
-    Args:
-        calls: Their number.
-        errors: The number of those that failed.
-    """
+    """The calls of one tool."""
 
     calls: int
     errors: int
 
 
 class Totals(NamedTuple):
-    """The generations of a trajectory, except nested ones; None is unknown.
-
-    Args:
-        turns: Their number.
-        input_tokens: The sum of their input tokens.
-        output_tokens: The sum of their output tokens.
-    """
+    """The generations of a trajectory, except nested ones; None is unknown."""
 
     turns: int | None = None
     input_tokens: int | None = None
@@ -86,14 +75,7 @@ class Figures(NamedTuple):
 def figures_of(  # noqa: PLR0915 - one pass
     rows: Sequence[SpanRow], names: Sequence[str], root_id: int, users: Container[int] = ()
 ) -> Figures:
-    """Return the figures of a trajectory.
-
-    Args:
-        rows: Its rows, sorted.
-        names: The names that rows refer to.
-        root_id: The root's span id; 0 without a root.
-        users: The span ids of a simulated user's turns.
-    """
+    """Return the figures of a trajectory."""
     root = next((row for row in rows if row[2] == root_id), None) if root_id else None
     root_start, root_end, root_kind = (root[0], root[1], root[9]) if root is not None else (0, 0, 0)
     parents: dict[int, tuple[int, int]] | None = None
@@ -185,12 +167,7 @@ def _totals(turns: int, *tokens: int) -> Totals:
 
 
 def is_mended(failed: SpanRow, rows: Sequence[SpanRow]) -> bool:
-    """Return True if a later call of the same name succeeded, or a call of the same kind that this one is inside.
-
-    Args:
-        failed: The row of a call that failed.
-        rows: The rows, sorted.
-    """
+    """Return True if a later call of the same name succeeded, or a call of the same kind that this one is inside."""
     _, _, span_id, parent, _, _, _, _, name, kind, _ = failed
     is_later = False
     for row in rows:
@@ -210,11 +187,7 @@ def is_mended(failed: SpanRow, rows: Sequence[SpanRow]) -> bool:
 
 
 def bound_tools(tools: Iterable[tuple[str, ToolCounts]]) -> dict[str, ToolCounts]:
-    """Return the counts by tool, those that are called most first; the others together beyond the bound.
-
-    Args:
-        tools: Names and counts; a name may come several times.
-    """
+    """Return the counts by tool, those that are called most first; the others together beyond the bound."""
     counted: dict[str, ToolCounts] = {}
     for name, counts in tools:
         known = counted.get(name)
@@ -238,11 +211,7 @@ def unpack(packed: bytes | bytearray) -> list[SpanRow]:
 
 
 def scopes_of(rows: Sequence[SpanRow]) -> Iterator[tuple[SpanRow, tuple[int, ...]]]:
-    """Yield the generations that are in no other one, with the agents, tools and evaluators around each.
-
-    Args:
-        rows: The rows, sorted.
-    """
+    """Yield the generations that are in no other one, with the agents, tools and evaluators around each."""
     parents = {row[2]: row for row in rows}
     for row in rows:
         if row[9] != LLM:

@@ -41,17 +41,7 @@ Shape: TypeAlias = Sequence[Any]
 
 
 class Outline(NamedTuple):
-    """A span without its payload.
-
-    Args:
-        start: Its start, in nanoseconds since 1970.
-        end: Its end.
-        span_id: Its id.
-        parent_id: Its parent's id; 0 if it has none.
-        name: Its name.
-        attributes: Its attributes, those that are `OUTLINED` at least.
-        status: 0 unset, 1 ok, 2 error.
-    """
+    """A span without its payload."""
 
     start: int
     end: int

@@ -38,12 +38,7 @@ class Sides(NamedTuple):
 
 
 def find_sides(turns: Sequence[Turn], histories: Histories) -> Sides:
-    """Return the conversations of a trajectory.
-
-    Args:
-        turns: Its turns, by start.
-        histories: Their messages, and the marks on their agents.
-    """
+    """Return the conversations of a trajectory."""
     roles = [_role_of(turn, histories) for turn in turns]
     if semconv.USER in roles:
         return _apart(turns, histories, [role == semconv.USER for role in roles])
@@ -108,13 +103,7 @@ def _family(found: Sequence[Found], first: int) -> set[int]:
 
 
 def _apart(turns: Sequence[Turn], histories: Histories, is_user: Sequence[bool]) -> Sides:
-    """Return the conversations of both sides, each found without the other's turns.
-
-    Args:
-        turns: All turns.
-        histories: Their messages.
-        is_user: For each turn, True if it is a simulated user's.
-    """
+    """Return the conversations of both sides, each found without the other's turns."""
     found: list[Found] = []
     for side in (False, True):
         places = [at for at, of_user in enumerate(is_user) if of_user is side]

@@ -84,12 +84,7 @@ def said_by(span: ReadableSpan) -> str:
 
 
 def previews_of(span: ReadableSpan, limit: int) -> tuple[str, str]:
-    """Return a span's input and output; empty if it has none.
-
-    Args:
-        span: The span.
-        limit: The most characters of each.
-    """
+    """Return a span's input and output; empty if it has none."""
     return _preview(_given(span), limit), _preview(_said(span), limit)
 
 

@@ -92,11 +92,7 @@ def _is_late(part: TrajectorySummary) -> bool:
 
 
 def _latest_facts(parts: Sequence[TrajectorySummary]) -> dict[str, tuple[int, Any]]:
-    """Return the latest reward, facts of training and parts of the reward, with the time of each.
-
-    Args:
-        parts: The summaries, the root's first.
-    """
+    """Return the latest reward, facts of training and parts of the reward, with the time of each."""
     latest: dict[str, tuple[int, Any]] = {}
     for part in parts:
         known = {name: getattr(part, name) for name in _LATEST}

@@ -67,12 +67,7 @@ def walk_tree(nodes: Sequence[Node], place: Callable[[Node], Place]) -> Iterator
 
 
 def outermost(ordered: Sequence[ReadableSpan], kind: str) -> list[ReadableSpan]:
-    """Return the spans of a kind that are not inside another of that kind, in their order.
-
-    Args:
-        ordered: All spans of a trajectory.
-        kind: The OpenInference kind.
-    """
+    """Return the spans of a kind that are not inside another of that kind, in their order."""
     places = {place_of(span).span_id: span for span in ordered}
     # The answer for each span that was passed: a chain is walked once, not once for each of its spans.
     inside: dict[int, bool] = {}
@@ -94,14 +89,7 @@ def outermost(ordered: Sequence[ReadableSpan], kind: str) -> list[ReadableSpan]:
 
 
 def time_bar(span: ReadableSpan, start: int, end: int, width: int) -> str:
-    """Return a bar at the span's position in time.
-
-    Args:
-        span: The span.
-        start: The time of the first column, in nanoseconds.
-        end: The time after the last column.
-        width: The number of columns.
-    """
+    """Return a bar at the span's position in time."""
     scale = width / max(1, end - start)
     left = max(0, min(width - 1, int(((span.start_time or 0) - start) * scale)))
     right = min(width, max(left + 1, round(((span.end_time or 0) - start) * scale)))

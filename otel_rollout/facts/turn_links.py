@@ -41,12 +41,7 @@ class Link(NamedTuple):
 
 
 class TurnLinks:
-    """Links from the turns of a trajectory to the turns that they extend.
-
-    Args:
-        turns: Its turns, by start.
-        tree: Their messages, to which nodes are added.
-    """
+    """Links from the turns of a trajectory to the turns that they extend."""
 
     def __init__(self, turns: Sequence[Turn], tree: Histories) -> None:
         self.turns = turns
@@ -190,13 +185,7 @@ class TurnLinks:
                 answered_at.setdefault(answer, []).append(at)
 
     def _link_added(self, at: int, added: Sequence[int], last: Mapping[str | Scope, int]) -> Link | None:
-        """Link a turn that is recorded without the messages of earlier turns, and put its messages after theirs.
-
-        Args:
-            at: The turn.
-            added: The codes of its messages.
-            last: The last turn of each request, and inside each scope without one.
-        """
+        """Link a turn that is recorded without the messages of earlier turns, and put its messages after theirs."""
         request, scope = self.histories[at].request, self.turns[at].scope
         before = last.get(request or scope)
         node = ROOT if before is None else self.tip(before)

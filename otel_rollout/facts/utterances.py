@@ -23,14 +23,7 @@ _TOKENS: Final = ("token_ids", "response_ids", "output_ids")
 
 @dataclass(frozen=True)
 class Utterance:
-    """A message, and the span that it came from if it was generated or is a tool's result.
-
-    Args:
-        message: The message.
-        span: The span.
-        is_error: True if it is the error of a tool or of a generation.
-        conversation: The number of its conversation, from 1.
-    """
+    """A message, and the span that it came from if it was generated or is a tool's result."""
 
     message: Message
     span: ReadableSpan | None = None
@@ -39,12 +32,7 @@ class Utterance:
 
 
 def utterances_of(spans: Sequence[ReadableSpan], conversations: Conversations | None = None) -> list[Utterance]:
-    """Return a trajectory's utterances: prompts, generations, tool calls, tool results.
-
-    Args:
-        spans: Its spans.
-        conversations: Its conversations, if they are known.
-    """
+    """Return a trajectory's utterances: prompts, generations, tool calls, tool results."""
     ordered = sorted(spans, key=lambda span: span.start_time or 0)
     found = conversations_of(ordered) if conversations is None else conversations
     if not found.turns:
@@ -140,12 +128,7 @@ class _Teller:
 
 
 def tools_of(ordered: Sequence[ReadableSpan], found: Conversations) -> list[ReadableSpan]:
-    """Return the tool calls of the conversations, by start: those inside another one only if a sub-agent made them.
-
-    Args:
-        ordered: The trajectory's spans, by start.
-        found: Its conversations.
-    """
+    """Return the tool calls of the conversations, by start: those inside another one only if a sub-agent made them."""
     tools = outermost(ordered, "TOOL")
     if len(found.all) > 1:
         outer = {place_of(tool).span_id for tool in tools}

@@ -26,9 +26,14 @@ _PLAIN_STRING_OR_IDS: Final = re.compile(rb'"[^"]*"|' + _IDS)
 """The same without escapes, four times as fast."""
 
 
-def as_openai(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return messages as OpenAI's chat completions have them; one with several tools' results becomes several."""
-    return [each for message in messages for each in _openai_messages(message)]
+def as_openai(messages: Iterable[Message], reasoning: str = "reasoning_content") -> list[dict[str, Any]]:
+    """Return messages as OpenAI's chat completions have them; one with several tools' results becomes several.
+
+    Args:
+        messages: The messages.
+        reasoning: The field that has the reasoning.
+    """
+    return [each for message in messages for each in _openai_messages(message, reasoning)]
 
 
 def as_openai_tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -42,17 +47,17 @@ def as_openai_tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return wrapped
 
 
-def request_json(messages: Sequence[Message], rest: str | None) -> str:
+def request_json(messages: Sequence[Message], rest: str | None, reasoning: str = "reasoning_content") -> str:
     """Return `messages` followed by the input's other fields, as a JSON object; `rest` is the input as JSON."""
-    return _joined({"messages": as_openai(messages)}, messages, rest)
+    return _joined({"messages": as_openai(messages, reasoning)}, messages, rest)
 
 
-def answer_json(messages: Sequence[Message], rest: str | None) -> str:
+def answer_json(messages: Sequence[Message], rest: str | None, reasoning: str = "reasoning_content") -> str:
     """Return `choices` with the finish reason, followed by the output's other fields, as a JSON object."""
     choices = [
         {"index": index, "message": record, _FINISH_REASON: _reason(message)}
         for index, message in enumerate(messages)
-        for record in as_openai([message])
+        for record in as_openai([message], reasoning)
     ]
     fields: dict[str, Any] = {"choices": choices}
     reason = _reason(messages[-1])
@@ -68,7 +73,7 @@ def ids_as_text(payload: bytes) -> bytes:
     return pattern.sub(_quoted, payload)
 
 
-def _openai_messages(message: Message) -> list[dict[str, Any]]:
+def _openai_messages(message: Message, reasoning: str) -> list[dict[str, Any]]:
     name = message.more.get("name")
     named = {"name": name} if isinstance(name, str) and name else {}
     results = [part for part in message.parts if part.get("type") in RESULTS]
@@ -94,7 +99,7 @@ def _openai_messages(message: Message) -> list[dict[str, Any]]:
     if not contents and not calls:
         record["content"] = ""
     if thoughts:
-        record["reasoning_content"] = "\n".join(thoughts)
+        record[reasoning] = "\n".join(thoughts)
     if calls:
         record["tool_calls"] = calls
     return [*converted, record]

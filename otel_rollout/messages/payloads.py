@@ -201,6 +201,8 @@ def _without(value: Any, path: Path) -> Any:
 
 
 _DEEPEST: Final = 5
+_REASON_PLACES: Final = ("meta_info", "details", "generation_info", "response_metadata")
+"""Fields of a result that engines and clients put the finish reason into: SGLang, TGI, LangChain."""
 
 
 class Taken(NamedTuple):
@@ -282,7 +284,7 @@ class AnswerReader:
             return self._take_list(value, reason, depth)
         if type(value) is not dict:
             return None
-        reason = finish_reason_of(value, _status(value)) or reason
+        reason = finish_reason_of(value, _status(value), *map(value.get, _REASON_PLACES)) or reason
         if type(text := value.get(names.RESPONSE_TEXT)) is str:
             from otel_rollout.messages.templates import answer_message
 

@@ -69,6 +69,17 @@ class TestOps:
         ]
         assert not {key for key in otlp_spans([span])[0].attributes if key.startswith("gen_ai.")}
 
+    def test_reasoning(self, trajectory) -> None:
+        """Reasoning is in the one field of a message that MLflow's pages draw it from, asked and answered."""
+        thought = {"type": "reasoning", "content": "6 times 7 is 42."}
+        answer = {"role": "assistant", "parts": [thought, *ANSWER["parts"]], "finish_reason": "stop"}
+
+        found = translated(trajectory().model, chat([*ASKED, answer], answer))
+
+        message = {"role": "assistant", "content": "It is 42.", "reasoning": "6 times 7 is 42."}
+        assert found["spanInputs"]["messages"][1] == message
+        assert [choice["message"] for choice in found["spanOutputs"]["choices"]] == [message]
+
     def test_bare_message(self, trajectory) -> None:
         """An LLM op's bare message becomes an object with messages, and a tool's result stays as it is."""
         message = '{"content":"It is 42.","role":"assistant"}'
