@@ -462,6 +462,16 @@ class TestContainers:
 
         assert seen == {"text": "x", "n": "<int of 8,000,001 bits>", "flag": True}
 
+    def test_a_giant_number_is_not_written(self):
+        """The digits of a number that can't fit are never copied."""
+        value = {"n": 1 << 80_000_000}
+        tracemalloc.start()
+        take_snapshot(value)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+        assert peak < DEFAULT_BUDGET
+
     def test_a_dict_that_grows_while_it_is_read(self):
         """It is whole, as it is at some moment, also if it grows each time."""
         once: dict[Any, Any] = {}

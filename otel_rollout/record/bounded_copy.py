@@ -332,7 +332,11 @@ class Cutter(Copier):
                 budget -= len(each) * (3 if kind is dict else 1)
                 if budget >= 0 and units >= 0:
                     held = [*islice(each.values() if kind is dict else each, FIRST_ITEMS)]
-                    stack += [item for item in held if type(item) not in _SHORT]
+                    stack += [
+                        item
+                        for item in held
+                        if type(item) not in _SHORT or (type(item) is int and not fits_int64(item))
+                    ]
             elif kind not in SCALARS:
                 units -= reader_of(kind).cost
         self.left -= UNITS_OF_A_LOOK * seen
