@@ -317,7 +317,9 @@ class SpanOutbox(Outbox):
             if self._follow_ups is not None:
                 self._follow_ups.retry_now()
             must_drain_here = not self._thread.is_started and bool(self._queued)
-        self._note_end(line)
+        # Without the lock, which a logging handler that traces would wait for.
+        if line:
+            self.warn("end", line)
         if must_drain_here:
             # No thread could be started: the interpreter is exiting. No attempt begins after the deadline, but one
             # that hangs can't be abandoned here.
@@ -655,11 +657,6 @@ class SpanOutbox(Outbox):
             )
         return ""
 
-    def _note_end(self, line: str) -> None:
-        """Log a line of the end's times; without the lock, which a logging handler that traces would wait for."""
-        if line:
-            self.warn("end", line)
-
     def _note_trouble(self, lane: Lane, outcome: Outcome) -> None:
         can_help = outcome.verdict in (Verdict.RETRY, Verdict.UNEXPLAINED)
         super()._note_trouble(lane, outcome)
@@ -670,4 +667,5 @@ class SpanOutbox(Outbox):
             self._is_failing = can_help
             if outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR) and self._disk is not None:
                 self._disk.note_trouble()
-        self._note_end(line)
+        if line:
+            self.warn("end", line)
