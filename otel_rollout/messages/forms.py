@@ -109,11 +109,7 @@ def parts_message(parts: Iterable[Any], role: str, *, is_whole: bool = True) -> 
 
 
 def tool_definitions(value: Any) -> list[dict[str, Any]] | None:
-    """Return tools in the convention's form; None if the value is no list of definitions.
-
-    Args:
-        value: Tools as OpenAI, Anthropic, Gemini or Bedrock takes them.
-    """
+    """Return the tools of OpenAI, Anthropic, Gemini or Bedrock in the convention's form; None if they aren't tools."""
     if type(value) not in (list, tuple) or not value or not all(type(tool) is dict for tool in value):
         return None
     converted = []
@@ -158,10 +154,9 @@ class _Taken:
         wrapper = _wrapper_of(item)
         if wrapper is not None:
             inner = item[wrapper]
-            said = ("constructor", inner.get("type"))
-            outer = {
-                key: field for key, field in item.items() if key != wrapper and not (key == "type" and field in said)
-            }
+            outer = {key: field for key, field in item.items() if key != wrapper}
+            if outer.get("type") in ("constructor", inner.get("type")):
+                outer.pop("type", None)
             item = _beside(dict(inner), outer)
         self.left = dict(item)
         self.role = self._take_role(role)
@@ -179,9 +174,8 @@ class _Taken:
             else:
                 groups.append(Message(self.role, [part]))
         groups = groups or [Message(self.role, [])]
-        more = {key: field for key, field in self.left.items() if not _is_empty(field)}
         # The names of a message's own members are no names of others.
-        more = _beside({"role": 0, "parts": 0}, more)
+        more = _beside({"role": 0, "parts": 0}, self.left)
         del more["role"], more["parts"]
         if more:
             at = next((index for index, one in enumerate(groups) if one.role == self.role), 0)
@@ -243,23 +237,18 @@ class _Taken:
         if self.role == "assistant" and type(channel) is str and (name or channel == "analysis"):
             for index, part in enumerate(self.parts):
                 if part["type"] == names.TEXT:
-                    self.parts[index] = {**part, "type": names.REASONING} if not name else self._called(part, name)
-
-    @staticmethod
-    def _called(part: Part, name: str) -> Part:
-        text = part.pop("content")
-        call = {"type": names.CALL, "id": None, "name": name.removeprefix("functions."), "arguments": exact_json(text)}
-        return _beside(call, {**part, "type": None})
+                    said: Part = {"type": names.REASONING, "content": part["content"]}
+                    if name:
+                        said = {"type": names.CALL, "id": None, "name": name.removeprefix("functions.")}
+                        said["arguments"] = exact_json(part["content"])
+                    left = {key: field for key, field in part.items() if key not in ("type", "content")}
+                    self.parts[index] = _beside(said, left)
 
     def _take_content(self) -> tuple[Any, Any]:
         """Return the message's content, and the same in a second form: AI SDK has both `content` and `parts`."""
         left = self.left
-        of_list, of_text = (list, tuple), (str,)
-        keys = [
-            key
-            for key in names.CONTENTS
-            if key in left and (key == "content" or type(left[key]) in (of_list if key in names.LISTED else of_text))
-        ]
+        kinds = {"content": (type(left.get("content")),), **dict.fromkeys(names.LISTED, (list, tuple))}
+        keys = [key for key in names.CONTENTS if key in left and type(left[key]) in kinds.get(key, (str,))]
         if not keys:
             return None, None
         keys = keys[:1] if keys[0] not in _TWICE else [name for name in keys if name in _TWICE]
@@ -295,15 +284,8 @@ class _Taken:
             self.parts += self._part(_beside({"type": names.CALL}, item, _KEPT))
 
     def _parts(self, content: Any) -> list[Part]:
-        kind = type(content)
-        if kind is str:
-            return [{"type": names.TEXT, "content": content}] if content else []
-        if kind is dict:
-            return self._part(content)
-        if kind not in (list, tuple):
-            return [] if content is None else [{"type": names.TEXT, "content": json_text(content)}]
         parts: list[Part] = []
-        for item in content:
+        for item in content if type(content) in (list, tuple) else [content]:
             if type(item) is dict:
                 parts += self._part(item)
             elif not _is_empty(item):
@@ -312,9 +294,6 @@ class _Taken:
 
     def _part(self, item: dict[str, Any]) -> list[Part]:
         """Return a part; two if it is a call with its result, as AI SDK writes them."""
-        if len(item) == _PAIR and item.get("type") == names.TEXT and type(text := item.get("text")) is str:
-            # Most parts.
-            return [{"type": names.TEXT, "content": text}]
         left = dict(item)
         for place in names.TYPE_PLACES[1:]:
             if "type" not in left and type(left.get(place)) is str:
@@ -333,19 +312,16 @@ class _Taken:
             del left["type"]
         if kind in (names.SERVER_CALL, names.SERVER_RESULT):
             return [_server_part(kind, given, left)]
-        word = given.replace("-", "_")
-        if not _is_ui_call(given):
-            if word not in names.PART_TYPES and word not in names.KEYED_PARTS:
-                left["item_type"] = given
-            part = self._taken(kind, given, left)
-            if kind == names.CALL and not part["name"] and given in names.ITEM_TYPES:
-                part["name"] = given.removesuffix("_call")
-            return [part]
-        left.setdefault("toolName", given[5:])
-        left["item_type"] = given
-        result = [left.pop(key) for key in ("output", "errorText") if not _is_empty(left.get(key))]
+        is_ui, word = _is_ui_call(given), given.replace("-", "_")
+        if is_ui:
+            left.setdefault("toolName", given[5:])
+        if is_ui or not (word in names.PART_TYPES or word in names.KEYED_PARTS):
+            left["item_type"] = given
+        said = [left.pop(key) for key in _present(left, ("output", "errorText"))] if is_ui else []
         part = self._taken(kind, given, left)
-        return [part, *({"type": names.RESULT, "id": part["id"], "response": _response([], each)} for each in result)]
+        if kind == names.CALL and not part["name"] and given in names.ITEM_TYPES:
+            part["name"] = given.removesuffix("_call")
+        return [part, *({"type": names.RESULT, "id": part["id"], "response": _response([], each)} for each in said)]
 
     def _taken(self, kind: str, given: str, left: dict[str, Any]) -> Part:
         """Take the convention's fields of a part out of `left`, which is a copy."""
@@ -376,8 +352,10 @@ class _Taken:
             del holder[name]
             return _response(self._parts(value), value) if type(value) in (list, tuple) else _response([], value)
         if kind == names.REASONING and type(value) is list:
-            texts = [item["text"] for item in value if type(item) is dict and type(item.get("text")) is str]
-            if len(texts) == len(value) and all(item.keys() <= {"type", "text"} for item in value):
+            texts = _texts(value)
+            if len(texts) == len(value) and all(
+                type(item) is dict and item.keys() <= {"type", "text"} for item in value
+            ):
                 del holder[name]
             return "\n".join(texts)
         del holder[name]
@@ -437,19 +415,14 @@ def _kind_of(item: dict[str, Any]) -> str | None:
     given = next((item[place] for place in names.TYPE_PLACES if type(item.get(place)) is str), None)
     if given is None:
         return None
-    known = names.PART_TYPES.get(given) or names.PART_TYPES.get(given.replace("-", "_"))
-    if known is not None:
+    if known := names.PART_TYPES.get(given) or names.PART_TYPES.get(given.replace("-", "_")):
         return known
-    if _is_ui_call(given) and "toolCallId" in item:
-        return names.CALL
-    if given.endswith("_tool_result"):
-        return names.SERVER_RESULT
-    if given.endswith("_call_output"):
-        return names.RESULT
     if given.endswith("_call") and given in names.ITEM_TYPES:
         # A provider runs those without an id for their results itself.
         return names.CALL if "call_id" in item else names.SERVER_CALL
-    return None
+    if _is_ui_call(given) and "toolCallId" in item:
+        return names.CALL
+    return next((kind for ending, kind in names.TYPE_ENDINGS.items() if given.endswith(ending)), None)
 
 
 def _is_ui_call(given: str) -> bool:
@@ -469,15 +442,12 @@ def _key_of(item: dict[str, Any]) -> str | None:
 def _server_part(kind: str, given: str, left: dict[str, Any]) -> Part:
     """Return a call that a provider ran itself, or its result: the convention has an object with everything in it."""
     inner = left.pop(given) if type(left.get(given)) is dict else {}
-    if given == kind and type(left.get(kind)) is dict:
-        inner = left.pop(kind)
     part: Part = {"type": kind}
     for target, keys in names.FIELDS[kind].items():
         place = _place_of([left], keys, _FITS[target])
         part[target] = None if place is None else left.pop(place[1])
-    word = given.removesuffix("_call")
     if kind == names.SERVER_CALL and part["name"] is None:
-        part["name"] = word
+        part["name"] = given.removesuffix("_call")
     body = _beside({"type": left.pop("type", given), **inner} if given != kind else dict(inner), left)
     return {**part, kind: body}
 
@@ -488,8 +458,7 @@ def _name_media(part: Part, given: str) -> None:
     mime = str(part.get("mime_type", ""))
     word = names.MODALITIES[word] or (mime.partition("/")[0] if word == "file" and mime[:5] in _MEDIA_TYPES else word)
     modality = part.pop("modality", word)
-    content = part.get("content")
-    if "uri" not in part and type(content) is str and _ADDRESS.match(content):
+    if "uri" not in part and type(content := part.get("content")) is str and _ADDRESS.match(content):
         part["uri"] = part.pop("content")
     uri = part.get("uri", "")
     if uri[:5] == "data:" and "content" not in part:
@@ -498,9 +467,8 @@ def _name_media(part: Part, given: str) -> None:
         # A note replaces long ones.
         part["content"] = content if content[:1] == "[" else uri
     # A `blob` would be shown as an image.
-    kind = "uri" if "uri" in part else "file" if "file_id" in part else modality
-    rest = {key: part.pop(key) for key in [*part]}
-    part.update({"type": kind, "modality": modality, **{key: item for key, item in rest.items() if key != "type"}})
+    part["type"] = "uri" if "uri" in part else "file" if "file_id" in part else modality
+    part["modality"] = modality
 
 
 def _response(parts: list[Part], content: Any) -> Any:
@@ -519,7 +487,7 @@ def _response(parts: list[Part], content: Any) -> Any:
 def _is_data(content: Any) -> bool:
     """Return True for a list or an object that has no text and no part."""
     items = [content] if type(content) is dict else content
-    return type(items) in (list, tuple) and bool(items) and not all(map(_is_said, items))
+    return type(items) in (list, tuple) and not all(map(_is_said, items))
 
 
 def _is_said(item: Any) -> bool:
@@ -567,12 +535,8 @@ def _wrapper_of(item: dict[str, Any]) -> str | None:
 
 def _is_pair(item: Any) -> bool:
     """Return True for a role and a text, as LangChain takes a message."""
-    return (
-        type(item) in (list, tuple)
-        and len(item) == _PAIR
-        and type(item[0]) is type(item[1]) is str
-        and item[0].lower() in names.KNOWN_ROLES
-    )
+    is_two = type(item) in (list, tuple) and len(item) == _PAIR and type(item[0]) is type(item[1]) is str
+    return is_two and item[0].lower() in names.KNOWN_ROLES
 
 
 def _word(item: dict[str, Any]) -> str:

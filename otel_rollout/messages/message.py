@@ -67,7 +67,7 @@ class Message(NamedTuple):
     @property
     def name(self) -> str:
         """The name of the participant, or of the tool that the message is the result of; empty if it is unknown."""
-        return _text_in(self.more, "name") or (self._first("name", RESULTS) if self.role == "tool" else "")
+        return _text_in(self.more, "name") or (self._of_result("name") if self.role == "tool" else "")
 
     @property
     def finish_reason(self) -> str:
@@ -77,7 +77,7 @@ class Message(NamedTuple):
     @property
     def call_id(self) -> str:
         """The id of the tool call that the message is the result of; empty if it is unknown."""
-        return self._first("id", RESULTS)
+        return self._of_result("id")
 
     @property
     def text(self) -> str:
@@ -101,18 +101,12 @@ class Message(NamedTuple):
         texts = [text for part in self.parts if part.get("type") == "text" and (text := part_text(part))]
         return "\n".join(texts or filter(None, map(_gist_of, self.parts)))
 
-    def _first(self, key: str, kinds: tuple[str, ...]) -> str:
-        return next((str(part[key]) for part in self.parts if part.get("type") in kinds and part.get(key)), "")
+    def _of_result(self, key: str) -> str:
+        return next((str(part[key]) for part in self.parts if part.get("type") in RESULTS and part.get(key)), "")
 
 
 def text_message(role: str, text: str, finish_reason: str | None = None) -> Message:
-    """Return a message of one text.
-
-    Args:
-        role: Its role.
-        text: Its text.
-        finish_reason: The reason why the model stopped, for an answer; empty if it is unknown, None for an input.
-    """
+    """Return a message of one text; the finish reason is None for an input, empty if it is unknown."""
     parts = [{"type": "text", "content": text}] if text else []
     return Message(role, parts) if finish_reason is None else Message(role, parts, {"finish_reason": finish_reason})
 
@@ -167,7 +161,7 @@ def parse_json(payload: object) -> Any:
         return None
     try:
         return loads(payload)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if is_programs(error):
             raise
         return None

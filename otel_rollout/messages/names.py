@@ -48,6 +48,8 @@ HISTORIES: Final = _words("history chat_history past_messages")
 SYSTEM_ARGUMENTS: Final = _spelled("system system_prompt system_instruction instructions preamble")
 """Arguments whose text comes before the messages: Anthropic's, Gemini's, Cohere's and OpenAI's Responses."""
 TOOL_ARGUMENTS: Final = _words("tools tool_definitions tool_schemas functions")
+AROUND_TEXTS: Final = frozenset({*_words("kwargs args request payload body params"), *MESSAGE_ARGUMENTS})
+"""Arguments that may have the prompt's text inside."""
 
 ROLES: Final = _by_word(
     {
@@ -111,6 +113,8 @@ ITEM_TYPES: Final = frozenset(
 ) | {*_words("compaction item_reference mcp_approval_request mcp_approval_response mcp_list_tools reasoning")}
 """Items without a role in the conversations of OpenAI's Responses
 (https://platform.openai.com/docs/api-reference/responses)."""
+TYPE_ENDINGS: Final = {"_tool_result": SERVER_RESULT, "_call_output": RESULT}
+"""The type of a part by the end of one that isn't in the table."""
 KEYED_PARTS: Final = _by_spelling(
     {
         TEXT: "text",
@@ -174,6 +178,10 @@ ANSWERS: Final = _words(
     "generation completion_text generated outputText texts predictions"
 )
 """The fields of a result whose text is the answer; the first counts."""
+NO_ANSWERS: Final = frozenset(
+    (*PROMPT_ARGUMENTS, *TOOL_ARGUMENTS, *_words("request logprobs details metadata meta meta_info error"))
+)
+"""Fields of a result in which no answer is looked for."""
 STREAMED: Final = _words("delta content_block item token contentBlockDelta contentBlockStart start part")
 """The fields of a stream's event that have a piece of the answer inside."""
 STREAM_TYPES: Final = _by_word(

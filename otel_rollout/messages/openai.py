@@ -27,21 +27,17 @@ _PLAIN_STRING_OR_IDS: Final = re.compile(rb'"[^"]*"|' + _IDS)
 
 
 def as_openai(messages: Iterable[Message], reasoning: str = "reasoning_content") -> list[dict[str, Any]]:
-    """Return messages in the form of OpenAI's chat completions; `content` is a text, a list of parts, or None.
+    """Return messages as OpenAI's chat completions have them; one with several tools' results becomes several.
 
     Args:
-        messages: The messages; one with several tools' results becomes several.
+        messages: The messages.
         reasoning: The field that has the reasoning.
     """
     return [each for message in messages for each in _openai_messages(message, reasoning)]
 
 
 def as_openai_tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return tool definitions in OpenAI's form, `{"type": "function", "function": {…}}`.
-
-    Args:
-        tools: The definitions, as a span has them.
-    """
+    """Return the tool definitions of a span in OpenAI's form, `{"type": "function", "function": {…}}`."""
     wrapped = []
     for tool in tools:
         kind = tool.get("type", "function")
@@ -52,24 +48,12 @@ def as_openai_tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def request_json(messages: Sequence[Message], rest: str | None, reasoning: str = "reasoning_content") -> str:
-    """Return `messages` followed by the input's other fields, as a JSON object.
-
-    Args:
-        messages: The messages.
-        rest: The input as JSON; None if there is none.
-        reasoning: See `as_openai`.
-    """
+    """Return `messages` followed by the input's other fields, as a JSON object; `rest` is the input as JSON."""
     return _joined({"messages": as_openai(messages, reasoning)}, messages, rest)
 
 
 def answer_json(messages: Sequence[Message], rest: str | None, reasoning: str = "reasoning_content") -> str:
-    """Return `choices` with the finish reason, followed by the output's other fields, as a JSON object.
-
-    Args:
-        messages: The model's answers.
-        rest: The output as JSON; None if there is none.
-        reasoning: See `as_openai`.
-    """
+    """Return `choices` with the finish reason, followed by the output's other fields, as a JSON object."""
     choices = [
         {"index": index, "message": record, _FINISH_REASON: _reason(message)}
         for index, message in enumerate(messages)

@@ -31,8 +31,6 @@ _CONTINUES: Final = "prompt_ids_start"
 _MAX_DEPTH: Final = 3
 _MAX_SEARCHED: Final = 1000
 _SAYING: Final = (str, list, tuple, dict)
-_AROUND_TEXTS: Final = frozenset({"kwargs", "args", "request", "payload", "body", "params", *names.MESSAGE_ARGUMENTS})
-"""Arguments that may have the prompt's text inside."""
 
 Path = tuple[Any, ...]
 
@@ -143,7 +141,7 @@ def _find(value: dict[str, Any], *, takes_texts: bool) -> tuple[Path, Any] | Non
         name, kind, given = path[-1], type(item), item
         is_known = name in names.PROMPT_ARGUMENTS or name in names.MESSAGE_ARGUMENTS
         is_asked = name in names.PROMPT_ARGUMENTS or name == 0 or (is_known and kind is not str)
-        is_text = takes_texts and is_asked and all(at in _AROUND_TEXTS for at in path[:-1] if type(at) is str)
+        is_text = takes_texts and is_asked and all(at in names.AROUND_TEXTS for at in path[:-1] if type(at) is str)
         is_text = is_text and (kind is str or _is_texts(item))
         if kind is list and not is_text and not is_conversation:
             if len(item) > 1 and all(map(is_message_list, item)):
@@ -177,9 +175,8 @@ def _walk(value: Any) -> Iterator[tuple[Path, Any, bool]]:
 
 
 def _messages_of(item: Any) -> list[Message]:
-    if type(item) is str:
-        return _prompt_of(item)
-    return [message for each in item for message in _prompt_of(each)] if _is_texts(item) else convert_messages(item)
+    texts = [item] if type(item) is str else item
+    return [message for text in texts for message in _prompt_of(text)] if _is_texts(texts) else convert_messages(item)
 
 
 def _prompt_of(text: str) -> list[Message]:
@@ -195,31 +192,15 @@ def _without(value: Any, path: Path) -> Any:
     """Return a copy without the value at a path."""
     if not path:
         return None
-    if type(value) is dict:
-        if len(path) == 1:
-            return {key: item for key, item in value.items() if key != path[0]}
-        inner = _without(value[path[0]], path[1:])
-        return {key: inner if key == path[0] else item for key, item in value.items()}
-    copied = [*value]
-    copied[path[0]] = _without(copied[path[0]], path[1:])
+    copied: Any = {**value} if type(value) is dict else [*value]
+    if len(path) == 1 and type(value) is dict:
+        del copied[path[0]]
+    else:
+        copied[path[0]] = _without(copied[path[0]], path[1:])
     return copied
 
 
 _DEEPEST: Final = 5
-_NO_ANSWERS: Final = frozenset(
-    {
-        *names.PROMPT_ARGUMENTS,
-        *names.TOOL_ARGUMENTS,
-        "request",
-        "logprobs",
-        "details",
-        "metadata",
-        "meta",
-        "meta_info",
-        "error",
-    }
-)
-"""Fields of a result in which no answer is looked for."""
 _REASON_PLACES: Final = ("meta_info", "details", "generation_info", "response_metadata")
 """Fields of a result that engines and clients put the finish reason into: SGLang, TGI, LangChain."""
 
@@ -274,14 +255,7 @@ class AnswerRead(NamedTuple):
 
 
 def read_of(value: Any, side: ChatSide | None, *, has_usage: bool, shape: str = "") -> AnswerRead:
-    """Return the parts of a result that were recognised.
-
-    Args:
-        value: The result.
-        side: Its messages, if it has any.
-        has_usage: A number of generated tokens was found.
-        shape: The classes of the result as the program returned it.
-    """
+    """Return the parts of a result that were recognised; `shape` is the classes that the program returned."""
     items = value[:8] if type(value) in (list, tuple) else ()
     has_ids = type(value) is dict and not names.IDS.keys().isdisjoint(value)
     has_ids = has_ids or (bool(items) and set(map(type, items)) == {int})
@@ -306,11 +280,10 @@ class AnswerReader:
 
     def take(self, value: Any, reason: str = "", depth: int = 0) -> Taken | None:
         """Return the answer in a value; None if it has none."""
-        if type(value) is dict and value:
-            return self._take_dict(value, reason, depth)
-        return self._take_list(value, reason, depth) if type(value) in (list, tuple) and value else None
-
-    def _take_dict(self, value: dict[str, Any], reason: str, depth: int) -> Taken | None:
+        if type(value) in (list, tuple) and value:
+            return self._take_list(value, reason, depth)
+        if type(value) is not dict:
+            return None
         reason = finish_reason_of(value, _status(value), *map(value.get, _REASON_PLACES)) or reason
         if type(text := value.get(names.RESPONSE_TEXT)) is str:
             from otel_rollout.messages.templates import answer_message
@@ -320,7 +293,7 @@ class AnswerReader:
             return Taken([_answer(each, reason) for each in self._convert(value)], None)
         if depth >= _DEEPEST:
             return None
-        others = (key for key in value if key not in names.CONTAINERS and key not in _NO_ANSWERS)
+        others = (key for key in value if key not in names.CONTAINERS and key not in names.NO_ANSWERS)
         for key in (*names.CONTAINERS, None, *others):
             taken = self._take_fields(value, reason) if key is None else self._take_inside(value, key, reason, depth)
             if taken:

@@ -58,7 +58,7 @@ class _Stream:
         self._whole = AnswerReader(arguments)
         self._answers: dict[Any, list[_Joined]] = {}
         self._reason = ""
-        self._final: Taken | None = None
+        self._final: list[Message] = []
         self._rest: dict[bytes, Any] = {}
 
     def add(self, item: Any) -> None:
@@ -71,7 +71,7 @@ class _Stream:
             return
         response = item.get("response")
         if type(response) is dict and response.get("output") and (whole := self._whole.take(response)):
-            self._final = whole
+            self._final = whole.messages
             self._keep({**item, "response": whole.rest})
             return
         choices = item.get("choices")
@@ -83,7 +83,7 @@ class _Stream:
 
     def joined(self) -> Taken | None:
         """Return the answer, and what else the pieces have."""
-        messages = self._final.messages if self._final is not None else []
+        messages = self._final
         known = {str(value) for each in messages for part in each.parts for value in part.values()}
         joined = []
         for pieces in self._answers.values():
@@ -106,10 +106,7 @@ class _Stream:
         if kind is not None and name is not None:
             self._add_part(slot, {"type": kind, _TEXT_OF[kind]: item[name]}, index)
             return {key: field for key, field in item.items() if key != name}
-        for key in names.STREAMED:
-            inner = item.get(key)
-            if type(inner) is not dict or not inner:
-                continue
+        for key, inner in ((key, item[key]) for key in names.STREAMED if type(item.get(key)) is dict and item[key]):
             if is_part(inner) and not inner.get("special") and not is_message(inner):
                 # A token's number is its place in the text.
                 index = None if key == "token" else index
@@ -120,9 +117,7 @@ class _Stream:
         if is_part(item) and type(item.get("type")) is str:
             self._add_parts(slot, parts_message([item], "assistant", is_whole=False), index)
             return None
-        taken = self._reader.take(item)
-        if taken is None:
-            return item
+        taken = self._reader.take(item) or Taken([], item)
         self._add_parts(slot, taken.messages, None)
         return taken.rest
 
@@ -164,20 +159,18 @@ class _Joined:
             return False
         if index is not None and self.index is not None:
             return bool(index == self.index)
-        if part["type"] != names.CALL:
-            return True
-        return not part.get("name") or (bool(part["id"]) and part["id"] == self.part["id"])
+        return (
+            part["type"] != names.CALL or not part.get("name") or (bool(part["id"]) and part["id"] == self.part["id"])
+        )
 
     def add(self, part: Part) -> dict[str, Any]:
         """Add a piece; return what there is no room for."""
-        left = {}
+        left: dict[str, Any] = {}
         for key, field in part.items():
             if key == self._key and (type(field) is str or field is None or field == {}):
                 self._texts += [field] if field else []
-            elif field is not None and field != "" and self.part.get(key) in (None, "", {}):
-                self.part[key] = field
             elif field is not None and field != "" and self.part.get(key) != field:
-                left[key] = field
+                (self.part if self.part.get(key) in (None, "", {}) else left)[key] = field
         return left
 
     def whole(self) -> Part:

@@ -15,21 +15,16 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.guard.provenance import is_programs
 from otel_rollout.messages import names
 from otel_rollout.messages.forms import exact_json
 from otel_rollout.messages.message import Message, Part, parse_json, text_message
-from otel_rollout.text.plain_json import loads
 
 
 class _Template(NamedTuple):
     """A family of chat templates.
 
-    Args:
-        header: A header: the role, and the line breaks after it.
-        gap: The line breaks that belong to a header; None if templates differ.
-        end: The mark after a message.
-        is_closed: True if each message but the last has the mark after it.
+    A header has the role and the line breaks after it; `gap` is None if templates differ in these. `end` closes a
+    message, which strictly each has if `is_closed`.
     """
 
     header: re.Pattern[str]
@@ -145,21 +140,12 @@ def read_template(text: str, *, strict: bool = False) -> list[Message]:
 
 
 def prompt_messages(text: str) -> list[Message]:
-    """Return the messages in a decoded prompt; one of the user's if it is not completely in a known template's form.
-
-    Args:
-        text: The prompt, or the part of it that is new.
-    """
+    """Return the messages in a decoded prompt; one of the user's if not all of it is in a known template's form."""
     return read_template(text, strict=True) or [text_message("user", text)]
 
 
 def answer_message(text: str, finish_reason: str) -> Message:
-    """Return the message of a decoded answer, without the mark of its end.
-
-    Args:
-        text: The answer.
-        finish_reason: The finish reason; empty if it is unknown.
-    """
+    """Return the message of a decoded answer, without the mark of its end; the finish reason may be empty."""
     end = next(filter(text.endswith, _ENDS_OF_ANSWERS), "") if text.endswith(_ENDS_OF_ANSWERS) else ""
     return Message("assistant", answer_parts(text.removesuffix(end), strict=True), {"finish_reason": finish_reason})
 
@@ -307,13 +293,8 @@ def _split_calls(text: str, *, strict: bool) -> tuple[str, list[Part]]:
 
 
 def _call_of(content: str, *, strict: bool) -> Part | None:
-    try:
-        value = loads(content)
-    except (ValueError, RecursionError) as error:
-        if is_programs(error):
-            raise
-        return None if strict else _xml_call(content)
-    return _call_in(value, strict=strict)
+    value = parse_json(content)
+    return _xml_call(content) if value is None and not strict else _call_in(value, strict=strict)
 
 
 def _xml_call(content: str) -> Part | None:

@@ -78,12 +78,7 @@ def describe_response(request: dict[str, Any], answer: Any) -> dict[str, Any]:
 
 
 class _Reading:
-    """One reading of a result; what is found first counts, and the counts of a list's items are added.
-
-    Args:
-        room: The most objects that are read.
-        has_usage: The object around has counts, so that the messages need not be read.
-    """
+    """One reading of a result of at most `room` objects; what is found first counts, and a list's items are added."""
 
     def __init__(self, room: int = _MAX_READ, *, has_usage: bool = False) -> None:
         self.found: dict[str, Any] = {}
@@ -130,11 +125,10 @@ class _Reading:
 
     def _read_items(self, value: Any, depth: int) -> None:
         items = value[:_MAX_READ]
-        if not items or depth > _MAX_DEPTH:
+        if not items or depth > _MAX_DEPTH or type(items[0]) is float:
             return
-        if type(items[0]) in (int, float):
-            if type(items[0]) is int:
-                self.found.setdefault(names.OUTPUT_IDS, len(value))
+        if type(items[0]) is int:
+            self.found.setdefault(names.OUTPUT_IDS, len(value))
             return
         is_conversation = type(last := items[-1]) is dict and ("role" in last or last.get("type") == "ai")
         sums: dict[str, Any] = {}
@@ -148,8 +142,7 @@ class _Reading:
             self.room = one.room
             self.is_inclusive |= one.is_inclusive
             for fact, count in one.found.items():
-                is_added = fact in sums and type(count) is int
-                sums[fact] = sums[fact] + count if is_added else sums.get(fact, count)
+                sums[fact] = sums[fact] + count if fact in sums and type(count) is int else sums.get(fact, count)
         if self.room >= 0 and len(items) == len(value):
             self.found = {**sums, **self.found}
 
