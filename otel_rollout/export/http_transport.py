@@ -18,8 +18,6 @@ from otel_rollout.guard.clock import monotonic
 
 MAX_BYTES: Final = 32 * 2**20
 """The largest answer: a page of stored spans with their payloads; an answer to spans has some bytes."""
-_READ_BYTES: Final = 64 * 1024
-_GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 class _DeadlineReader(io.RawIOBase):
@@ -108,7 +106,7 @@ def read_body(answer: requests.Response) -> bytes | None:
         urllib3.exceptions.HTTPError: The connection broke, or the body can't be decompressed.
     """
     body = bytearray()
-    for chunk in answer.raw.stream(_READ_BYTES, decode_content=False):
+    for chunk in answer.raw.stream(64 * 1024, decode_content=False):
         body += chunk
         if len(body) > MAX_BYTES:
             return None
@@ -117,7 +115,7 @@ def read_body(answer: requests.Response) -> bytes | None:
         return bytes(body)
     if encoding != "gzip":
         raise ProtocolError(f"the answer is compressed by {encoding[:20]!r}, which was not asked for")
-    decompressor = zlib.decompressobj(_GZIP)
+    decompressor = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
         text = decompressor.decompress(bytes(body), MAX_BYTES + 1)
     except zlib.error as error:
