@@ -35,7 +35,7 @@ _ROLES: Final = {INPUTS: "user", OUTPUTS: "assistant"}
 
 
 def payload_of(span: ReadableSpan, side: str, chat: ChatMessages | None) -> JsonText | None:
-    """Return the span's input or output, as `side` says, as JSON text; None if it has none."""
+    """Return the span's `INPUTS` or `OUTPUTS` as JSON text; None if it has none."""
     given = _given(span, side)
     messages = [] if chat is None else chat.input if side == INPUTS else chat.output
     is_root = span.parent is None
