@@ -57,12 +57,7 @@ _CONFIGURATION_HINT: Final = (
 
 
 class HttpStore(Store):
-    """One tracking server.
-
-    Args:
-        uri: Its address.
-        timeout: Seconds for a request.
-    """
+    """One tracking server; `timeout` is in seconds, for a request."""
 
     def __init__(self, uri: str, *, timeout: float = 30.0) -> None:
         credentials = read_credentials()

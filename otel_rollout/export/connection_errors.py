@@ -31,14 +31,7 @@ _UNKNOWN_HOST: Final = "unknown host: {host} has no address"
 def describe_connection_error(
     error: BaseException, url: str, timeout: float | None = None, *, proxy: Proxy | None = None
 ) -> str:
-    """Return one line on an error of an HTTP client.
-
-    Args:
-        error: The error, with its causes.
-        url: The request's URL; of it only host and port are named.
-        timeout: Seconds that the request had.
-        proxy: The proxy that the request went to.
-    """
+    """Return one line on an error of an HTTP client; of the URL it names only host and port."""
     return _described(*_words_for(error, "" if timeout is None else f" within {timeout:g} s"), url, proxy)
 
 

@@ -53,22 +53,16 @@ class _Response(HTTPResponse):
         self.fp = io.BufferedReader(_DeadlineReader(sock))
 
 
-class _Connection(HTTPConnection):
-    response_class = _Response
-
-
-class _SecureConnection(HTTPSConnection):
-    response_class = _Response
-    # urllib3 warns at each request of a certificate that isn't checked; `HttpClient` warns once.
-    is_verified = property(lambda self: True, lambda self, value: None)
-
-
 class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
+    class ConnectionCls(HTTPConnection):
+        response_class = _Response
 
 
 class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
+    class ConnectionCls(HTTPSConnection):
+        response_class = _Response
+        # urllib3 warns at each request of a certificate that isn't checked; `HttpClient` warns once.
+        is_verified = property(lambda self: True, lambda self, value: None)
 
 
 _POOLS: Final = {"http": _Pool, "https": _SecurePool}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final
 from urllib.parse import unquote
 
@@ -34,6 +34,8 @@ OTLP_HEADERS: Final = {"content-type": "application/x-protobuf", "user-agent": U
 """The headers of each request, unless the user's have the same name."""
 
 
+# No repr: the endpoint may have a password.
+@dataclass(frozen=True, repr=False)
 class OtlpHttpSender:
     """Makes single attempts to send spans.
 
@@ -45,37 +47,29 @@ class OtlpHttpSender:
         additions: Returns attributes and events for a span besides its own.
     """
 
-    def __init__(
-        self,
-        client: HttpClient,
-        endpoint: str,
-        *,
-        configuration_hint: str,
-        compression: str = "none",
-        additions: Callable[[ReadableSpan], Additions] | None = None,
-    ) -> None:
-        self._client = client
-        self._endpoint = endpoint
-        self._configuration_hint = configuration_hint
-        self._compression = compression
-        self._additions = additions
+    client: HttpClient
+    endpoint: str
+    _: KW_ONLY
+    configuration_hint: str
+    compression: str = "none"
+    additions: Callable[[ReadableSpan], Additions] | None = None
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
         try:
-            body = encode_spans(spans, self._additions)
+            body = encode_spans(spans, self.additions)
         except Exception as error:
             return refused_here(error)
         headers = {}
-        if self._compression != "none":
+        if self.compression != "none":
             # The fastest level: traces are text, and a worker has better uses for its cores.
-            body = gzip.compress(body, 1) if self._compression == "gzip" else zlib.compress(body, 1)
-            headers["content-encoding"] = self._compression
-        answer = self._client.request("POST", self._endpoint, body, headers)
-        hint = self._configuration_hint
+            body = gzip.compress(body, 1) if self.compression == "gzip" else zlib.compress(body, 1)
+            headers["content-encoding"] = self.compression
+        answer = self.client.request("POST", self.endpoint, body, headers)
+        hint = self.configuration_hint
         if answer.status == 415 and headers:
-            hint = f"it may not take {self._compression}: see OTEL_EXPORTER_OTLP_COMPRESSION"
-        return outcome_of_sent(answer, self._endpoint, len(spans), hint)
+            hint = f"it may not take {self.compression}: see OTEL_EXPORTER_OTLP_COMPRESSION"
+        return outcome_of_sent(answer, self.endpoint, len(spans), hint)
 
 
 def outcome_of_sent(answer: HttpAnswer, url: str, sent: int, hint: str) -> Outcome:
