@@ -83,11 +83,8 @@ class SpanOutbox(Outbox):
     """Takes finished spans from any thread and delivers them to one exporter, in order.
 
     Args:
-        name: The exporter's name, for logs and statistics.
         exporter: Any `SpanExporter`; an `OutcomeSpanExporter` can report why it failed.
         reader: Converts recording spans to standard ones.
-        limits: The bounds.
-        policy: The retry policy.
         spool: Keeps spans on disk that memory can't hold.
         open_trajectories: Tracks the running trajectories, for an exporter that is notified of them.
     """
@@ -271,9 +268,6 @@ class SpanOutbox(Outbox):
     def flush(self, timeout: float) -> bool:
         """Wait until all spans put before are settled, with their follow-up requests, or the backend refuses us.
 
-        Args:
-            timeout: Seconds to wait at most.
-
         Returns:
             True if the backend has every span put since the last flush, and the follow-up requests are done.
         """
@@ -292,11 +286,7 @@ class SpanOutbox(Outbox):
         return call_within(left, lambda: exporter.force_flush(int(left * 1000))) is not False
 
     def shutdown(self, deadline: float) -> None:
-        """Ask the thread to deliver what it holds and end; `join` waits for it.
-
-        Args:
-            deadline: When it must have ended, in seconds of `time.monotonic`.
-        """
+        """Have the thread deliver what it holds and end by `deadline` (of `time.monotonic`); `join` waits for it."""
         with self._lock:
             if self._is_closed:
                 if deadline < self._thread_end:
@@ -470,12 +460,7 @@ class SpanOutbox(Outbox):
 
     # --- for the part on disk
 
-    @property
-    def has_queued(self) -> bool:
-        """True if spans wait in memory."""
-        return bool(self._queued)
-
-    def is_over(self, max_bytes: float) -> bool:
+    def is_over(self, max_bytes: float = -1.0) -> bool:
         """Return True if spans wait in memory that holds more than `max_bytes`."""
         with self._lock:
             return bool(self._queued) and self._bytes > max_bytes
@@ -571,16 +556,12 @@ class SpanOutbox(Outbox):
                 self._lane.add(entry)
 
     def _attempt(self, lane: Lane, entries: Sequence[Entry]) -> Outcome | NotYet:
-        if not self._has_new_losses:
-            return self._send_once([entry.value for entry in entries])
-        return self._send_once(
-            [
-                copy_with_losses(entry.value, entry.source, self.name)
-                if isinstance(entry.source, RolloutSpan)
-                else entry.value
-                for entry in entries
-            ]
-        )
+        values = [entry.value for entry in entries]
+        if self._has_new_losses:
+            for at, entry in enumerate(entries):
+                if isinstance(entry.source, RolloutSpan):
+                    values[at] = copy_with_losses(entry.value, entry.source, self.name)
+        return self._send_once(values)
 
     def _settle(self, lane: Lane, entries: Sequence[Entry], outcome: Outcome | NotYet) -> None:
         super()._settle(lane, entries, outcome)
@@ -627,9 +608,8 @@ class SpanOutbox(Outbox):
         where = f"in memory ({self._limits.max_bytes / 2**20:,.0f} MiB at most)"
         if self._spool is not None:
             where = f"in memory and on disk ({self._spool.folder})"
-        return (
-            f"{text}; {counted(waits, 'span')} {'waits' if waits == 1 else 'wait'} {where} until the backend takes them"
-        )
+        wait = "waits" if waits == 1 else "wait"
+        return f"{text}; {counted(waits, 'span')} {wait} {where} until the backend takes them"
 
     def _shorten_end(self) -> str:
         """Leave the rest to the disk soon, or return a line on the spans that the end waits for; with the lock held."""

@@ -156,11 +156,7 @@ class Spool:
                 file.frames.close()
 
     def close(self, deadline: float = math.inf) -> None:
-        """Close the files, and leave them to `otel-rollout replay`.
-
-        Args:
-            deadline: In seconds of `time.monotonic`; if the disk hangs until then, the process's end closes them.
-        """
+        """Close the files for `otel-rollout replay`; if the disk hangs until `deadline`, the process's end does it."""
         if not self._lock.acquire(timeout=min(max(0.0, deadline - monotonic()), threading.TIMEOUT_MAX)):
             return
         try:
@@ -334,7 +330,7 @@ class Spill:
     def spill_all(self) -> None:
         """Move all spans in memory to disk, the lane's too, as far as time and room allow."""
         self._spill_lane()
-        while self._outbox.has_queued and monotonic() < (self._deadline or 0.0) and self._spill_batch():
+        while self._outbox.is_over() and monotonic() < (self._deadline or 0.0) and self._spill_batch():
             pass
 
     # --- on the thread that joins

@@ -82,9 +82,8 @@ def send_batch(
             on_lost([entry.whole])
         if lane.entries and outcome.verdict is not Verdict.DELIVERED and not wait(lane.due, outcome):
             rest = sorted(lane.entries.values(), key=lambda entry: entry.number)
-            report.unsent_reason = (
-                "configuration_error" if outcome.verdict is Verdict.CONFIGURATION_ERROR else "shutdown"
-            )
+            is_refused = outcome.verdict is Verdict.CONFIGURATION_ERROR
+            report.unsent_reason = "configuration_error" if is_refused else "shutdown"
             if keeps_unsent:
                 report.unsent += [entry.whole for entry in rest]
             else:

@@ -88,20 +88,11 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         """Export a batch within `export_timeout` seconds, with retries if they can help."""
         last: list[Outcome] = []
         spans = self._in_project(spans)
-        report = send_batch(
-            self.send,
-            spans,
-            wait=wait_until(monotonic() + self.export_timeout),
-            on_trouble=last.append,
-        )
+        wait = wait_until(monotonic() + self.export_timeout)
+        report = send_batch(self.send, spans, wait=wait, on_trouble=last.append)
         if report.lost:
-            _logger.error(
-                "%s lost %d of %d spans: %s",
-                type(self).__name__,
-                report.lost.total(),
-                len(spans),
-                last[-1].reason,
-            )
+            counts = report.lost.total(), len(spans)
+            _logger.error("%s lost %d of %d spans: %s", type(self).__name__, *counts, last[-1].reason)
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS
 
@@ -145,6 +136,10 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         """
         return None
 
+    def expect_repeats(self) -> None:
+        """Ask the backend before each batch which of its spans it has: a replay may send some once more."""
+        return
+
     def add_counts(self, stats: ExporterStats) -> ExporterStats:
         """Return the counts of its queue, with those that only the exporter has."""
         return replace(stats, preparing=self.preparing) if stats.recorded > stats.delivered else stats
@@ -156,11 +151,7 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
 
 
 def refused_here(error: Exception) -> Outcome:
-    """Return the outcome of a batch that can't be encoded: halving it finds the span at fault.
-
-    Args:
-        error: The error, which was raised before anything was sent.
-    """
+    """Return the outcome of a batch that can't be encoded, so that nothing was sent: halving it finds the span."""
     return Outcome(Verdict.REFUSED, f"a span can't be encoded: {type(error).__name__}: {error}")
 
 
@@ -177,10 +168,9 @@ def one_attempt_of(exporter: SpanExporter) -> Callable[[Sequence[ReadableSpan]],
             return Outcome(Verdict.UNEXPLAINED, f"export() raised {type(error).__name__}")
         if result is None:
             # The SDK ignores results: exporters without one work there, and a retry would store spans twice.
+            name = type(exporter).__name__
             warn_once(
-                f"result of {type(exporter).__name__}",
-                "%s.export() returned None, which is taken for SpanExportResult.SUCCESS",
-                type(exporter).__name__,
+                f"result of {name}", "%s.export() returned None, which is taken for SpanExportResult.SUCCESS", name
             )
             return DELIVERED
         if result is SpanExportResult.SUCCESS:

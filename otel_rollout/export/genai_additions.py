@@ -63,22 +63,16 @@ _SIDES: Final = (
 
 
 def tool_call_attributes(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """Return the arguments and the result of a tool's call, from its input and output; without those that it has.
-
-    Args:
-        attributes: Attributes of the call's span, with a finished payload.
-    """
+    """Return the arguments and the result of a tool's call, from its finished payload; without those that it has."""
     found: dict[str, str] = {}
     for key, payload_key, mime_key in _SIDES:
         payload = attributes.get(payload_key)
-        if isinstance(payload, str) and key not in attributes:
-            found[key] = _shortened(payload, is_json=attributes.get(mime_key) == semconv.JSON_MIME_TYPE)
+        if not isinstance(payload, str) or key in attributes:
+            continue
+        if len(payload) > MAX_TEXT_CHARACTERS:
+            if attributes.get(mime_key) == semconv.JSON_MIME_TYPE:
+                payload = cut_json(payload.encode("utf-8", "replace"), MAX_TEXT_CHARACTERS).decode()
+            else:
+                payload = cut_text(replace_surrogates(payload), MAX_TEXT_CHARACTERS)
+        found[key] = payload
     return found
-
-
-def _shortened(payload: str, *, is_json: bool) -> str:
-    if len(payload) <= MAX_TEXT_CHARACTERS:
-        return payload
-    if is_json:
-        return cut_json(payload.encode("utf-8", "replace"), MAX_TEXT_CHARACTERS).decode()
-    return cut_text(replace_surrogates(payload), MAX_TEXT_CHARACTERS)

@@ -134,7 +134,6 @@ class Lane:
         policy: The delays between attempts.
         name: The kind of work and its group.
         shrink: Returns a smaller copy of a refused value, if there is one.
-        entries: The entries.
     """
 
     most: int
@@ -188,13 +187,7 @@ class Lane:
         return entries
 
     def end_attempt(self, attempted: Sequence[Entry], outcome: Outcome | NotYet, now: float) -> Settled:
-        """Remove what an outcome settles, and set the time of the next attempt.
-
-        Args:
-            attempted: The entries of the attempt; one that was replaced meanwhile waits for its own.
-            outcome: The outcome.
-            now: The time.
-        """
+        """Remove what an outcome settles, and set the next attempt; an entry that was replaced meanwhile stays."""
         for entry in attempted:
             entry.is_in_flight = False
         entries = [entry for entry in attempted if self.entries.get(entry.key) is entry]

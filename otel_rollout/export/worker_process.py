@@ -27,8 +27,6 @@ SECONDS_TO_END: Final = 5.0
 SECONDS_TO_ANSWER: Final = 300.0
 SECONDS_BETWEEN_LOOKS: Final = 5.0
 """The seconds after which the end of the parent is seen if a forked child of it keeps the pipe open."""
-SECONDS_FOR_THE_REST: Final = 30.0
-NICENESS: Final = 10
 SECONDS_BEFORE_NICE: Final = 20.0
 """The CPU time after which the trainer's processes go first.
 
@@ -170,13 +168,7 @@ def _end(pid: int, connection: Connection, process: subprocess.Popen[bytes]) -> 
 
 
 def serve(descriptor: int, parent: int, module: str) -> None:
-    """Answer requests from a pipe until an empty one comes or the other end closes it; runs in the child.
-
-    Args:
-        descriptor: The pipe's file descriptor.
-        parent: The process that sends the requests.
-        module: The module that answers them.
-    """
+    """Answer requests from a pipe until an empty one comes or the other end closes it; runs in the child."""
     threading.Thread(target=_end_after, args=(parent,), name="otel-rollout-parent", daemon=True).start()
     connection = Connection(descriptor)
     with suppress(EOFError, OSError):
@@ -192,12 +184,13 @@ def serve(descriptor: int, parent: int, module: str) -> None:
                 is_nice = True
                 # Windows has no nice.
                 with suppress(AttributeError, OSError):
-                    os.nice(NICENESS)
+                    os.nice(10)
 
 
 def _end_after(parent: int) -> None:
     """End this process some time after its parent, even amid a call that hangs."""
     while os.getppid() == parent:
         time.sleep(SECONDS_BETWEEN_LOOKS)
-    time.sleep(SECONDS_FOR_THE_REST)
+    # For the rest of its requests.
+    time.sleep(30.0)
     os._exit(1)

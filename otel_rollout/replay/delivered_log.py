@@ -9,13 +9,9 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
 
 from otel_rollout.files.file_lock import open_to_read, try_lock
 from otel_rollout.files.file_modes import make_folder, open_private
-
-FOLDER: Final = ".replay"
-_HASH_BYTES: Final = 8
 
 
 class DeliveredLog:
@@ -37,7 +33,7 @@ class DeliveredLog:
             self.trouble = f"deliveries to {backend} are not remembered: its exporter has no destination"
             return
         digest = hashlib.sha256(f"{backend}\n{destination}".encode()).hexdigest()[:12]
-        self._path = folder / FOLDER / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', backend)}-{digest}.txt"
+        self._path = folder / ".replay" / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', backend)}-{digest}.txt"
         self._heading = f"# delivered to {backend}, {destination}: one line each\n"
         self._is_ignored = is_ignored
         if not is_ignored:
@@ -121,4 +117,4 @@ class DeliveredLog:
 
 def _hash(token: bytes) -> bytes:
     # Keeps millions of units in a few dozen bytes each.
-    return hashlib.blake2b(token, digest_size=_HASH_BYTES).digest()
+    return hashlib.blake2b(token, digest_size=8).digest()

@@ -109,8 +109,6 @@ def describe(replay: Replay) -> Iterator[str]:
         yield f"  {note}"
 
 
-SECONDS_BETWEEN_LINES: Final = 5.0
-
 Progress = Callable[[ReplayReport, int], None]
 """Called with the counts so far and the bytes of each unit that is settled: sent, skipped or given up."""
 
@@ -141,7 +139,7 @@ def show_progress(name: str, total: Total) -> Iterator[Progress]:
 class LineProgress:
     """Prints a line every few seconds."""
 
-    def __init__(self, name: str, total: Total, seconds: float = SECONDS_BETWEEN_LINES) -> None:
+    def __init__(self, name: str, total: Total, seconds: float = 5.0) -> None:
         self._name = name
         self._total = total
         self._seconds = seconds

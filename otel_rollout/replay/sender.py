@@ -29,12 +29,9 @@ class Sender:
     """Sends the units of a source that were not delivered before.
 
     Args:
-        source: The units.
         exporter: The backend; a unit is delivered once the follow-up requests about its spans are done, too.
-        log: The earlier deliveries.
         limits: The bounds of a batch.
         patience: Seconds without anything delivered after which a backend that can't be reached is given up.
-        policy: The policy of retries.
         on_progress: Called with the counts and the unit's bytes, each time one is settled.
     """
 

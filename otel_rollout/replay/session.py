@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from otel_rollout import backends
 from otel_rollout.deliver.span_outbox import QueueLimits
@@ -22,14 +21,6 @@ from otel_rollout.replay.source import Total
 from otel_rollout.replay.spool_files import SpoolSource, is_spool, spool_of
 from otel_rollout.replay.trajectories import TrajectorySource
 from otel_rollout.settings import Settings
-
-
-@runtime_checkable
-class RepeatableBackend(Protocol):
-    """An exporter that sends other requests if its backend may have the spans already."""
-
-    def expect_repeats(self) -> None:
-        """Ask the backend before each batch which of its spans it has."""
 
 
 def replay(
@@ -83,7 +74,7 @@ def replay(
         source = SpoolSource(folder, is_removing=is_removing, filters=wanted if is_filtered else None, trace=trace)
     else:
         source = TrajectorySource(folder, wanted, trace)
-    if ours is not None and isinstance(ours, RepeatableBackend):
+    if ours is not None:
         ours.expect_repeats()
     log = DeliveredLog(folder, backend, destination, is_ignored=is_again)
     if not log.try_hold():
@@ -115,11 +106,7 @@ def replay(
 
 
 def _refuse_itself(folder: Path, backend: str, there: Path, *, is_emptied: bool) -> None:
-    """Refuse a destination in which the folder's traces would be twice.
-
-    Raises:
-        ConfigurationError: The destination is the folder, is in it, or contains it.
-    """
+    """Refuse a destination in which the folder's traces would be twice: the folder, one in it, or one around it."""
     own = folder.resolve()
     if own == there:
         raise ConfigurationError(f"{backend} writes to {folder} itself: replay it to another folder")

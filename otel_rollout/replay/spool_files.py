@@ -25,11 +25,7 @@ from otel_rollout.text.plain_text import counted
 
 
 def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
-    """Return if a folder holds only files of a spool: frames without an index or a step.
-
-    Args:
-        folder: The folder.
-        may_be_empty: If an empty folder counts as a spool.
+    """Return if a folder holds only files of a spool, frames without an index or a step; or nothing, if that may be.
 
     Raises:
         NoTracesError: The folder doesn't exist or holds no traces.
@@ -49,11 +45,7 @@ def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
 
 
 def spool_of(folder: Path, backend: str) -> Path:
-    """Return the folder of one exporter's spool.
-
-    Args:
-        folder: The folder that OTEL_ROLLOUT_SPOOL names, or one exporter's within it.
-        backend: The exporter's name.
+    """Return the folder of one exporter's spool, in the one that OTEL_ROLLOUT_SPOOL names, or `folder` itself.
 
     Raises:
         ConfigurationError: It holds only other exporters' spans.
