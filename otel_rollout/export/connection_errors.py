@@ -96,13 +96,6 @@ def is_before_request(error: BaseException) -> bool:
     return not names.isdisjoint({"ConnectTimeoutError", "NewConnectionError", "ProxyError", "SSLError"})
 
 
-def describe_status(status: int, url: str) -> str:
-    """Return the remedy for an HTTP status that a wrong URL explains; empty if there is none."""
-    if status in (404, 405) and urlsplit(url).path.rstrip("/").endswith("/v1/traces/v1/traces"):
-        return "the URL has /v1/traces twice: leave it out of OTEL_EXPORTER_OTLP_ENDPOINT, to which it is added"
-    return ""
-
-
 def _causes(error: BaseException, depth: int) -> Iterator[BaseException]:
     """Return an error, and those that it was made of: requests and urllib3 keep them in `args` and `reason`."""
     yield error

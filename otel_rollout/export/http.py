@@ -11,16 +11,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import orjson
 
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.export.connection_errors import (
-    describe_connection_error,
-    describe_status,
-    is_before_request,
-    is_wrong_protocol,
-)
+from otel_rollout.export.connection_errors import describe_connection_error, is_before_request, is_wrong_protocol
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.proxies import Proxy, proxy_for
 from otel_rollout.guard.log_once import warn_once
@@ -306,7 +302,8 @@ def outcome_of_answer(answer: HttpAnswer, url: str, *, configuration_hint: str =
         verdict = Verdict.CONFIGURATION_ERROR if answer.is_permanent else Verdict.RETRY
         return Outcome(verdict, f"{url}: {answer.fault}", is_unanswered=answer.is_unanswered)
     reason = f"HTTP {status} from {place}: {_first_line(answer.body)}".rstrip(": ")
-    if remedy := describe_status(status, url):
+    if status in (404, 405) and urlsplit(url).path.rstrip("/").endswith("/v1/traces/v1/traces"):
+        remedy = "the URL has /v1/traces twice: leave it out of OTEL_EXPORTER_OTLP_ENDPOINT, to which it is added"
         return Outcome(Verdict.CONFIGURATION_ERROR, f"{reason}; {remedy}")
     if status in (408, 425, 429, 502, 503, 504):
         return Outcome(Verdict.RETRY, reason, answer.retry_after)
