@@ -215,12 +215,8 @@ class SpanOutbox(Outbox):
         else:
             tags = span.attributes or {}
         step, experiment = tags.get(semconv.STEP), tags.get(semconv.EXPERIMENT_NAME)
-        loss = Loss(
-            reason,
-            step if type(step) is int else None,
-            tags.get(semconv.VALIDATE) is True,
-            experiment if type(experiment) is str else None,
-        )
+        step, experiment = step if type(step) is int else None, experiment if type(experiment) is str else None
+        loss = Loss(reason, step, tags.get(semconv.VALIDATE) is True, experiment)
         with self._lock:
             self._losses[loss] = self._losses.get(loss, 0) + number
 
@@ -552,8 +548,7 @@ class SpanOutbox(Outbox):
             if self._is_abandoned:
                 return
             self._has_new_losses = False
-            for entry in entries:
-                self._lane.add(entry)
+            self._lane.entries.update((entry.key, entry) for entry in entries)
 
     def _attempt(self, lane: Lane, entries: Sequence[Entry]) -> Outcome | NotYet:
         values = [entry.value for entry in entries]

@@ -72,12 +72,7 @@ def open_spool(folder: str, exporter: str, max_bytes: int) -> Spool:
 
 
 class Spool:
-    """A bounded FIFO queue of batches on disk; other processes read it once this one has ended.
-
-    Args:
-        folder: The folder of the files.
-        max_bytes: The bound on their size.
-    """
+    """A bounded FIFO queue of batches on disk; other processes read it once this one has ended."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.folder = folder
@@ -346,13 +341,9 @@ class Spill:
         """Close the files, at most until `deadline`, and log how to deliver the spans in them."""
         self._spool.close(deadline)
         if self.spans:
-            _logger.warning(
-                "%s: %s spans wait on disk; once the backend is back: otel-rollout replay %s --backend %s --remove",
-                self._outbox.name,
-                f"{self.spans:,}",
-                self._spool.folder,
-                self._outbox.name,
-            )
+            name, command = self._outbox.name, f"otel-rollout replay {self._spool.folder} --backend {self._outbox.name}"
+            text = "%s: %s spans wait on disk; once the backend is back: %s --remove"
+            _logger.warning(text, name, f"{self.spans:,}", command)
 
     # --- on the thread that moves spans to disk
 

@@ -63,8 +63,7 @@ def send_batch(
     """
     report = BatchReport()
     lane = Lane(max(1, len(spans)), policy or RetryPolicy(), shrink=shrunk_copy)
-    for number, span in enumerate(spans):
-        lane.add(Entry(number, span, number=number))
+    lane.entries.update((number, Entry(number, span, number=number)) for number, span in enumerate(spans))
     while lane.entries:
         attempted = lane.begin_attempt()
         outcome = attempt(send, [entry.value for entry in attempted])

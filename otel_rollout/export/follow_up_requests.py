@@ -52,10 +52,8 @@ class FollowUpRequests(Outbox):
     counts. The thread starts with the first entry. A request that hangs delays only other follow-up requests.
 
     Args:
-        name: The exporter's name, for logs.
         kinds: The kinds of work by the names that they are counted under.
         max_bytes: The maximum size; beyond it the oldest entries are dropped.
-        policy: The delays between attempts.
     """
 
     def __init__(
@@ -110,15 +108,18 @@ class FollowUpRequests(Outbox):
             self._number += 1
             # New, or removed with the entry that is replaced.
             self._lanes[kind, group] = lane
-            lane.add(Entry(key, value, len(key) + payload_bytes + ITEM_BYTES, self._number, order))
-            self._bytes += len(key) + payload_bytes + ITEM_BYTES
+            lane.entries[key] = entry = Entry(key, value, len(key) + payload_bytes + ITEM_BYTES, self._number, order)
+            self._bytes += entry.size
             is_full = self._bytes > self._max_bytes
             while self._bytes > self._max_bytes and self._drop_oldest():
                 pass
             self._wake()
         if is_full:
             self.warn("queue_full", f"{kind} are being lost (queue_full); otel_rollout.stats() counts them")
-        self._start()
+        if not self._thread.is_started:
+            with self._lock:
+                if not self._is_closed:
+                    self._thread.start()
 
     def flush(self, timeout: float) -> bool:
         """Retry now, and wait until every entry added before is done or has an auth or configuration error.

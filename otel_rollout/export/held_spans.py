@@ -45,8 +45,7 @@ class HeldSpans:
 
     def of_trace(self, trace_id: int) -> list[ReadableSpan]:
         """Return the held spans of a trace, in the order in which they ended."""
-        trace = self._traces.get(trace_id)
-        return [] if trace is None else list(trace.spans.values())
+        return list(self._traces[trace_id].spans.values()) if trace_id in self._traces else []
 
     def add(self, spans: Iterable[ReadableSpan]) -> None:
         """Hold spans; one that is held already is left alone."""

@@ -167,10 +167,6 @@ class Lane:
         """True if the last attempt failed."""
         return bool(self._failures or self._in_a_row or self._waits)
 
-    def add(self, entry: Entry) -> None:
-        """Add an entry after the others."""
-        self.entries[entry.key] = entry
-
     def retry_now(self) -> None:
         """Make the next attempt due, unless the backend asked to wait."""
         self.due = self.not_before

@@ -150,13 +150,6 @@ class Outbox(abc.ABC):
 
     # --- from any thread
 
-    def _start(self) -> None:
-        """Start the thread unless it runs; at interpreter exit it can't be started any more."""
-        if not self._thread.is_started:
-            with self._lock:
-                if not self._is_closed:
-                    self._thread.start()
-
     def _wake(self) -> None:
         self._is_idle = False
         # One call of C code, which signal handlers may be in, too.

@@ -18,8 +18,6 @@ class DeliveredLog:
     """The tokens of the units that one destination has.
 
     Args:
-        folder: The folder that is replayed.
-        backend: The exporter's name.
         destination: Its destination; if None, nothing is remembered.
         is_ignored: If earlier deliveries count as none.
     """

@@ -65,14 +65,7 @@ class ReplayReport:
 
 @dataclass(frozen=True)
 class Replay:
-    """A replay that has ended, or was interrupted.
-
-    Args:
-        backend: The exporter's name.
-        unit_name: The noun for a unit.
-        notes: Further lines of text.
-        is_interrupted: If somebody pressed Ctrl-C.
-    """
+    """A replay that has ended, or was interrupted by Ctrl-C; `notes` are further lines of text."""
 
     backend: str
     destination: str | None

@@ -45,7 +45,7 @@ def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
 
 
 def spool_of(folder: Path, backend: str) -> Path:
-    """Return the folder of one exporter's spool, in the one that OTEL_ROLLOUT_SPOOL names, or `folder` itself.
+    """Return the folder of one exporter's spool: the folder of its name in `folder`, or `folder` itself.
 
     Raises:
         ConfigurationError: It holds only other exporters' spans.
@@ -67,7 +67,6 @@ class SpoolSource:
     """The files of a spool whose processes are gone; each is locked while its batches are sent.
 
     Args:
-        folder: The folder.
         is_removing: If a file is removed once all in it is delivered.
         filters: The filters of the trajectories; all if None.
         trace: The beginning of the trace id.
