@@ -112,8 +112,7 @@ class TestSpool:
         spool.append(make_trajectory(1))
         spool.append(make_trajectory(2))
         assert modes_in(tmp_path) == [{folders}, {files}]
-        spool.take()
-        spool.settle()
+        spool.settle(spool.take())
         spool.close()
         assert modes_in(tmp_path) == [{folders}, {files}]
 

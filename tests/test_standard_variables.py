@@ -76,7 +76,7 @@ IGNORED: dict[str, tuple[list[str], Callable[[], Any], Any]] = {
         "OtlpHttpSpanExporter",
     ),
     "OTEL_EXPORTER_OTLP_TIMEOUT": (["abc", "0", "-1", "inf"], lambda: exporter()._client.timeout, 10.0),
-    "OTEL_EXPORTER_OTLP_COMPRESSION": (["br", "1"], lambda: exporter()._sender._compression, "none"),
+    "OTEL_EXPORTER_OTLP_COMPRESSION": (["br", "1"], lambda: exporter()._sender.compression, "none"),
     "OTEL_EXPORTER_OTLP_HEADERS": (["abc", "=b", "a=b,c"], lambda: exporter()._headers.get("c"), None),
     "OTEL_EXPORTER_OTLP_INSECURE": (["maybe"], lambda: True, True),
     "OTEL_ATTRIBUTE_COUNT_LIMIT": (["abc", "-1", "1.5"], bound("attributes"), 128),
@@ -345,7 +345,7 @@ class TestIgnored:
 
         init("project", "experiment", backend="otlp")
 
-        assert (exporter()._client.timeout, exporter()._sender._compression) == (7.0, "gzip")
+        assert (exporter()._client.timeout, exporter()._sender.compression) == (7.0, "gzip")
 
     def test_the_other_headers_are_sent(self, monkeypatch, caplog):
         """A pair that is none is left out, and not shown: it may be a secret."""

@@ -177,14 +177,7 @@ def span_row(span: ReadableSpan, experiment_id: int) -> SpanRow:
 def trace_rows(
     spans: Sequence[SpanRow], given_tags: Mapping[str, str], artifacts: str, stored: TraceRows | None
 ) -> TraceRows:
-    """Return the rows of one trace.
-
-    Args:
-        spans: The rows of its spans in this batch.
-        given_tags: Its tags.
-        artifacts: The experiment's artifact location.
-        stored: The trace in the database; None if there is none.
-    """
+    """Return the rows of one trace: `spans` are its rows in this batch, `stored` the trace in the database."""
     info, known_tags, known_metadata, _, known_nodes = stored or TraceRows({}, {}, {}, {}, [])
     info = _timed_info(spans, info)
     tags, metadata, metrics = {}, {}, {}

@@ -52,11 +52,7 @@ _MARKS: Final = (TraceTagKey.SPANS_LOCATION, _FINALIZED, TraceMetadataKey.TRACE_
 
 
 class BulkStore:
-    """One connection to a tracking database whose tables are known.
-
-    Args:
-        uri: The database.
-    """
+    """One connection to a tracking database whose tables are known."""
 
     def __init__(self, uri: str) -> None:
         self._engine = bulk_engine(uri)

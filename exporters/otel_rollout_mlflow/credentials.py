@@ -34,14 +34,7 @@ _UNSUPPORTED: Final = ("MLFLOW_TRACKING_AUTH", "MLFLOW_TRACKING_AWS_SIGV4")
 
 @dataclass(frozen=True)
 class Credentials:
-    """Credentials of each request.
-
-    Args:
-        headers: Headers of each request.
-        verify: Check the server's certificate; or a file of trusted certificates.
-        certificate: A file with the client certificate.
-        fault: The error in the settings; empty if there is none.
-    """
+    """Credentials of each request; `fault` is the error in the settings, empty if there is none."""
 
     headers: Mapping[str, str] = field(default_factory=dict)
     verify: bool | str = True

@@ -53,12 +53,7 @@ _Result = TypeVar("_Result")
 
 
 def make_engine(uri: str, *, is_pooled: bool = False) -> Any:
-    """Return an engine of our own.
-
-    Args:
-        uri: The database.
-        is_pooled: Keep one connection, and test it before each use; else each connection is a new one.
-    """
+    """Return an engine of our own; a pooled one keeps one connection, and tests it before each use."""
     import sqlalchemy
     from sqlalchemy.pool import NullPool, QueuePool
 

@@ -17,7 +17,7 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.http import HttpAnswer, HttpClient, RequestFailedError, json_object, outcome_of_answer
-from otel_rollout.export.otlp_http import outcome_of_success
+from otel_rollout.export.otlp_http import outcome_of_sent
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.facts.reward_parts import REWARD
 from otel_rollout.otlp.encoding import encode_spans
@@ -57,12 +57,7 @@ _CONFIGURATION_HINT: Final = (
 
 
 class HttpStore(Store):
-    """One tracking server.
-
-    Args:
-        uri: Its address.
-        timeout: Seconds for a request.
-    """
+    """One tracking server; `timeout` is in seconds, for a request."""
 
     def __init__(self, uri: str, *, timeout: float = 30.0) -> None:
         credentials = read_credentials()
@@ -101,9 +96,7 @@ class HttpStore(Store):
         headers = {"Content-Type": "application/x-protobuf", "x-mlflow-experiment-id": experiment_id}
         url = f"{self._address}/v1/traces"
         answer = self._client.request("POST", url, body, headers)
-        outcome = outcome_of_answer(answer, url, configuration_hint=_CONFIGURATION_HINT)
-        if outcome.verdict is Verdict.DELIVERED:
-            outcome = outcome_of_success(answer, url, len(spans), _CONFIGURATION_HINT)
+        outcome = outcome_of_sent(answer, url, len(spans), _CONFIGURATION_HINT)
         if outcome.rejected:
             # Halving the batch finds the span at fault; the others are stored once.
             outcome = Outcome(Verdict.REFUSED, outcome.reason)

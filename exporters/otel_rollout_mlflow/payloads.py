@@ -35,13 +35,7 @@ _ROLES: Final = {INPUTS: "user", OUTPUTS: "assistant"}
 
 
 def payload_of(span: ReadableSpan, side: str, chat: ChatMessages | None) -> JsonText | None:
-    """Return the span's input or output as JSON text; None if it has none.
-
-    Args:
-        span: The span.
-        side: `INPUTS` or `OUTPUTS`.
-        chat: The messages on the span.
-    """
+    """Return the span's `INPUTS` or `OUTPUTS` as JSON text; None if it has none."""
     given = _given(span, side)
     messages = [] if chat is None else chat.input if side == INPUTS else chat.output
     is_root = span.parent is None
@@ -94,12 +88,7 @@ def _with_reward(reward: float | None, rollout_n: Any, answer: JsonText | None) 
 
 
 def preview_with_reward(preview: str | None, reward: float) -> str | None:
-    """Return the list's text of a trajectory's output with a reward that came after the trajectory's end.
-
-    Args:
-        preview: The text so far, which MLflow has cut; None if there is none.
-        reward: The reward.
-    """
+    """Return the list's text of a trajectory's output, cut by MLflow, with a reward that came after its end."""
     if preview is None:
         return None
     first = f'{{"reward": {_dumps(reward)}'

@@ -33,11 +33,7 @@ def _forwarded(method: str) -> Callable[..., Any]:
 
 
 class SqlProcess(Store):
-    """A `SqlStore` in a process of its own; in this process if none can be started.
-
-    Args:
-        uri: The database.
-    """
+    """A `SqlStore` in a process of its own; in this process if none can be started."""
 
     def __init__(self, uri: TrackingUri) -> None:
         self._uri = uri

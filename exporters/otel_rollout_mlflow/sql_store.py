@@ -57,11 +57,7 @@ _Result = TypeVar("_Result")
 
 
 class SqlStore(Store):
-    """One tracking database.
-
-    Args:
-        uri: The database.
-    """
+    """One tracking database."""
 
     def __init__(self, uri: TrackingUri) -> None:
         self._uri = uri

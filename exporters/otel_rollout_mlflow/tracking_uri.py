@@ -48,13 +48,7 @@ _USERINFO: Final = re.compile(r"(?:[^:/]*(?::[^@]*)?@)?")
 
 @dataclass(frozen=True)
 class TrackingUri:
-    """A parsed tracking URI.
-
-    Args:
-        kind: A server or a database.
-        uri: The URI; the path of a SQLite file is absolute.
-        sqlite_path: The SQLite file, if it is one on disk.
-    """
+    """A parsed tracking URI; the path of a SQLite file is absolute."""
 
     kind: Literal["http", "sql"]
     uri: str

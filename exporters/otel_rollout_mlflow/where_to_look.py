@@ -17,13 +17,7 @@ DRIVERS: Final = {
 
 
 def where_to_look(uri: str, project_name: str, experiment_name: str) -> list[str]:
-    """Return a query for the trajectories of the first step, and how to open the UI; code is indented.
-
-    Args:
-        uri: The tracking URI.
-        project_name: The project of the trajectories: MLflow's experiment.
-        experiment_name: Their experiment: a tag in MLflow.
-    """
+    """Return a query for the trajectories of the first step, and how to open the UI; code is indented."""
     shown = without_userinfo(uri)
     # A password isn't shown, and without it the address leads nowhere.
     is_secret, uri = uri != shown, shown

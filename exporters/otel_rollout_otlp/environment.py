@@ -43,19 +43,7 @@ SETTINGS: Final = (ENDPOINT, HEADERS, TIMEOUT, COMPRESSION, CERTIFICATE, CLIENT_
 
 @dataclass(frozen=True)
 class OtlpEnvironment:
-    """The settings of one OTLP exporter.
-
-    Args:
-        endpoint: The full URL.
-        what_to_check: The settings that an auth or configuration error may come from.
-        headers: Sent with each request.
-        timeout: Seconds for a request.
-        compression: `none`, `gzip` or `deflate`.
-        certificate: A file of trusted certificates.
-        client_certificate: A file with the client certificate.
-        client_key: A file with its key.
-        is_insecure: Use gRPC without TLS.
-    """
+    """The settings of one OTLP exporter; an auth or configuration error may come from those in `what_to_check`."""
 
     endpoint: str
     what_to_check: str
@@ -142,12 +130,7 @@ NO_WAY: Final = "OTLP has no way to ask a receiver what it has; for a Phoenix, t
 
 
 def where_to_look(endpoint: str, project_name: str) -> list[str]:
-    """Return lines of text on how to find trajectories.
-
-    Args:
-        endpoint: The endpoint that they were sent to.
-        project_name: Their project.
-    """
+    """Return lines of text on how to find the trajectories that were sent to an endpoint."""
     return [
         f"The trajectories went to {shown_url(endpoint)} as project {project_name}.",
         "The root spans carry rollout.step, rollout.sample_index, rollout.reward and session.id, the same for all",

@@ -19,15 +19,7 @@ TIME_KEY: Final = "time_ns"
 
 @dataclass(frozen=True)
 class Annotation:
-    """A reward or a part of one.
-
-    Args:
-        span_id: The id of the trajectory's root.
-        trace_id: The trace's id.
-        session_id: The id of the session, if it is known.
-        part: The reward or its part.
-        time_ns: When it was known.
-    """
+    """A reward or a part of one, of the trajectory whose root is `span_id`."""
 
     span_id: str
     trace_id: str

@@ -26,12 +26,7 @@ _SPAN_ID: Final = re.compile(r"\b[0-9a-f]{16}\b")
 
 
 class PhoenixApi:
-    """Requests to one Phoenix; each makes one attempt.
-
-    Args:
-        client: The HTTP client, with the credentials.
-        address: The base address.
-    """
+    """Requests to one Phoenix, by a client with the credentials; each makes one attempt."""
 
     def __init__(self, client: HttpClient, address: str) -> None:
         self._client = client

@@ -214,12 +214,7 @@ def _project(span: ReadableSpan) -> str:
 
 @dataclass(frozen=True)
 class PhoenixSettings:
-    """The settings of one exporter.
-
-    Args:
-        address: The base address, without a slash at its end.
-        headers: Sent with each request.
-    """
+    """The settings of one exporter; the address has no slash at its end."""
 
     address: str
     headers: dict[str, str]
@@ -235,13 +230,7 @@ class PhoenixSettings:
 def read_settings(
     endpoint: str | None = None, api_key: str | None = None, headers: Mapping[str, str] | None = None
 ) -> PhoenixSettings:
-    """Return the settings of the arguments, else of the environment.
-
-    Args:
-        endpoint: The base address, with or without `/v1/traces`.
-        api_key: The key.
-        headers: Headers besides the environment's.
-    """
+    """Return the settings of the arguments, else of the environment; an endpoint may end with `/v1/traces`."""
     address = ENDPOINT.value(endpoint or None).rstrip("/")
     given = read_headers(HEADERS)
     if key := API_KEY.value(api_key or None):

@@ -117,12 +117,7 @@ def parse_server_url(url: str, write_token: str | None) -> Server:
 
 
 class ServerStore(Store):
-    """A trackio server, over HTTP; this process needs no trackio.
-
-    Args:
-        server: The server.
-        timeout: Seconds for a request.
-    """
+    """A trackio server, over HTTP; this process needs no trackio."""
 
     def __init__(self, server: Server, timeout: float) -> None:
         self._server = server

@@ -256,12 +256,7 @@ def _time(nanoseconds: int) -> str:
 
 
 def conversation_of(spans: Sequence[ReadableSpan], root: ReadableSpan | None) -> list[dict[str, Any]]:
-    """Return the messages of a trajectory: the root's, else its last LLM op's, else the root's input and output.
-
-    Args:
-        spans: Its spans, in the order in which they ended.
-        root: The root, if it is among them.
-    """
+    """Return the messages of a trajectory: the root's, else its last LLM op's, else the root's input and output."""
     turns = [span for span in spans if kind_of(span.attributes or {}) == "LLM"]
     candidates = [span for span in (root, turns[-1] if turns else None) if span is not None]
     for span in candidates:

@@ -27,11 +27,7 @@ _VIEWER_QUERY: Final = "query DefaultEntity { viewer { username defaultEntity { 
 
 
 class WeaveApi:
-    """A client of the W&B API and the trace server; each method raises `RequestFailedError`.
-
-    Args:
-        settings: The servers and credentials.
-    """
+    """A client of the W&B API and the trace server; each method raises `RequestFailedError`."""
 
     def __init__(self, settings: WeaveSettings) -> None:
         self.settings = settings

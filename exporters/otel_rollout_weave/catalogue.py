@@ -38,11 +38,7 @@ def object_id_of(name: str) -> str:
 
 
 class Catalogue:
-    """Registers projects, ops and scorers, each once per process.
-
-    Args:
-        api: The server.
-    """
+    """Registers projects, ops and scorers, each once per process."""
 
     def __init__(self, api: WeaveApi) -> None:
         self.api = api

@@ -26,16 +26,7 @@ _TRACE_BITS: Final = (1 << 62) - 1
 
 @dataclass(frozen=True)
 class Reward:
-    """A reward of a trajectory, or a named part of it.
-
-    Args:
-        root_id: The id of the root's call.
-        trace_id: The trace's id.
-        value: The reward.
-        time_ns: When it was known.
-        name: `reward`, or the part's name.
-        explanation: The reason for the value.
-    """
+    """A reward of a trajectory, by the id of its root's call; or a named part of it."""
 
     root_id: str
     trace_id: int
@@ -79,11 +70,7 @@ def reward_feedback_of(spans: Sequence[ReadableSpan]) -> list[Reward]:
 
 
 class RewardFeedback:
-    """Files rewards, the latest of each trajectory.
-
-    Args:
-        catalogue: Registers the scorer of rewards.
-    """
+    """Files rewards, the latest of each trajectory."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue

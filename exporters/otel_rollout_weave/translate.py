@@ -290,12 +290,7 @@ def as_output(
 
 
 def is_json_of_ours(mime_type: object, scope_name: str) -> bool:
-    """Return True if otel-rollout wrote a payload, which is valid JSON then.
-
-    Args:
-        mime_type: The payload's MIME type attribute.
-        scope_name: The name of the span's instrumentation scope.
-    """
+    """Return True if otel-rollout wrote a payload, which is valid JSON then."""
     return mime_type == semconv.JSON_MIME_TYPE and scope_name.replace("-", "_").partition(".")[0] == "otel_rollout"
 
 

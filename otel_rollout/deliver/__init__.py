@@ -8,10 +8,4 @@ if TYPE_CHECKING:
 else:
     from otel_rollout.lazy import lazy_names
 
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            "span_outbox": ("QueueLimits", "SpanOutbox"),
-            "spool": ("Spool", "open_spool"),
-        },
-    )
+    __getattr__ = lazy_names(__name__, {"span_outbox": ("QueueLimits", "SpanOutbox"), "spool": ("Spool", "open_spool")})

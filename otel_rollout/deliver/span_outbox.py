@@ -128,6 +128,7 @@ class SpanOutbox(Outbox):
     def _reset(self) -> None:
         super()._reset()
         self._account = Account()
+        self._accounts = {"": self._account}
         self._lane = Lane(self._batch_spans, self._policy, shrink=shrunk_copy)
         self._queued: deque[QueuedSpan] = deque()
         self._bytes = 0
@@ -200,20 +201,16 @@ class SpanOutbox(Outbox):
                     self._account.lose("interrupted")
             raise
         if reason:
-            self._note_dropped(span, reason)
+            self._note_loss(span, reason)
+            self._reader.release(span)
+            if isinstance(span, RolloutSpan) and span.trajectory is not None:
+                span.trajectory.add_dropped_span(self.name)
             self.warn(reason, f"spans are being lost ({reason}); otel_rollout.stats() counts them")
             return
         if not is_whole:
             self.warn("payload", f"the queue is full ({limits.max_bytes:,} bytes): payloads are dropped")
         if not self._thread.is_started:
             self.start()
-
-    def _note_dropped(self, span: RolloutSpan | ReadableSpan, reason: str) -> None:
-        """Release a lost span, and note the loss on its trajectory."""
-        self._note_loss(span, reason)
-        self._reader.release(span)
-        if isinstance(span, RolloutSpan) and span.trajectory is not None:
-            span.trajectory.add_dropped_span(self.name)
 
     def _note_loss(self, span: RolloutSpan | ReadableSpan, reason: str, number: int = 1) -> None:
         if isinstance(span, RolloutSpan):
@@ -385,12 +382,6 @@ class SpanOutbox(Outbox):
     def _lanes_in_use(self) -> Iterable[Lane]:
         return (self._lane,) if self._lane.entries else ()
 
-    def _account_of(self, lane: Lane) -> Account:
-        return self._account
-
-    def _accounts(self) -> Iterable[Account]:
-        return (self._account,)
-
     def _left(self) -> int:
         return self._account.waiting - self._held_spans
 
@@ -555,7 +546,12 @@ class SpanOutbox(Outbox):
                 size = encoded_size(span, readable)
             except Exception:
                 _logger.exception("%s: internal error while reading the span %r", self.name, span.name)
-                self._lose_unreadable(Entry(number, None, queued_bytes, number, source=span))
+                with self._lock:
+                    if not self._is_abandoned:
+                        self._account.lose("internal_error")
+                        self._note_loss(span, "internal_error")
+                        self._settled(self._lane, [Entry(number, None, queued_bytes, number, source=span)])
+                        self._notify()
                 continue
             if entries and total + size > self._batch_bytes:
                 self._queued.appendleft((span, queued_bytes, number))
@@ -564,15 +560,6 @@ class SpanOutbox(Outbox):
             total += size
             yielder.worked(size)
         return entries
-
-    def _lose_unreadable(self, entry: Entry) -> None:
-        with self._lock:
-            if self._is_abandoned:
-                return
-            self._account.lose("internal_error")
-            self._note_loss(entry.source, "internal_error")
-            self._settled(self._lane, [entry])
-            self._notify()
 
     def _load(self) -> None:
         entries = self.take_memory() if self._disk is None else self._disk.take()

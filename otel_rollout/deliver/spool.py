@@ -114,7 +114,10 @@ class Spool:
                 return False
             try:
                 try:
-                    self._bytes += self._last_file().append(request, len(spans), number)
+                    file = self._files[-1] if self._files else self._next_file()
+                    if file.bytes >= self._file_bytes:
+                        file = self._next_file()
+                    self._bytes += file.append(request, len(spans), number)
                 except FileGoneError:
                     # Somebody removed it; `take` reports its batches as missing.
                     self._bytes += self._next_file().append(request, len(spans), number)
@@ -126,10 +129,11 @@ class Spool:
     def take(self) -> StoredBatch | None:
         """Read the oldest batch that was not read yet; it stays on disk until it is settled."""
         with self._lock:
-            file = next((file for file in self._files if file.read < file.written), None)
+            file = next((file for file in self._files if file.unread), None)
             if file is None:
                 return None
-            offset, length, count, number = file.next()
+            offset, length, count, number = file.unread.popleft()
+            file.being_sent[offset] = length
         batch = StoredBatch(file, offset, length, [], count, number)
         try:
             batch.spans = decode_spans(read_frame(file.path, offset, length))
@@ -141,9 +145,15 @@ class Spool:
         """Remove a batch that `take` returned: it is delivered, lost, or on disk again."""
         with self._lock:
             file = batch.file
-            if file in self._files and file.settle(batch) and not file.unsettled:
+            if file not in self._files or file.being_sent.pop(batch.offset, None) is None:
+                return
+            if not (file.unread or file.being_sent):
                 self._files.remove(file)
-                self._remove(file)
+                self._bytes -= file.bytes
+                with contextlib.suppress(OSError):
+                    # A file that can't be removed is at worst delivered again, by a replay.
+                    file.path.unlink(missing_ok=True)
+                file.frames.close()
 
     def close(self, deadline: float = math.inf) -> None:
         """Close the files, and leave them to `otel-rollout replay`.
@@ -169,21 +179,11 @@ class Spool:
             file.frames.close()
         self._reset()
 
-    def _last_file(self) -> _SpoolFile:
-        return self._files[-1] if self._files and self._files[-1].bytes < self._file_bytes else self._next_file()
-
     def _next_file(self) -> _SpoolFile:
         self._number += 1
         file = _SpoolFile(self.folder / f"{self._worker}-{self._number:06d}{FRAMES}")
         self._files.append(file)
         return file
-
-    def _remove(self, file: _SpoolFile) -> None:
-        self._bytes -= file.bytes
-        with contextlib.suppress(OSError):
-            # A file that can't be removed is at worst delivered again, by a replay.
-            file.path.unlink(missing_ok=True)
-        file.frames.close()
 
 
 @dataclass(eq=False)
@@ -214,33 +214,16 @@ class _SpoolFile:
         self.frames = FrameFile(path)
         # Offset, length, number of spans and number of the first span of each batch that was not read yet, one after
         # the other: there may be many.
-        self._unread: deque[array[int]] = deque()
-        self._being_sent: dict[int, int] = {}
-        self.read = self.written = 0
-
-    @property
-    def unsettled(self) -> int:
-        """The number of batches that are not settled."""
-        return len(self._unread) + len(self._being_sent)
+        self.unread: deque[array[int]] = deque()
+        self.being_sent: dict[int, int] = {}
+        """The lengths of the batches that are read and not settled, by offset."""
 
     def append(self, request: bytes, spans: int, number: int) -> int:
         """Append a batch and return its size on disk."""
         frame = self.frames.append(request)
-        self._unread.append(array("Q", (frame.offset, frame.length, spans, number)))
-        self.written += 1
+        self.unread.append(array("Q", (frame.offset, frame.length, spans, number)))
         self.bytes += frame.length
         return frame.length
-
-    def next(self) -> tuple[int, int, int, int]:
-        """Return offset, length, number of spans and number of the first span of the oldest unread batch."""
-        offset, length, spans, number = self._unread.popleft()
-        self._being_sent[offset] = length
-        self.read += 1
-        return offset, length, spans, number
-
-    def settle(self, batch: StoredBatch) -> bool:
-        """Count a batch as settled; False if it was settled before."""
-        return self._being_sent.pop(batch.offset, None) is not None
 
     def remove_settled(self) -> None:
         """Rewrite the file without the settled batches, which would be delivered again.
@@ -248,7 +231,7 @@ class _SpoolFile:
         Raises:
             OSError: The disk failed; the file is unchanged.
         """
-        left = sorted([*self._being_sent.items(), *((offset, length) for offset, length, _, _ in self._unread)])
+        left = sorted([*self.being_sent.items(), *((offset, length) for offset, length, _, _ in self.unread)])
         if not left:
             self.path.unlink(missing_ok=True)
         elif sum(length for _, length in left) < self.bytes:
@@ -385,17 +368,14 @@ class Spill:
                 if not self._outbox.is_over(self.spill_bytes):
                     self._wakes.get()
                 elif not self._spill_batch():
-                    self._pause()
+                    end = monotonic() + SECONDS_AFTER_A_FAULT
+                    while not self._must_spill_all and (left := end - monotonic()) > 0:
+                        with contextlib.suppress(Empty):
+                            self._wakes.get(timeout=left)
             self.spill_all()
         finally:
             self._has_spilled = True
             self._outbox.note_progress()
-
-    def _pause(self) -> None:
-        end = monotonic() + SECONDS_AFTER_A_FAULT
-        while not self._must_spill_all and (left := end - monotonic()) > 0:
-            with contextlib.suppress(Empty):
-                self._wakes.get(timeout=left)
 
     def _spill_lane(self) -> None:
         """Move the batch that is being sent to disk; what its attempt comes to is not counted any more."""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.export.batch_sender import BatchReport, send_batch, wait_until
-    from otel_rollout.export.connection_errors import describe_grpc_error, describe_status
+    from otel_rollout.export.connection_errors import describe_grpc_error
     from otel_rollout.export.genai_additions import additions_of
     from otel_rollout.export.held_spans import HeldSpans
     from otel_rollout.export.lane import RetryPolicy
@@ -17,7 +17,7 @@ else:
         {
             "lane": ("RetryPolicy",),
             "batch_sender": ("BatchReport", "send_batch", "wait_until"),
-            "connection_errors": ("describe_grpc_error", "describe_status"),
+            "connection_errors": ("describe_grpc_error",),
             "held_spans": ("HeldSpans",),
             "recent": ("RecentDict",),
             "genai_additions": ("additions_of",),

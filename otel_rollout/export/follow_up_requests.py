@@ -76,7 +76,7 @@ class FollowUpRequests(Outbox):
         self._pid = os.getpid()
         self._lanes: dict[tuple[str, Hashable], Lane] = {}
         self._bytes = 0
-        self._by_kind = {kind: Account() for kind in self._kinds}
+        self._accounts = {kind: Account() for kind in self._kinds}
 
     # --- from any thread
 
@@ -93,7 +93,7 @@ class FollowUpRequests(Outbox):
         """
         self._reset_if_forked()
         with self._lock:
-            account = self._by_kind[kind]
+            account = self._accounts[kind]
             if self._is_closed:
                 account.recorded += 1
                 account.lose("after_shutdown")
@@ -144,7 +144,7 @@ class FollowUpRequests(Outbox):
         self._await_end(deadline)
         with self._lock:
             self._abandon()
-            return not any(account.total_lost for account in self._by_kind.values())
+            return not any(account.total_lost for account in self._accounts.values())
 
     def stats(self) -> dict[str, FollowUpStats]:
         """Return the counts by kind."""
@@ -152,7 +152,7 @@ class FollowUpRequests(Outbox):
         with self._lock:
             return {
                 kind: FollowUpStats(done=account.delivered, waiting=account.waiting, lost=dict(account.lost))
-                for kind, account in self._by_kind.items()
+                for kind, account in self._accounts.items()
             }
 
     @property
@@ -169,12 +169,6 @@ class FollowUpRequests(Outbox):
 
     def _lanes_in_use(self) -> Iterable[Lane]:
         return self._lanes.values()
-
-    def _account_of(self, lane: Lane) -> Account:
-        return self._by_kind[lane.name[0]]
-
-    def _accounts(self) -> Iterable[Account]:
-        return self._by_kind.values()
 
     def _note_settled(self, lane: Lane, entries: Sequence[Entry]) -> None:
         self._bytes -= sum(entry.size for entry in entries)
@@ -193,7 +187,7 @@ class FollowUpRequests(Outbox):
             return False
         _, lane, entry = oldest
         del lane.entries[entry.key]
-        self._account_of(lane).lose("queue_full")
+        self._accounts[lane.name[0]].lose("queue_full")
         self._settled(lane, [entry])
         return True
 

@@ -11,16 +11,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import orjson
 
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.export.connection_errors import (
-    describe_connection_error,
-    describe_status,
-    is_before_request,
-    is_wrong_protocol,
-)
+from otel_rollout.export.connection_errors import describe_connection_error, is_before_request, is_wrong_protocol
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.proxies import Proxy, proxy_for
 from otel_rollout.guard.log_once import warn_once
@@ -92,8 +88,7 @@ class HttpClient:
     """An HTTP client with connection pooling that never raises.
 
     Args:
-        headers: Sent with each request; or a function that returns them, which is called again after the server has
-            refused the credentials.
+        headers: Sent with each request; a function of them is called again after the server has refused credentials.
         timeout: Seconds for a request in all, from its start to the last byte of the answer.
         verify: Check the server's certificate; or a file of trusted certificates.
         cert: The client certificate: a file, or a pair of certificate and key files.
@@ -124,7 +119,7 @@ class HttpClient:
         session.headers.update(headers := self._headers())
         if any(name.lower() == "authorization" for name in headers):
             # Else requests replaces our header by a netrc entry of the host.
-            session.auth = _as_given
+            session.auth = lambda request: request
         session.cert = self._cert
         if self._verify is False:
             warn_once("unchecked certificates", "certificates of HTTPS servers are not checked, as a setting says")
@@ -165,8 +160,13 @@ class HttpClient:
             # A broken connection is not used again.
             self.close()
             fault = without_secrets(describe_connection_error(error, url, self.timeout, proxy=proxy), url)
-            is_passing = isinstance(error, (requests.RequestException, HTTPError)) and not _is_our_fault(error)
-            is_passing = is_passing and not is_wrong_protocol(fault)
+            is_passing = isinstance(error, (requests.RequestException, HTTPError)) and not is_wrong_protocol(fault)
+            if isinstance(error, requests.exceptions.SSLError):
+                # A server that goes away during a handshake is no fault of certificates.
+                is_passing = is_passing and "EOF occurred" in str(error)
+            elif isinstance(error, ValueError):
+                # Bad URLs and headers are ValueErrors in requests; so is broken JSON, which it never parses here.
+                is_passing = False
             is_unanswered = is_passing and not is_before_request(error)
             return HttpAnswer(0, fault=fault, is_permanent=not is_passing, is_unanswered=is_unanswered)
         if found is None or status in (401, 403):
@@ -176,7 +176,8 @@ class HttpClient:
             fault = f"the answer is over {MAX_BYTES >> 20} MiB"
             return HttpAnswer(0, fault=fault, is_unanswered=True, proxy=proxy)
         media_type = fields.get("Content-Type", "").partition(";")[0].strip().lower()
-        return HttpAnswer(status, found, _retry_after(fields.get("Retry-After")), media_type=media_type, proxy=proxy)
+        retry_after = _retry_after(fields.get("Retry-After", ""))
+        return HttpAnswer(status, found, retry_after, media_type=media_type, proxy=proxy)
 
     def ask(
         self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
@@ -225,8 +226,7 @@ def require_requests() -> None:
 
 def without_userinfo(url: str) -> str:
     """Return a URL, or a host and port, without user and password."""
-    scheme, _, rest = _split_userinfo(url)
-    return scheme + rest
+    return "".join(_split_userinfo(url)[::2])
 
 
 def shown_url(url: str) -> str:
@@ -243,8 +243,7 @@ def destination_of(url: str, headers: Mapping[str, str]) -> str:
     """
     secrets = sorted((name.lower(), value) for name, value in headers.items())
     names = [name for name, _ in secrets]
-    place = shown_url(url)
-    if place != url:
+    if (place := shown_url(url)) != url:
         secrets.append(("", url))
         names = names or ["a user name" if without_userinfo(url) != url else "a query"]
     if not secrets:
@@ -274,29 +273,8 @@ def _split_userinfo(url: str) -> tuple[str, str, str]:
     return url[:start], url[start:end], url[end:]
 
 
-def _is_our_fault(error: Exception) -> bool:
-    import requests
-
-    if isinstance(error, requests.exceptions.SSLError):
-        # A server that goes away during a handshake is no fault of certificates.
-        return "EOF occurred" not in str(error)
-    # Bad URLs and headers are ValueErrors in requests; so is broken JSON, which it never parses here.
-    return isinstance(error, ValueError)
-
-
-def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
-
-
 def unexpected_answer(answer: HttpAnswer, url: str, expected: str, *, configuration_hint: str = "") -> Outcome:
-    """Return the outcome of a success by its status that is none by its body: a login page, a proxy's.
-
-    Args:
-        answer: The answer.
-        url: The request's URL, for the message.
-        expected: The protocol's answer.
-        configuration_hint: The settings to check.
-    """
+    """Return the outcome of a success by its status that isn't the `expected` answer: a login page, a proxy's."""
     start = answer.body[:400].lstrip().lower()
     is_page = answer.media_type.endswith("html") or start.startswith((b"<!doctype html", b"<html"))
     kind = "an HTML page: a login or a proxy?" if is_page else f"not with {expected}"
@@ -324,7 +302,8 @@ def outcome_of_answer(answer: HttpAnswer, url: str, *, configuration_hint: str =
         verdict = Verdict.CONFIGURATION_ERROR if answer.is_permanent else Verdict.RETRY
         return Outcome(verdict, f"{url}: {answer.fault}", is_unanswered=answer.is_unanswered)
     reason = f"HTTP {status} from {place}: {_first_line(answer.body)}".rstrip(": ")
-    if remedy := describe_status(status, url):
+    if status in (404, 405) and urlsplit(url).path.rstrip("/").endswith("/v1/traces/v1/traces"):
+        remedy = "the URL has /v1/traces twice: leave it out of OTEL_EXPORTER_OTLP_ENDPOINT, to which it is added"
         return Outcome(Verdict.CONFIGURATION_ERROR, f"{reason}; {remedy}")
     if status in (408, 425, 429, 502, 503, 504):
         return Outcome(Verdict.RETRY, reason, answer.retry_after)
@@ -335,11 +314,8 @@ def outcome_of_answer(answer: HttpAnswer, url: str, *, configuration_hint: str =
     if status >= 500 and status not in (501, 505):
         # A server answers 500 for one bad span and if it is down.
         return Outcome(Verdict.UNEXPLAINED, reason, answer.retry_after)
-    return Outcome(
-        Verdict.CONFIGURATION_ERROR,
-        f"{reason}; {configuration_hint}" if configuration_hint else reason,
-        answer.retry_after,
-    )
+    reason = "; ".join(filter(None, (reason, configuration_hint)))
+    return Outcome(Verdict.CONFIGURATION_ERROR, reason, answer.retry_after)
 
 
 def _first_line(body: bytes) -> str:
@@ -347,9 +323,7 @@ def _first_line(body: bytes) -> str:
     return lines[0][:200] if lines and lines[0].isprintable() else ""
 
 
-def _retry_after(value: str | None) -> float | None:
-    if not value:
-        return None
+def _retry_after(value: str) -> float | None:
     try:
         seconds = float(value)
     except ValueError:

@@ -18,8 +18,6 @@ from otel_rollout.guard.clock import monotonic
 
 MAX_BYTES: Final = 32 * 2**20
 """The largest answer: a page of stored spans with their payloads; an answer to spans has some bytes."""
-_READ_BYTES: Final = 64 * 1024
-_GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 class _DeadlineReader(io.RawIOBase):
@@ -55,22 +53,16 @@ class _Response(HTTPResponse):
         self.fp = io.BufferedReader(_DeadlineReader(sock))
 
 
-class _Connection(HTTPConnection):
-    response_class = _Response
-
-
-class _SecureConnection(HTTPSConnection):
-    response_class = _Response
-    # urllib3 warns at each request of a certificate that isn't checked; `HttpClient` warns once.
-    is_verified = property(lambda self: True, lambda self, value: None)
-
-
 class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
+    class ConnectionCls(HTTPConnection):
+        response_class = _Response
 
 
 class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
+    class ConnectionCls(HTTPSConnection):
+        response_class = _Response
+        # urllib3 warns at each request of a certificate that isn't checked; `HttpClient` warns once.
+        is_verified = property(lambda self: True, lambda self, value: None)
 
 
 _POOLS: Final = {"http": _Pool, "https": _SecurePool}
@@ -108,7 +100,7 @@ def read_body(answer: requests.Response) -> bytes | None:
         urllib3.exceptions.HTTPError: The connection broke, or the body can't be decompressed.
     """
     body = bytearray()
-    for chunk in answer.raw.stream(_READ_BYTES, decode_content=False):
+    for chunk in answer.raw.stream(64 * 1024, decode_content=False):
         body += chunk
         if len(body) > MAX_BYTES:
             return None
@@ -117,7 +109,7 @@ def read_body(answer: requests.Response) -> bytes | None:
         return bytes(body)
     if encoding != "gzip":
         raise ProtocolError(f"the answer is compressed by {encoding[:20]!r}, which was not asked for")
-    decompressor = zlib.decompressobj(_GZIP)
+    decompressor = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
         text = decompressor.decompress(bytes(body), MAX_BYTES + 1)
     except zlib.error as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final
 from urllib.parse import unquote
 
@@ -32,13 +32,10 @@ TRACES_PATH: Final = "/v1/traces"
 USER_AGENT: Final = f"otel-rollout/{__version__} OTel-OTLP-Exporter-Python/{__version__}"
 OTLP_HEADERS: Final = {"content-type": "application/x-protobuf", "user-agent": USER_AGENT}
 """The headers of each request, unless the user's have the same name."""
-# The fastest level: traces are text, and a worker has better uses for its cores.
-GZIP_LEVEL: Final = 1
-_UNSUPPORTED: Final = 415
-_OF_STATUS: Final = (b"\x08", b"\x12")
-"""The first byte of a status: of its code, or of its message."""
 
 
+# No repr: the endpoint may have a password.
+@dataclass(frozen=True, repr=False)
 class OtlpHttpSender:
     """Makes single attempts to send spans.
 
@@ -50,52 +47,36 @@ class OtlpHttpSender:
         additions: Returns attributes and events for a span besides its own.
     """
 
-    def __init__(
-        self,
-        client: HttpClient,
-        endpoint: str,
-        *,
-        configuration_hint: str,
-        compression: str = "none",
-        additions: Callable[[ReadableSpan], Additions] | None = None,
-    ) -> None:
-        self._client = client
-        self._endpoint = endpoint
-        self._configuration_hint = configuration_hint
-        self._compression = compression
-        self._additions = additions
+    client: HttpClient
+    endpoint: str
+    _: KW_ONLY
+    configuration_hint: str
+    compression: str = "none"
+    additions: Callable[[ReadableSpan], Additions] | None = None
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""
         try:
-            body = encode_spans(spans, self._additions)
+            body = encode_spans(spans, self.additions)
         except Exception as error:
             return refused_here(error)
         headers = {}
-        if self._compression != "none":
-            body = gzip.compress(body, GZIP_LEVEL) if self._compression == "gzip" else zlib.compress(body, GZIP_LEVEL)
-            headers["content-encoding"] = self._compression
-        answer = self._client.request("POST", self._endpoint, body, headers)
-        hint = self._configuration_hint
-        if answer.status == _UNSUPPORTED and headers:
-            hint = f"it may not take {self._compression}: see OTEL_EXPORTER_OTLP_COMPRESSION"
-        outcome = outcome_of_answer(_in_words(answer), self._endpoint, configuration_hint=hint)
-        return (
-            outcome
-            if outcome.verdict is not Verdict.DELIVERED
-            else outcome_of_success(answer, self._endpoint, len(spans), hint)
-        )
+        if self.compression != "none":
+            # The fastest level: traces are text, and a worker has better uses for its cores.
+            body = gzip.compress(body, 1) if self.compression == "gzip" else zlib.compress(body, 1)
+            headers["content-encoding"] = self.compression
+        answer = self.client.request("POST", self.endpoint, body, headers)
+        hint = self.configuration_hint
+        if answer.status == 415 and headers:
+            hint = f"it may not take {self.compression}: see OTEL_EXPORTER_OTLP_COMPRESSION"
+        return outcome_of_sent(answer, self.endpoint, len(spans), hint)
 
 
-def outcome_of_success(answer: HttpAnswer, url: str, sent: int, hint: str) -> Outcome:
-    """Return the outcome of a batch that was answered by a status of success: by its body.
-
-    Args:
-        answer: The answer.
-        url: The request's URL, for the message.
-        sent: The number of spans.
-        hint: The settings to check if this is no answer of OTLP.
-    """
+def outcome_of_sent(answer: HttpAnswer, url: str, sent: int, hint: str) -> Outcome:
+    """Return the outcome of a batch of `sent` spans by its answer; a `hint` names the settings to check."""
+    outcome = outcome_of_answer(_in_words(answer), url, configuration_hint=hint)
+    if outcome.verdict is not Verdict.DELIVERED:
+        return outcome
     partial = _partial_success(answer)
     if partial is None:
         return unexpected_answer(answer, url, "OTLP's answer", configuration_hint=hint)
@@ -109,25 +90,27 @@ def _partial_success(answer: HttpAnswer) -> tuple[int, str] | None:
     """
     if not answer.body:
         return 0, ""
-    is_json, is_protobuf = (name in answer.media_type for name in ("json", "protobuf"))
     if "html" in answer.media_type:
         return None
-    if not is_protobuf and (found := json_object(answer.body)) is not None:
+    if "protobuf" not in answer.media_type and (found := json_object(answer.body)) is not None:
         partial = found.get("partialSuccess", found.get("partial_success")) or {}
         try:
             return int(partial.get("rejectedSpans") or 0), str(partial.get("errorMessage") or "")
         except (AttributeError, TypeError, ValueError):
             return None
+    if "json" in answer.media_type:
+        return None
     try:
-        success = None if is_json else ExportTraceServiceResponse.FromString(answer.body).partial_success
+        success = ExportTraceServiceResponse.FromString(answer.body).partial_success
     except DecodeError:
         return None
-    return None if success is None else (success.rejected_spans, success.error_message)
+    return success.rejected_spans, success.error_message
 
 
 def _in_words(answer: HttpAnswer) -> HttpAnswer:
     """Return an answer with the message of its body: a failure's body in protobuf is a `google.rpc.Status`."""
-    if answer.status < 400 or not answer.body.startswith(_OF_STATUS):
+    # Its first field is its code, or its message.
+    if answer.status < 400 or not answer.body.startswith((b"\x08", b"\x12")):
         return answer
     try:
         message = Status.FromString(answer.body).message
@@ -155,10 +138,10 @@ def read_headers(setting: Setting) -> dict[str, str]:
         # Files of variables (docker's, systemd's) keep the quotes that a shell removes.
         text = text[1:-1]
     for position, pair in enumerate(text.split(","), 1):
-        if not pair.strip():
-            continue
         name, separator, value = pair.partition("=")
-        if not separator or not name.strip():
+        if separator and name.strip():
+            headers[name.strip().lower()] = unquote(value.strip())
+        elif pair.strip():
             # Without the pair: it may be a secret without its name, or the rest of one with a comma.
             _logger.warning(
                 "%s: pair %d is ignored: this should be name=value; pairs are separated by commas, and a comma in a "
@@ -166,6 +149,4 @@ def read_headers(setting: Setting) -> dict[str, str]:
                 found.variable,
                 position,
             )
-            continue
-        headers[name.strip().lower()] = unquote(value.strip())
     return headers

@@ -10,6 +10,7 @@ import abc
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -64,12 +65,12 @@ class Account:
             del self.lost[reason]
 
 
+@dataclass(eq=False)
 class _Flush:
     """A flush that waits: the newest entry that it waits for, and how many are left."""
 
-    def __init__(self, number: int, left: int) -> None:
-        self.number = number
-        self.left = left
+    number: int = 0
+    left: int = 0
 
 
 class Outbox(abc.ABC):
@@ -82,6 +83,8 @@ class Outbox(abc.ABC):
 
     def _reset(self) -> None:
         self._lock = SignalSafeLock()
+        self._accounts: dict[str, Account]
+        """The accounts by kind of work, which are set by each kind of outbox."""
         self._wakes: SimpleQueue[None] = SimpleQueue()
         self._waiters: list[SimpleQueue[None]] = []
         self._flushes: list[_Flush] = []
@@ -106,14 +109,6 @@ class Outbox(abc.ABC):
         """Return the lanes that have entries; called with the lock held."""
 
     @abc.abstractmethod
-    def _account_of(self, lane: Lane) -> Account:
-        """Return the account of a lane's entries."""
-
-    @abc.abstractmethod
-    def _accounts(self) -> Iterable[Account]:
-        """Return all accounts."""
-
-    @abc.abstractmethod
     def _attempt(self, lane: Lane, entries: Sequence[Entry]) -> Outcome | NotYet:
         """Make one attempt; called without the lock."""
 
@@ -127,7 +122,7 @@ class Outbox(abc.ABC):
 
     def _left(self) -> int:
         """Return the number of entries that a flush waits for; with the lock held."""
-        return sum(account.waiting for account in self._accounts())
+        return sum(account.waiting for account in self._accounts.values())
 
     def _load(self) -> None:
         """Move entries into lanes, on the thread, without the lock."""
@@ -211,7 +206,7 @@ class Outbox(abc.ABC):
         Returns:
             True if none is left, and none was lost since the last flush.
         """
-        flush = _Flush(0, 0)
+        flush = _Flush()
         try:
             with self._lock:
                 lost_before = self._lost_at_flush
@@ -222,7 +217,7 @@ class Outbox(abc.ABC):
             with self._lock:
                 if flush.left > 0:
                     return False
-                self._lost_at_flush = sum(account.total_lost for account in self._accounts())
+                self._lost_at_flush = sum(account.total_lost for account in self._accounts.values())
                 # Not what another flush has noted meanwhile: a loss is news to each that waited for it.
                 return self._lost_at_flush == lost_before
         finally:
@@ -258,7 +253,7 @@ class Outbox(abc.ABC):
             reason = "configuration_error" if lane.is_stuck else "shutdown"
             for entry in list(lane.entries.values()):
                 del lane.entries[entry.key]
-                self._account_of(lane).lose(reason)
+                self._accounts[self._kind_of(lane)].lose(reason)
                 self._settled(lane, [entry])
         self._notify()
 
@@ -363,7 +358,7 @@ class Outbox(abc.ABC):
             self._notify()
 
     def _count(self, lane: Lane, settled: Settled, outcome: Outcome | NotYet) -> None:
-        account = self._account_of(lane)
+        account = self._accounts[self._kind_of(lane)]
         rejected = 0 if isinstance(outcome, NotYet) else min(outcome.rejected, len(settled.done))
         account.delivered += len(settled.done) - rejected
         account.lose("rejected", rejected)

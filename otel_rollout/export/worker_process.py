@@ -46,26 +46,80 @@ serve(descriptor, parent, module)
 """
 
 
-class WorkerProcess:
+class WorkerGoneError(Exception):
+    """The worker process has ended, or does not answer."""
+
+
+class Worker:
     """A child process that answers requests by a module's functions, neither of which raises.
+
+    It is started when it is first needed, after its end, and in a forked child.
 
     Args:
         module: The module, which is imported there: `prepare()` is called once, `answer(request)` for each request.
         environment: Variables to set there on top of this process's own.
-
-    Raises:
-        OSError: It can't be started (EOFError, ValueError, RuntimeError: the same for other reasons).
+        place: The place that it writes to, for messages.
     """
 
-    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, module: str, environment: Mapping[str, str], place: str) -> None:
+        self._module = module
+        self._environment = environment
+        self._place = place
+        self._pid = 0
+        self._connection: Connection | None = None
+        self._finalizer: weakref.finalize[..., Worker] | None = None
+        self._is_impossible = False
+
+    def start(self) -> bool:
+        """Start the process if there is none; return False if that is impossible: the work is this process's then."""
+        if self._pid != os.getpid():
+            # Forked: the process is the parent's.
+            self.close()
+        if self._connection is None and not self._is_impossible:
+            try:
+                self._start()
+            except (OSError, EOFError, ValueError, RuntimeError) as error:
+                # RuntimeError: since Python 3.12 no process can be started once the interpreter is exiting.
+                self._is_impossible = True
+                words = "no process could be started that writes to %s (%s): it is written to in this one"
+                warn_once(f"worker {self._place}", words, self._place, error)
+        return self._connection is not None
+
+    def call(self, request: bytes, seconds: float = SECONDS_TO_ANSWER) -> bytes:
+        """Return the answer to a request.
+
+        Raises:
+            WorkerGoneError: There is none; the next request starts another process.
+        """
+        connection = self._connection
+        if connection is None:
+            return b""
+        try:
+            connection.send_bytes(request)
+            if not connection.poll(seconds):
+                raise TimeoutError
+            return connection.recv_bytes()
+        except (OSError, EOFError) as error:
+            self.close()
+            what = "does not answer" if isinstance(error, TimeoutError) else "has ended"
+            reason = f"the process that writes to {self._place} {what} ({type(error).__name__})"
+            raise WorkerGoneError(reason) from error
+
+    def close(self) -> None:
+        """End the process after its current request, if this process started it."""
+        self._connection, finalizer = None, self._finalizer
+        if finalizer is not None:
+            finalizer()
+
+    def _start(self) -> None:
         if not sys.executable:
             raise ValueError("sys.executable is not set")
         self._pid = os.getpid()
-        self._connection, theirs = Pipe()
+        connection, theirs = Pipe()
         path = [str(Path(entry).absolute()) for entry in sys.path]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - this Python and a program of ours
-                [sys.executable, "-c", _PROGRAM, json.dumps([theirs.fileno(), self._pid, module, path])],
+                [sys.executable, "-c", _PROGRAM, json.dumps([theirs.fileno(), self._pid, self._module, path])],
                 stdin=subprocess.DEVNULL,
                 # The package's progress lines; errors come back as answers.
                 stdout=subprocess.DEVNULL,
@@ -76,104 +130,25 @@ class WorkerProcess:
                     **os.environ,
                     "OTEL_SDK_DISABLED": "true",
                     "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "*",
-                    **environment,
+                    **self._environment,
                 },
             )
         except BaseException:
-            self._connection.close()
+            connection.close()
             raise
         finally:
             theirs.close()
-        self._finalizer = weakref.finalize(self, _end, self._pid, self._connection, self._process)
+        self._finalizer = weakref.finalize(self, _end, self._pid, connection, self._process)
         # An atexit call would come before the last batch; the child sees by itself that this process is gone.
         self._finalizer.atexit = False
         try:
-            if not self._connection.poll(SECONDS_TO_START):
+            if not connection.poll(SECONDS_TO_START):
                 raise EOFError("it does not start")
-            self._connection.recv_bytes()
+            connection.recv_bytes()
         except BaseException:
-            self.end()
+            self._finalizer()
             raise
-
-    @property
-    def is_ours(self) -> bool:
-        """True if this process started it; a forked child didn't."""
-        return self._pid == os.getpid()
-
-    def call(self, request: bytes, seconds: float = SECONDS_TO_ANSWER) -> bytes:
-        """Return the answer to a request.
-
-        Args:
-            request: The request.
-            seconds: The time that it may take.
-
-        Raises:
-            OSError: It doesn't answer in time, or has ended (EOFError).
-        """
-        self._connection.send_bytes(request)
-        if not self._connection.poll(seconds):
-            raise TimeoutError(f"no answer within {seconds:g} s")
-        return self._connection.recv_bytes()
-
-    def end(self) -> None:
-        """End it after its current request, if this process started it."""
-        self._finalizer()
-
-
-class WorkerGoneError(Exception):
-    """The worker process has ended, or does not answer."""
-
-
-class Worker:
-    """A worker process that is started when it is first needed, after its end, and in a forked child.
-
-    Args:
-        module: As of `WorkerProcess`.
-        environment: As of `WorkerProcess`.
-        place: The place that it writes to, for messages.
-    """
-
-    def __init__(self, module: str, environment: Mapping[str, str], place: str) -> None:
-        self._module = module
-        self._environment = environment
-        self._place = place
-        self._process: WorkerProcess | None = None
-        self._is_impossible = False
-
-    def start(self) -> bool:
-        """Start the process if there is none; return False if that is impossible: the work is this process's then."""
-        if self._process is not None and not self._process.is_ours:
-            # Forked: the process is the parent's.
-            self.close()
-        if self._process is None and not self._is_impossible:
-            try:
-                self._process = WorkerProcess(self._module, self._environment)
-            except (OSError, EOFError, ValueError, RuntimeError) as error:
-                # RuntimeError: since Python 3.12 no process can be started once the interpreter is exiting.
-                self._is_impossible = True
-                words = "no process could be started that writes to %s (%s): it is written to in this one"
-                warn_once(f"worker {self._place}", words, self._place, error)
-        return self._process is not None
-
-    def call(self, request: bytes, seconds: float = SECONDS_TO_ANSWER) -> bytes:
-        """Return the answer to a request.
-
-        Raises:
-            WorkerGoneError: There is none; the next request starts another process.
-        """
-        try:
-            return self._process.call(request, seconds) if self._process is not None else b""
-        except (OSError, EOFError) as error:
-            self.close()
-            what = "does not answer" if isinstance(error, TimeoutError) else "has ended"
-            reason = f"the process that writes to {self._place} {what} ({type(error).__name__})"
-            raise WorkerGoneError(reason) from error
-
-    def close(self) -> None:
-        """End the process after its current request."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.end()
+        self._connection = connection
 
 
 def _end(pid: int, connection: Connection, process: subprocess.Popen[bytes]) -> None:

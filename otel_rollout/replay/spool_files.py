@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.files.file_lock import exclusive_lock
 from otel_rollout.folder.frame_scanning import TornFrame, scan_frames
-from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, read_frame
+from otel_rollout.folder.frames import FrameExtent, read_frame
 from otel_rollout.folder.layout import NO_STEP, is_frame_file, steps_of
 from otel_rollout.folder.reader import read_trajectories
 from otel_rollout.folder.selection import Filters
@@ -102,7 +102,7 @@ class SpoolSource:
                 for frame in scan_frames(path):
                     if isinstance(frame, TornFrame):
                         size += frame.length
-                    elif _Batch(path, frame, self._traces).is_wanted():
+                    elif self._unit_of(path, frame) is not None:
                         units += 1
                         size += frame.length
         return Total(units, size)
@@ -148,27 +148,36 @@ class SpoolSource:
         self._undelivered = False
         name = path.relative_to(self._folder)
         torn: TornFrame | None = None
-        start, is_damaged = 0, False
-        while (frame := next(scan_frames(path, start), None)) is not None:
-            start = frame.offset + frame.length
-            if isinstance(frame, TornFrame):
-                # After a damaged frame, this is the rest of it.
-                torn = None if is_damaged else frame
-                continue
+        for frame in scan_frames(path):
             if torn is not None:
                 # Frames follow: this is damage, not a write that was cut short.
                 yield Unit.unreadable(f"{name} {torn.offset}", torn.length, f"{path} is damaged at byte {torn.offset}")
-                torn = None
-            batch = _Batch(path, frame, self._traces)
-            if batch.is_wanted():
-                yield Unit(f"{name} {frame.offset} {frame.length}{batch.part}", frame.length, batch.read)
-            is_damaged = batch.is_damaged
-            if is_damaged:
-                # Its length may be wrong, so that it covers other frames.
-                start = frame.offset + 1
+            torn = frame if isinstance(frame, TornFrame) else None
+            if not isinstance(frame, TornFrame) and (unit := self._unit_of(path, frame)) is not None:
+                yield unit
         self._counts["torn frame"] += torn is not None
         if self._is_removing and not self._undelivered:
             self._remove(path, name)
+
+    def _unit_of(self, path: Path, frame: FrameExtent) -> Unit | None:
+        """Return a batch, or the part of it that filters let through, decoded already; None if they let nothing."""
+        token = f"{path.relative_to(self._folder)} {frame.offset} {frame.length}"
+        whole = Unit(token, frame.length, lambda: _decode(path, frame))
+        if self._traces is None:
+            return whole
+        if not self._traces:
+            return None
+        try:
+            everything = whole.read()
+        except UnreadableError:
+            return whole
+        spans = [span for span in everything if span.context and span.context.trace_id in self._traces]
+        if not spans:
+            return None
+        if len(spans) < len(everything):
+            ids = b"".join(span.context.span_id.to_bytes(8, "big") for span in spans if span.context)
+            token += f" part {hashlib.blake2b(ids, digest_size=8).hexdigest()}"
+        return Unit(token, frame.length, lambda: spans)
 
     def _remove(self, path: Path, name: Path) -> None:
         """Remove a file, unless otel-rollout did not write it, by its name, or it is behind a link."""
@@ -202,40 +211,8 @@ def _traces_like(folder: Path, filters: Filters, trace: str) -> set[int]:
         return set()
 
 
-class _Batch:
-    """A batch of a spool's file, which is decoded once, though it has spans of many trajectories."""
-
-    def __init__(self, path: Path, frame: FrameExtent, traces: set[int] | None) -> None:
-        self.is_damaged = False
-        self.part = ""
-        self._path = path
-        self._frame = frame
-        self._traces = traces
-        self._spans: list[ReadableSpan] | None = None
-
-    def is_wanted(self) -> bool:
-        """Return if there are spans to send, or damage to report; `part` then distinguishes a part from the whole."""
-        if self._traces is None:
-            return True
-        if not self._traces:
-            return False
-        with suppress(UnreadableError):
-            everything = self._decode()
-            self._spans = [span for span in everything if span.context and span.context.trace_id in self._traces]
-            if len(self._spans) < len(everything):
-                ids = b"".join(span.context.span_id.to_bytes(8, "big") for span in self._spans if span.context)
-                self.part = f" part {hashlib.blake2b(ids, digest_size=8).hexdigest()}"
-            return bool(self._spans)
-        return True
-
-    def read(self) -> Sequence[ReadableSpan]:
-        """Read its spans, and note if its frame is damaged."""
-        spans, self._spans = self._spans, None
-        return spans if spans is not None else self._decode()
-
-    def _decode(self) -> list[ReadableSpan]:
-        try:
-            return decode_spans(read_frame(self._path, self._frame.offset, self._frame.length))
-        except (OSError, ValueError) as error:
-            self.is_damaged = isinstance(error, DamagedFrameError)
-            raise UnreadableError(str(error)) from error
+def _decode(path: Path, frame: FrameExtent) -> list[ReadableSpan]:
+    try:
+        return decode_spans(read_frame(path, frame.offset, frame.length))
+    except (OSError, ValueError) as error:
+        raise UnreadableError(str(error)) from error

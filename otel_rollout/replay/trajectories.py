@@ -34,12 +34,13 @@ class TrajectorySource:
         self._folder = folder
         self._trace = trace
         self._filters = filters
-        self._run = Run([folder], self._note)
+        # A dict: a file may be read more than once.
+        self._problems: dict[ReadProblem, None] = {}
+        self._run = Run([folder], lambda problem: self._problems.update({problem: None}))
         self._running = _running_traces(folder)
         self._left = 0
         self._rootless = 0
         self._has_none = False
-        self._problems: dict[ReadProblem, None] = {}
 
     def total(self) -> Total:
         """Return the trajectories' number and bytes from the indexes, without reading spans."""
@@ -59,7 +60,10 @@ class TrajectorySource:
                 self._left += 1
                 continue
             self._rootless += not trajectory.has_root
-            yield Unit(_token(trajectory), trajectory.size_bytes, lambda each=trajectory: _spans_of(each))  # type: ignore[misc]
+            # A further span changes the size and the end: then the trajectory is sent again.
+            times = f"{trajectory.start_time} {trajectory.end_time}"
+            token = f"{trajectory.trace_id} {trajectory.size_bytes} {times}"
+            yield Unit(token, trajectory.size_bytes, lambda each=trajectory: _spans_of(each))  # type: ignore[misc]
         for problem in list(self._problems):
             if _is_damage(problem):
                 yield Unit.unreadable(f"{problem.path} {problem.offset}", 0, str(problem))
@@ -87,10 +91,6 @@ class TrajectorySource:
         written = [IndexEntry._make(row) for file, row in trajectory.parts if not file.is_journal]
         return not trajectory.has_root or trajectory.size_bytes != sum(entry.bytes for entry in written)
 
-    def _note(self, problem: ReadProblem) -> None:
-        # A file may be read more than once.
-        self._problems[problem] = None
-
 
 def _running_traces(folder: Path) -> set[str]:
     """Return the traces in the journal or spool of a running process."""
@@ -115,12 +115,6 @@ def _is_damage(problem: ReadProblem) -> bool:
             return True
         return any(isinstance(frame, FrameExtent) for frame in scan_frames(problem.path, problem.offset))
     return False
-
-
-def _token(trajectory: RecordedTrajectory) -> str:
-    # A further span changes the size and the end: then the trajectory is sent again.
-    times = f"{trajectory.start_time} {trajectory.end_time}"
-    return f"{trajectory.trace_id} {trajectory.size_bytes} {times}"
 
 
 def _spans_of(trajectory: RecordedTrajectory) -> Sequence[ReadableSpan]:

@@ -24,7 +24,7 @@ def worker_of(exporter: MlflowSpanExporter) -> int:
     store = exporter._opened()
     assert isinstance(store, SqlProcess)
     assert store._worker is not None
-    return store._worker._process._process.pid
+    return store._worker._process.pid
 
 
 def is_running(pid: int) -> bool:
@@ -93,7 +93,7 @@ class TestSqlProcess:
         store = SqlProcess(parse_tracking_uri(f"sqlite:///{database}"))
         store.ensure_experiment(project)
         assert store._worker is not None
-        process = store._worker._process._process
+        process = store._worker._process
         child = os.fork()
         if child == 0:
             time.sleep(60)
@@ -114,7 +114,7 @@ class TestSqlProcess:
             "from otel_rollout_mlflow.tracking_uri import parse_tracking_uri;"
             "store = SqlProcess(parse_tracking_uri(sys.argv[1])); store.ensure_experiment(sys.argv[2]);"
             "child = os.fork(); child or time.sleep(60);"
-            "print(store._worker._process._process.pid, child, flush=True); time.sleep(60)"
+            "print(store._worker._process.pid, child, flush=True); time.sleep(60)"
         )
         command = [sys.executable, "-c", code, f"sqlite:///{database}", project, os.pathsep.join(sys.path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
