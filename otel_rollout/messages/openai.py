@@ -36,8 +36,7 @@ _PLAIN_STRING_OR_IDS: Final = re.compile(rb'"[^"]*"|' + _IDS)
 def as_openai(messages: Iterable[Message], reasoning: str = "reasoning_content") -> list[dict[str, Any]]:
     """Return messages as OpenAI's chat completions have them; one with several tools' results becomes several.
 
-    Fields that the form has no place for, such as the signature of a thought, stand in `parts`; finish reasons are left
-    out.
+    `parts` has the fields that the form lacks, such as the signature of a thought; finish reasons are left out.
 
     Args:
         messages: The messages.
@@ -126,7 +125,7 @@ def _openai_messages(message: Message, reasoning: str) -> list[dict[str, Any]]:
 
 
 def _beside(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what OpenAI's form has no place for, such as a signature of a thought, as the parts that have it."""
+    """Return the fields that OpenAI's form lacks, such as the signature of a thought, as the parts that have them."""
     left = []
     for part in parts:
         kind = part.get("type")
