@@ -131,7 +131,7 @@ class TestOpenAI:
         ]
 
     def test_media_are_parts(self):
-        """An image's address stays an image; other media are named in a text."""
+        """An image's address stays an image; other media are named in a text, and stand in `parts`."""
         image = {"type": "uri", "modality": "image", "uri": "https://example.com/a.png"}
         audio = {"type": "file", "modality": "audio", "file_id": "file-1"}
 
@@ -143,6 +143,7 @@ class TestOpenAI:
                     {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
                     {"type": "text", "text": "[audio: file-1]"},
                 ],
+                "parts": [audio],
             }
         ]
 

@@ -43,3 +43,27 @@ class TestPreviews:
         found = orjson.loads(answer_json([ASKED], '{"response_text":"What is 6 * 7?","id":"c"}'))
 
         assert list(found) == ["choices", "id"]
+
+
+class TestFieldsWithoutPlace:
+    """Fields that OpenAI's form has no place for."""
+
+    @pytest.mark.parametrize(
+        "part",
+        [
+            {"type": "reasoning", "content": "6 times 7", "signature": "s1"},
+            {"type": "text", "content": "It is 42.", "cache_control": {"type": "s1"}},
+            {"type": "tool_call", "id": "1", "name": "multiply", "arguments": {}, "index": "s1"},
+            {"type": "tool_call_response", "id": "1", "response": "42", "is_error": "s1"},
+            {"type": "blob", "modality": "image", "mime_type": "image/png", "content": "s1"},
+            {"type": "uri", "modality": "image", "uri": "https://example.org/a.png", "detail": "s1"},
+        ],
+    )
+    def test_stand_in_parts(self, part):
+        """They stand with the message, and what has its place stands there alone."""
+        message = Message("assistant", [part], {"refusal": "s2"})
+        [record] = orjson.loads(request_json([message], None))["messages"]
+
+        assert record["refusal"] == "s2"
+        assert "s1" in str(record["parts"])
+        assert "42" not in str(record["parts"])

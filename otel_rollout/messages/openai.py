@@ -16,6 +16,13 @@ from otel_rollout.messages.payloads import preview
 LONG_LIST: Final = 64
 """A list of so many integers counts as token ids."""
 _FINISH_REASON: Final = "finish_reason"
+_SAID: Final = {
+    "text": ("content",),
+    "reasoning": ("content",),
+    **dict.fromkeys(CALLS, ("id", "name", "arguments")),
+    **dict.fromkeys(RESULTS, ("id", "response")),
+}
+"""The fields of a part that OpenAI's form has, by its type."""
 _PREVIEWS: Final = (f'{{"{PROMPT_TEXT}":', f'{{"{RESPONSE_TEXT}":')
 _DECODER: Final = json.JSONDecoder()
 # Strings match first, so that a list inside a string doesn't. A list of integers has only these characters between its
@@ -29,11 +36,13 @@ _PLAIN_STRING_OR_IDS: Final = re.compile(rb'"[^"]*"|' + _IDS)
 def as_openai(messages: Iterable[Message], reasoning: str = "reasoning_content") -> list[dict[str, Any]]:
     """Return messages as OpenAI's chat completions have them; one with several tools' results becomes several.
 
+    `parts` has the fields that the form lacks, such as the signature of a thought; finish reasons are left out.
+
     Args:
         messages: The messages.
         reasoning: The field that has the reasoning.
     """
-    return [each for message in messages for each in _openai_messages(message, reasoning)]
+    return [each for message in messages for each in _openai_messages(message.without_reason(), reasoning)]
 
 
 def as_openai_tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -49,7 +58,8 @@ def as_openai_tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def request_json(messages: Sequence[Message], rest: str | None, reasoning: str = "reasoning_content") -> str:
     """Return `messages` followed by the input's other fields, as a JSON object; `rest` is the input as JSON."""
-    return _joined({"messages": as_openai(messages, reasoning)}, messages, rest)
+    asked = [each for message in messages for each in _openai_messages(message, reasoning)]
+    return _joined({"messages": asked}, messages, rest)
 
 
 def answer_json(messages: Sequence[Message], rest: str | None, reasoning: str = "reasoning_content") -> str:
@@ -76,22 +86,31 @@ def ids_as_text(payload: bytes) -> bytes:
 def _openai_messages(message: Message, reasoning: str) -> list[dict[str, Any]]:
     name = message.more.get("name")
     named = {"name": name} if isinstance(name, str) and name else {}
+    more = {key: value for key, value in message.more.items() if key not in named}
     results = [part for part in message.parts if part.get("type") in RESULTS]
     converted: list[dict[str, Any]] = [
-        {"role": "tool", "tool_call_id": json_text(part.get("id")), "content": json_text(part.get("response")), **named}
+        {
+            "role": "tool",
+            "tool_call_id": json_text(part.get("id")),
+            "content": json_text(part.get("response")),
+            **named,
+            **_beside([part]),
+        }
         for part in results
     ]
     if results and len(results) == len(message.parts):
+        converted[-1] = {**more, **converted[-1]}
         return converted
     contents, calls, thoughts = [], [], []
-    for part in message.parts:
+    others = [part for part in message.parts if part.get("type") not in RESULTS]
+    for part in others:
         kind = part.get("type")
         if kind in CALLS:
             function = {"name": json_text(part.get("name")), "arguments": json_text(part.get("arguments", {}))}
             calls.append({"id": json_text(part.get("id")), "type": "function", "function": function})
         elif kind == "reasoning":
             thoughts.append(json_text(part.get("content")))
-        elif kind not in RESULTS:
+        else:
             contents.append(_openai_content(part))
     is_text = all(content["type"] == "text" for content in contents)
     content: Any = "\n".join(content["text"] for content in contents) if is_text else contents
@@ -102,18 +121,37 @@ def _openai_messages(message: Message, reasoning: str) -> list[dict[str, Any]]:
         record[reasoning] = "\n".join(thoughts)
     if calls:
         record["tool_calls"] = calls
-    return [*converted, record]
+    return [*converted, {**more, **record, **_beside(others)}]
+
+
+def _beside(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields that OpenAI's form lacks, such as the signature of a thought, as the parts that have them."""
+    left = []
+    for part in parts:
+        kind = part.get("type")
+        if kind == "uri" and _is_image(part):
+            said: tuple[str, ...] = ("uri", "modality")
+        elif kind not in _SAID and part_text(part) == f"[{kind}]":
+            continue
+        else:
+            said = _SAID.get(str(kind), ())
+        if rest := {key: value for key, value in part.items() if key not in said and key != "type"}:
+            left.append({"type": kind, **rest})
+    return {"parts": left} if left else {}
 
 
 def _openai_content(part: Mapping[str, Any]) -> dict[str, Any]:
     if part.get("type") == "text" and type(text := part.get("content")) is str:
         return {"type": "text", "text": text}
-    uri = part.get("uri")
-    if part.get("type") == "uri" and isinstance(uri, str) and part.get("modality") == "image":
-        return {"type": "image_url", "image_url": {"url": uri}}
+    if _is_image(part):
+        return {"type": "image_url", "image_url": {"url": part["uri"]}}
     text = part_text(part)
     # A part of an unknown kind loses nothing.
     return {"type": "text", "text": json_of(part) if text == f"[{part.get('type')}]" else text}
+
+
+def _is_image(part: Mapping[str, Any]) -> bool:
+    return part.get("type") == "uri" and isinstance(part.get("uri"), str) and part.get("modality") == "image"
 
 
 def _reason(message: Message) -> str | None:

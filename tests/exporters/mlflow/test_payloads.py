@@ -77,7 +77,7 @@ class TestOps:
         found = translated(trajectory().model, chat([*ASKED, answer], answer))
 
         message = {"role": "assistant", "content": "It is 42.", "reasoning": "6 times 7 is 42."}
-        assert found["spanInputs"]["messages"][1] == message
+        assert found["spanInputs"]["messages"][1] == {**message, "finish_reason": "stop"}
         assert [choice["message"] for choice in found["spanOutputs"]["choices"]] == [message]
 
     def test_bare_message(self, trajectory) -> None:
