@@ -30,7 +30,7 @@ test-slow: $(VENV)/.dev  ## What `make test` leaves out; ARGS=tests/view for a r
 	@case "$(ARGS)" in ""|*weave*) TEST_WEAVE_CLICKHOUSE=1 $(BIN)/python -m pytest tests/exporters/weave -k clickhouse ;; esac
 
 soak: $(VENV)/.dev  ## Ten minutes of faults at random, and an exact account at the end
-	@$(BIN)/python tests/faults/soak.py $(ARGS)
+	@$(BIN)/python -m tests.faults.soak $(ARGS)
 
 test-versions: $(VENV)/.dev  ## test-fast under every Python, and with the lowest versions
 	@$(BIN)/python scripts/test_versions.py $(ARGS)

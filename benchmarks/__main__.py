@@ -24,7 +24,7 @@ def main() -> int:
     effort = SMOKE if arguments.smoke else FULL
     if arguments.rounds:
         effort = effort._replace(rounds=arguments.rounds)
-    pythons = {BASELINE: sys.executable, "ours": sys.executable}
+    pythons = dict.fromkeys((BASELINE, "orjson", "ours"), sys.executable)
     missing = ""
     if not arguments.no_peers:
         python, missing = _peers_python()

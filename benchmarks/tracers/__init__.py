@@ -8,6 +8,7 @@ from benchmarks.tracers.tracer import BenchmarkTracer
 
 TITLES = {
     "plain": "plain OpenTelemetry",
+    "orjson": "the same with orjson",
     "ours": "otel-rollout",
     "traceloop": "traceloop",
     "openinference": "openinference",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -36,7 +37,8 @@ class EncodingExporter(OtlpHttpSpanExporter):
     def __init__(self, transport: Transport) -> None:
         super().__init__()
         self._transport = transport
-        self._sender._client = NoConnection(transport)  # type: ignore[assignment]  # has what is called
+        client: Any = NoConnection(transport)
+        self._sender = replace(self._sender, client=client)
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         self._transport.wait()

@@ -28,7 +28,14 @@ TAGS = {
 
 
 class PlainTracer(BenchmarkTracer):
-    """OpenTelemetry's SDK with its batch processor."""
+    """OpenTelemetry's SDK with its batch processor.
+
+    Args:
+        to_json: Encodes arguments and result.
+    """
+
+    def __init__(self, to_json: Callable[[Any], str] = json.dumps) -> None:
+        self._to_json = to_json
 
     def start(self, transport: Transport) -> None:
         self._provider = TracerProvider(resource=Resource.create({"service.name": "benchmark"}))
@@ -39,15 +46,15 @@ class PlainTracer(BenchmarkTracer):
         self._tracer = NoOpTracerProvider().get_tracer("benchmark")
 
     def trace(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        tracer, name = self._tracer, function.__qualname__
+        tracer, name, to_json = self._tracer, function.__qualname__, self._to_json
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
             async def traced_async(messages: Any, temperature: float = 1.0) -> Any:
                 with tracer.start_as_current_span(name, attributes=TAGS) as span:
-                    _set(span, "input", {"messages": messages, "temperature": temperature})
+                    _set(span, to_json, "input", {"messages": messages, "temperature": temperature})
                     result = await function(messages, temperature)
-                    _set(span, "output", result)
+                    _set(span, to_json, "output", result)
                     return result
 
             return traced_async
@@ -55,9 +62,9 @@ class PlainTracer(BenchmarkTracer):
         @functools.wraps(function)
         def traced(messages: Any, temperature: float = 1.0) -> Any:
             with tracer.start_as_current_span(name, attributes=TAGS) as span:
-                _set(span, "input", {"messages": messages, "temperature": temperature})
+                _set(span, to_json, "input", {"messages": messages, "temperature": temperature})
                 result = function(messages, temperature)
-                _set(span, "output", result)
+                _set(span, to_json, "output", result)
                 return result
 
         return traced
@@ -69,9 +76,9 @@ class PlainTracer(BenchmarkTracer):
         self._provider.force_flush()
 
 
-def _set(span: Span, side: str, value: Any) -> None:
+def _set(span: Span, to_json: Callable[[Any], str], side: str, value: Any) -> None:
     if span.is_recording():
-        span.set_attribute(f"{side}.value", json.dumps(value))
+        span.set_attribute(f"{side}.value", to_json(value))
         span.set_attribute(f"{side}.mime_type", "application/json")
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.export.worker_process import SECONDS_TO_ANSWER, Worker, WorkerGoneError
+from otel_rollout.export.worker_process import Worker, WorkerGoneError
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.otlp import encode_spans
 from otel_rollout_mlflow.sql_store import SqlStore
@@ -68,7 +68,7 @@ class SqlProcess(Store):
         if self._here is not None:
             self._here.close()
 
-    def _call(self, method: str, *arguments: Any, seconds: float = SECONDS_TO_ANSWER) -> Any:
+    def _call(self, method: str, *arguments: Any, seconds: float | None = None) -> Any:
         if not self._worker.start():
             self._here = self._here or SqlStore(self._uri)
             return getattr(self._here, method)(*arguments)

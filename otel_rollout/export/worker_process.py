@@ -83,7 +83,7 @@ class Worker:
                 warn_once(f"worker {self._place}", words, self._place, error)
         return self._connection is not None
 
-    def call(self, request: bytes, seconds: float = SECONDS_TO_ANSWER) -> bytes:
+    def call(self, request: bytes, seconds: float | None = None) -> bytes:
         """Return the answer to a request.
 
         Raises:
@@ -94,7 +94,7 @@ class Worker:
             return b""
         try:
             connection.send_bytes(request)
-            if not connection.poll(seconds):
+            if not connection.poll(SECONDS_TO_ANSWER if seconds is None else seconds):
                 raise TimeoutError
             return connection.recv_bytes()
         except (OSError, EOFError) as error:

@@ -72,7 +72,7 @@ LISTED: Final = frozenset({"parts", "blocks"})
 TYPE_PLACES: Final = ("type", "block_type", "part_kind")
 """The field with a part's type; LlamaIndex and Pydantic AI have their own."""
 REASONING_KEYS: Final = _words("reasoning_content reasoning thinking reasoning_text reasoningText tool_plan")
-CALL_KEYS: Final = (*_spelled("tool_calls"), "tool_call_chunks", "function_call")
+CALL_KEYS: Final = (*_spelled("tool_calls"), "tool_call_chunks", "tool_call", "function_call")
 CALL_IDS: Final = (*_spelled("tool_call_id call_id tool_use_id"), "id")
 TOOL_NAMES: Final = (*_spelled("tool_name"), "name", "function", "tool")
 SAID_BESIDE: Final = ("refusal", "audio")

@@ -1,4 +1,4 @@
-"""Faults at random for minutes, and an exact account at the end: `python tests/faults/soak.py --minutes 10`.
+"""Faults at random for minutes, and an exact account at the end: `python -m tests.faults.soak --minutes 10`.
 
 Processes trace rollouts of several asyncio tasks into two OTLP receivers whose faults change all the time, and into a
 trace folder. Some stay to the end, when the weather clears and everything must be settled: what each sent is what each
@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from faulty_receiver import Fault, FaultyReceiver
-from trainer import spooled
+from tests.faults.faulty_receiver import Fault, FaultyReceiver
+from tests.faults.trainer import spooled
 
 HERE = Path(__file__).resolve().parent
 MIB = 2**20

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from soak import check_counts
 
-SOAK = Path(__file__).with_name("soak.py")
+from tests.faults.soak import check_counts
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class TestCheckCounts:
@@ -60,7 +61,8 @@ class TestSoak:
     def test_account_is_right(self, minutes) -> None:
         """After some seconds of faults at random, every span is stored or counted."""
         done = subprocess.run(
-            [sys.executable, str(SOAK), "--minutes", minutes, "--workers", "2"],
+            [sys.executable, "-m", "tests.faults.soak", "--minutes", minutes, "--workers", "2"],
+            cwd=ROOT,
             check=False,
             capture_output=True,
             text=True,
