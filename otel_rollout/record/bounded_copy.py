@@ -25,7 +25,7 @@ BODY: Final = slice(len(HEAD), -1)
 CONTAINERS: Final = frozenset((dict, list, tuple, set, frozenset))
 MIN_READ_BYTES: Final = 8192
 """The units of a smaller frame aren't worth being counted."""
-_MAX_OPCODES: Final = 128
+_MAX_OPCODES: Final = 48
 """At most this many opcodes are read of a frame; they stand for all."""
 _FRAME: Final = 0x95
 _TEXTS: Final = frozenset(b"X\x8d")
@@ -72,13 +72,15 @@ class Sink:
         budget: The most bytes.
         units: The most units.
         is_private: True if the value is a copy of ours, which may have arrays of numpy.
+        min_read: The least bytes of a frame whose opcodes are read, one by one in Python.
     """
 
-    __slots__ = ("is_content", "is_private", "left", "parts", "units")
+    __slots__ = ("is_content", "is_private", "left", "min_read", "parts", "units")
 
-    def __init__(self, budget: int, units: int, *, is_private: bool = False) -> None:
+    def __init__(self, budget: int, units: int, *, is_private: bool = False, min_read: int = MIN_READ_BYTES) -> None:
         self.left = budget
         self.units = units
+        self.min_read = min_read
         self.is_private = is_private
         self.is_content = False
         self.parts: list[bytes] = []
@@ -94,7 +96,7 @@ class Sink:
         if part[at] == _FRAME:
             start = at + 9
             at = start + int.from_bytes(part[at + 1 : start], "little")
-            self.units -= size >> 6 if size < MIN_READ_BYTES else units_of(part, start, at)
+            self.units -= size >> 6 if size < self.min_read else units_of(part, start, at)
         if size - at > 4:
             # The content isn't copied yet.
             header = size - (5 if size - at < 9 else 9)

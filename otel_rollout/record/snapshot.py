@@ -110,7 +110,8 @@ def take_snapshot(value: Any, budget: int = DEFAULT_BUDGET) -> Snapshot:
         elif not is_long:
             # Most values are plain data.
             try:
-                return Snapshot(dump(value, Sink(min(budget, SMALL_BYTES), SMALL_BYTES)))
+                # So few bytes are bound enough.
+                return Snapshot(dump(value, Sink(min(budget, SMALL_BYTES), SMALL_BYTES, min_read=2 * SMALL_BYTES)))
             except (FullError, OtherError):
                 pass
             except Exception as error:  # another thread changes it, it contains itself, or is nested too deeply
