@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from typing import Any
 
@@ -84,9 +85,6 @@ class TestLlmOps:
         )
         assert root["attributes"]["rollout.turns"] == 1
 
-    @pytest.mark.skipif(
-        sys.version_info < (3, 11), reason="after other files its flush doesn't end on 3.10; alone it does"
-    )
     @pytest.mark.parametrize("token2text", [True, False])
     def test_tokenizer_that_can_not_be_looked_at(self, token2text: bool) -> None:
         """An op of an object whose `tokenizer` raises is traced all the same."""
@@ -104,3 +102,36 @@ class TestLlmOps:
         otel_rollout.init("project", "experiment", exporter, token2text)
         assert Policy().generate([1]) == [1]
         assert [span["attributes"]["output.value"] for span in recorded(exporter)] == [[1]]
+
+
+_LOCK_HELD = """
+import _imp
+import sys
+
+import otel_rollout
+from otel_rollout import rollout_trace_attr, rollout_trace_op
+from otel_rollout.testing import InMemorySpanExporter
+
+@rollout_trace_op(kind="LLM")
+def generate(prompt, answer):
+    return answer
+
+exporter = InMemorySpanExporter()
+otel_rollout.init("project", "experiment", exporter)
+with rollout_trace_attr(0, 0, 0):
+    generate("hello", "hi")
+assert otel_rollout.flush(30.0)
+_imp.acquire_lock()
+with rollout_trace_attr(0, 0, 1):
+    generate("<|im_start|>user\\nhello<|im_end|>\\n<|im_start|>assistant\\n", "hi")
+    generate("hello", [{"choices": [{"delta": {"content": "hi"}}]}])
+assert otel_rollout.flush(30.0)
+_imp.release_lock()
+print(len(exporter.as_dicts()))
+"""
+
+
+def test_delivery_imports_nothing_late() -> None:
+    """Spans are delivered while the import lock is held, as an alarm that strikes an import leaves it."""
+    ended = subprocess.run([sys.executable, "-c", _LOCK_HELD], capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.stdout, ended.stderr) == ("5\n", "")

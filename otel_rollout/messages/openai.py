@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import orjson
 
+from otel_rollout.messages.inputs import preview
 from otel_rollout.messages.message import Message, json_of, json_text, part_text
 from otel_rollout.messages.names import CALLS, PROMPT_TEXT, RESPONSE_TEXT, RESULTS
-from otel_rollout.messages.payloads import preview
 
 LONG_LIST: Final = 64
 """A list of so many integers counts as token ids."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from otel_rollout import semconv
 from otel_rollout.messages import names
 from otel_rollout.messages.forms import convert_messages
+from otel_rollout.messages.inputs import split_input
 from otel_rollout.messages.message import Message, Part, parse_json, part_text, text_message
-from otel_rollout.messages.payloads import split_input
 from otel_rollout.messages.templates import answer_parts, read_template
 
 

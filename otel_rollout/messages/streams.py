@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Any, Final
 
 from otel_rollout.messages import names
+from otel_rollout.messages.answer_reader import AnswerReader, Taken
 from otel_rollout.messages.forms import exact_json, finish_reason_of, is_message, is_part, parts_message
 from otel_rollout.messages.message import Message, Part
-from otel_rollout.messages.payloads import AnswerReader, Taken
 from otel_rollout.text.plain_json import value_to_json
 
 CHUNKS: Final = "chunks"
