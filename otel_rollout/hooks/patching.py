@@ -20,7 +20,7 @@ from otel_rollout.hooks.guard import guarded, report
 from otel_rollout.hooks.hook import Call, Hook, Observer, Patch
 from otel_rollout.record import call as calls
 from otel_rollout.record.context import leave_variable
-from otel_rollout.record.driver import follow, wrap
+from otel_rollout.record.driver import Scope, follow, wrap
 from otel_rollout.record.signature import compile_binder, read_signature
 
 _MARK: Final = "__otel_rollout_hook__"
@@ -121,7 +121,7 @@ class _Observed:
         return Call(receiver, arguments, args, kwargs, self._signature, self._is_known)
 
 
-class _Watch:
+class _Watch(Scope):
     """One call, observed: the scope of a hook."""
 
     __slots__ = ("_hook", "_is_entered", "_misfit", "_observed", "_span", "_token", "observer")
@@ -193,12 +193,6 @@ class _Watch:
             if self._span is not None:
                 self._span.fail(error)
             self._close(observer)
-
-    def exhaust(self) -> None:
-        """Do nothing: generators are not hooked."""
-
-    def add_yielded(self, item: Any) -> None:
-        """Do nothing: likewise."""
 
     def pause(self) -> None:
         """Leave the call's context: the call has returned a coroutine that runs later."""

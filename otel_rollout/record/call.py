@@ -27,7 +27,7 @@ from otel_rollout.record.context import (
     leave_variable,
     with_frame,
 )
-from otel_rollout.record.driver import RUNNING, follow
+from otel_rollout.record.driver import RUNNING, Scope, follow
 from otel_rollout.record.fields import shape_of
 from otel_rollout.record.llm import describe_request, describe_response
 from otel_rollout.record.readers import is_compiling
@@ -112,7 +112,7 @@ class Operation:
         return call
 
 
-class Call:
+class Call(Scope):
     """One traced call, from its start to its end: the scope of an op."""
 
     def __init__(self, operation: Operation, pipeline: RunningPipeline) -> None:

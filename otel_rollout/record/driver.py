@@ -10,17 +10,20 @@ import inspect
 import sys
 from collections.abc import Callable
 from types import AsyncGeneratorType, CodeType, CoroutineType, GeneratorType, coroutine
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from otel_rollout.record import runtime
 from otel_rollout.record.signature import Declaration, declare, own_parameters
 
 
-class Scope(Protocol):
-    """Runs around one call; of what its methods meet, they raise only the exceptions of the program."""
+class Scope:
+    """Runs around one call, and does nothing by itself; its methods raise only the exceptions of the program."""
+
+    __slots__ = ()
 
     def finish(self, result: Any) -> Any:
         """End with the function's result; return what the caller gets in its place."""
+        return result
 
     def fail(self, error: BaseException) -> None:
         """End with the exception that leaves the function, or closes a generator."""
@@ -38,6 +41,7 @@ class Scope(Protocol):
         """Enter the function's context, if it isn't current."""
 
 
+_NO_SCOPE: Final = Scope()
 Begin = Callable[[list[Any]], Scope | None]
 """Makes the scope of a call and enters it; None for none. Takes a list that holds the call's keyword arguments and its
 positional ones, and may replace them."""
@@ -61,36 +65,33 @@ def wrap(function: Any, begin: Begin, *, while_off: bool = False) -> Any:
         # Only the function refers to its arguments from now on; it may free them before it returns.
         held: list[Any] = [kwargs, args]
         del args, kwargs
-        scope = begin(held)
+        scope = begin(held) or _NO_SCOPE
         try:
             result = function(*held.pop(), **held.pop())
         except BaseException as error:
-            if scope is not None:
-                scope.fail(error)
+            scope.fail(error)
             raise
-        return result if scope is None else scope.finish(result)
+        return scope.finish(result)
 
     return traced
 
 
 async def _run(function: Any, begin: Begin, held: list[Any]) -> Any:
-    scope = begin(held)
+    scope = begin(held) or _NO_SCOPE
     try:
         result = await function(*held.pop(), **held.pop())
     except BaseException as error:
-        if scope is not None:
-            scope.fail(error)
+        scope.fail(error)
         raise
-    return result if scope is None else scope.finish(result)
+    return scope.finish(result)
 
 
 def _steps(function: Any, begin: Begin, held: list[Any]) -> Steps:
-    scope = None if runtime.pipeline is None else begin(held)
+    scope = (runtime.pipeline and begin(held)) or _NO_SCOPE
     try:
         return Steps(function(*held.pop(), **held.pop()), scope)
     except BaseException as error:
-        if scope is not None:
-            scope.fail(error)
+        scope.fail(error)
         raise
 
 
@@ -107,12 +108,12 @@ class Steps:
 
     __slots__ = ("_generator", "_held", "_is_begun", "_is_resumed", "_scope", "_step")
 
-    def __init__(self, generator: Any, scope: Scope | None) -> None:
+    def __init__(self, generator: Any, scope: Scope) -> None:
         self._generator = generator
         self._scope = scope
         self._held: list[Any] = []
         self._is_begun = False
-        self._is_resumed = scope is not None
+        self._is_resumed = True
         """True if its steps run in the scope's context."""
         self.send(None)
 
@@ -136,31 +137,24 @@ class Steps:
 
     def advance(self) -> bool:
         """Run the generator to its next item; return False at its end."""
-        scope, held = self._scope, self._held
+        held = self._held
         try:
-            if scope is not None and self._is_resumed:
-                scope.resume()
+            self._enter()
             held.append(self._step(held.pop()))
         except StopIteration as stop:
-            if scope is not None:
-                scope.exhaust()
+            self._scope.exhaust()
             held.append(stop.value)
             return False
         except BaseException as error:
-            if scope is not None:
-                scope.fail(error)
+            self._scope.fail(error)
             raise
-        if scope is not None:
-            scope.pause()
-            scope.add_yielded(held[-1])
-        return True
+        return self._leave()
 
     async def advance_later(self) -> bool:
         """Run an async generator to its next item; return False at its end."""
-        scope, held = self._scope, self._held
+        held = self._held
         try:
-            if scope is not None and self._is_resumed:
-                scope.resume()
+            self._enter()
             if self._is_begun:
                 held.append(await self._step(held.pop()))
             else:
@@ -168,16 +162,20 @@ class Steps:
                 held.clear()
                 held.append(await _first_step(self._generator))
         except StopAsyncIteration:
-            if scope is not None:
-                scope.exhaust()
+            self._scope.exhaust()
             return False
         except BaseException as error:
-            if scope is not None:
-                scope.fail(error)
+            self._scope.fail(error)
             raise
-        if scope is not None:
-            scope.pause()
-            scope.add_yielded(held[-1])
+        return self._leave()
+
+    def _enter(self) -> None:
+        if self._is_resumed:
+            self._scope.resume()
+
+    def _leave(self) -> bool:
+        self._scope.pause()
+        self._scope.add_yielded(self._held[-1])
         return True
 
 
@@ -360,12 +358,12 @@ def _is_untouched(result: Any, references: int) -> bool:
     return frame is not None and not result.ag_running and frame.f_lineno == result.ag_code.co_firstlineno
 
 
-class _Counting:
-    """A scope that counts the references to a result that nobody else has."""
+class _Counting(Scope):
+    """Counts the references to a result that nobody else has."""
 
     def finish(self, result: Any) -> int:
         return sys.getrefcount(result)
 
 
-_UNSHARED: Final[int] = wrap(object, lambda held: _Counting(), while_off=True)()  # type: ignore[arg-type, return-value]  # a part of a scope
+_UNSHARED: Final[int] = wrap(object, lambda held: _Counting(), while_off=True)()
 """The count of references to a new object in `Scope.finish`; it differs between versions of Python."""

@@ -22,7 +22,7 @@ def follow_iterator(scope: Scope, result: Any) -> Any:
 
 
 class _Iteration:
-    """The rest of a call: the steps of what it returned. All proxies gone, it ends."""
+    """The rest of a call: a block around each step of what it returned. All proxies gone, it ends."""
 
     __slots__ = ("is_open", "scope")
 
@@ -33,16 +33,21 @@ class _Iteration:
     def __del__(self) -> None:
         self.end(GeneratorExit())
 
-    def resume(self) -> None:
-        """Enter the call's context for a step."""
+    def __enter__(self) -> None:
         if self.is_open:
             self.scope.resume()
 
-    def take(self, item: Any) -> None:
-        """Leave the context again, with an item."""
-        if self.is_open:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            self.end(None if isinstance(error, (StopIteration, StopAsyncIteration)) else error)
+        elif self.is_open:
             self.scope.pause()
+
+    def take(self, item: Any) -> Any:
+        """Add an item to the output, and return it."""
+        if self.is_open:
             self.scope.add_yielded(item)
+        return item
 
     def end(self, error: BaseException | None = None) -> None:
         """End the call, if it has not ended."""
@@ -109,18 +114,9 @@ class _FollowedIterator(_Followed):
         return self._self_same(iter(self.__wrapped__))
 
     def __next__(self) -> Any:
-        iteration = self._self_iteration
-        try:
-            iteration.resume()
+        with self._self_iteration:
             item = next(self.__wrapped__)
-        except StopIteration:
-            iteration.end()
-            raise
-        except BaseException as error:
-            iteration.end(error)
-            raise
-        iteration.take(item)
-        return item
+        return self._self_iteration.take(item)
 
 
 class _FollowedAsyncIterator(_Followed):
@@ -128,18 +124,9 @@ class _FollowedAsyncIterator(_Followed):
         return self._self_same(aiter(self.__wrapped__))
 
     async def __anext__(self) -> Any:
-        iteration = self._self_iteration
-        try:
-            iteration.resume()
+        with self._self_iteration:
             item = await anext(self.__wrapped__)
-        except StopAsyncIteration:
-            iteration.end()
-            raise
-        except BaseException as error:
-            iteration.end(error)
-            raise
-        iteration.take(item)
-        return item
+        return self._self_iteration.take(item)
 
 
 def _proxy_kind(value: Any) -> Any:

@@ -34,7 +34,7 @@ from otel_rollout.record.context import (
     leave_variable,
     with_frame,
 )
-from otel_rollout.record.driver import RUNNING, follow, is_generator_function, is_kind, wrap
+from otel_rollout.record.driver import RUNNING, Scope, follow, is_generator_function, is_kind, wrap
 from otel_rollout.record.handle import HasHandle, Place, place_of, remember, tags_of
 from otel_rollout.record.recorded import Recorded, record_span
 from otel_rollout.record.snapshot import Snapshot, take_snapshot
@@ -447,7 +447,7 @@ class Trajectory(HasHandle):
         pipeline.tracer.set_annotations(root, own, annotations)
 
 
-class _DecoratedCall:
+class _DecoratedCall(Scope):
     """One call of a function that `rollout_trace_attr` decorates: the scope of its trajectory."""
 
     __slots__ = ("_trajectory",)
@@ -477,12 +477,6 @@ class _DecoratedCall:
     def resume(self) -> None:
         """Enter it again."""
         self._trajectory._resume()  # noqa: SLF001 - of this module
-
-    def exhaust(self) -> None:
-        """Do nothing: generators are not decorated."""
-
-    def add_yielded(self, item: Any) -> None:
-        """Do nothing: likewise."""
 
 
 def _note_missing_init() -> None:
