@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from otel_rollout import rollout_trace_op
+from otel_rollout import rollout_trace_attr, rollout_trace_op
 from otel_rollout.record import compile_binder
 from tests.ops import record, recorded
 
@@ -188,7 +188,7 @@ class TestOddCallables:
         assert compile_binder(function)(1, b=2) == {"args": (1,), "kwargs": {"b": 2}}
 
     def test_signature_that_raises(self):
-        """An object is read by the function that a call of it runs; none of its properties is."""
+        """The arguments are listed."""
 
         class Odd:
             @property
@@ -198,8 +198,9 @@ class TestOddCallables:
             def __call__(self, a: int) -> None:
                 """Take anything."""
 
-        assert compile_binder(Odd())(1) == {"a": 1}
+        assert compile_binder(Odd())(1) == {"args": (1,), "kwargs": {}}
         assert rollout_trace_op(Odd())(1) is None
+        assert rollout_trace_attr()(Odd())(1) is None
 
     def test_a_decorated_method_in_a_span(self, rollout_spans):
         """The recorded arguments of a method whose decorator adds one don't hold the object."""

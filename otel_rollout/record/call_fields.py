@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from otel_rollout.guard.log_once import call_user_function, warn_once
+from otel_rollout.record.signature import read_parameters
 
 _DEFAULTS: Final = {
     "sample_index": None,
@@ -23,14 +23,9 @@ _IDENTITY: Final = ("sample_index", "step", "rollout_n")
 
 def with_parameters(given: tuple[Any, ...], function: Callable[..., Any]) -> tuple[Any, ...]:
     """Return the arguments; a part of the identity that isn't given is read from the parameter of its name."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        # Some builtins have none.
-        return given
     readers = {
         each.name: partial(_argument, each.name, None if each.default is each.empty else each.default, place)
-        for place, each in enumerate(parameters)
+        for place, each in enumerate(read_parameters(function) or ())
         if each.name in _IDENTITY and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     }
     return tuple(readers.get(name) if value is None else value for name, value in zip(_DEFAULTS, given, strict=True))

@@ -6,27 +6,18 @@ function, so the binder is a function with the same parameters that returns them
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
 from inspect import Parameter
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import FunctionType
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.record.fields import find_static
+from otel_rollout.guard.provenance import is_programs
 
 Binder = Callable[..., dict[str, Any]]
 """Takes the arguments of a call and returns them by name; raises TypeError if they don't fit the signature."""
 
-_READABLE: Final = (
-    FunctionType,
-    MethodType,
-    BuiltinFunctionType,
-    functools.partial,
-    type(functools.lru_cache(lambda: None)),
-)
-"""The types whose signatures are read without running code of a user's class."""
 _RECEIVERS: Final = ("self", "cls")
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _STARS: Final[dict[Any, str]] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
@@ -35,30 +26,22 @@ _ANY: Final = [Parameter("args", Parameter.VAR_POSITIONAL), Parameter("kwargs", 
 
 def compile_binder(function: Callable[..., Any]) -> Binder:
     """Return a binder without `self` and `cls`; it returns `args` and `kwargs` if the signature can't be read."""
-    parameters = _parameters(_called(function))
+    parameters = read_parameters(function)
     return _bind_unnamed if parameters is None else _compile(parameters)
 
 
 def begins_with_receiver(function: Callable[..., Any]) -> bool:
     """Return True if calls of a function begin with `self` or `cls`."""
-    parameters = _parameters(_called(function))
-    return parameters is not None and any(each.name in _RECEIVERS for each in parameters[:1])
+    return any(each.name in _RECEIVERS for each in (read_parameters(function) or [])[:1])
 
 
-def _called(function: Any) -> Any:
-    """Return the function that a call of an object runs: looking for a signature in the object may run its code."""
-    kind = type(function)
-    if kind in _READABLE or isinstance(function, type):
-        return function
-    call = find_static(kind, "__call__")
-    return MethodType(call, function) if type(call) is FunctionType else function
-
-
-def _parameters(function: Any) -> list[Parameter] | None:
+def read_parameters(function: Callable[..., Any]) -> list[Parameter] | None:
+    """Return a function's parameters; None if they can't be read."""
     try:
         return list(read_signature(function).parameters.values())
-    except (AttributeError, NameError, TypeError, ValueError):
-        # A function in C without a signature, or a decorator set `__signature__` to another object.
+    except Exception as error:  # a function in C without a signature, or an object whose `__signature__` is none
+        if is_programs(error):
+            raise
         return None
 
 
