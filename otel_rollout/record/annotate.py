@@ -66,19 +66,6 @@ MAX_KNOWN_FACTS: Final = 32_768
 _known_facts: Final[list[dict[int, int]]] = [{}, {}]
 """By trajectory and name, a hash of the value that came last after the end: the newer facts, and as many older ones,
 in some 8 MB together."""
-_ARGUMENTS: Final = (
-    "reward",
-    "rewards",
-    "advantage",
-    "fate",
-    "status",
-    "input",
-    "output",
-    "compacted",
-    "trained",
-    "trajectory",
-)
-"""The arguments of `annotate`, which a misspelt one may stand for."""
 
 
 def annotate(
@@ -370,7 +357,7 @@ def _is_free(name: str) -> bool:
         return False
     if len(_free_names) < MAX_FREE_NAMES:
         _free_names.add(name)
-        if near := misspelt_argument(name, _ARGUMENTS):
+        if near := misspelt_argument(name, ("trajectory", *Facts._fields[:-1])):
             warn_once(f"near {name}", "annotate(%s=…): did you mean %s? It is kept as an attribute", name, near)
     return True
 
