@@ -163,7 +163,6 @@ LOCKS = {
     "otel_rollout/config.py": ["config._lock"],
     "otel_rollout/record/trajectory_state.py": ["trajectory_state._lock"],
     "otel_rollout/export/outbox.py": ["queue._lock", "mlflow_exporter.follow_up_requests._lock"],
-    "otel_rollout/finish/conversations.py": ["queue._reader.chat.conversations._lock"],
     "otel_rollout/finish/span_conversion.py": ["queue._reader._lock"],
     "otel_rollout/deliver/spool.py": ["queue._disk._taking", "queue._spool._lock"],
     "otel_rollout/folder/folder_writer.py": ["queue.exporter._writer._lock"],

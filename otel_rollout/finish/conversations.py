@@ -6,7 +6,6 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from otel_rollout.finish.payload_limits import cut_json
-from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 from otel_rollout.messages import ChatSide, Message, text_message
 from otel_rollout.text.plain_json import dumps, loads, value_to_json
 
@@ -153,7 +152,7 @@ class Conversation:
 
 
 class Conversations:
-    """The conversations of all running trajectories, by trace id.
+    """The conversations of all running trajectories, by trace id; its caller has a lock.
 
     Args:
         limit: The most bytes of each.
@@ -167,8 +166,6 @@ class Conversations:
 
     def after_fork(self) -> None:
         """Forget the parent's conversations."""
-        # Reentrant: on a provider's span, a signal handler may trace while its thread is here.
-        self._lock = SignalSafeLock()
         self._running: OrderedDict[int, Conversation] = OrderedDict()
         self._dropped: OrderedDict[int, int] = OrderedDict()
         self._bytes = 0
@@ -182,27 +179,25 @@ class Conversations:
             answered: Its answer, if it has one.
             depth: The number of agents, tools and evaluators that it is inside.
         """
-        with self._lock:
-            conversation = self._pop(trace_id, depth)
-            if depth < conversation.depth:
-                conversation = Conversation(self._limit, depth)
-            if depth == conversation.depth:
-                conversation.add(asked, answered)
-            self._running[trace_id] = conversation
-            self._bytes += conversation.size
-            while self._bytes > self._max_bytes and len(self._running) > 1:
-                other, dropped = self._running.popitem(last=False)
-                self._bytes -= dropped.size
-                self._dropped[other] = dropped.said_bytes + dropped.cut
-                if len(self._dropped) > MAX_DROPPED:
-                    self._dropped.popitem(last=False)
+        conversation = self._pop(trace_id, depth)
+        if depth < conversation.depth:
+            conversation = Conversation(self._limit, depth)
+        if depth == conversation.depth:
+            conversation.add(asked, answered)
+        self._running[trace_id] = conversation
+        self._bytes += conversation.size
+        while self._bytes > self._max_bytes and len(self._running) > 1:
+            other, dropped = self._running.popitem(last=False)
+            self._bytes -= dropped.size
+            self._dropped[other] = dropped.said_bytes + dropped.cut
+            if len(self._dropped) > MAX_DROPPED:
+                self._dropped.popitem(last=False)
 
     def take(self, trace_id: int) -> Conversation:
         """Return and forget the conversation of a trajectory that has ended; empty if it had none or was dropped."""
-        with self._lock:
-            conversation = self._pop(trace_id)
-            conversation.cut += self._dropped.pop(trace_id, 0)
-            return conversation
+        conversation = self._pop(trace_id)
+        conversation.cut += self._dropped.pop(trace_id, 0)
+        return conversation
 
     def _pop(self, trace_id: int, depth: int = 0) -> Conversation:
         conversation = self._running.pop(trace_id, None)
