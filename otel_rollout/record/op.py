@@ -56,9 +56,9 @@ def rollout_trace_op(
         kind: OpenInference's span kind: `LLM`, `TOOL`, `CHAIN`, `AGENT` or `EVALUATOR`, in any case.
         role: The side that an LLM op or an agent speaks for: `policy`, or `user` for a simulated user, whose turns and
             tokens are not the trajectory's. Without it, the agent's around it; else the trace's readers find out.
-        capture_inputs: Record the arguments; `self` and `cls` never are. Or a function that takes the arguments by
-            name, in one dict, and returns the value to record: it runs on the caller's thread, and if it raises, one
-            warning is logged.
+        capture_inputs: Record the arguments, without a first one that is named `self` or `cls`. Or a function that
+            takes these arguments by name, in one dict, and returns the value to record: it runs on the caller's thread,
+            and if it raises, one warning is logged.
         capture_output: Record the result; or a function that takes the result, or each yielded item, and returns the
             value to record.
         follow_result: If the function returns an iterator, such as a client's stream, the span lasts until that has
