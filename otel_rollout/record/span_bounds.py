@@ -37,8 +37,7 @@ def environment_limits() -> SpanLimits:
         return SpanLimits()
     except ValueError as error:
         _logger.warning("%s: spans have the default limits", error)
-        none = SpanLimits.UNSET
-        return SpanLimits(*[DEFAULT_COUNT] * 6, max_attribute_length=none, max_span_attribute_length=none)
+        return SpanLimits(*[DEFAULT_COUNT] * 6, *[SpanLimits.UNSET] * 2)
 
 
 def bounds_of(limits: SpanLimits) -> SpanBounds:
