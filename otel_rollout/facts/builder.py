@@ -20,6 +20,7 @@ from otel_rollout.facts.odd_results import is_odd_result
 from otel_rollout.facts.packed_spans import (
     AGENT,
     ERROR,
+    EVALUATOR,
     KINDS,
     LLM,
     MAX_DEPTH,
@@ -38,6 +39,7 @@ from otel_rollout.facts.reward_parts import (
     OF_TRAINING,
     REWARD,
     TEXTS,
+    Dated,
     measures_of,
     reward_parts_of,
 )
@@ -109,7 +111,7 @@ class SummaryBuilder:
         self.run_id: str | None = None
         self.attributes: dict[str, Any] = {}
         """The root's scalar attributes without payload; without a root, the tags."""
-        self.late_facts: dict[str, tuple[tuple[int, int], float | str]] = {}
+        self.late_facts: dict[str, Dated] = {}
         """The latest reward and facts of training, and the parts of the reward, with a dot before their names."""
         self.service_name: str | None = None
         self.rows = bytearray()
@@ -160,7 +162,7 @@ class SummaryBuilder:
     def fact(self, name: str) -> float | str | None:
         """Return the latest `reward` or fact of training, such as `fate`."""
         found = self.late_facts.get(name)
-        return None if found is None else found[1]
+        return None if found is None else found.value
 
     @property
     def reward_parts(self) -> dict[str, Any]:
@@ -170,7 +172,7 @@ class SummaryBuilder:
     @property
     def late(self) -> dict[str, int]:
         """The times of the facts that came after the root."""
-        return {name: at for name, ((at, _), _) in sorted(self.late_facts.items()) if at > 0}
+        return {name: at for name, (at, _) in sorted(self.late_facts.items()) if at > 0}
 
     @property
     def status(self) -> str | None:
@@ -236,8 +238,8 @@ class SummaryBuilder:
             if span.parent is None:
                 self._root_end = end
             self._add_identity(span, attributes, start, 0)
-            if _REWARD in attributes and span.context is not None:
-                self._add_facts(span, (0 if span.parent is None else end, span.context.span_id))
+            if _REWARD in attributes:
+                self._add_facts(span, 0 if span.parent is None else end)
 
     def _add(self, spans: Iterator[ReadableSpan]) -> None:  # noqa: PLR0915 - a call for each part would cost as much
         rows, names, pack = self.rows, self.names, PACKED.pack
@@ -313,10 +315,13 @@ class SummaryBuilder:
                     self.unknown_tool_calls += is_unknown_tool(span)
             elif kind == AGENT and parent is not None:
                 self.histories.add_agent(context.span_id, attributes)
+            elif kind == EVALUATOR and get(_LATE) is True:
+                # The microseconds of the call to `annotate` are no time of a reward.
+                kind = 0
             if status == ERROR:
                 self._add_error(span, start, short_name(name), KINDS[kind])
             if parent is None or _REWARD in attributes or _PARTS in attributes or _LATE in attributes:
-                self._add_facts(span, (0 if parent is None else end, context.span_id))
+                self._add_facts(span, 0 if parent is None else end)
             position = names.get(name)
             rows += pack(
                 start // 1000,
@@ -374,7 +379,7 @@ class SummaryBuilder:
             self._tagged = at
             self.attributes.update(scalars_of({key: attributes[key] for key in semconv.TAGS if key in attributes}, ""))
 
-    def _add_facts(self, span: ReadableSpan, at: tuple[int, int]) -> None:
+    def _add_facts(self, span: ReadableSpan, at: int) -> None:
         given = (span.attributes or {}).get(_REWARD)
         if type(given) is float and not isfinite(given):
             self.invalid_rewards += 1
@@ -382,10 +387,9 @@ class SummaryBuilder:
         for name, value in (*parts.items(), *measures_of(span).items()):
             if isinstance(value, str) is not (name in TEXTS):
                 continue
-            known = self.late_facts.get(name)
-            has_room = len(self.late_facts) < _MAX_FACTS
-            if (known is None and has_room) or (known is not None and at > known[0]):
-                self.late_facts[name] = (at, value if isinstance(value, str) else float(value))
+            fact = Dated(at, value if isinstance(value, str) else float(value))
+            if name in self.late_facts or len(self.late_facts) < _MAX_FACTS:
+                self.late_facts[name] = max(self.late_facts.get(name, fact), fact)
 
     def _add_error(self, span: ReadableSpan, start: int, name: str, kind: str) -> None:
         span_id = span.context.span_id if span.context else 0

@@ -13,6 +13,7 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.facts.conversation_finder import Found, Kind
 from otel_rollout.facts.histories import Histories
+from otel_rollout.facts.reward_parts import Dated
 from otel_rollout.facts.sides import find_sides
 from otel_rollout.facts.span_facts import is_late_annotation, kind_of
 from otel_rollout.facts.span_values import count_of, text_of, times_of
@@ -218,6 +219,9 @@ def _sum_of(spans: Sequence[ReadableSpan], key: str) -> int | None:
 
 def _fate_of(spans: Sequence[ReadableSpan]) -> str | None:
     """Return a trajectory's fate in training, by the latest span with one; None if it is unknown."""
-    known = [span for span in spans if semconv.FATE in (span.attributes or {})]
-    latest = max(known, key=lambda span: (span.parent is not None, span.end_time or 0), default=None)
-    return None if latest is None else text_of((latest.attributes or {}).get(semconv.FATE))
+    known = [
+        Dated(0 if span.parent is None else times_of(span)[1], fate)
+        for span in spans
+        if (fate := text_of((span.attributes or {}).get(semconv.FATE)))
+    ]
+    return str(max(known).value) if known else None

@@ -26,6 +26,18 @@ MAX_NAME_CHARACTERS: Final = 200
 MAX_TEXT_CHARACTERS: Final = 1000
 
 
+class Dated(NamedTuple):
+    """A fact with its time: of several values the greatest `Dated` counts, in whatever order they come.
+
+    Args:
+        at: The end of the span that has it, in nanoseconds since 1970; 0 of a root.
+        value: The value.
+    """
+
+    at: int
+    value: float | str
+
+
 class RewardPart(NamedTuple):
     """A reward, or a named part of one.
 

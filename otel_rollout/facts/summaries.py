@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout.facts.amounts import sum_of
 from otel_rollout.facts.builder import Collected, SummaryBuilder
 from otel_rollout.facts.json_types import readers_of
-from otel_rollout.facts.reward_parts import MEASURES, OF_TRAINING, REWARD
+from otel_rollout.facts.reward_parts import MEASURES, OF_TRAINING, REWARD, Dated
 from otel_rollout.facts.table import COLUMNS, DEFAULTS, FACTS, TrajectorySummary, columns_of, identity_of
 
 _LATEST: Final = (REWARD, *OF_TRAINING, *MEASURES)
@@ -76,7 +76,7 @@ def merge_late(parts: Sequence[TrajectorySummary]) -> TrajectorySummary | None:
     joined: dict[str, Any] = {
         each.name: sum_of(getattr(part, each.name) for part in ordered) for each in FACTS if each.merge == "sum"
     }
-    joined |= {name: latest.get(name, (0, None))[1] for name in _LATEST}
+    joined |= {name: latest[name].value if name in latest else None for name in _LATEST}
     joined["start_time"] = min(part.start_time for part in ordered)
     joined["reward_parts"] = {name[1:]: value for name, (_, value) in sorted(latest.items()) if name[0] == "."}
     joined["late"] = {name: at for name, (at, _) in sorted(latest.items()) if at > 0}
@@ -91,14 +91,14 @@ def _is_late(part: TrajectorySummary) -> bool:
     )
 
 
-def _latest_facts(parts: Sequence[TrajectorySummary]) -> dict[str, tuple[int, Any]]:
-    """Return the latest reward, facts of training and parts of the reward, with the time of each."""
-    latest: dict[str, tuple[int, Any]] = {}
+def _latest_facts(parts: Sequence[TrajectorySummary]) -> dict[str, Dated]:
+    """Return the latest reward, facts of training and parts of the reward."""
+    latest: dict[str, Dated] = {}
     for part in parts:
         known = {name: getattr(part, name) for name in _LATEST}
         known |= {f".{name}": value for name, value in part.reward_parts.items()}
         for name, value in known.items():
-            at = part.late.get(name, 0)
-            if value is not None and at >= latest.get(name, (0,))[0]:
-                latest[name] = (at, value)
+            if value is not None:
+                fact = Dated(part.late.get(name, 0), value)
+                latest[name] = max(latest.get(name, fact), fact)
     return latest

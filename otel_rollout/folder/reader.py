@@ -11,11 +11,13 @@ from operator import itemgetter
 from os import PathLike
 from typing import Any, Final
 
+import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
 from otel_rollout.facts.builder import SummaryBuilder
+from otel_rollout.facts.reward_parts import Dated
 from otel_rollout.facts.shapes import SpanShape, shapes_of
 from otel_rollout.facts.summaries import merge_late, summarise_trajectory
 from otel_rollout.facts.table import TrajectorySummary
@@ -38,6 +40,7 @@ _START_TIME: Final = place_of("start_time")
 _END_TIME: Final = place_of("end_time")
 _REWARD: Final = place_of("reward")
 _NAME: Final = place_of("name")
+_SUMMARY: Final = place_of("summary")
 _line_of: Final = itemgetter(*map(place_of, ("trace_id", "checksum", "bytes", "spans", "start_time", "end_time")))
 """Identifies a line; it comes twice if a file was copied, or a write repeated."""
 _ATTEMPTS: Final = 5
@@ -222,19 +225,21 @@ def main_row(parts: Sequence[Part]) -> Row:
     if main[_STEP] is None and (tagged := next((row for row in rows if row[_STEP] is not None), None)) is not None:
         # A root of another program.
         main = (*main[:_STEP], *tagged[_STEP : _EXPERIMENT + 1], *main[_EXPERIMENT + 1 :])
-    late = [part for part in parts if not part[1][_HAS_ROOT] and part[1][_REWARD] is not None]
-    if not late:
+    given = [row for row in rows if row[_REWARD] is not None]
+    if not given:
         return main
-    # A reward that came after the root's.
-    reward = (late[0] if len(late) == 1 else max(late, key=_reward_time))[1][_REWARD]
+    reward = given[0][_REWARD] if len(given) == 1 else max(map(_reward_of, given)).value
     return (*main[:_REWARD], reward, *main[_REWARD + 1 :])
 
 
-def _reward_time(part: Part) -> tuple[int, float]:
-    """Return when the reward of a part was known, and the reward: two of one nanosecond have an order, too."""
-    file, row = part
-    summary = summary_of_row(row, file.worker)
-    return (row[_END_TIME] if summary is None else summary.late.get("reward", 0)), row[_REWARD]
+def _reward_of(row: Row) -> Dated:
+    """Return the reward of a row, and when it was known."""
+    at = 0 if row[_HAS_ROOT] else row[_END_TIME]
+    with suppress(LookupError, TypeError, ValueError):
+        # The facts of a root's line are longer, and seldom have a late reward.
+        if not row[_HAS_ROOT] or b'"late":{' in row[_SUMMARY]:
+            at = int(orjson.loads(row[_SUMMARY])["late"]["reward"])
+    return Dated(at, row[_REWARD])
 
 
 @dataclass(init=False, repr=False, eq=False, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import permutations, product
 from unittest import mock
 
 import orjson
 import pytest
 
-from otel_rollout import read_trajectories
+from otel_rollout import read_trajectories, semconv
 from otel_rollout.catalog import StepSummary, summarise_runs, to_json
 from otel_rollout.catalog.failure_class import failure_class
 from otel_rollout.facts import COLUMNS, from_json, summarise_trajectory
@@ -28,6 +28,14 @@ PLACE = {"worker": mock.ANY, "bytes": mock.ANY, "stored_bytes": mock.ANY}
 def fields_of(summary):
     """Return a summary as a dict, without what only a folder knows."""
     return {name: getattr(summary, name) for name in type(summary).__dataclass_fields__ if name not in PLACE}
+
+
+def late_span(number, seconds, *, reward, **facts):
+    """Return the span of a late `annotate`."""
+    given = {"rollout.step": 1, "rollout.sample_index": 0, "rollout.reward": reward}
+    given |= {f"rollout.{name}": value for name, value in facts.items()}
+    given |= {semconv.SPAN_KIND: "EVALUATOR", semconv.LATE: True}
+    return make_span("annotate", number, trace_id_of(1, 0, 0), seconds=seconds, attributes=given)
 
 
 def write(folder, *batches):
@@ -137,20 +145,32 @@ class TestRecordedTrajectory:
         assert fields_of(found.summary) == fields_of(summarise_trajectory(make_trajectory()))
 
     def test_a_late_fact_needs_no_spans(self, tmp_path):
-        """What only says a reward, an advantage or a fate that came later is merged by the lines of the index."""
+        """What `annotate` says after the end is merged by the lines of the index; its own time is no reward's."""
         spans = make_trajectory(reward=0.25)
-        given = {"rollout.step": 1, "rollout.sample_index": 0, "rollout.reward": 0.5, "rollout.fate": "stale"}
-        late = [
-            make_span("annotate", 9 + at, trace_id_of(1, 0, 0), seconds=(2 + at, 2 + at), attributes=given)
-            for at in range(2)
-        ]
+        late = [late_span(9 + at, (2 + at, 2.00005 + at), reward=0.5, fate="stale") for at in range(2)]
         write(tmp_path, spans, *([each] for each in late))
         [found] = read_trajectories(tmp_path)
         with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
             summary = found.summary
-        assert (summary.reward, summary.fate) == (0.5, "stale")
+        assert (summary.reward, summary.fate, summary.reward_seconds) == (0.5, "stale", 0.0)
         assert fields_of(summary) == fields_of(summarise_trajectory([*spans, *late]))
         assert summary.bytes == found.size_bytes
+
+    @pytest.mark.parametrize("order", list(permutations(range(3))))
+    @pytest.mark.parametrize("in_line_of_root", [None, 0, 1, 2])
+    def test_the_latest_reward_counts_in_any_lines(self, tmp_path, order, in_line_of_root):
+        """In whatever lines and order they come; of two at one time, the greater one."""
+        late = [
+            late_span(9, (2, 4), reward=0.5),
+            late_span(10, (3, 4), reward=0.75),
+            late_span(11, (2, 3), reward=1.0),
+        ]
+        spans = make_trajectory(reward=0.25)
+        first = spans if in_line_of_root is None else [*spans[:-1], late[in_line_of_root], spans[-1]]
+        write(tmp_path, first, *([late[at]] for at in order if at != in_line_of_root))
+        [found] = read_trajectories(tmp_path)
+        assert (found.reward, found.summary.reward) == (0.75, 0.75)
+        assert summarise_trajectory([*(late[at] for at in order), *spans]).reward == 0.75
 
     def test_an_attribute_with_the_name_of_a_column(self, tmp_path):
         """It stays an attribute of the root."""
