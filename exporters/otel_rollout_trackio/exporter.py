@@ -279,7 +279,6 @@ class TrackioSpanExporter(OutcomeSpanExporter):
                 held,
                 wait=lambda _, outcome: outcome.verdict in _AT_FAULT,
                 on_trouble=last.append,
-                keeps_unsent=True,
             )
             self._held.release([trace_id])
             if report.lost:

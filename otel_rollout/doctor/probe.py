@@ -147,7 +147,7 @@ def _send(exporter: SpanExporter, spans: Sequence[ReadableSpan], timeout: float)
         return True
 
     report = send_batch(one_attempt_of(exporter), spans, wait=wait, on_trouble=troubles.append)
-    if not report.lost and not report.shrunk:
+    if report.delivered == len(spans) and not report.shrunk:
         follow_up_requests = exporter.follow_up_requests if isinstance(exporter, OutcomeSpanExporter) else None
         if follow_up_requests is None or follow_up_requests.flush(max(0.0, deadline - monotonic())):
             return ""

@@ -26,15 +26,13 @@ class BatchReport:
         delivered: The number of spans that the backend has.
         lost: The number of lost spans, by reason.
         shrunk: The number of spans that arrived with their payload cut, because the backend refused them whole.
-        unsent: The spans that there was no time left for, in order, if the caller keeps them.
-        unsent_reason: The reason to count them as lost for.
+        unsent: The spans that there was no time left for, in order.
     """
 
     delivered: int = 0
     lost: Counter[str] = field(default_factory=Counter)
     shrunk: int = 0
     unsent: list[ReadableSpan] = field(default_factory=list)
-    unsent_reason: str = ""
 
 
 def send_batch(
@@ -43,9 +41,6 @@ def send_batch(
     *,
     wait: Wait,
     on_trouble: Callable[[Outcome], None] = lambda outcome: None,
-    on_lost: Callable[[Sequence[ReadableSpan]], None] = lambda spans: None,
-    policy: RetryPolicy | None = None,
-    keeps_unsent: bool = False,
 ) -> BatchReport:
     """Bring one batch to its end and report what became of each span.
 
@@ -54,52 +49,32 @@ def send_batch(
         spans: The batch, in order.
         wait: Waits between attempts.
         on_trouble: Called with the outcome of each attempt that did not deliver everything.
-        on_lost: Called with the spans that are lost, before the next attempt.
-        policy: The retry policy.
-        keeps_unsent: True if the caller keeps the spans that there was no time left for, instead of losing them.
 
     Returns:
         The counts; delivered, lost and unsent add up to the batch.
     """
     report = BatchReport()
-    lane = Lane(max(1, len(spans)), policy or RetryPolicy(), shrink=shrunk_copy)
+    lane = Lane(max(1, len(spans)), RetryPolicy(), shrink=shrunk_copy)
     lane.entries.update((number, Entry(number, span, number=number)) for number, span in enumerate(spans))
     while lane.entries:
         attempted = lane.begin_attempt()
-        outcome = attempt(send, [entry.value for entry in attempted])
+        try:
+            outcome = send([entry.value for entry in attempted])
+        except Exception as error:
+            outcome = Outcome(Verdict.UNEXPLAINED, f"{type(error).__name__}: {error}")
         if outcome.verdict is not Verdict.DELIVERED or outcome.rejected:
             on_trouble(outcome)
         # At time 0, so that `due` is the delay.
         done, lost = lane.end_attempt(attempted, outcome, 0.0)
-        if done:
-            rejected = min(outcome.rejected, len(done))
-            report.delivered += len(done) - rejected
-            report.shrunk += sum(entry.original is not None for entry in done) if not rejected else 0
-            report.lost += Counter(rejected=rejected)
-        for entry, reason in lost:
-            report.lost[reason] += 1
-            on_lost([entry.whole])
+        rejected = min(outcome.rejected, len(done))
+        report.delivered += len(done) - rejected
+        report.shrunk += sum(entry.original is not None for entry in done) if not rejected else 0
+        report.lost += Counter(reason for _, reason in lost) + Counter(rejected=rejected)
         if lane.entries and outcome.verdict is not Verdict.DELIVERED and not wait(lane.due, outcome):
             rest = sorted(lane.entries.values(), key=lambda entry: entry.number)
-            is_refused = outcome.verdict is Verdict.CONFIGURATION_ERROR
-            report.unsent_reason = "configuration_error" if is_refused else "shutdown"
-            if keeps_unsent:
-                report.unsent += [entry.whole for entry in rest]
-            else:
-                report.lost[report.unsent_reason] += len(rest)
-                on_lost([entry.whole for entry in rest])
+            report.unsent = [entry.whole for entry in rest]
             break
     return report
-
-
-def attempt(send: Callable[..., Outcome], *arguments: object) -> Outcome:
-    """Return the outcome of `send`, also if it raises."""
-    try:
-        return send(*arguments)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001, RUF100 - SystemExit or CancelledError must not end delivery
-        return Outcome(Verdict.UNEXPLAINED, f"{type(error).__name__}: {error}")
 
 
 def wait_until(deadline: float) -> Wait:

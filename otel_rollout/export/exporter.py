@@ -90,9 +90,8 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         spans = self._in_project(spans)
         wait = wait_until(monotonic() + self.export_timeout)
         report = send_batch(self.send, spans, wait=wait, on_trouble=last.append)
-        if report.lost:
-            counts = report.lost.total(), len(spans)
-            _logger.error("%s lost %d of %d spans: %s", type(self).__name__, *counts, last[-1].reason)
+        if lost := report.lost.total() + len(report.unsent):
+            _logger.error("%s lost %d of %d spans: %s", type(self).__name__, lost, len(spans), last[-1].reason)
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS
 

@@ -217,6 +217,14 @@ class Outbox(abc.ABC):
             with self._lock:
                 self._flushes = [other for other in self._flushes if other is not flush]
 
+    def drain(self, patience: float) -> bool:
+        """Flush as long as something is delivered within `patience` seconds each time; True if nothing is left."""
+        delivered = -1
+        while self._left() and (now := sum(each.delivered for each in self._accounts.values())) > delivered:
+            delivered = now
+            self._flush_entries(monotonic() + patience)
+        return not self._left()
+
     def _is_stuck(self, number: int) -> bool:
         """Return True if no entry up to `number` can be done until someone changes a setting; with the lock held."""
         lanes = [

@@ -4,8 +4,8 @@ from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.report import LineProgress, Replay, ReplayReport, describe, show_progress
 from otel_rollout.replay.sender import Sender
 from otel_rollout.replay.session import replay
-from otel_rollout.replay.source import Total
-from otel_rollout.replay.spool_files import SpoolSource
+from otel_rollout.replay.spool_files import remove_delivered
+from otel_rollout.replay.trajectories import Total, TrajectorySource
 
 __all__ = [
     "DeliveredLog",
@@ -13,9 +13,10 @@ __all__ = [
     "Replay",
     "ReplayReport",
     "Sender",
-    "SpoolSource",
     "Total",
+    "TrajectorySource",
     "describe",
+    "remove_delivered",
     "replay",
     "show_progress",
 ]

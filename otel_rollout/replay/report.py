@@ -11,32 +11,33 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from otel_rollout.guard.clock import monotonic
-from otel_rollout.replay.source import Total
+from otel_rollout.replay.trajectories import Total
 from otel_rollout.text.plain_text import counted
 
 _REASONS: Final = {
     "configuration_error": "refused: auth or configuration error",
-    "unreachable": "not sent, because the backend took nothing for too long",
+    "shutdown": "not sent, because the backend took nothing for too long",
     "refused": "refused as invalid",
     "too_large": "refused as too large",
     "rejected": "taken and not kept",
+    "unknown": "sent without an answer, which the backend may have",
     "export_failed": "failed without a reason",
 }
 
 
 @dataclass
 class ReplayReport:
-    """Counts; a unit is a trajectory, or a batch of a spool.
+    """Counts.
 
     Args:
-        delivered: Units that the backend has whole.
-        skipped: Units that an earlier replay delivered.
-        undelivered: Units that the backend has not, or not whole.
-        untried: Units that were not sent any more.
+        delivered: Trajectories that the backend has whole.
+        skipped: Trajectories that an earlier replay delivered.
+        undelivered: Trajectories that the backend has not, or not whole.
+        untried: Trajectories that were not sent any more.
         spans: Spans that the backend has taken.
         shrunk: Delivered spans whose payload was cut, because the backend refused them whole.
         lost: Spans that it has not taken, by reason.
-        unreadable: Units that could not be read.
+        unreadable: Trajectories and damaged parts of files that could not be read.
         reason: The last fault, in the backend's or the reader's words.
         seconds: The time of the replay.
     """
@@ -59,7 +60,7 @@ class ReplayReport:
 
     @property
     def settled(self) -> int:
-        """The number of units with an outcome."""
+        """The number of trajectories with an outcome."""
         return self.delivered + self.skipped + self.undelivered + self.unreadable
 
 
@@ -69,7 +70,6 @@ class Replay:
 
     backend: str
     destination: str | None
-    unit_name: str
     report: ReplayReport
     notes: list[str] = field(default_factory=list)
     is_interrupted: bool = False
@@ -79,23 +79,23 @@ def describe(replay: Replay) -> Iterator[str]:
     """Yield the lines of text on a replay."""
     report = replay.report
     where = f", {replay.destination}" if replay.destination else ""
-    units = counted(report.delivered, replay.unit_name)
+    units = counted(report.delivered, "trajectory")
     yield f"{replay.backend}{where}: {units} delivered ({counted(report.spans, 'span')}) in {report.seconds:.1f} s"
     if report.skipped:
         yield f"  {report.skipped:,} delivered before, and not sent again (--again sends all once more)"
     if report.shrunk:
         yield f"  {counted(report.shrunk, 'span')} with the payload cut: the backend refused it whole"
     if report.undelivered:
-        yield f"  {counted(report.undelivered, replay.unit_name)} not delivered, or not whole:"
+        yield f"  {counted(report.undelivered, 'trajectory')} not delivered, or not whole:"
         for reason, count in sorted(report.lost.items()):
             if count:
                 yield f"    {counted(count, 'span')} {_REASONS.get(reason, reason)}"
     if report.unreadable:
-        yield f"  {counted(report.unreadable, replay.unit_name)} could not be read"
+        yield f"  {report.unreadable:,} could not be read"
     if replay.is_interrupted:
-        yield f"  interrupted: {counted(report.untried, replay.unit_name)} not tried; run it again to go on"
+        yield f"  interrupted: {counted(report.untried, 'trajectory')} not tried; run it again to go on"
     elif report.untried:
-        yield f"  {counted(report.untried, replay.unit_name)} not tried any more"
+        yield f"  {counted(report.untried, 'trajectory')} not tried any more"
     if report.reason and not report.is_whole and not any(report.reason in note for note in replay.notes):
         yield f"  {report.reason}"
     for note in replay.notes:
@@ -103,7 +103,7 @@ def describe(replay: Replay) -> Iterator[str]:
 
 
 Progress = Callable[[ReplayReport, int], None]
-"""Called with the counts so far and the bytes of each unit that is settled: sent, skipped or given up."""
+"""Called with the counts so far and the bytes of each trajectory that is settled: sent, skipped or given up."""
 
 
 @contextlib.contextmanager
@@ -144,7 +144,7 @@ class LineProgress:
         """Print a line, if the last one was some time ago."""
         self._bytes += size
         now = monotonic()
-        # Skipped units take no time, so they are no measure of the time that is left; nor is the first one, which waits
+        # Skipped ones take no time, so they are no measure of the time that is left; nor is the first one, which waits
         # for the backend to be opened.
         if report.skipped == self._skipped and size:
             self._sent_bytes += 0 if self._begun is None else size

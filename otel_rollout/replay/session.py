@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,9 +16,8 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.replay.delivered_log import DeliveredLog
 from otel_rollout.replay.report import Progress, Replay
 from otel_rollout.replay.sender import Sender
-from otel_rollout.replay.source import Total
-from otel_rollout.replay.spool_files import SpoolSource, is_spool, spool_of
-from otel_rollout.replay.trajectories import TrajectorySource
+from otel_rollout.replay.spool_files import files_in, is_spool, remove_delivered, spool_of
+from otel_rollout.replay.trajectories import Total, TrajectorySource
 from otel_rollout.settings import Settings
 
 
@@ -36,7 +34,7 @@ def replay(
     policy: RetryPolicy | None = None,
     show: Callable[[str, Total], AbstractContextManager[Progress]],
 ) -> Replay:
-    """Send the units of a folder to a backend, without those that it has confirmed before.
+    """Send the trajectories of a folder to a backend, without those that it has confirmed before.
 
     Args:
         folder: A trace folder, or a spool.
@@ -69,40 +67,35 @@ def replay(
     destination = destination_of(exporter)
     if destination is not None:
         _refuse_itself(folder, backend, Path(destination), is_emptied=is_removing)
-    source: SpoolSource | TrajectorySource
-    if is_of_spool:
-        source = SpoolSource(folder, is_removing=is_removing, filters=wanted if is_filtered else None, trace=trace)
-    else:
-        source = TrajectorySource(folder, wanted, trace)
+    source = TrajectorySource(folder, wanted, trace)
     if ours is not None:
         ours.expect_repeats()
     log = DeliveredLog(folder, backend, destination, is_ignored=is_again)
     if not log.try_hold():
         raise ConfigurationError(f"another replay of {folder} to {backend} is running: wait for its end")
-    limits = QueueLimits(
-        batch_bytes=min(settings.max_batch_bytes, ours.max_batch_bytes if ours else settings.max_batch_bytes),
-        batch_spans=settings.max_batch_spans,
-    )
+    limits = QueueLimits(batch_bytes=settings.max_batch_bytes, batch_spans=settings.max_batch_spans)
+    sender = Sender(source, exporter, log, limits, patience=patience, policy=policy)
     started = monotonic()
     is_interrupted = False
+    notes: list[str] = []
     try:
         total = source.total()
-        with show(backend, total) as progress:
-            sender = Sender(source, exporter, log, limits, patience=patience, policy=policy, on_progress=progress)
+        with show(backend, total) as sender.on_progress:
             try:
                 sender.run()
             except KeyboardInterrupt:
                 is_interrupted = True
                 sender.report.untried = max(0, total.units - sender.report.settled)
-        if is_removing and not source.total().units:
-            log.forget()
+        if is_removing and not is_interrupted:
+            notes = remove_delivered(folder, source.final - source.kept)
+            if not files_in(folder):
+                log.forget()
     finally:
         log.close()
-        with contextlib.suppress(Exception):
-            exporter.shutdown()
+        sender.close(is_interrupted=is_interrupted)
     sender.report.seconds = monotonic() - started
-    notes = source.notes() + ([log.trouble] if log.trouble else [])
-    return Replay(backend, destination, source.unit_name, sender.report, notes, is_interrupted)
+    notes += source.notes() + ([log.trouble] if log.trouble else [])
+    return Replay(backend, destination, sender.report, notes, is_interrupted)
 
 
 def _refuse_itself(folder: Path, backend: str, there: Path, *, is_emptied: bool) -> None:

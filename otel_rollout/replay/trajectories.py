@@ -1,11 +1,13 @@
-"""A trace folder as the source of a replay, trajectory by trajectory."""
+"""The trajectories of a trace folder, or of a spool, as the source of a replay."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -18,17 +20,36 @@ from otel_rollout.folder.index_reading import read_index
 from otel_rollout.folder.layout import index_path
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.folder.selection import Filters
-from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
-from otel_rollout.folder.trace_files import find_trace_files
-from otel_rollout.replay.source import Total, Unit, UnreadableError
+from otel_rollout.folder.stored_file import ReadProblem
+from otel_rollout.replay.spool_files import files_in
 from otel_rollout.text.plain_text import counted
 
 
-class TrajectorySource:
-    """The trajectories of a trace folder that filters let through, without those that are running."""
+class Total(NamedTuple):
+    """The number of trajectories to replay, and their bytes."""
 
-    unit_name = "trajectory"
-    goes_alone = False
+    units: int
+    bytes: int
+
+
+class Unit(NamedTuple):
+    """A trajectory to replay, or something that could not be read.
+
+    Args:
+        token: A line of text that stands for exactly these spans.
+        bytes: Their size.
+        files: The files that they are in.
+        read: Reads them in the order of sending; raises `UnreadableTraceError`.
+    """
+
+    token: str
+    bytes: int
+    files: Sequence[Path]
+    read: Callable[[], Sequence[ReadableSpan]]
+
+
+class TrajectorySource:
+    """The trajectories of a trace folder or a spool that filters let through, without those that are running."""
 
     def __init__(self, folder: Path, filters: Filters, trace: str = "") -> None:
         self._folder = folder
@@ -36,8 +57,14 @@ class TrajectorySource:
         self._filters = filters
         # A dict: a file may be read more than once.
         self._problems: dict[ReadProblem, None] = {}
+        files = files_in(folder)
+        # Before anything is read: what a file gets later is not seen.
+        self.final = {file.path for file in files if file.steps is not None or not file.is_being_written()}
+        """The files that no running process takes anything from, or adds something to what is replayed."""
+        self.kept: set[Path] = set()
+        """The files that have something that was not delivered."""
         self._run = Run([folder], lambda problem: self._problems.update({problem: None}))
-        self._running = _running_traces(folder)
+        self._is_empty = not files
         self._left = 0
         self._rootless = 0
         self._has_none = False
@@ -45,7 +72,7 @@ class TrajectorySource:
     def total(self) -> Total:
         """Return the trajectories' number and bytes from the indexes, without reading spans."""
         units = size = 0
-        for trajectory in self._run.read(self._trace, **self._filters):
+        for trajectory in self._trajectories():
             if not self._is_running(trajectory):
                 units += 1
                 size += trajectory.size_bytes
@@ -54,23 +81,23 @@ class TrajectorySource:
     def units(self) -> Iterator[Unit]:
         """Yield the trajectories in the order of steps, then the damage."""
         is_any = False
-        for trajectory in self._run.read(self._trace, **self._filters):
+        for trajectory in self._trajectories():
             is_any = True
+            files = [file.path for file, _ in trajectory.parts]
             if self._is_running(trajectory):
                 self._left += 1
+                self.kept.update(files)
                 continue
             self._rootless += not trajectory.has_root
             # A further span changes the size and the end: then the trajectory is sent again.
             times = f"{trajectory.start_time} {trajectory.end_time}"
             token = f"{trajectory.trace_id} {trajectory.size_bytes} {times}"
-            yield Unit(token, trajectory.size_bytes, lambda each=trajectory: _spans_of(each))  # type: ignore[misc]
+            yield Unit(token, trajectory.size_bytes, files, partial(_spans_of, trajectory))
         for problem in list(self._problems):
             if _is_damage(problem):
-                yield Unit.unreadable(f"{problem.path} {problem.offset}", 0, str(problem))
+                token = f"unreadable {problem.path} {problem.offset}"
+                yield Unit(token, 0, [problem.path], partial(_raise, UnreadableTraceError(str(problem))))
         self._has_none = not is_any and any(value not in (None, "") for value in (self._trace, *self._filters.values()))
-
-    def settled(self, unit: Unit, *, is_delivered: bool) -> None:
-        """Do nothing: a trace folder keeps its traces."""
 
     def notes(self) -> list[str]:
         """Return lines of text on what was left for later and what was missing."""
@@ -84,23 +111,15 @@ class TrajectorySource:
         counts = Counter((problem.what, problem.path) for problem in self._problems)
         return notes + [f"{counted(count, what)} skipped in {path}" for (what, path), count in counts.items()]
 
+    def _trajectories(self) -> Iterator[RecordedTrajectory]:
+        return iter(()) if self._is_empty else self._run.read(self._trace, **self._filters)
+
     def _is_running(self, trajectory: RecordedTrajectory) -> bool:
-        if trajectory.trace_id not in self._running:
-            return False
         # A journal keeps what was written to its place for a while: then it adds nothing.
-        written = [IndexEntry._make(row) for file, row in trajectory.parts if not file.is_journal]
+        written = [IndexEntry._make(row) for file, row in trajectory.parts if file.path in self.final]
+        if len(written) == len(trajectory.parts):
+            return False
         return not trajectory.has_root or trajectory.size_bytes != sum(entry.bytes for entry in written)
-
-
-def _running_traces(folder: Path) -> set[str]:
-    """Return the traces in the journal or spool of a running process."""
-    cache = LineCache()
-    return {
-        IndexEntry._make(row).trace_id
-        for file in find_trace_files(folder)
-        if file.steps is None and file.is_being_written()
-        for _, row in StoredFile(file, cache, lambda problem: None).parts()
-    }
 
 
 def _is_damage(problem: ReadProblem) -> bool:
@@ -109,7 +128,7 @@ def _is_damage(problem: ReadProblem) -> bool:
     A frame that the index names was: the index gets a line after the file has it.
     """
     if problem.what != "torn frame":
-        return problem.what in ("unreadable line", "unreadable file")
+        return problem.what in ("unreadable line", "unreadable file", "unreadable request")
     with suppress(OSError):
         if any(entry.offset == problem.offset for entry in read_index(index_path(problem.path))):
             return True
@@ -118,11 +137,12 @@ def _is_damage(problem: ReadProblem) -> bool:
 
 
 def _spans_of(trajectory: RecordedTrajectory) -> Sequence[ReadableSpan]:
-    try:
-        spans = trajectory.spans
-        for span in spans:
-            # Spans are parsed on first use: here a bad one is the fault of one trajectory.
-            span.get_span_context()
-        return spans
-    except UnreadableTraceError as error:
-        raise UnreadableError(str(error)) from error
+    spans = trajectory.spans
+    for span in spans:
+        # Spans are parsed on first use: here a bad one is the fault of one trajectory.
+        span.get_span_context()
+    return spans
+
+
+def _raise(error: UnreadableTraceError) -> Sequence[ReadableSpan]:
+    raise error

@@ -9,7 +9,6 @@ import pytest
 
 import otel_rollout
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.export import RetryPolicy
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
@@ -200,7 +199,7 @@ class TestFailures:
             )
         )
 
-        done = replayed(folder, exporter, policy=RetryPolicy(), patience=60.0)
+        done = replayed(folder, exporter, patience=60.0)
 
         assert (done.report.delivered, done.report.undelivered, done.report.untried) == (5, 1, 0)
         assert len(exporter.spans) == 5 * (turns + 1)
@@ -216,7 +215,7 @@ class TestFailures:
         done = replayed(record(), Refusing(answer), patience=0.2)
 
         assert (done.report.delivered, done.report.undelivered) == (0, 5)
-        assert done.report.lost["unreachable"] > 0
+        assert done.report.lost["shutdown"] > 0
 
     def test_credentials_that_are_refused_end_it(self, record, replayed):
         """Nothing is tried again while somebody has to mend the settings; all that is left is counted."""
@@ -239,7 +238,7 @@ class TestFailures:
 
         assert len(exporter.batches) > 1
         assert (done.report.delivered, done.report.undelivered, done.report.untried) == (0, 1, 4)
-        assert dict(done.report.lost) == {"unreachable": 3}
+        assert dict(done.report.lost) == {"shutdown": 3}
 
     def test_spans_that_are_taken_and_not_kept(self, record, replayed):
         """Where a backend rejects some spans of a batch and does not say which, the batch is not remembered."""
