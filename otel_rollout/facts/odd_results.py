@@ -100,6 +100,7 @@ _FAILED_ALONE: Final = frozenset(
 """A job of this state may be what was asked for: it is odd if nothing else is there."""
 _JSEND: Final = frozenset({"status", "data", "message", "code"})
 """With such a status, the data is a list of errors. JSend."""
+_POSTGREST: Final = frozenset({"code", "details", "hint", "message"})
 _ERROR_CODE: Final = re.compile(
     r"error|invalid|fail|denied|notfound|not_found|unauthor|exceed|unavailable|missing|forbidden|expired|exception",
     re.I,
@@ -309,6 +310,8 @@ class _Judge:
                 failed = (item is False or item == "false") and _OF_ENVIRONMENTS.isdisjoint(names)
             elif meaning == "HTTP status":
                 failed = _is_failed_status(name, item, has_message=has_message, is_bare=not content)
+                # PostgREST has a SQLSTATE, which is a few letters or digits.
+                failed = failed or (isinstance(item, str) and bool(item) and not content and names.keys() == _POSTGREST)
             elif meaning == "exit code":
                 failed = type(item) is int and item != 0 and not _has_report(item, names)
             else:
@@ -425,7 +428,8 @@ def _is_done(member: _Member) -> bool:
     """Return True for a success that needs no content: exit code 0, HTTP 201 to 299, rows that were changed."""
     name, meaning, item = member
     is_done = (meaning == "exit code" and item == 0) or (meaning == "HTTP status" and item in range(201, 300))
-    return type(item) is int and (is_done or "affected" in name)
+    # Node-postgres' rowCount is the number of rows that a statement changed or returned.
+    return type(item) is int and (is_done or "affected" in name or (name == "rowcount" and item > 0))
 
 
 def _is_success(member: _Member) -> bool:
