@@ -21,7 +21,6 @@ from otel_rollout.cli.reading import (
     show_progress,
 )
 from otel_rollout.errors import ConfigurationError, NoTracesError
-from otel_rollout.guard.garbage_collection import collect_rarely
 from otel_rollout.look.compare import DEFAULT_MARGIN, Comparison, Side, compare_runs, narrowed, sides_of
 from otel_rollout.look.compare.words import left_out_text
 from otel_rollout.look.findings import CHECKS
@@ -92,7 +91,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     if not arguments.json:
         require_reader()
-    collect_rarely()
     problems = ProblemLog()
     before, after = _sides(arguments, problems)
     comparison = compare_runs(

@@ -23,7 +23,6 @@ from otel_rollout.cli.reading import (
 )
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.folder.trace_files import find_trace_files
-from otel_rollout.guard.garbage_collection import collect_rarely
 from otel_rollout.look.findings import CHECKS, Diagnosis, default_thresholds, diagnose_run, running_steps
 from otel_rollout.text.near_miss import did_you_mean
 
@@ -59,7 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         require_reader()
     thresholds = _thresholds(arguments.threshold)
-    collect_rarely()
     problems = ProblemLog()
     recorded = Run(
         [arguments.folder],

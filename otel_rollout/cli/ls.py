@@ -33,7 +33,6 @@ from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import TrajectorySummary, shown_of
 from otel_rollout.folder.losses import LostSpans, describe_losses, read_losses
 from otel_rollout.folder.reader import RecordedTrajectory
-from otel_rollout.guard.garbage_collection import collect_rarely
 from otel_rollout.look.perfetto import trace_events
 from otel_rollout.text.near_miss import did_you_mean
 from otel_rollout.text.plain_text import counted
@@ -106,7 +105,6 @@ with their answers, rewards and advantages.
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    collect_rarely()
     problems = ProblemLog()
     if arguments.perfetto is not None:
         if not _write_timeline(selected(arguments, problems), arguments.perfetto):

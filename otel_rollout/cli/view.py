@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.options import add_run, add_steps, add_trace, default_folder, exit_codes, host, port
 from otel_rollout.errors import MissingExtraError, NoTracesError
-from otel_rollout.guard.garbage_collection import collect_rarely
 from otel_rollout.installing import install_line
 from otel_rollout.text.plain_text import counted, size
 
@@ -68,7 +67,6 @@ The address has a random token, without which nothing is shown.
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     require_server()
-    collect_rarely()
     if arguments.export is not None:
         return _export(arguments)
     if arguments.step is not None or arguments.trace is not None:
