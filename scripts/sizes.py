@@ -39,7 +39,6 @@ ROOMS: Final = (
         4500,
         ("otel_rollout/record/*", "otel_rollout/guard/*"),
         (
-            "tests/fuzz/*",
             "tests/test_annotate.py",
             "tests/test_ca*.py",
             "tests/test_context.py",
@@ -83,7 +82,9 @@ ROOMS: Final = (
         ("otel_rollout/facts/*",),
         ("tests/trees/*", "tests/test_utterances.py", "tests/test_reward_parts.py"),
     ),
-    Room("folder", 2700, ("otel_rollout/folder/*",), ("tests/trace_folder/*", "tests/exporters/file/*")),
+    Room(
+        "folder", 2700, ("otel_rollout/folder/*",), ("tests/trace_folder/*", "tests/exporters/file/*", "tests/fuzz/*")
+    ),
     Room(
         "catalog",
         3900,
