@@ -3,11 +3,9 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_rollout.guard.background_thread import BackgroundThread
     from otel_rollout.guard.clock import monotonic
-    from otel_rollout.guard.log_once import forget_warnings, internal_error, internal_errors
+    from otel_rollout.guard.log_once import forget_warnings, internal_errors
     from otel_rollout.guard.provenance import is_programs
-    from otel_rollout.guard.safe_logger import SafeLogger
     from otel_rollout.guard.signal_safe_lock import SignalSafeLock
 else:
     from otel_rollout.lazy import lazy_names
@@ -15,11 +13,9 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "background_thread": ("BackgroundThread",),
             "clock": ("monotonic",),
-            "log_once": ("forget_warnings", "internal_error", "internal_errors"),
+            "log_once": ("forget_warnings", "internal_errors"),
             "provenance": ("is_programs",),
-            "safe_logger": ("SafeLogger",),
             "signal_safe_lock": ("SignalSafeLock",),
         },
     )

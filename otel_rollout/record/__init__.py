@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_rollout.record.attribute_values import read_context
     from otel_rollout.record.bounded_copy import DEFAULT_BUDGET
-    from otel_rollout.record.context import SILENCE, Frame, current_frame, in_silence, leave, with_frame
+    from otel_rollout.record.context import Frame, current_frame, leave, with_frame
     from otel_rollout.record.exception_record import ExceptionRecord
     from otel_rollout.record.finished_span import encoded_size, readable_size
     from otel_rollout.record.ids import SystemIdGenerator
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from otel_rollout.record.snapshot import Snapshot, take_snapshot, to_json
     from otel_rollout.record.span_bounds import SpanBounds, environment_limits
     from otel_rollout.record.tracer import OpenSpans
-    from otel_rollout.record.trajectory import Trajectory
     from otel_rollout.record.trajectory_state import TrajectoryState
 else:
     from otel_rollout.lazy import lazy_names
@@ -26,7 +24,7 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "context": ("Frame", "SILENCE", "current_frame", "in_silence", "leave", "with_frame"),
+            "context": ("Frame", "current_frame", "leave", "with_frame"),
             "bounded_copy": ("DEFAULT_BUDGET",),
             "exception_record": ("ExceptionRecord",),
             "finished_span": ("encoded_size", "readable_size"),
@@ -39,9 +37,7 @@ else:
             "snapshot": ("Snapshot", "take_snapshot", "to_json"),
             "span_bounds": ("SpanBounds", "environment_limits"),
             "tracer": ("OpenSpans",),
-            "trajectory": ("Trajectory",),
             "trajectory_state": ("TrajectoryState",),
             "provider": ("is_weaves",),
-            "attribute_values": ("read_context",),
         },
     )

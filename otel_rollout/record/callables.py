@@ -7,19 +7,11 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from types import (
-    AsyncGeneratorType,
-    BuiltinFunctionType,
-    CodeType,
-    CoroutineType,
-    FrameType,
-    FunctionType,
-    GeneratorType,
-    MethodType,
-)
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any, Final
 
-_RUNNING: Final = (AsyncGeneratorType, CoroutineType, GeneratorType)
+from otel_rollout.record.driver import RUNNING
+
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 
 
@@ -36,7 +28,7 @@ def require_function(target: Any, decorator: str) -> None:
         advice = ": decorate its methods"
     elif isinstance(target, (property, functools.cached_property)):
         advice = f": put @{type(target).__name__} above @{decorator}"
-    elif isinstance(target, _RUNNING):
+    elif isinstance(target, RUNNING):
         advice = ": decorate the function that makes it"
     elif hasattr(type(target), "invoke"):
         # A tool of LangChain's or another framework's.

@@ -160,6 +160,10 @@ class Trajectory(HasHandle):
         self._token: Token[Context] | None = None
 
     @property
+    def _given(self) -> tuple[Any, ...]:
+        return self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace
+
+    @property
     def trace_id(self) -> str | None:
         """The trace's id, 32 hexadecimal digits, during and after the trajectory; None if it isn't traced."""
         return None if self._place is None else f"{self._place.root.trace_id:032x}"
@@ -255,7 +259,7 @@ class Trajectory(HasHandle):
     def __reduce__(self) -> tuple[Callable[..., Trajectory], tuple[Any, ...]]:
         """Pickle as the handle; one that has not begun, as what it was given."""
         if self._place is None and not self._is_unknown:
-            return Trajectory, (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
+            return Trajectory, self._given
         return of_handle, (self.handle,)
 
     def __call__(self, function: _Function) -> _Function:
@@ -271,7 +275,7 @@ class Trajectory(HasHandle):
         require_function(target, "rollout_trace_attr")
         if is_kind(is_generator_function, target) or is_kind(inspect.isasyncgenfunction, target):
             raise TypeError("rollout_trace_attr doesn't decorate generator functions: use `with` around the loop")
-        given = (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
+        given = self._given
         of_call = with_parameters(given, target)
         is_of_call = has_functions(of_call)
         label = getattr(target, "__qualname__", type(target).__qualname__)
@@ -306,7 +310,7 @@ class Trajectory(HasHandle):
 
     def _enter_again(self) -> Trajectory:
         """Enter a trajectory of its own: another task is in this one."""
-        other = Trajectory(self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
+        other = Trajectory(*self._given)
         other.__enter__()
         self._others.append(other)
         return other
@@ -340,9 +344,7 @@ class Trajectory(HasHandle):
         self, pipeline: RunningPipeline, context: Context, start_time: int | None = None
     ) -> RolloutSpan | None:
         """Start the root; return None if the sampler drops the trajectory."""
-        sample_index, step, rollout_n, name, validate, _ = without_functions(
-            (self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace)
-        )
+        sample_index, step, rollout_n, name, validate, _ = without_functions(self._given)
         tags = tags_of(step, sample_index, rollout_n, validate=validate, experiment_name=pipeline.experiment_name)
         state = TrajectoryState(tags)
         ambient = get_current_span(context).get_span_context()
