@@ -80,11 +80,10 @@ class RolloutSpan(Span):
 
     Args:
         context: Its ids; or only its span id, if the rest is its parent's.
-        attributes: The first attributes; copied before any other is set.
+        attributes: The first attributes; copied.
     """
 
     # Defaults of the class, not assignments of `__init__`: most spans keep most of them.
-    owns_attributes = False
     links: list[RecordedLink] | None = None
     input: Snapshot | None = None
     output: Snapshot | None = None
@@ -121,7 +120,7 @@ class RolloutSpan(Span):
         self.name = name if type(name) is str else read_name(name)
         self.ids = context
         self.parent = parent
-        self.attributes = attributes
+        self.attributes = {**attributes}
         self.trajectory = trajectory
         self.bounds = bounds
         self.on_end = on_end
@@ -210,7 +209,7 @@ class RolloutSpan(Span):
 
     def _set(self, pairs: Sequence[tuple[Any, Any]]) -> None:
         """Set attributes; beyond the limits new ones are dropped."""
-        own = self.attributes if self.owns_attributes or not pairs else self._own_attributes()
+        own = self.attributes
         limit = self.bounds.attributes
         held = self.extra_bytes
         for key, value in pairs:
@@ -230,13 +229,6 @@ class RolloutSpan(Span):
                 held += held_bytes(value)
             own[key] = value
         self.extra_bytes = held
-
-    def _own_attributes(self) -> dict[str, Any]:
-        """Return the span's own attributes: the first call copies the op's."""
-        if not self.owns_attributes:
-            self.attributes = {**self.attributes}
-            self.owns_attributes = True
-        return self.attributes
 
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
         """Add an event at `timestamp` (nanoseconds since the epoch; now if None)."""

@@ -110,7 +110,7 @@ class RolloutTracer:
             return None
         context = SpanContext(trace_id, self._ids.generate_span_id(), False, _SAMPLED, sampled.trace_state)
         # A trajectory's tags are merged at export, and most samplers return the attributes that they were given.
-        attributes = {} if trajectory else dict(tags)
+        attributes = {} if trajectory else tags
         root = RolloutSpan(name, context, None, attributes, trajectory, tuple(links), self._on_end, self._bounds)
         more = {key: value for key, value in (sampled.attributes or {}).items() if key not in tags}
         if more:
