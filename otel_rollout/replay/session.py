@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from otel_rollout import backends
@@ -32,7 +31,7 @@ def replay(
     is_removing: bool = False,
     patience: float = 60.0,
     policy: RetryPolicy | None = None,
-    show: Callable[[str, Total], AbstractContextManager[Progress]],
+    show: Callable[[str, Total], Progress],
 ) -> Replay:
     """Send the trajectories of a folder to a backend, without those that it has confirmed before.
 
@@ -80,12 +79,12 @@ def replay(
     notes: list[str] = []
     try:
         total = source.total()
-        with show(backend, total) as sender.on_progress:
-            try:
-                sender.run()
-            except KeyboardInterrupt:
-                is_interrupted = True
-                sender.report.untried = max(0, total.units - sender.report.settled)
+        sender.on_progress = show(backend, total)
+        try:
+            sender.run()
+        except KeyboardInterrupt:
+            is_interrupted = True
+            sender.report.untried = max(0, total.units - sender.report.settled)
         if is_removing and not is_interrupted:
             notes = remove_delivered(folder, source.final - source.kept)
             if not files_in(folder):
