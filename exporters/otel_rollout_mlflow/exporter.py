@@ -16,7 +16,7 @@ from otel_rollout import semconv
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind, NotYet
-from otel_rollout.export.http import destination_of, require_requests, shown_url, without_userinfo
+from otel_rollout.export.http import destination_of, import_requests, shown_url, without_userinfo
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.facts.reward_parts import reward_parts_of
@@ -128,7 +128,7 @@ class MlflowSpanExporter(OutcomeSpanExporter):
         if self._fault is not None:
             raise self._fault
         if self._uri.kind == "http":
-            require_requests()
+            import_requests()
         if self._uri.kind == "sql":
             missing = [name for name in ("mlflow", "sqlalchemy", "alembic") if importlib.util.find_spec(name) is None]
             if missing:

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.genai_additions import additions_of
-from otel_rollout.export.http import HttpClient, destination_of, require_requests
+from otel_rollout.export.http import HttpClient, destination_of, import_requests
 from otel_rollout.export.otlp_http import OTLP_HEADERS, OtlpHttpSender, read_headers
 from otel_rollout.export.outcome import Outcome
 from otel_rollout_otlp.environment import HEADERS, NO_WAY, SETTINGS, OtlpEnvironment, read_environment, where_to_look
@@ -63,8 +63,8 @@ class OtlpHttpSpanExporter(OutcomeSpanExporter):
         return destination_of(self.endpoint, self._headers)
 
     def check(self) -> None:
-        """Raise MissingExtraError if requests isn't installed."""
-        require_requests()
+        """Import what `send` needs."""
+        import_requests()
 
     def send(self, spans: Sequence[ReadableSpan]) -> Outcome:
         """Make one attempt to send `spans`."""

@@ -14,7 +14,7 @@ from otel_rollout import semconv
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind, NotYet
-from otel_rollout.export.http import HttpClient, RequestFailedError, destination_of, require_requests, shown_url
+from otel_rollout.export.http import HttpClient, RequestFailedError, destination_of, import_requests, shown_url
 from otel_rollout.export.otlp_http import OTLP_HEADERS, TRACES_PATH, OtlpHttpSender, read_headers
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
@@ -93,10 +93,9 @@ class PhoenixSpanExporter(OutcomeSpanExporter):
 
         Raises:
             ConfigurationError: The address is no URL.
-            MissingExtraError: requests isn't installed.
         """
         self._settings.check()
-        require_requests()
+        import_requests()
 
     @property
     def destination(self) -> str:

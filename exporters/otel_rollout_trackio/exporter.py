@@ -5,17 +5,19 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from otel_rollout.counts import ExporterStats
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.batch_sender import send_batch
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
-from otel_rollout.export.held_spans import HeldSpans
-from otel_rollout.export.http import RequestFailedError, destination_of, require_requests, shown_url
+from otel_rollout.export.http import RequestFailedError, destination_of, import_requests, shown_url
 from otel_rollout.export.lane import RetryPolicy
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
@@ -26,6 +28,7 @@ from otel_rollout.guard.log_once import warn_once
 from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.installing import install_line
 from otel_rollout.record.finished_span import readable_size
+from otel_rollout_trackio.held_spans import HeldSpans
 from otel_rollout_trackio.store import (
     DIR,
     SERVER_URL,
@@ -125,7 +128,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         if self._fault is not None:
             raise self._fault
         if self._server is not None:
-            require_requests()
+            import_requests()
             return
         if importlib.util.find_spec("trackio") is None:
             raise MissingExtraError(f"trackio isn't installed: {install_line('trackio')}")
@@ -213,6 +216,24 @@ class TrackioSpanExporter(OutcomeSpanExporter):
             # Without a limit, it lists 50.
             f"    {prefix}trackio list traces --project {project} --run {experiment_name} --step 1 --limit 10000",
         ]
+
+    def add_counts(self, stats: ExporterStats) -> ExporterStats:
+        """Return the counts of its queue, in which held spans are queued ones, and those given up are lost ones."""
+        held, lost = self._held.spans, self._held.lost
+        # The queue counts a batch as delivered just after it is held.
+        held = max(0, min(held, stats.delivered - lost.total()))
+        counts = replace(
+            stats,
+            delivered=stats.delivered - held - lost.total(),
+            queued=stats.queued + held,
+            queued_bytes=stats.queued_bytes + self._held.bytes,
+            lost=dict(Counter(stats.lost) + lost),
+        )
+        return super().add_counts(counts)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Return False if it holds spans: no flush can hasten the end of their trajectories."""
+        return not self._held.spans
 
     def shutdown(self) -> None:
         """Store the trajectories that have no root yet, within `export_timeout`, and disconnect; idempotent."""

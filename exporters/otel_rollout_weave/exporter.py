@@ -15,7 +15,7 @@ from otel_rollout import semconv
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.exporter import OutcomeSpanExporter, ReadBack
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
-from otel_rollout.export.http import RequestFailedError, require_requests, shown_url
+from otel_rollout.export.http import RequestFailedError, import_requests, shown_url
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.recent import RecentDict
 from otel_rollout.facts.span_facts import is_late_annotation, span_id_of, trace_id_of
@@ -115,8 +115,8 @@ class WeaveSpanExporter(OutcomeSpanExporter):
         self._below: RecentDict[int, Below] = RecentDict(MAX_TRACES)
 
     def check(self) -> None:
-        """Raise MissingExtraError if requests isn't installed."""
-        require_requests()
+        """Import what `send` needs."""
+        import_requests()
 
     def check_project(self, name: str) -> None:
         """Raise a ConfigurationError for a name that W&B refuses, or that names more than an entity and a project."""

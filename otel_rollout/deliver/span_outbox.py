@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import Counter, deque
+import threading
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -17,7 +18,6 @@ from otel_rollout.counts import ExporterStats, Loss
 from otel_rollout.deliver.running_report import RunningReport
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
 from otel_rollout.export.follow_up_requests import FollowUpRequests
-from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.lane import Entry, Lane, NotYet, RetryPolicy, Settled
 from otel_rollout.export.outbox import SECONDS_OF_A_WAIT, Account, Outbox
 from otel_rollout.export.outcome import Outcome, Verdict
@@ -106,11 +106,9 @@ class SpanOutbox(Outbox):
         self._limits = limits or QueueLimits()
         self._batch_bytes = self._limits.batch_bytes
         self._follow_ups: FollowUpRequests | None = None
-        self._held: HeldSpans | None = None
         if isinstance(exporter, OutcomeSpanExporter):
             self._batch_bytes = min(self._batch_bytes, exporter.max_batch_bytes)
             self._follow_ups = exporter.follow_up_requests
-            self._held = exporter.held
         max_bytes, max_spans = self._limits.max_bytes, self._limits.max_spans or sys.maxsize
         # A batch is sent before the queue is full, however small the queue is.
         self._batch_bytes = min(self._batch_bytes, max(1, max_bytes // 2))
@@ -130,8 +128,6 @@ class SpanOutbox(Outbox):
         self._queued: deque[QueuedSpan] = deque()
         self._bytes = 0
         self._payloads_dropped = self._payloads_shrunk = 0
-        self._held_spans = 0
-        self._held_lost: Counter[str] = Counter()
         self._batch_due: float | None = None
         """The time at which a batch goes though it isn't full; None if no span waits."""
         self._has_new_losses = False
@@ -230,7 +226,7 @@ class SpanOutbox(Outbox):
     @property
     def _in_memory(self) -> int:
         """The number of spans in memory, waiting or in flight."""
-        return self._account.waiting - self._spooled - self._held_spans
+        return self._account.waiting - self._spooled
 
     @property
     def _spooled(self) -> int:
@@ -268,18 +264,17 @@ class SpanOutbox(Outbox):
             True if the backend has every span put since the last flush, and the follow-up requests are done.
         """
         deadline = monotonic() + timeout
-        is_delivered = self._flush_entries(deadline) and not self._holds_spans() and self._flush_exporter(deadline)
-        if self._follow_ups is None:
-            return is_delivered
-        return self._follow_ups.flush(max(0.0, deadline - monotonic()) if is_delivered else 0.0) and is_delivered
+        return self._flush_entries(deadline) and self._flush_exporter(deadline)
 
     def _flush_exporter(self, deadline: float) -> bool:
-        """Have an exporter that buffers spans itself send them; return False if it fails or takes too long."""
+        """Have the exporter send what it buffers itself; return False if it fails or takes too long."""
         exporter = self.exporter
-        if isinstance(exporter, OutcomeSpanExporter) or type(exporter).force_flush is SpanExporter.force_flush:
+        millis = int(min(max(0.0, deadline - monotonic()), threading.TIMEOUT_MAX) * 1000)
+        if isinstance(exporter, OutcomeSpanExporter):
+            return exporter.force_flush(millis)
+        if type(exporter).force_flush is SpanExporter.force_flush:
             return True
-        left = max(0.0, deadline - monotonic())
-        return call_within(left, lambda: exporter.force_flush(int(left * 1000))) is not False
+        return call_within(millis / 1000, lambda: exporter.force_flush(millis)) is not False
 
     def shutdown(self, deadline: float) -> None:
         """Have the thread deliver what it holds and end by `deadline` (of `time.monotonic`); `join` waits for it."""
@@ -324,13 +319,8 @@ class SpanOutbox(Outbox):
             call_within(SECONDS_OF_A_WAIT, self._report_losses)
         if self._disk is not None:
             self._disk.close(self._thread_end if self._thread.is_started else math.inf)
-        account = self._account
-        is_whole = not (account.lost or self._spooled or self._holds_spans())
-        return self._end_follow_ups() and is_whole
-
-    def _holds_spans(self) -> bool:
-        """Return True if the exporter waits for the end of trajectories: no flush can hasten that."""
-        return self._held is not None and self._held.spans > 0
+        stats = self.stats()
+        return self._end_follow_ups() and stats.delivered == stats.recorded
 
     def _end_follow_ups(self) -> bool:
         """Make the follow-up requests that are left, as far as there is time; True if all were made."""
@@ -353,7 +343,7 @@ class SpanOutbox(Outbox):
                 recorded=account.recorded,
                 delivered=account.delivered,
                 queued=account.waiting - self._spooled,
-                queued_bytes=self._bytes + (0 if self._held is None else self._held.bytes),
+                queued_bytes=self._bytes,
                 spooled=self._spooled,
                 lost=dict(account.lost),
                 payloads_dropped=self._payloads_dropped,
@@ -367,9 +357,6 @@ class SpanOutbox(Outbox):
 
     def _lanes_in_use(self) -> Iterable[Lane]:
         return (self._lane,) if self._lane.entries else ()
-
-    def _left(self) -> int:
-        return self._account.waiting - self._held_spans
 
     def _seconds_to_load(self, now: float) -> float | None:
         if not self._lane.wants_more:
@@ -403,17 +390,6 @@ class SpanOutbox(Outbox):
             self._is_failing = False
             if self._attempts_end is not None:
                 self._attempts_end = self._last_attempts
-
-    def _note_attempt(self) -> None:
-        """Count what the exporter holds, and what it gave up of that, in the same moment as the attempt."""
-        held = self._held
-        if held is None:
-            return
-        account, lost = self._account, Counter(held.lost)
-        account.delivered -= held.spans - self._held_spans + lost.total() - self._held_lost.total()
-        for reason, count in (lost - self._held_lost).items():
-            account.lose(reason, count)
-        self._held_spans, self._held_lost = held.spans, lost
 
     def _abandon(self) -> None:
         if self._is_abandoned:
@@ -589,8 +565,6 @@ class SpanOutbox(Outbox):
                 self.exporter.shutdown()
             except Exception:
                 _logger.exception("%s: the exporter failed to shut down", self.name)
-            with self._lock:
-                self._note_attempt()
 
     # --- what the log says
 

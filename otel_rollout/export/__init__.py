@@ -6,7 +6,6 @@ if TYPE_CHECKING:
     from otel_rollout.export.batch_sender import BatchReport, send_batch, wait_until
     from otel_rollout.export.connection_errors import describe_grpc_error
     from otel_rollout.export.genai_additions import additions_of
-    from otel_rollout.export.held_spans import HeldSpans
     from otel_rollout.export.lane import RetryPolicy
     from otel_rollout.export.recent import RecentDict
 else:
@@ -18,7 +17,6 @@ else:
             "lane": ("RetryPolicy",),
             "batch_sender": ("BatchReport", "send_batch", "wait_until"),
             "connection_errors": ("describe_grpc_error",),
-            "held_spans": ("HeldSpans",),
             "recent": ("RecentDict",),
             "genai_additions": ("additions_of",),
         },

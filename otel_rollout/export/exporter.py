@@ -13,7 +13,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from otel_rollout.counts import ExporterStats, Loss
 from otel_rollout.export.batch_sender import send_batch, wait_until
 from otel_rollout.export.follow_up_requests import FollowUpRequests
-from otel_rollout.export.held_spans import HeldSpans
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.finish.span_conversion import RunResource, is_unnamed
 from otel_rollout.guard.clock import monotonic
@@ -52,8 +51,6 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     """The most bytes of a batch that the backend takes."""
     follow_up_requests: FollowUpRequests | None = None
     """Requests about stored spans, if the exporter makes any."""
-    held: HeldSpans | None = None
-    """Spans that `send` took and the backend doesn't have yet, if the exporter holds any."""
     _run: RunResource | None = None
     address_setting: ClassVar[str] = ""
     """The variable with the address, for a message to someone who gave `init` an `endpoint` instead."""
@@ -144,9 +141,8 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
         return replace(stats, preparing=self.preparing) if stats.recorded > stats.delivered else stats
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait for follow-up requests; True if they are done and no span is held."""
-        is_done = self.follow_up_requests is None or self.follow_up_requests.flush(timeout_millis / 1000)
-        return is_done and not (self.held and self.held.spans)
+        """Wait for follow-up requests; True if they are done."""
+        return self.follow_up_requests is None or self.follow_up_requests.flush(timeout_millis / 1000)
 
 
 def refused_here(error: Exception) -> Outcome:

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from otel_rollout.errors import MissingExtraError
 from otel_rollout.export.connection_errors import describe_connection_error, is_before_request, is_wrong_protocol
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.export.proxies import Proxy, proxy_for
@@ -29,16 +28,15 @@ __all__ = [
     "HttpClient",
     "RequestFailedError",
     "destination_of",
+    "import_requests",
     "json_object",
     "outcome_of_answer",
-    "require_requests",
     "shown_url",
     "unexpected_answer",
     "without_secrets",
     "without_userinfo",
 ]
 
-_INSTALL = "pip install requests"
 _USERINFO = re.compile(r"[^/?#]*@|[^/?#:\[]*:(?!\d*(?:[/?#]|\Z)).*@", re.DOTALL)
 """The part before the host, even if the password has a character that should be escaped."""
 _URL_WITH_USERINFO = re.compile(r"(?<=://)[^/?#\s]*@")
@@ -129,13 +127,11 @@ class HttpClient:
         self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> HttpAnswer:
         """Make one request and return its answer or its fault; never raises."""
-        try:
-            import requests
-            from urllib3.exceptions import HTTPError
+        import requests
+        from urllib3.exceptions import HTTPError
 
-            from otel_rollout.export.http_transport import MAX_BYTES, deadline_of, read_body
-        except ImportError as error:
-            return HttpAnswer(0, fault=f"{error}: {_INSTALL}", is_permanent=True)
+        from otel_rollout.export.http_transport import MAX_BYTES, deadline_of, read_body
+
         proxy = proxy_for(url)
         try:
             session = self._session
@@ -212,16 +208,9 @@ def json_object(body: bytes) -> dict[str, Any] | None:
     return parsed if isinstance(parsed, dict) else None
 
 
-def require_requests() -> None:
-    """Import requests before threads start: a child forked during an import waits for it for ever.
-
-    Raises:
-        MissingExtraError: It isn't installed.
-    """
-    try:
-        import requests  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(f"HTTP needs a package that isn't installed ({error}): {_INSTALL}") from error
+def import_requests() -> None:
+    """Import requests before threads start: a child forked during an import waits for it for ever."""
+    import requests  # noqa: F401
 
 
 def without_userinfo(url: str) -> str:

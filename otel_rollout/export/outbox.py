@@ -136,10 +136,6 @@ class Outbox(abc.ABC):
         """Called with entries that are settled, with the lock held."""
         return
 
-    def _note_attempt(self) -> None:
-        """Called after each attempt, with the lock held, once it is counted."""
-        return
-
     def _before_waiting(self) -> float | None:
         """Called before the thread waits, without the lock; return the seconds that it may wait at most."""
         return None
@@ -350,11 +346,9 @@ class Outbox(abc.ABC):
         with self._lock:
             if self._is_abandoned:
                 self._count_late(lane, entries, outcome)
-                self._note_attempt()
                 return
             settled = lane.end_attempt(entries, outcome, monotonic())
             self._count(lane, settled, outcome)
-            self._note_attempt()
             self._settled(lane, [*settled.done, *(entry for entry, _ in settled.lost)])
             self._notify()
 

@@ -120,7 +120,12 @@ class Sender:
         self._is_given_up = not self._outbox.drain(self._patience)
         if self._is_given_up:
             self._outbox.give_up()
-        is_complete = self._store_held() and self._do_follow_ups() and self._unattributed == unattributed
+        is_complete = (
+            not self._is_given_up
+            and self._store_held()
+            and self._do_follow_ups()
+            and self._unattributed == unattributed
+        )
         if self._follow_ups is not None and not is_complete:
             self._outbox.last_error = self._outbox.last_error or self._follow_ups.last_error
         self._count()
@@ -146,8 +151,8 @@ class Sender:
 
     def _store_held(self) -> bool:
         """Store what the exporter holds until its root comes: of a trajectory, no more will; return if that is done."""
-        if self._exporter is None or self._is_given_up:
-            return self._exporter is None or self._exporter.held is None
+        if self._exporter is None:
+            return True
         outcome = self._exporter.store_held()
         if outcome.verdict is not Verdict.DELIVERED:
             self._outbox.last_error = outcome.reason

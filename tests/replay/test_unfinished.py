@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import otel_rollout
-from otel_rollout.export import HeldSpans
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.folder.folder_writer import FolderWriter
@@ -71,19 +70,17 @@ class _Holding(OutcomeSpanExporter):
     destination = "memory"
 
     def __init__(self):
-        self.held = HeldSpans()
-        self.stored = []
+        self.held, self.stored = {}, []
 
     def send(self, spans):
-        self.held.add(spans)
+        self.held.update({span.context.span_id: span for span in spans})
         return DELIVERED
 
     def store_held(self):
         if self.is_away:
             return Outcome(Verdict.RETRY, "away")
-        for trace_id in self.held.trace_ids():
-            self.stored += self.held.of_trace(trace_id)
-            self.held.release([trace_id])
+        self.stored += self.held.values()
+        self.held.clear()
         return DELIVERED
 
     def shutdown(self):

@@ -25,9 +25,8 @@ class _Trace:
 class HeldSpans:
     """Spans that `send` took and the backend doesn't have yet.
 
-    A batch leaves the queue once `send` has taken it. The outbox counts them as queued all the same, and as lost if the
-    exporter gives them up, in the same moment as the attempt: `delivered` counts stored spans only. One thread changes
-    this object.
+    A batch leaves the queue once `send` has taken it. The exporter's counts have them as queued all the same, and as
+    lost if it gives them up: `delivered` counts stored spans only. One thread changes this object.
     """
 
     def __init__(self) -> None:
