@@ -106,8 +106,7 @@ class Operation:
         try:
             call.start(context, frame, held[1], held[0])
         except BaseException as error:
-            call.break_off(error)
-            pass_on("starting an op")
+            call.break_off(error, "starting an op")
             return None
         return call
 
@@ -183,8 +182,7 @@ class Call(Scope):
                     return later
             self.succeed(result)
         except BaseException as error:
-            self.break_off(error)
-            pass_on("ending an op")
+            self.break_off(error, "ending an op")
         return result
 
     def succeed(self, result: Any) -> None:
@@ -225,16 +223,16 @@ class Call(Scope):
                 span.output = Snapshot.of_items(kept, self.yields - len(kept))
             self._end(span)
         except BaseException as own:
-            self.break_off(own)
-            pass_on("ending an op")
+            self.break_off(own, "ending an op")
 
-    def break_off(self, error: BaseException) -> None:
-        """Leave the context and end the span, after an exception in the middle of another step."""
+    def break_off(self, error: BaseException, where: str) -> None:
+        """Leave the context and end the span, after an exception in the middle of another step; raise the program's."""
         self._leave()
         span = self.span
         if span is not None and span.is_recording():
             span.fail(error)
             self._end(span)
+        pass_on(where)
 
     def pause(self) -> None:
         """Restore the caller's context, and remember the function's."""
@@ -270,8 +268,7 @@ class Call(Scope):
                 self.yielded.append(taken)
                 self.yielded_bytes += taken.size
         except BaseException as error:
-            self.break_off(error)
-            pass_on("reading a yielded item")
+            self.break_off(error, "reading a yielded item")
 
     def _follow(self, result: Any, references: int) -> Any:
         """Return a form of a result that runs later and ends the call; None if the call ends now."""
@@ -308,8 +305,7 @@ class Call(Scope):
         try:
             self.succeed(future.result())
         except BaseException as own:
-            self.break_off(own)
-            pass_on("ending an op")
+            self.break_off(own, "ending an op")
 
     def _end(self, span: RolloutSpan) -> None:
         span.end()

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from otel_rollout import semconv
-from otel_rollout.guard.log_once import pass_on, warn_once
+from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.attribute_values import read_scalar, read_tag
 from otel_rollout.record.call import Call, Operation
@@ -58,8 +58,7 @@ class Subagent:
                 call.frame.agent = Agent(call.span)
             self._calls.append(call)
         except BaseException as error:
-            call.break_off(error)
-            pass_on("starting a sub-agent")
+            call.break_off(error, "starting a sub-agent")
 
     def __exit__(self, kind: object, exception: BaseException | None, traceback: object) -> None:
         call = self._current_call()

@@ -304,8 +304,7 @@ class Trajectory(HasHandle):
         try:
             self._start(pipeline)
         except BaseException as error:
-            self._break_off(error)
-            pass_on("starting a trajectory")
+            self._break_off(error, "starting a trajectory")
         return self
 
     def _enter_again(self) -> Trajectory:
@@ -337,8 +336,7 @@ class Trajectory(HasHandle):
                 self._registry = registry
                 registry[id(self)] = self
         except BaseException as error:
-            self._break_off(error)
-            pass_on("starting a trajectory")
+            self._break_off(error, "starting a trajectory")
 
     def _make_root(
         self, pipeline: RunningPipeline, context: Context, start_time: int | None = None
@@ -392,11 +390,10 @@ class Trajectory(HasHandle):
                 root.end(end_time)
             self._forget(state)
         except BaseException as error:
-            self._break_off(error)
-            pass_on("ending a trajectory")
+            self._break_off(error, "ending a trajectory")
 
-    def _break_off(self, error: BaseException) -> None:
-        """Leave the context and end the root, after an exception in the middle of another step."""
+    def _break_off(self, error: BaseException, where: str) -> None:
+        """Leave the context and end the root, after an exception in the middle of another step; raise the program's."""
         self._leave()
         root, state, pipeline = self._root, self._state, self._pipeline
         if root is not None and root.is_recording() and pipeline is not None:
@@ -404,6 +401,7 @@ class Trajectory(HasHandle):
             root.end()
         if state is not None:
             self._forget(state)
+        pass_on(where)
 
     def _forget(self, state: TrajectoryState) -> None:
         if self._pipeline is not None:
