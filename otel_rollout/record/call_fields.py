@@ -35,11 +35,6 @@ def _argument(name: str, default: Any, place: int, /, *args: Any, **kwargs: Any)
     return kwargs[name] if name in kwargs else args[place] if place < len(args) else default
 
 
-def has_functions(given: tuple[Any, ...]) -> bool:
-    """Return True if one of `rollout_trace_attr`'s arguments is a function."""
-    return any(map(callable, given))
-
-
 def fields_of_call(name: str, given: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """Return the arguments of `rollout_trace_attr` for one call: the results of functions among them.
 
@@ -58,8 +53,6 @@ def _result(label: str, function: Any, default: Any, args: tuple[Any, ...], kwar
 
 def without_functions(given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments of `rollout_trace_attr` without functions, which are logged once: nothing calls them."""
-    if not has_functions(given):
-        return given
     for value, field in zip(given, _DEFAULTS, strict=True):
         if callable(value):
             warn_once(

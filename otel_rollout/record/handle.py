@@ -39,11 +39,6 @@ class Place(NamedTuple):
     run: str | None
 
     @property
-    def ended_root(self) -> NonRecordingSpan:
-        """The root for spans that come after it: exporters don't wait for it."""
-        return ended(self.root)
-
-    @property
     def handle(self) -> str:
         """The place as a text."""
         root = self.root
@@ -86,7 +81,7 @@ def tags_of(step: Any, sample_index: Any, rollout_n: Any, *, validate: Any, expe
 
 
 def ended(span: SpanContext) -> NonRecordingSpan:
-    """Return a span that has ended, or is in another process, as the parent of later ones."""
+    """Return a span that has ended, or is in another process, as a parent that exporters don't wait for."""
     if not span.is_remote:
         span = SpanContext(span.trace_id, span.span_id, True, span.trace_flags, span.trace_state)
     return NonRecordingSpan(span)

@@ -20,7 +20,7 @@ from otel_rollout.guard.log_once import pass_on, warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.annotate import PREFIX, TOTALS, annotate
 from otel_rollout.record.attribute_values import read_tag
-from otel_rollout.record.call_fields import fields_of_call, has_functions, with_parameters, without_functions
+from otel_rollout.record.call_fields import fields_of_call, with_parameters, without_functions
 from otel_rollout.record.callables import is_undecorated_yet, like, require_function
 from otel_rollout.record.context import (
     SILENCE,
@@ -35,9 +35,9 @@ from otel_rollout.record.context import (
     with_frame,
 )
 from otel_rollout.record.driver import RUNNING, Scope, follow, is_generator_function, is_kind, wrap
-from otel_rollout.record.handle import HasHandle, Place, place_of, remember, tags_of
+from otel_rollout.record.handle import HasHandle, Place, ended, place_of, remember, tags_of
 from otel_rollout.record.recorded import Recorded, record_span
-from otel_rollout.record.snapshot import Snapshot, take_snapshot
+from otel_rollout.record.snapshot import take_snapshot
 from otel_rollout.record.trajectory_state import TrajectoryState
 from otel_rollout.settings import is_disabled
 
@@ -187,7 +187,12 @@ class Trajectory(HasHandle):
         pipeline, place = self._pipeline, self._place
         if pipeline is None or place is None:
             return None
-        return _page_url(pipeline, f"{place.root.trace_id:032x}", f"{place.root.span_id:016x}")
+        ids = f"{place.root.trace_id:032x}", f"{place.root.span_id:016x}"
+        for exporter in pipeline.exporters.values():
+            look_up = getattr(exporter, "trajectory_url", None)
+            if look_up is not None and (url := look_up(*ids, pipeline.project_name)):
+                return str(url)
+        return None
 
     def annotate(self, **facts: Any) -> None:
         """Set attributes of the trajectory, at any time and in any process: `otel_rollout.annotate` with this one.
@@ -232,7 +237,7 @@ class Trajectory(HasHandle):
         given = Recorded(name, kind, start_time, end_time, input, output, error, attributes)
         try:
             state = self._state or TrajectoryState(place.tags)
-            return record_span(pipeline, state, parent or self._root or place.ended_root, given)
+            return record_span(pipeline, state, parent or self._root or ended(place.root), given)
         except BaseException:
             pass_on("recording a span")
             return None
@@ -277,12 +282,10 @@ class Trajectory(HasHandle):
             raise TypeError("rollout_trace_attr doesn't decorate generator functions: use `with` around the loop")
         given = self._given
         of_call = with_parameters(given, target)
-        is_of_call = has_functions(of_call)
         label = getattr(target, "__qualname__", type(target).__qualname__)
 
         def begin(held: list[Any]) -> _DecoratedCall:
-            fields = fields_of_call(label, of_call, held[1], held[0]) if is_of_call else given
-            return _DecoratedCall(Trajectory(*fields))
+            return _DecoratedCall(Trajectory(*fields_of_call(label, of_call, held[1], held[0])))
 
         return cast("_Function", like(target, wrap(target, begin), functools.partial(_decorate_again, given)))
 
@@ -295,8 +298,7 @@ class Trajectory(HasHandle):
     def __enter__(self) -> Trajectory:  # noqa: PYI034 - Python 3.10 has no Self
         pipeline = runtime.pipeline
         if pipeline is None:
-            if not runtime.is_init_called:
-                _note_missing_init()
+            _note_missing_init()
             return self
         if self._inner is not None:
             return self._enter_again()
@@ -326,7 +328,7 @@ class Trajectory(HasHandle):
     def _start_alone(self, start_time: int | None, registry: MutableMapping[int, Trajectory]) -> None:
         """Start it for `start_trajectory`, which keeps what is open."""
         self._pipeline = pipeline = runtime.pipeline
-        if pipeline is None and not runtime.is_init_called:
+        if pipeline is None:
             _note_missing_init()
         context = get_current()
         if pipeline is None or not self.trace or current_frame(context) is SILENCE:
@@ -441,7 +443,13 @@ class Trajectory(HasHandle):
                 annotations.setdefault(key, total)
         own: dict[str, Any] = {key: annotations.pop(key) for key in _OWN if key in annotations}
         parts = own.pop(semconv.REWARD_PARTS, None)
-        own[semconv.METADATA] = _metadata({**state.tags, **own, **annotations})
+        # Phoenix filters on their short names.
+        metadata = {
+            key.removeprefix(PREFIX): value
+            for key, value in {**state.tags, **own, **annotations}.items()
+            if not isinstance(value, (str, tuple)) or len(value) <= MAX_METADATA_CHARACTERS
+        }
+        own[semconv.METADATA] = take_snapshot(metadata)
         if parts is not None:
             own[semconv.REWARD_PARTS] = take_snapshot(parts)
         pipeline.tracer.set_annotations(root, own, annotations)
@@ -481,6 +489,8 @@ class _DecoratedCall(Scope):
 
 def _note_missing_init() -> None:
     """Log one line if a variable asks for traces of this process, in which nobody has called `init`."""
+    if runtime.is_init_called:
+        return
     runtime.is_init_called = True
     asked = os.environ.get(OTEL_TRACES_EXPORTER, "").strip()
     if asked not in ("", "none") and not is_disabled():
@@ -490,22 +500,3 @@ def _note_missing_init() -> None:
             OTEL_TRACES_EXPORTER,
             asked,
         )
-
-
-def _page_url(pipeline: RunningPipeline, trace_id: str, root_id: str) -> str | None:
-    for exporter in pipeline.exporters.values():
-        look_up = getattr(exporter, "trajectory_url", None)
-        url = look_up(trace_id, root_id, pipeline.project_name) if look_up is not None else None
-        if url:
-            return str(url)
-    return None
-
-
-def _metadata(attributes: dict[str, Any]) -> Snapshot:
-    """Return the attributes, to be JSON text under their short names: Phoenix filters on these."""
-    metadata = {
-        key.removeprefix(PREFIX): value
-        for key, value in attributes.items()
-        if not isinstance(value, (str, tuple)) or len(value) <= MAX_METADATA_CHARACTERS
-    }
-    return take_snapshot(metadata)
