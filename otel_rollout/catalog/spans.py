@@ -227,6 +227,13 @@ CONVERSATIONS: Final = (
     Column("output_tokens", int, "tokens", "the sum over its turns", lambda it: it.output_tokens),
     Column("messages", int, "messages", "the length of its history, with the last answer", lambda it: it.messages),
     Column("trained", bool, "", "true if it is training data; null if that is unknown", lambda it: it.trained),
+    Column(
+        "inferred",
+        bool,
+        "",
+        "true if no scope, mark or prompt shows what it comes from: that is a guess from what messages repeat",
+        lambda it: it.inferred,
+    ),
     Column("start_time", int, "ns", "the start of its first turn, since 1970", lambda it: it.start_time),
     Column("end_time", int, "ns", "the end of its last turn, since 1970", lambda it: it.end_time),
     Column("seconds", float, "s", "the time between both", lambda it: (it.end_time - it.start_time) / 1e9),

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
+from otel_rollout.facts.exact_conversations import Scope, Turn
 from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
-from otel_rollout.facts.histories import Histories, has_result
 from otel_rollout.facts.odd_results import is_odd_result
 from otel_rollout.facts.packed_spans import (
     AGENT,
@@ -33,6 +33,7 @@ from otel_rollout.facts.packed_spans import (
     scopes_of,
     unpack,
 )
+from otel_rollout.facts.prompts import UNKNOWN, Prompts, has_answer, has_result
 from otel_rollout.facts.reward_parts import (
     MAX_PARTS,
     MEASURES,
@@ -57,9 +58,11 @@ from otel_rollout.facts.span_values import (
     times_of,
     unparsed_calls_of,
 )
-from otel_rollout.facts.turn_links import Scope, Turn
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import INT64_MAX
+
+if TYPE_CHECKING:
+    from otel_rollout.facts.histories import Histories
 
 MAX_ERRORS: Final = 8
 MAX_ODD: Final = 64
@@ -116,8 +119,8 @@ class SummaryBuilder:
         self.service_name: str | None = None
         self.rows = bytearray()
         self.names: dict[str, int] = {}
-        self.histories = Histories()
-        """The messages of its generations."""
+        self.generations = Prompts()
+        """The prompts and marks of its generations."""
         self.errors: list[tuple[int, int, str, str, str]] = []
         self.error_type: str | None = None
         self.root_prompt = self.root_answer = ""
@@ -139,7 +142,7 @@ class SummaryBuilder:
         """Return a copy, to which spans can be added without changing this one."""
         other = copy.copy(self)
         for name, value in vars(self).items():
-            if isinstance(value, (bytearray, dict, list, Histories)):
+            if isinstance(value, (bytearray, dict, list, Prompts)):
                 setattr(other, name, value.copy())
         return other
 
@@ -220,13 +223,13 @@ class SummaryBuilder:
         self.rows.clear()
         self.names.clear()
         self.errors.clear()
-        self.histories = Histories()
+        self.generations = Prompts()
 
     @property
     def size(self) -> int:
         """The bytes that it takes in memory, roughly."""
         texts = _NAME_BYTES * len(self.names) + _SAID_BYTES * (len(self.prompts) + len(self.answers))
-        return _BASE_BYTES + len(self.rows) + texts + self.histories.size
+        return _BASE_BYTES + len(self.rows) + texts + self.generations.size
 
     def _add_places(self, spans: Iterator[ReadableSpan]) -> None:
         for span in spans:
@@ -272,7 +275,6 @@ class SummaryBuilder:
             if kind == LLM:
                 messages, value = get(_OUTPUT_MESSAGES), get(_OUTPUT_VALUE)
                 content = output_hash(messages, value)
-                self.histories.add(span)
                 tokens = get(_ASKED)
                 if type(tokens) is int and 0 <= tokens <= INT64_MAX:
                     asked = tokens
@@ -280,10 +282,9 @@ class SummaryBuilder:
                 if type(tokens) is int and 0 <= tokens <= INT64_MAX:
                     answered = tokens
                 inside = 0 if parent is None else parent.span_id & UINT64_MAX
-                history = self.histories.of_span[context.span_id]
-                if not history.answers and status != ERROR and has_result(attributes):
+                if status != ERROR and has_result(attributes) and not has_answer(span):
                     self.unread_answers += 1
-                mark = history.mark
+                mark = self.generations.add(span).mark
                 is_user, place = mark.role == semconv.USER, (inside, mark.is_trained)
                 if not is_user:
                     if not self.root_prompt and _may_keep(self.prompts, place, start):
@@ -314,7 +315,7 @@ class SummaryBuilder:
                 if status == ERROR or _REQUESTED_TOOL in attributes:
                     self.unknown_tool_calls += is_unknown_tool(span)
             elif kind == AGENT and parent is not None:
-                self.histories.add_agent(context.span_id, attributes)
+                self.generations.add_agent(context.span_id, attributes)
             elif kind == EVALUATOR and get(_LATE) is True:
                 # The microseconds of the call to `annotate` are no time of a reward.
                 kind = 0
@@ -468,7 +469,12 @@ class SpanError(NamedTuple):
 
 
 class Collected:
-    """The facts of a builder's spans, which the table's functions read."""
+    """The facts of a builder's spans, which the table's functions read.
+
+    Args:
+        trace: The builder.
+        read: Returns the messages of its generations; without it, `is_exact` may be False.
+    """
 
     __slots__ = (
         "_rows",
@@ -476,6 +482,7 @@ class Collected:
         "conversations",
         "figures",
         "finish_reason",
+        "is_exact",
         "is_undecided",
         "prompt",
         "root",
@@ -483,13 +490,16 @@ class Collected:
         "trace",
     )
 
-    def __init__(self, trace: SummaryBuilder) -> None:
+    def __init__(self, trace: SummaryBuilder, read: Callable[[], Histories] | None = None) -> None:
         self.trace = trace
         self.root: Mapping[str, Any] = trace.attributes if trace.has_root else {}
         """The root's scalar attributes; empty without a root."""
         self._rows = unpack(trace.rows)
         scopes = list(scopes_of(self._rows))
-        sides = _sides_of(scopes, trace.histories)
+        known = _sides_of(scopes, trace.generations, read)
+        self.is_exact = known is not None
+        """False if only the messages tell the conversations apart."""
+        sides = known or Sides([])
         self.is_undecided = sides.is_undecided
         self.conversations = Counter(each.kind for each in sides.found)
         """The number of conversations by kind, and of all."""
@@ -547,9 +557,12 @@ def _outermost(kept: Mapping[_Place, Said], scopes: Sequence[tuple[SpanRow, Scop
     return str(said.text)
 
 
-def _sides_of(scopes: Iterable[tuple[SpanRow, Scope]], histories: Histories) -> Sides:
+def _sides_of(
+    scopes: Iterable[tuple[SpanRow, Scope]], prompts: Prompts, read: Callable[[], Histories] | None
+) -> Sides | None:
     given = []
     for row, scope in scopes:
         span_id = row[2]
-        given.append(Turn(span_id, row[0], row[1], row[10] == ERROR, scope, histories.of_span.get(span_id)))
-    return find_sides(given, histories)
+        prompt = prompts.of_span.get(span_id, UNKNOWN)
+        given.append(Turn(span_id, row[0], row[1], row[10] == ERROR, scope, prompt))
+    return find_sides(given, prompts, read)

@@ -10,16 +10,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from operator import eq
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
-from otel_rollout.facts.histories import ASSISTANT, PIECE, ROOT, Histories, History
-from otel_rollout.facts.turn_links import Link, Scope, Turn, TurnLinks
+from otel_rollout.facts.exact_conversations import MAX_CONVERSATIONS, Found, Kind, Scope, Turn
+from otel_rollout.facts.histories import ASSISTANT, PIECE, ROOT, Histories
+from otel_rollout.facts.turn_links import Link, TurnLinks
 
-Kind: TypeAlias = Literal["main", "subagent", "fork", "compacted", "user"]
-MAX_CONVERSATIONS: Final = 128
-"""The turns of further conversations are in the last one."""
 _RECENT: Final = 4
 _CANDIDATES: Final = 16
 _SHRUNK: Final = 0.75
@@ -32,33 +29,6 @@ _LONG: Final = 4
 """A shorter history is not compacted without a sign of it."""
 
 
-@dataclass(slots=True)
-class Found:
-    """A conversation, with turns by their positions.
-
-    Args:
-        kind: Its kind.
-        origin: A turn of the conversation that it comes from; None of the main one.
-        shared: The messages at its beginning that both have.
-        replaced: The messages that a compacted one leaves out; None for others.
-        turns: Its turns.
-        parent: The position of the conversation that it comes from; None of the main one.
-        parent_turn: The parent's last turn before it; of a fork, the last one whose answer it shares.
-        messages: The messages of its history, with the last answer.
-        others: The number of conversations beyond the bound whose turns it has, by kind.
-    """
-
-    kind: Kind
-    origin: int | None
-    shared: int = 0
-    replaced: int | None = None
-    turns: list[int] = field(default_factory=list)
-    parent: int | None = None
-    parent_turn: int | None = None
-    messages: int = 0
-    others: Counter[Kind] = field(default_factory=Counter)
-
-
 def find_conversations(turns: Sequence[Turn], histories: Histories) -> list[Found]:
     """Return the conversations of a trajectory, in the order of their first turns.
 
@@ -68,40 +38,7 @@ def find_conversations(turns: Sequence[Turn], histories: Histories) -> list[Foun
     """
     if not turns:
         return []
-    if _is_one_chain(turns, histories):
-        # Most are.
-        return [Found("main", None, turns=list(range(len(turns))), messages=_messages(turns[-1].history, histories))]
     return _Finder(turns, histories.copy()).find()
-
-
-def _is_one_chain(turns: Sequence[Turn], tree: Histories) -> bool:
-    """Return True if each turn's prompt is the history of the turn before it, and more."""
-    first, before = turns[0], ROOT
-    if tree.compactions:
-        return False
-    for turn in turns:
-        history = turn.history
-        if history is None or turn.scope != first.scope or not history.asked or history.is_compacted:
-            return False
-        if first.history is None or history.system != first.history.system or history.conversation:
-            return False
-        node = history.asked
-        # Children come after their parents.
-        while node > before:
-            node = tree.parents[node]
-        if node != before or (before == history.asked):
-            return False
-        before = history.asked
-        if len(history.answers) == 1:
-            # Without a node no later prompt has the answer.
-            before = tree.known_child(before, history.answers[0]) or before
-    return True
-
-
-def _messages(history: History | None, tree: Histories) -> int:
-    if history is None:
-        return 0
-    return len(tree.path(history.asked)) + len(history.answers[:1]) + (history.system != 0)
 
 
 class _Finder:

@@ -11,14 +11,14 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.facts.conversation_finder import Found, Kind
-from otel_rollout.facts.histories import Histories
+from otel_rollout.facts.exact_conversations import Found, Kind, Scope, Turn
+from otel_rollout.facts.histories import Histories, measure
+from otel_rollout.facts.prompts import Prompts
 from otel_rollout.facts.reward_parts import Dated
-from otel_rollout.facts.sides import find_sides
+from otel_rollout.facts.sides import Sides, find_sides
 from otel_rollout.facts.span_facts import is_late_annotation, kind_of
 from otel_rollout.facts.span_values import count_of, text_of, times_of
 from otel_rollout.facts.trace_tree import outermost, place_of
-from otel_rollout.facts.turn_links import Scope, Turn
 from otel_rollout.text.sanitize import INT64_MAX
 
 
@@ -44,6 +44,7 @@ class Conversation:
         start_time: The start of its first turn, in nanoseconds since 1970.
         end_time: The end of its last turn.
         conversation_id: `gen_ai.conversation.id`, if its turns have one; else empty.
+        inferred: True if no scope, mark or prompt shows what it comes from: that is a guess from what messages repeat.
     """
 
     id: int
@@ -62,6 +63,7 @@ class Conversation:
     start_time: int
     end_time: int
     conversation_id: str
+    inferred: bool
 
 
 class Conversations(NamedTuple):
@@ -97,18 +99,20 @@ class _Reading:
         self._ordered = ordered
         self._known = {place_of(span).span_id: span for span in ordered}
         self.turns = outermost(ordered, "LLM")
-        histories = Histories()
+        self._histories, prompts = Histories(), Prompts()
         for span in ordered:
             if kind_of(span.attributes or {}) == "AGENT":
-                histories.add_agent(place_of(span).span_id, span.attributes or {})
+                prompts.add_agent(place_of(span).span_id, span.attributes or {})
         self._given: list[Turn] = []
         for span in self.turns:
-            histories.add(span)
+            self._histories.add(span)
             start, end = times_of(span)
             span_id, failed = place_of(span).span_id, span.status.status_code is StatusCode.ERROR
-            self._given.append(Turn(span_id, start, end, failed, self._scope(span), histories.of_span.get(span_id)))
-        self.sides = find_sides(self._given, histories)
+            self._given.append(Turn(span_id, start, end, failed, self._scope(span), prompts.add(span)))
+        self.sides = find_sides(self._given, prompts, lambda: self._histories) or Sides([])
         self.found = self.sides.found
+        if not self.sides.is_inferred:
+            measure(self.found, [turn.span_id for turn in self._given], self._histories)
 
     def conversation(self, number: int, numbers: Mapping[int, int], fate: str | None) -> Conversation:
         """Return a conversation.
@@ -123,7 +127,7 @@ class _Reading:
         parent = () if found.parent is None else self.found[found.parent].turns
         after = [turn for turn in parent if turn > last]
         spans = [self.turns[turn] for turn in found.turns]
-        history = self._given[first].history
+        history = self._histories.of_span.get(self._given[first].span_id)
         return Conversation(
             number,
             found.kind,
@@ -141,7 +145,17 @@ class _Reading:
             self._given[first].start,
             max(self._given[turn].end for turn in found.turns),
             history.conversation if history is not None else "",
+            self.sides.is_inferred and not self._is_said(found),
         )
+
+    def _is_said(self, found: Found) -> bool:
+        """Return True if a mark or a scope shows what a conversation comes from."""
+        first = self._given[found.turns[0]]
+        if found.parent is None or first.prompt.is_compacted:
+            return True
+        around = self._given[self.found[found.parent].turns[0]].scope
+        is_inside = first.scope != around == first.scope[: len(around)]
+        return is_inside and found.kind in ("subagent", "user")
 
     def places(self, numbers: Mapping[int, int]) -> dict[int, int]:
         """Return the conversation of each span, by span id, except for those around all conversations."""

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import copy
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from operator import eq
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.facts.exact_conversations import Found
+from otel_rollout.facts.prompts import PROMPT_START, is_chat
+from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_messages import SYSTEM_INSTRUCTIONS, input_messages, messages_of, output_messages
 from otel_rollout.messages import Message, json_of, messages_in, parse_json
 
-PROMPT_START: Final = '"prompt_ids_start":'
-"""In a turn's input: the number of the prompt's token ids that earlier turns have recorded."""
 ROOT: Final = 0
 """The node before the first message."""
 ASSISTANT, TOOL, USER, SYSTEM = 1, 2, 3, 4
@@ -53,30 +57,8 @@ _SUMMARY: Final = (
 _SEARCHED: Final = 400
 _LISTS_AFTER: Final = ('"tools":', '"functions":')
 """Arguments of a client's call with a list of objects."""
-_IDS: Final = '_ids":'
-_TOKEN_IDS: Final = tuple(f'"{name}_ids":' for name in ("token", "response", "output", "prompt", "input", "completion"))
-_TEXT: Final = '_text":'
-_MAX_PAYLOAD: Final = 256 * 1024
 _MAX_KNOWN: Final = 32
 _MAX_ID: Final = 256
-_NODE_BYTES: Final = 160
-_TURN_BYTES: Final = 480
-_NUMBER_BYTES: Final = 40
-
-
-class Mark(NamedTuple):
-    """The marks on a generation, or on an agent around some.
-
-    Args:
-        role: `policy` or `user`; empty without the mark.
-        is_trained: True if it is training data, has token ids, or versions of weights: the policy has.
-    """
-
-    role: str
-    is_trained: bool
-
-
-NO_MARK: Final = Mark("", False)
 
 
 class History(NamedTuple):
@@ -95,7 +77,6 @@ class History(NamedTuple):
         is_compacted: True if it is marked as the first of a compacted conversation.
         conversation: `gen_ai.conversation.id`; empty without one.
         request: verl's id of the conversation; empty without one.
-        mark: The marks on the generation.
     """
 
     system: int
@@ -110,7 +91,6 @@ class History(NamedTuple):
     is_compacted: bool
     conversation: str
     request: str
-    mark: Mark
 
 
 class _Known(NamedTuple):
@@ -134,8 +114,6 @@ class Histories:
 
     def __init__(self) -> None:
         self.of_span: dict[int, History] = {}
-        self.agents: dict[int, Mark] = {}
-        """The agents that are marked, by span id."""
         self.parents = array("I", [ROOT])
         self.codes = array("Q", [0])
         """A message's hash and its role."""
@@ -144,8 +122,6 @@ class Histories:
         self.compactions: set[int] = set()
         """The nodes with a part of type `compaction`."""
         self._children: dict[tuple[int, int], int] = {}
-        self._numbers = 0
-        """The numbers of all turns' tuples."""
         self._known: dict[tuple[int, int], _Known] = {}
         """The JSON of the last prompts, by length and hash: most begin with an earlier one, which isn't read again."""
         self.is_full = False
@@ -158,11 +134,6 @@ class Histories:
             setattr(other, name, copy.copy(value))
         return other
 
-    @property
-    def size(self) -> int:
-        """The bytes that it takes in memory, roughly."""
-        return _NODE_BYTES * len(self.parents) + _TURN_BYTES * len(self.of_span) + _NUMBER_BYTES * self._numbers
-
     def add(self, span: ReadableSpan) -> None:
         """Add a generation."""
         if span.context is None:
@@ -170,7 +141,7 @@ class Histories:
         attributes: Mapping[str, Any] = span.attributes or {}
         prompt = _encoded_prompt(attributes)
         known, asked = self._read(span, attributes, memoryview(prompt))
-        answers = _answers(span) if _is_chat(attributes, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE) else []
+        answers = _answers(span) if is_chat(attributes, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE) else []
         is_added = known.node == ROOT and has_only_new_messages(attributes, asked)
         (system, head, shape, node), at = known[2:6], 0
         if node == ROOT:
@@ -190,7 +161,7 @@ class Histories:
         if not is_added:
             self._remember(prompt, _Known(0, 0, system, head, shape, node, texts, length))
         conversation, request = attributes.get(semconv.CONVERSATION_ID), attributes.get(semconv.REQUEST_ID)
-        self.of_span[span.context.span_id] = history = History(
+        self.of_span[span.context.span_id] = History(
             system,
             head,
             shape,
@@ -203,24 +174,7 @@ class Histories:
             attributes.get(semconv.COMPACTED) is True,
             conversation[:_MAX_ID] if type(conversation) is str else "",
             request[:_MAX_ID] if type(request) is str else "",
-            _mark_of(attributes),
         )
-        self._numbers += sum(map(len, (history.answers, history.added or (), history.texts, history.calls)))
-
-    def add_agent(self, span_id: int, attributes: Mapping[str, Any]) -> None:
-        """Keep the marks on an agent, if it has some."""
-        mark = _mark_of(attributes)
-        if mark != NO_MARK and len(self.agents) < MAX_MESSAGES:
-            self.agents[span_id] = mark
-
-    def marks(self, span_id: int, scope: Iterable[int]) -> Iterator[Mark]:
-        """Yield the marks on a generation, and on the agents around it, from the innermost."""
-        history = self.of_span.get(span_id)
-        if history is not None:
-            yield history.mark
-        for agent in reversed(tuple(scope)):
-            if (mark := self.agents.get(agent)) is not None:
-                yield mark
 
     def _read(
         self, span: ReadableSpan, attributes: Mapping[str, Any], prompt: memoryview
@@ -241,7 +195,7 @@ class Histories:
             more = messages_of(rest) if semconv.INPUT_MESSAGES in attributes else messages_in(parse_json(rest))
             if more or rest == "[]":
                 return found, more
-        if not _is_chat(attributes, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE):
+        if not is_chat(attributes, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE):
             return _NOTHING_KNOWN, []
         return _NOTHING_KNOWN, input_messages(span)
 
@@ -272,9 +226,19 @@ class Histories:
                 self.compactions.add(found)
         return found
 
-    def known_child(self, node: int, code: int) -> int | None:
-        """Return the node of a message after a node; None if there is none."""
-        return self._children.get((node, code))
+    def codes_of(self, turns: Iterable[History | None], *, with_answer: bool = True) -> list[int]:
+        """Return the codes of the history that turns of one conversation lead to."""
+        codes: list[int] = []
+        answers: tuple[int, ...] = ()
+        for turn in turns:
+            if turn is None:
+                continue
+            if turn.added is None:
+                codes = [self.codes[node] for node in self.path(turn.asked)]
+            else:
+                codes = [*codes, *answers, *turn.added]
+            answers = turn.answers[:1]
+        return [*codes, *answers] if with_answer else codes
 
     def path(self, node: int) -> list[int]:
         """Return the nodes from the first message to a node."""
@@ -284,6 +248,40 @@ class Histories:
             node = self.parents[node]
         nodes.reverse()
         return nodes
+
+
+def histories_of(spans: Iterable[ReadableSpan]) -> Histories:
+    """Return the messages of the generations among spans."""
+    histories = Histories()
+    for span in spans:
+        if kind_of(span.attributes or {}) == "LLM":
+            histories.add(span)
+    return histories
+
+
+def measure(found: Sequence[Found], spans: Sequence[int], histories: Histories) -> None:
+    """Count the messages of conversations, those that they share with their parents, and those that they replace.
+
+    Args:
+        found: The conversations.
+        spans: The span of each turn.
+        histories: Their messages.
+    """
+    known = {at: histories.of_span.get(span_id) for at, span_id in enumerate(spans)}
+    systems = [0 if (first := known[each.turns[0]]) is None else first.system for each in found]
+    for each, system in zip(found, systems, strict=True):
+        codes = histories.codes_of(known[turn] for turn in each.turns)
+        each.messages = len(codes) + (system != 0)
+        if each.parent is None:
+            continue
+        turns = found[each.parent].turns
+        old = histories.codes_of(known[turn] for turn in turns if each.parent_turn is None or turn <= each.parent_turn)
+        new = histories.codes_of([known[each.turns[0]]], with_answer=False)
+        each.shared = sum(1 for _ in takewhile(bool, map(eq, old, new)))
+        if each.kind == "compacted":
+            kept = sum((Counter(old[each.shared :]) & Counter(new[each.shared :])).values())
+            each.replaced = len(old) - each.shared - kept
+        each.shared += systems[each.parent] == system != 0
 
 
 def code_of(message: Message) -> int:
@@ -322,41 +320,6 @@ def _encoded_prompt(attributes: Mapping[str, Any]) -> bytes:
         if before and isinstance(parse_json("{" + text[before + 1 :].lstrip(", ")), Mapping):
             end = before
     return text[:end].encode("utf-8", "replace")
-
-
-def _is_chat(attributes: Mapping[str, Any], messages: str, *payloads: str) -> bool:
-    """Return True if a side has messages, or a payload that may have some: token ids take long to parse.
-
-    Args:
-        attributes: The attributes of a generation.
-        messages: The key of the side's messages.
-        payloads: The keys of the payloads that may have its text.
-    """
-    if messages in attributes:
-        return True
-    values = [value for key in payloads if type(value := attributes.get(key)) is str]
-    has_text = any(_TEXT in value for value in values)
-    return has_text or (bool(values) and len(values[0]) <= _MAX_PAYLOAD and _IDS not in values[0])
-
-
-def has_result(attributes: Mapping[str, Any]) -> bool:
-    """Return True if a generation has a result, other than token ids, that an answer may be in."""
-    if semconv.OUTPUT_MESSAGES in attributes:
-        return False
-    value = attributes.get(semconv.OUTPUT_VALUE)
-    if type(value) is not str or value in ("", "null", '""', "[]", "{}") or len(value) > _MAX_PAYLOAD:
-        return False
-    return _IDS not in value and not (value[0] == "[" and value[1:2].isdigit())
-
-
-def _mark_of(attributes: Mapping[str, Any]) -> Mark:
-    role = attributes.get(semconv.ROLE)
-    is_trained = attributes.get(semconv.TRAINED) is True or semconv.MAX_WEIGHTS_VERSION in attributes
-    for key in () if is_trained else (semconv.OUTPUT_VALUE, semconv.INPUT_VALUE):
-        value = attributes.get(key)
-        if type(value) is str and _IDS in value and any(name in value for name in _TOKEN_IDS):
-            is_trained = True
-    return Mark(role if role in semconv.ROLES else "", is_trained)
 
 
 def _answers(span: ReadableSpan) -> list[Message]:

@@ -6,14 +6,15 @@ in the other; then the side that is trained, or has token ids or versions of wei
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from otel_rollout import semconv
-from otel_rollout.facts.conversation_finder import Found, find_conversations
-from otel_rollout.facts.histories import USER as USER_CODE
-from otel_rollout.facts.histories import Histories
-from otel_rollout.facts.turn_links import Turn
+from otel_rollout.facts.exact_conversations import Found, Turn, exact_conversations
+from otel_rollout.facts.prompts import Prompts
+
+if TYPE_CHECKING:
+    from otel_rollout.facts.histories import Histories
 
 _EXCHANGES: Final = 2
 """The answers of one side that the other must have as the user's: an agent that asks another once is no simulator."""
@@ -29,57 +30,87 @@ class Sides(NamedTuple):
         users: The spans of a simulated user's turns.
         is_guessed: True if the policy was recognised by its training data, and not by a mark.
         is_undecided: True if two sides speak, and nothing shows which one is the policy.
+        is_inferred: True if the messages were compared, since scopes, marks and the texts of prompts did not decide.
     """
 
     found: list[Found]
     users: frozenset[int] = frozenset()
     is_guessed: bool = False
     is_undecided: bool = False
+    is_inferred: bool = False
 
 
-def find_sides(turns: Sequence[Turn], histories: Histories) -> Sides:
-    """Return the conversations of a trajectory."""
-    roles = [_role_of(turn, histories) for turn in turns]
+def find_sides(turns: Sequence[Turn], prompts: Prompts, read: Callable[[], Histories] | None = None) -> Sides | None:
+    """Return the conversations of a trajectory; None if their messages are needed, and can't be had.
+
+    Args:
+        turns: Its turns, by start.
+        prompts: The marks on its spans.
+        read: Returns their messages.
+    """
+    roles = [next((mark.role for mark in prompts.marks(turn.span_id, turn.scope) if mark.role), "") for turn in turns]
+    is_user = [role == semconv.USER for role in roles]
+    sides = _apart(turns, is_user, exact_conversations)
+    if sides is not None and (any(roles) or not _is_served(sides.found, turns, prompts)):
+        return sides
+    return None if read is None else _infer(turns, roles, prompts, read())._replace(is_inferred=True)
+
+
+def _is_served(found: Sequence[Found], turns: Sequence[Turn], prompts: Prompts) -> bool:
+    """Return True if a sub-agent is trained, and its caller isn't: that may be a simulated user."""
+    if len(found) < 2 or _is_trained(found[0], turns, prompts):
+        return False
+    return any(each.kind == "subagent" and _is_trained(each, turns, prompts) for each in found)
+
+
+def _infer(turns: Sequence[Turn], roles: Sequence[str], prompts: Prompts, histories: Histories) -> Sides:
+    # Loaded by readers alone.
+    from otel_rollout.facts.conversation_finder import find_conversations
+
+    def find(turns: Sequence[Turn]) -> list[Found]:
+        return find_conversations(turns, histories)
+
     if semconv.USER in roles:
-        return _apart(turns, histories, [role == semconv.USER for role in roles])
-    found = find_conversations(turns, histories)
+        return _apart(turns, [role == semconv.USER for role in roles], find) or Sides([])
+    found = find(turns)
     if len(found) < 2 or any(roles):
         return Sides(found)
-    for one, other in _facing(found, turns, histories):
-        is_one, is_other = (_is_trained(found[each], turns, histories) for each in (one, other))
+    for one, other in _facing(found, turns, prompts, histories):
+        is_one, is_other = (_is_trained(found[each], turns, prompts) for each in (one, other))
         if is_one is not is_other:
             user = other if is_one else one
             own = {turn for at in _family(found, user) for turn in found[at].turns}
-            return _apart(turns, histories, [at in own for at in range(len(turns))])._replace(is_guessed=True)
+            sides = _apart(turns, [at in own for at in range(len(turns))], find) or Sides([])
+            return sides._replace(is_guessed=True)
         # Agents that are both marked as training data are two policies.
         agents = [{agent for turn in found[each].turns for agent in turns[turn].scope} for each in (one, other)]
-        is_play = all(any(mark.is_trained for mark in map(histories.agents.get, each) if mark) for each in agents)
+        is_play = all(any(mark.is_trained for mark in map(prompts.agents.get, each) if mark) for each in agents)
         return Sides(found, is_undecided=not is_play)
     return Sides(found)
 
 
-def _role_of(turn: Turn, histories: Histories) -> str:
-    """Return the role of a turn, or of the innermost marked agent around it; empty without a mark."""
-    return next((mark.role for mark in histories.marks(turn.span_id, turn.scope) if mark.role), "")
-
-
-def _is_trained(found: Found, turns: Sequence[Turn], histories: Histories) -> bool:
+def _is_trained(found: Found, turns: Sequence[Turn], prompts: Prompts) -> bool:
     own = [turns[at] for at in found.turns]
-    return any(mark.is_trained for turn in own for mark in histories.marks(turn.span_id, turn.scope))
+    return any(mark.is_trained for turn in own for mark in prompts.marks(turn.span_id, turn.scope))
 
 
-def _facing(found: Sequence[Found], turns: Sequence[Turn], histories: Histories) -> Iterator[tuple[int, int]]:
+def _facing(
+    found: Sequence[Found], turns: Sequence[Turn], prompts: Prompts, histories: Histories
+) -> Iterator[tuple[int, int]]:
     """Yield the pairs of conversations whose answers are the user's words in each other.
 
     A sub-agent inside a scope of its own is none, unless it is trained, and its caller isn't.
     """
+    from otel_rollout.facts.histories import USER
+
     first = [at for at, each in enumerate(found) if each.kind in ("main", "subagent")][:_MAX_COMPARED]
     said, heard = {}, {}
     for at in first:
-        known = [history for turn in found[at].turns if (history := turns[turn].history) is not None]
+        ids = [turns[turn].span_id for turn in found[at].turns]
+        known = [history for span_id in ids if (history := histories.of_span.get(span_id)) is not None]
         said[at] = {code >> 3 for history in known for code in history.answers}
         nodes = {node for history in known for node in histories.path(history.asked)}
-        heard[at] = {code >> 3 for node in nodes if (code := histories.codes[node]) & 7 == USER_CODE}
+        heard[at] = {code >> 3 for node in nodes if (code := histories.codes[node]) & 7 == USER}
     for place, one in enumerate(first):
         for other in first[place + 1 :]:
             there, back = len(said[one] & heard[other]), len(said[other] & heard[one])
@@ -88,7 +119,7 @@ def _facing(found: Sequence[Found], turns: Sequence[Turn], histories: Histories)
             outer, inner = sorted((one, other), key=lambda at: len(turns[found[at].turns[0]].scope))
             is_deeper = len(turns[found[outer].turns[0]].scope) < len(turns[found[inner].turns[0]].scope)
             if not is_deeper or (
-                _is_trained(found[inner], turns, histories) and not _is_trained(found[outer], turns, histories)
+                _is_trained(found[inner], turns, prompts) and not _is_trained(found[outer], turns, prompts)
             ):
                 yield one, other
 
@@ -102,18 +133,23 @@ def _family(found: Sequence[Found], first: int) -> set[int]:
     return family
 
 
-def _apart(turns: Sequence[Turn], histories: Histories, is_user: Sequence[bool]) -> Sides:
-    """Return the conversations of both sides, each found without the other's turns."""
+def _apart(
+    turns: Sequence[Turn], is_user: Sequence[bool], find: Callable[[Sequence[Turn]], list[Found] | None]
+) -> Sides | None:
+    """Return the conversations of both sides, each found without the other's turns; None if one can't be."""
     found: list[Found] = []
     for side in (False, True):
         places = [at for at, of_user in enumerate(is_user) if of_user is side]
-        before = len(found)
-        found += find_conversations([turns[at] for at in places], histories)
-        for each in found[before:]:
+        own = find([turns[at] for at in places])
+        if own is None:
+            return None
+        for each in own:
             each.kind = "user" if side else each.kind
             each.turns = [places[turn] for turn in each.turns]
-            each.parent = None if each.parent is None else before + each.parent
+            each.origin = None if each.origin is None else places[each.origin]
+            each.parent = None if each.parent is None else len(found) + each.parent
             each.parent_turn = None if each.parent_turn is None else places[each.parent_turn]
+        found += own
     main = next((at for at, each in enumerate(found) if each.kind == "main"), None)
     for each in found:
         if main is not None and each.kind == "user" and each.parent is None:

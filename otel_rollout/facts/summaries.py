@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.facts.amounts import sum_of
 from otel_rollout.facts.builder import Collected, SummaryBuilder
+from otel_rollout.facts.histories import histories_of
 from otel_rollout.facts.json_types import readers_of
 from otel_rollout.facts.reward_parts import MEASURES, OF_TRAINING, REWARD, Dated
 from otel_rollout.facts.table import COLUMNS, DEFAULTS, FACTS, TrajectorySummary, columns_of, identity_of
@@ -35,8 +36,9 @@ def summarise_trajectory(spans: Iterable[ReadableSpan]) -> TrajectorySummary:
     if first is None or first.context is None:
         raise ValueError("a trajectory has one span at least")
     builder = SummaryBuilder(first.context.trace_id)
-    builder.add(known.values())
-    collected = Collected(builder)
+    ordered = sorted(known.values(), key=lambda span: (span.parent is None, span.start_time or 0))
+    builder.add(ordered)
+    collected = Collected(builder, lambda: histories_of(ordered))
     return TrajectorySummary(**identity_of(collected), **columns_of(collected))
 
 

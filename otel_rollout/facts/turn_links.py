@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-from otel_rollout.facts.histories import ASSISTANT, NO_MARK, ROOT, TOOL, Histories, History
+from otel_rollout.facts.exact_conversations import Scope, Turn
+from otel_rollout.facts.histories import ASSISTANT, ROOT, TOOL, Histories, History
 
-Scope: TypeAlias = tuple[int, ...]
 _LATEST: Final = 32
 """The most turns with one history that a turn is compared with."""
-_NO_HISTORY: Final = History(0, 0, (0, 0, 0), ROOT, (), None, (), 0, (), False, "", "", NO_MARK)
-
-
-class Turn(NamedTuple):
-    """A generation that is in no other one.
-
-    Args:
-        span_id: Its span.
-        start: Its start, in any unit.
-        end: Its end.
-        failed: True if it ended with an error.
-        scope: The spans of agents, tools and evaluators around it, from the outermost; without the root.
-        history: Its messages; None if they are unknown.
-    """
-
-    span_id: int
-    start: int
-    end: int
-    failed: bool
-    scope: Scope
-    history: History | None
+_NO_HISTORY: Final = History(0, 0, (0, 0, 0), ROOT, (), None, (), 0, (), False, "", "")
 
 
 class Link(NamedTuple):
@@ -46,7 +26,7 @@ class TurnLinks:
     def __init__(self, turns: Sequence[Turn], tree: Histories) -> None:
         self.turns = turns
         self.tree = tree
-        self.histories = [turn.history or _NO_HISTORY for turn in turns]
+        self.histories = [tree.of_span.get(turn.span_id, _NO_HISTORY) for turn in turns]
         self.asked = [history.asked for history in self.histories]
         self.answers: list[list[int]] = []
         self.of: list[Link | None] = []

@@ -102,11 +102,14 @@ def entry_of(builder: SummaryBuilder, offset: int, length: int, size: int, check
 
 
 def _facts_of(builder: SummaryBuilder) -> bytes:
-    """Return the other facts; none if they can't be had, since the spans are stored already."""
+    """Return the other facts; none if they can't be had, or need the messages: readers have the spans."""
     if not builder.is_complete:
         return b""
     try:
-        facts = columns_of(Collected(builder))
+        collected = Collected(builder)
+        if not collected.is_exact:
+            return b""
+        facts = columns_of(collected)
         return orjson.dumps({name: value for name, value in facts.items() if value != DEFAULTS[name]}, default=tuple)
     except Exception:
         internal_error("summarising a trajectory")

@@ -146,7 +146,7 @@ def test_conversations(tmp_path, capsys):
         "  it says r",
         "assistant",
         "  b",
-        "── 3 fork of 1 main after turn 1: shares 3 messages",
+        "── 3 fork of 1 main after turn 1: shares 3 messages, inferred",
         "user",
         "  other",
         "assistant",

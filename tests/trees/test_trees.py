@@ -8,6 +8,7 @@ each a list of kind, parent and calls.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,15 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.facts import conversations_of, summarise_trajectory, utterances_of
+from otel_rollout.facts import (
+    COLUMNS,
+    Collected,
+    SummaryBuilder,
+    columns_of,
+    conversations_of,
+    summarise_trajectory,
+    utterances_of,
+)
 from otel_rollout.messages import convert_messages, json_of
 from tests.trace_folder.recordings import make_span
 
@@ -126,6 +135,21 @@ class TestTrees:
                 facts = summarise_trajectory(given)
                 counted = (facts.conversations, facts.subagents, facts.forks, facts.compactions)
                 assert counted == (len(kinds), *map(kinds.count, ("subagent", "fork", "compacted"))), case["name"]
+
+    def test_the_writer_counts_what_needs_no_messages(self, form):
+        """Where scopes and the texts of prompts decide, it has the facts that readers find; elsewhere it has none."""
+        exact = 0
+        for case in CASES:
+            spans = spans_of(case, form)
+            builder = SummaryBuilder(1)
+            builder.add(sorted(spans, key=lambda span: span.end_time or 0))
+            collected = Collected(builder)
+            if collected.is_exact:
+                exact += 1
+                summary = summarise_trajectory(spans)
+                assert columns_of(collected) == {name: getattr(summary, name) for name, _ in COLUMNS}
+                assert collected.conversations == Counter(kind for kind, _, _ in tree_of(spans))
+        assert exact == {"genai": 27, "openai": 0}[form]
 
     def test_each_answer_is_told_once(self, form):
         """In the conversation of its turn, whatever prompts repeat it."""

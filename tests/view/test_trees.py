@@ -32,10 +32,10 @@ LANES = [
 _TOOK = "from turn 1, back in turn 8 2 turns 600 → 20 tokens"
 FOLDED = [
     "main 2 turns 600 → 20 tokens unfold all",
-    "▸ fork from the prompt 1 turn 200 → 10 tokens I know it without asking.",
+    "▸ fork from the prompt 1 turn 200 → 10 tokens inferred I know it without asking.",
     f"▸ sub-agent researcher 1 {_TOOK} It says that the first has 2,220 m.",
     f"▸ sub-agent researcher 2 {_TOOK} {CROSS} not trained The second has 1,410 m.",
-    "compacted: replaces 4 messages from turn 8 1 turn 200 → 10 tokens",
+    "compacted: replaces 4 messages from turn 8 1 turn 200 → 10 tokens inferred",
 ]
 
 

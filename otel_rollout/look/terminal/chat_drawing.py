@@ -75,7 +75,8 @@ def _change(number: int, found: Conversations, *, is_begun: bool) -> Text:
     it = found.all[number - 1]
     words = f"back to {_named(it)}" if is_begun else _begin(it, found)
     facts = "" if is_begun or it.trained is None else ", trained" if it.trained else ", not trained"
-    return Text.assemble((_indent(number, found), ""), (f"── {words}{facts}", "bold dim"))
+    guess = ", inferred" if it.inferred and not is_begun else ""
+    return Text.assemble((_indent(number, found), ""), (f"── {words}{guess}{facts}", "bold dim"))
 
 
 def _begin(it: Conversation, found: Conversations) -> str:

@@ -118,6 +118,7 @@ export interface Conversation {
   start_time: number;
   end_time: number;
   conversation_id: string;
+  inferred: boolean;
 }
 
 export interface TrajectorySummary {

@@ -35,6 +35,7 @@ export function ConversationHead({ conversation, names, isOpen, onToggle, onTurn
     ${onTurn ? html`<${Origin} conversation=${conversation} onTurn=${onTurn} />` : null}
     <span>${counted(turns.length, "turn")}</span>
     <span>${`${compact(input) || "?"} → ${compact(output) || "?"} tokens`}</span>
+    ${conversation.inferred ? html`<span title="Nothing marks this conversation: its messages tell it apart.">inferred</span>` : null}
     <${NotTrained} conversation=${conversation} />
     ${all ? html`<button type="button" class="link" onClick=${all.onToggle}>${all.isOpen ? "fold all" : "unfold all"}</button>` : null}
     ${answer && !isOpen ? html`<span class="conversation-answer">${visible(answer)}</span>` : null}

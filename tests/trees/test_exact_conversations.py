@@ -1,0 +1,96 @@
+"""The conversations that scopes, marks and the texts of prompts tell apart; the writer of a folder compares no more."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from unittest import mock
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout import read_trajectories, semconv
+from otel_rollout.facts import conversations_of, summarise_trajectory
+from otel_rollout.folder import StoredFile
+from otel_rollout.folder.folder_writer import FolderWriter
+from tests.trace_folder.recordings import make_span
+
+Q, A, R = ({"role": role, "parts": [{"type": "text", "content": role}]} for role in ("user", "assistant", "tool"))
+SUMMARY = {"role": "user", "parts": [{"type": "text", "content": "so far"}]}
+
+
+def agent(number: int, **more: Any) -> ReadableSpan:
+    attributes = {semconv.SPAN_KIND: "AGENT", **more}
+    return make_span("agent", number, 1, parent=1, attributes=attributes, seconds=(0.5, 90))
+
+
+def llm(number: int, prompt: Any, parent: int = 1, error: str | None = None, **more: Any) -> ReadableSpan:
+    given = {semconv.INPUT_VALUE: prompt} if isinstance(prompt, str) else {semconv.INPUT_MESSAGES: json.dumps(prompt)}
+    attributes = {semconv.SPAN_KIND: "LLM", **given, semconv.OUTPUT_MESSAGES: json.dumps([A]), **more}
+    seconds = (number, number + 0.5)
+    return make_span("llm", number, 1, parent=parent, attributes=attributes, seconds=seconds, error=error)
+
+
+def ended(*spans: ReadableSpan) -> list[ReadableSpan]:
+    root = {semconv.SPAN_KIND: "AGENT", "rollout.step": 1}
+    return [*spans, make_span("root", 1, 1, parent=None, attributes=root, seconds=(0, 99))]
+
+
+def kinds(spans: list[ReadableSpan]) -> list[str]:
+    return [f"{each.kind}{' inferred' if each.inferred else ''}" for each in conversations_of(spans).all]
+
+
+EXACT = {
+    "prompts that grow": ([llm(10, [Q]), llm(11, [Q, A, R]), llm(12, [Q, A, R, A, R])], ["main"]),
+    "texts that grow": ([llm(10, "Once"), llm(11, "Once upon"), llm(12, "Once upon a time")], ["main"]),
+    "a second try": ([llm(10, [Q], error="failed"), llm(11, [Q]), llm(12, [Q, A, R])], ["main"]),
+    "token ids": ([llm(10, '{"prompt_ids":[1]}'), llm(11, '{"prompt_ids_start":1,"prompt_ids":[2]}')], ["main"]),
+    "new messages alone": ([llm(10, [Q]), llm(11, [R]), llm(12, [R])], ["main"]),
+    "agents": (
+        [agent(2), agent(3), llm(10, [Q]), llm(11, [Q], 2), llm(12, [Q], 3), llm(13, [Q, A, R], 2), llm(14, [Q, A, R])],
+        ["main", "subagent", "subagent"],
+    ),
+    "a mark": ([llm(10, [Q]), llm(11, [SUMMARY], **{semconv.COMPACTED: True})], ["main", "compacted"]),
+    "a simulated user": (
+        [llm(10, [SUMMARY], **{semconv.ROLE: "user"}), llm(11, [Q]), llm(12, [Q, A, Q])],
+        ["user", "main"],
+    ),
+}
+INFERRED = {
+    "another answer": ([llm(10, [Q]), llm(11, [Q])], ["main", "fork inferred"]),
+    "another turn": ([llm(10, [Q]), llm(11, [Q, A, R]), llm(12, [Q, A, Q])], ["main", "fork inferred"]),
+    "another task": ([llm(10, [Q]), llm(11, [SUMMARY]), llm(12, [Q, A, R])], ["main", "subagent inferred"]),
+    "agents alone": ([agent(2), agent(3), llm(10, [Q], 2), llm(11, [SUMMARY], 3)], ["main", "subagent inferred"]),
+}
+
+
+@pytest.mark.parametrize(("spans", "expected"), EXACT.values(), ids=EXACT)
+def test_the_index_has_what_is_said(tmp_path, spans, expected):
+    """Its facts are those that readers find in the spans, which need not be read."""
+    writer = FolderWriter(tmp_path)
+    writer.write(ended(*spans))
+    writer.close()
+    [found] = read_trajectories(tmp_path)
+    with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
+        summary = found.summary
+    whole = summarise_trajectory(ended(*spans))
+    assert (summary.conversations, summary.subagents, summary.compactions, summary.user_turns) == (
+        whole.conversations,
+        whole.subagents,
+        whole.compactions,
+        whole.user_turns,
+    )
+    assert kinds(ended(*spans)) == expected
+
+
+@pytest.mark.parametrize(("spans", "expected"), INFERRED.values(), ids=INFERRED)
+def test_readers_infer_the_rest(tmp_path, spans, expected):
+    """The index has no facts of such a trajectory, and readers have them all."""
+    writer = FolderWriter(tmp_path)
+    writer.write(ended(*spans))
+    writer.close()
+    [found] = read_trajectories(tmp_path)
+    with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError), pytest.raises(AssertionError):
+        found.summary  # noqa: B018 - it is read
+    assert kinds(ended(*spans)) == expected
+    assert found.summary.conversations == len(expected)
