@@ -74,6 +74,14 @@ class Real(float):
     """A subclass of float."""
 
 
+class Paris(dt.tzinfo):
+    """A time zone of another library."""
+
+    def utcoffset(self, moment: dt.datetime | None) -> dt.timedelta:
+        """Return the offset."""
+        return dt.timedelta(hours=1)
+
+
 class Table(collections.UserDict):
     """A mapping that is no dict."""
 
@@ -112,6 +120,7 @@ class TestKnownTypes:
             (Number.ONE, 1),
             (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
             (dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.timezone.utc), "2026-01-02T03:04:05+00:00"),
+            (dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=Paris()), "2026-01-02T03:04:05+01:00"),
             (dt.date(2026, 1, 2), "2026-01-02"),
             (dt.time(3, 4), "03:04:00"),
             (b"\x00\xff" * 100, {"type": "bytes", "length": 200, "head": "00ff00ff00ff00ff"}),
