@@ -80,7 +80,7 @@ def rollout_trace_op(
         roles = " and ".join(semconv.ROLES)
         raise ValueError(f"rollout_trace_op(kind={kind!r}, role={role!r}): LLM and AGENT ops have the roles {roles}")
 
-    options = {
+    options: dict[str, Any] = {
         "name": name,
         "kind": kind,
         "role": role,
@@ -93,15 +93,7 @@ def rollout_trace_op(
         if isinstance(target, (classmethod, staticmethod)):
             return type(target)(decorate(target.__func__))
         require_function(target, "rollout_trace_op")
-        operation = Operation(
-            target,
-            name,
-            kind,
-            capture_inputs=capture_inputs,
-            capture_output=capture_output,
-            follow_result=follow_result,
-            role=role,
-        )
+        operation = Operation(target, **options)
         return like(target, wrap(target, operation.begin), functools.partial(_decorate_again, options))
 
     return decorate if function is None else decorate(function)
