@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Final
-
-BYTES_BETWEEN: Final = 256 * 1024
-LARGE_BYTES: Final = 16 * 1024
-SECONDS: Final = 50e-6
 
 
 class GilYielder:
@@ -22,8 +17,8 @@ class GilYielder:
 
     def worked(self, size: int) -> None:
         """Count a finished piece of `size` bytes, and release the GIL if it is time."""
-        if size > LARGE_BYTES:
+        if size > 16 * 1024:
             self._bytes += size
-            if self._bytes > BYTES_BETWEEN:
+            if self._bytes > 256 * 1024:
                 self._bytes = 0
-                time.sleep(SECONDS)
+                time.sleep(50e-6)

@@ -14,7 +14,6 @@ from otel_rollout.guard.safe_logger import SafeLogger
 
 _logger = SafeLogger()
 _seen: set[str] = set()
-_MAX_KINDS = 1000
 
 
 def warn_once(
@@ -22,7 +21,7 @@ def warn_once(
 ) -> None:
     """Log a warning the first time that `key` is seen."""
     # No lock, which a fork could find held; at worst a message is logged twice.
-    if key not in _seen and len(_seen) < _MAX_KINDS:
+    if key not in _seen and len(_seen) < 1000:
         _seen.add(key)
         _logger.log(level, message, *arguments, error=exc_info)
 

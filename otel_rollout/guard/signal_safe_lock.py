@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from _thread import RLock
 else:
     RLock = type(threading.RLock())
-
-
-_IS_NEEDED: Final = sys.version_info >= (3, 14)
 
 
 class SignalSafeLock(RLock):  # type: ignore[misc]
@@ -24,7 +21,7 @@ class SignalSafeLock(RLock):  # type: ignore[misc]
     Source: https://github.com/python/cpython/issues/148874
     """
 
-    if _IS_NEEDED:
+    if sys.version_info >= (3, 14):
         # Only taking is mended: Python code in `__exit__` could be interrupted before it releases.
         def __enter__(self) -> bool:  # type: ignore[override]
             """Take the lock; an exception that comes after that releases it."""

@@ -14,7 +14,6 @@ from otel_rollout.text.sanitize import replace_surrogates
 _Found = TypeVar("_Found")
 HIDDEN: Final = "[hidden]"
 """In place of a field that its class hides."""
-_SECRET_NAMES: Final = ("Password", "Credential", "Credentials")
 _get: Final = object.__getattribute__
 
 
@@ -49,17 +48,13 @@ def class_name(kind: type) -> str:
     return replace_surrogates(f"{kind.__module__}.{kind.__qualname__}")
 
 
-_name_of: Final = type.__dict__["__name__"].__get__
-_MAX_SHOWN: Final = 8
-
-
 def shape_of(value: Any) -> str:
     """Return the name of a value's class and, of a list or tuple, the first items' classes: `tuple[dict, int]`."""
     kind = type(value)
-    name: str = replace_surrogates(_name_of(kind))
+    name = replace_surrogates(kind.__name__)
     if kind is not list and kind is not tuple:
         return name
-    names = [replace_surrogates(_name_of(type(item))) for item in value[:_MAX_SHOWN]]
+    names = [replace_surrogates(type(item).__name__) for item in value[:8]]
     return f"{name}[{', '.join(dict.fromkeys(names) if kind is list else names)}]" if names else name
 
 
@@ -205,4 +200,5 @@ def _is_secret(kind: type) -> bool:
     """Return True if a class or a base is named as one that holds a secret, such as pydantic's `SecretStr`."""
     names = [base.__qualname__.rpartition(".")[2].lstrip("_") for base in kind.__mro__]
     # `SecretStr`, but not `SecretaryProblem`.
-    return any((name.startswith("Secret") and not name[6:7].islower()) or name in _SECRET_NAMES for name in names)
+    named = ("Password", "Credential", "Credentials")
+    return any((name.startswith("Secret") and not name[6:7].islower()) or name in named for name in names)

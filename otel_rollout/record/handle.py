@@ -22,7 +22,6 @@ MAX_ATTEMPTS: Final = 8
 """Trajectories of one identity that can be found."""
 
 _is_traceparent: Final = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})").fullmatch
-_HANDLE_KEYS: Final = {"traceparent", "tags", "run"}
 _TAGS: Final = frozenset(semconv.TAGS)
 _load: Final = json.JSONDecoder().decode
 
@@ -97,7 +96,7 @@ def place_of(handle: str) -> Place | None:
         if is_programs(error):
             raise
         return None
-    if type(given) is not dict or not given.keys() <= _HANDLE_KEYS:
+    if type(given) is not dict or not given.keys() <= {"traceparent", "tags", "run"}:
         return None
     ids = _is_traceparent(str(given.get("traceparent")))
     tags, run = given.get("tags"), given.get("run")

@@ -26,7 +26,6 @@ _PROMPT_IDS: Final = tuple(key for key, fact in names.IDS.items() if fact == nam
 _LISTS: Final = frozenset(names.CONTAINERS)
 _MAX_DEPTH: Final = 6
 _MAX_READ: Final = 512
-_MAX_WORD: Final = 20
 
 
 def describe_request(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +133,7 @@ class _Reading:
         sums: dict[str, Any] = {}
         for item in items[-1:] if is_conversation and type(value) is list else items:
             if type(item) is str:
-                if depth == 0 and len(item) < _MAX_WORD and item.lower() in names.FINISH_WORDS:
+                if depth == 0 and len(item) < 20 and item.lower() in names.FINISH_WORDS:
                     sums.setdefault(names.REASON, item)
                 continue
             one = _Reading(self.room, has_usage=self._has_usage or names.OUTPUT_TOKENS in self.found)

@@ -18,8 +18,6 @@ from otel_rollout.record.trajectory_state import TrajectoryState
 MAX_TRAJECTORIES: Final = 16_384
 """Beyond this the oldest are forgotten, which may never end: each costs the delivery thread microseconds every time."""
 
-_start_of = attrgetter("start_time")
-
 
 class OpenOp(NamedTuple):
     """An op that has started and not ended.
@@ -86,7 +84,7 @@ class OpenTrajectories:
             read = None if trajectory is None else _read(trajectory, now, limit)
             if read is not None:
                 found.append(read)
-        return sorted(found, key=_start_of)
+        return sorted(found, key=attrgetter("start_time"))
 
 
 def _read(trajectory: TrajectoryState, now: int, limit: int) -> OpenTrajectory | None:

@@ -32,14 +32,11 @@ _logger = SafeLogger()
 
 SCOPE: Final = InstrumentationScope("otel_rollout", __version__, semconv.SCHEMA_URL)
 
-_AUTO_INSTRUMENTATION: Final = "opentelemetry.instrumentation.auto_instrumentation"
 # Older SDKs don't have the name.
 OTEL_CONFIG_FILE: Final = "OTEL_CONFIG_FILE"
-_WEAVES_SERVICE: Final = "weave-conversation-sdk"
 _SAMPLER_GROUP: Final = "opentelemetry_traces_sampler"
 # Ours is found without its entry point, which a package folder without metadata lacks.
 _OUR_SAMPLER: Final = "rollout_sample_ratio"
-_SDK: Final = "opentelemetry.sdk."
 
 
 def application_provider() -> TracerProvider | None:
@@ -81,12 +78,13 @@ def is_weaves(provider: TracerProvider) -> bool:
     Its exporter sends every span to W&B's endpoint for conversations, besides the calls of the `weave` exporter.
     """
     attributes = getattr(getattr(provider, "resource", None), "attributes", None) or {}
-    return attributes.get("wandb.sdk.name") == "weave" and attributes.get("service.name") == _WEAVES_SERVICE
+    names = attributes.get("wandb.sdk.name"), attributes.get("service.name")
+    return names == ("weave", "weave-conversation-sdk")
 
 
 def is_auto_instrumented() -> bool:
     """Return True if `opentelemetry-instrument` set up this process, and so read `OTEL_TRACES_EXPORTER`."""
-    return _AUTO_INSTRUMENTATION in sys.modules
+    return "opentelemetry.instrumentation.auto_instrumentation" in sys.modules
 
 
 def make_resource(project_name: str, run_id: str | None) -> Resource:
@@ -196,7 +194,7 @@ def read_sampler(environ: Mapping[str, str]) -> tuple[Sampler | None, str]:
             names = sorted({_OUR_SAMPLER, *(point.name for point in entry_points(group=_SAMPLER_GROUP))})
             hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
             return DEFAULT_ON, f"{OTEL_TRACES_SAMPLER}={name!r} is ignored: there is no such sampler{hint}"
-        if points[0].value.startswith(_SDK):
+        if points[0].value.startswith("opentelemetry.sdk."):
             return _read_ratio(name, argument)
     try:
         if name != _OUR_SAMPLER:

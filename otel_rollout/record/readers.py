@@ -294,7 +294,6 @@ _LEAVES: Final[dict[str, Callable[[Any], Any]]] = {
     "pandas.NAType": lambda value: None,
     **dict.fromkeys(("builtins.function", "builtins.method", "builtins.builtin_function_or_method"), _function_name),
 }
-_CHEAP: Final = frozenset(("builtins.str", "builtins.int", "builtins.float"))
 _OTHERS: Final[dict[str, Reader]] = {
     **{f"builtins.{base.__name__}": Reader(_items_by(base)) for base in (list, tuple, set, frozenset)},
     **{
@@ -325,7 +324,7 @@ def reader_of(kind: type) -> Reader:
     for base in kind.__mro__:
         name = f"{module_of(base)}.{base.__qualname__}"
         if name in _LEAVES:
-            return Reader(_LEAVES[name], 4 if name in _CHEAP else 40, is_leaf=True)
+            return Reader(_LEAVES[name], 4 if base in SCALARS else 40, is_leaf=True)
         if name in _OTHERS:
             return _OTHERS[name]
         if name == "enum.Enum":

@@ -15,8 +15,6 @@ from otel_rollout.record.context import SILENCE, Agent, current_frame, get_curre
 from otel_rollout.record.readers import is_compiling
 from otel_rollout.semconv import Role
 
-_MAX_NAMES = 256
-
 
 def subagent(name: str, *, role: Role | None = None) -> Subagent:
     """Trace what runs inside as a sub-agent: a span of kind `AGENT`, whose generations are conversations of their own.
@@ -88,7 +86,7 @@ class Subagent:
         self.__exit__(kind, exception, traceback)
 
 
-@lru_cache(_MAX_NAMES)
+@lru_cache(256)
 def _operation(name: str, role: str | None) -> Operation:
     operation = Operation(_nothing, name, "AGENT", capture_inputs=False, capture_output=False, role=role)
     operation.attributes = {**operation.attributes, semconv.AGENT_NAME: name}
