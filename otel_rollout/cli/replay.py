@@ -9,7 +9,7 @@ from otel_rollout.backends import requested_backend
 from otel_rollout.cli.options import add_filters, add_folder, add_seconds, add_trace, exit_codes
 from otel_rollout.cli.reading import filters_of
 from otel_rollout.errors import ConfigurationError
-from otel_rollout.replay import LineProgress, describe, replay
+from otel_rollout.replay import describe, replay, show_progress
 from otel_rollout.settings import resolve_settings
 from otel_rollout.text.plain_text import printable
 
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             is_again=arguments.again,
             is_removing=arguments.remove,
             patience=arguments.patience,
-            show=LineProgress,
+            show=show_progress,
         )
         for line in describe(done):
             print(printable(line), file=sys.stdout if done.report.is_whole else sys.stderr)

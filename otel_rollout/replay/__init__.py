@@ -1,7 +1,7 @@
 """`otel-rollout replay`: send recorded trajectories to a backend, as live tracing does."""
 
 from otel_rollout.replay.delivered_log import DeliveredLog
-from otel_rollout.replay.report import LineProgress, Replay, ReplayReport, describe
+from otel_rollout.replay.report import LineProgress, Replay, ReplayReport, describe, show_progress
 from otel_rollout.replay.sender import Sender
 from otel_rollout.replay.session import replay
 from otel_rollout.replay.spool_files import remove_delivered
@@ -18,4 +18,5 @@ __all__ = [
     "describe",
     "remove_delivered",
     "replay",
+    "show_progress",
 ]

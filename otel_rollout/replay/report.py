@@ -1,7 +1,9 @@
-"""The result of a replay, its lines of text, and its progress: a line every few seconds."""
+"""The result of a replay, its lines of text, and its progress: a bar on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -102,6 +104,29 @@ def describe(replay: Replay) -> Iterator[str]:
 
 Progress = Callable[[ReplayReport, int], None]
 """Called with the counts so far and the bytes of each trajectory that is settled: sent, skipped or given up."""
+
+
+@contextlib.contextmanager
+def show_progress(name: str, total: Total) -> Iterator[Progress]:
+    """Show progress on standard error for the time of the replay."""
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        yield LineProgress(name, total)
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(bar_width=28),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[counts]}", style="dim"),
+        progress.TextColumn("left:", style="dim"),
+        progress.TimeRemainingColumn(compact=True),
+    )
+    # Lines of a backend go above the bar; where standard output is a file, they go there.
+    with progress.Progress(*columns, console=Console(stderr=True), redirect_stdout=sys.stdout.isatty()) as bars:
+        task = bars.add_task(name, total=total.units, counts="")
+        yield lambda report, size: bars.update(task, completed=report.settled + report.untried, counts=_counts(report))
 
 
 class LineProgress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from otel_rollout import backends
@@ -31,7 +32,7 @@ def replay(
     is_removing: bool = False,
     patience: float = 60.0,
     policy: RetryPolicy | None = None,
-    show: Callable[[str, Total], Progress],
+    show: Callable[[str, Total], AbstractContextManager[Progress]],
 ) -> Replay:
     """Send the trajectories of a folder to a backend, without those that it has confirmed before.
 
@@ -79,12 +80,12 @@ def replay(
     notes: list[str] = []
     try:
         total = source.total()
-        sender.on_progress = show(backend, total)
-        try:
-            sender.run()
-        except KeyboardInterrupt:
-            is_interrupted = True
-            sender.report.untried = max(0, total.units - sender.report.settled)
+        with show(backend, total) as sender.on_progress:
+            try:
+                sender.run()
+            except KeyboardInterrupt:
+                is_interrupted = True
+                sender.report.untried = max(0, total.units - sender.report.settled)
         if is_removing and not is_interrupted:
             notes = remove_delivered(folder, source.final - source.kept)
             if not files_in(folder):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
@@ -198,8 +200,55 @@ class TestOutput:
 class TestProgress:
     """What is seen meanwhile."""
 
-    def test_lines(self, capsys):
-        """A line has the counts and the time that is left."""
+    def test_a_bar_on_a_terminal(self, folder, environ):
+        """On a terminal there is a bar with the count and the time that is left."""
+        terminal, other = pty.openpty()
+        with subprocess.Popen(
+            [*COMMAND, str(folder), "--backend", "otlp"],
+            stdout=other,
+            stderr=other,
+            stdin=other,
+            env={**environ, "TERM": "xterm-256color", "COLUMNS": "100"},
+        ) as process:
+            os.close(other)
+            shown = b""
+            while select.select([terminal], [], [], 60)[0]:
+                try:
+                    data = os.read(terminal, 65536)
+                except OSError:
+                    break
+                if not data:
+                    break
+                shown += data
+        os.close(terminal)
+
+        text = shown.decode()
+        assert process.returncode == 0
+        assert "8/8" in text
+        assert "left:" in text
+        assert "\x1b[" in text
+
+    def test_output_goes_where_it_is_sent(self, folder, environ, tmp_path):
+        """With the bar on a terminal, what the backend prints is in the file that standard output is."""
+        terminal, other = pty.openpty()
+        with (tmp_path / "trees.txt").open("wb") as file:
+            done = subprocess.run(
+                [*COMMAND, str(folder), "--backend", "console"],
+                stdout=file,
+                stderr=other,
+                stdin=other,
+                env={**environ, "TERM": "xterm-256color", "COLUMNS": "100"},
+                timeout=300,
+                check=False,
+            )
+        os.close(other)
+        os.close(terminal)
+
+        assert done.returncode == 0
+        assert (tmp_path / "trees.txt").read_text().count("step=") == 8
+
+    def test_lines_elsewhere(self, capsys):
+        """What is no terminal gets whole lines with the counts and the time that is left, without escape sequences."""
         progress = LineProgress("mlflow", Total(4, 400), seconds=0.0)
         report = ReplayReport(skipped=1)
         progress(report, 100)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +91,10 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Replay]:
     return run
 
 
-def nothing_shown(name: str, total: Any) -> Callable[..., None]:
+@contextlib.contextmanager
+def nothing_shown(name: str, total: Any) -> Iterator[Any]:
     """A progress that nobody sees."""
-    return lambda report, size: None
+    yield lambda report, size: None
 
 
 @pytest.fixture
