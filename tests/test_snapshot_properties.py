@@ -17,14 +17,6 @@ from tests.payload_values import Attrs, Slotted
 pytestmark = pytest.mark.every_python
 
 
-class Classless:
-    """Its `__class__` raises."""
-
-    @property
-    def __class__(self) -> Any:
-        raise RuntimeError("class")
-
-
 _SCALARS = (
     st.none()
     | st.booleans()
@@ -37,7 +29,6 @@ _SCALARS = (
     | st.datetimes()
     | st.complex_numbers()
     | st.decimals()
-    | st.builds(Classless)
 )
 
 

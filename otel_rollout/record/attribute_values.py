@@ -198,7 +198,7 @@ def read_key(key: Any) -> str | None:
 
 def read_context(context: Any) -> SpanContext | None:
     """Return a `SpanContext` with plain values; None for other objects."""
-    if type(context) is not SpanContext or len(context) < 5:
+    if type(context) is not SpanContext:
         return None
     trace_id, span_id, _, flags, state, *_ = context
     is_plain = isinstance(flags, int) and isinstance(state, TraceState) and type(trace_id) is type(span_id) is int
