@@ -19,6 +19,7 @@ from otel_rollout.facts.sides import Sides, find_sides
 from otel_rollout.facts.span_facts import is_late_annotation, kind_of
 from otel_rollout.facts.span_values import count_of, text_of, times_of
 from otel_rollout.facts.trace_tree import outermost, place_of
+from otel_rollout.messages import Message
 from otel_rollout.text.sanitize import INT64_MAX
 
 
@@ -73,12 +74,14 @@ class Conversations(NamedTuple):
         all: The conversations.
         turns: The trajectory's turns, by start: generations that are in no other one.
         of_span: By span id, the conversation of a turn, and of a span inside a sub-agent's.
+        prompts: By span id, the messages of a turn's prompt.
         is_undecided: True if two sides speak, and nothing shows which one is the policy.
     """
 
     all: tuple[Conversation, ...]
     turns: tuple[ReadableSpan, ...]
     of_span: Mapping[int, int]
+    prompts: Mapping[int, list[Message]]
     is_undecided: bool = False
 
 
@@ -89,7 +92,8 @@ def conversations_of(spans: Sequence[ReadableSpan]) -> Conversations:
     numbers = {turn: number for number, each in enumerate(reading.found, 1) for turn in each.turns}
     fate = _fate_of(ordered)
     all_ = tuple(reading.conversation(number, numbers, fate) for number in range(1, len(reading.found) + 1))
-    return Conversations(all_, tuple(reading.turns), reading.places(numbers), reading.sides.is_undecided)
+    prompts = reading.histories.prompts
+    return Conversations(all_, tuple(reading.turns), reading.places(numbers), prompts, reading.sides.is_undecided)
 
 
 class _Reading:
@@ -99,20 +103,20 @@ class _Reading:
         self._ordered = ordered
         self._known = {place_of(span).span_id: span for span in ordered}
         self.turns = outermost(ordered, "LLM")
-        self._histories, prompts = Histories(), Prompts()
+        self.histories, prompts = Histories(), Prompts()
         for span in ordered:
             if kind_of(span.attributes or {}) == "AGENT":
                 prompts.add_agent(place_of(span).span_id, span.attributes or {})
         self._given: list[Turn] = []
         for span in self.turns:
-            self._histories.add(span)
+            self.histories.add(span)
             start, end = times_of(span)
             span_id, failed = place_of(span).span_id, span.status.status_code is StatusCode.ERROR
             self._given.append(Turn(span_id, start, end, failed, self._scope(span), prompts.add(span)))
-        self.sides = find_sides(self._given, prompts, lambda: self._histories) or Sides([])
+        self.sides = find_sides(self._given, prompts, lambda: self.histories) or Sides([])
         self.found = self.sides.found
         if not self.sides.is_inferred:
-            measure(self.found, [turn.span_id for turn in self._given], self._histories)
+            measure(self.found, [turn.span_id for turn in self._given], self.histories)
 
     def conversation(self, number: int, numbers: Mapping[int, int], fate: str | None) -> Conversation:
         """Return a conversation.
@@ -127,7 +131,7 @@ class _Reading:
         parent = () if found.parent is None else self.found[found.parent].turns
         after = [turn for turn in parent if turn > last]
         spans = [self.turns[turn] for turn in found.turns]
-        history = self._histories.of_span.get(self._given[first].span_id)
+        history = self.histories.of_span.get(self._given[first].span_id)
         return Conversation(
             number,
             found.kind,

@@ -1,12 +1,10 @@
-"""The message histories of a trajectory's generations as a tree of hashes: each message once, a few dozen bytes."""
+"""The messages of a trajectory's generations as hashes, for readers: what conversations share and replace."""
 
 from __future__ import annotations
 
-import copy
-from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, takewhile
 from operator import eq
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -18,47 +16,15 @@ from otel_rollout.facts.exact_conversations import Found
 from otel_rollout.facts.prompts import PROMPT_START, is_chat
 from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_messages import SYSTEM_INSTRUCTIONS, input_messages, messages_of, output_messages
-from otel_rollout.messages import Message, json_of, messages_in, parse_json
+from otel_rollout.messages import Message, json_of
 
-ROOT: Final = 0
-"""The node before the first message."""
 ASSISTANT, TOOL, USER, SYSTEM = 1, 2, 3, 4
-MAX_MESSAGES: Final = 16_384
-"""Further messages of a trajectory are not looked at."""
-MAX_CALLS: Final = 32
-_MIN_TASK: Final = 8
-"""Shorter arguments of a call are no task."""
 _HEAD: Final = 48
 """System prompts that begin with the same characters are versions of one."""
 _START: Final = 32
 _END: Final = 16
-PIECE: Final = 16
-_MAX_PIECES: Final = 128
 _ROLES: Final = {"assistant": ASSISTANT, "tool": TOOL, "user": USER, "system": SYSTEM, "developer": SYSTEM}
-_SUMMARY: Final = (
-    "summar",
-    "compact",
-    "condens",
-    "truncated",
-    "so far",
-    "out of context",
-    "continued from",
-    "previous con",
-    "previous messages",
-    "earlier con",
-    "earlier messages",
-    "older messages",
-    "notes",
-    "progress",
-    "reflection",
-    "memory",
-)
-"""Words of a message that replaces the messages before it."""
-_SEARCHED: Final = 400
-_LISTS_AFTER: Final = ('"tools":', '"functions":')
-"""Arguments of a client's call with a list of objects."""
-_MAX_KNOWN: Final = 32
-_MAX_ID: Final = 256
+_MAX_KNOWN: Final = 8
 
 
 class History(NamedTuple):
@@ -68,12 +34,11 @@ class History(NamedTuple):
         system: The hash of its system prompt; 0 without one.
         head: The hash of the system prompt's beginning.
         shape: The hashes of a shorter beginning and of its end, and the system prompt's length.
-        asked: The node of its prompt's last message.
+        codes: The codes of its prompt's messages after the system prompt.
         answers: The codes of its answers; several if it was asked for several.
-        added: The codes of its prompt's messages if they are only those that earlier turns don't have; else None.
-        texts: The hashes of the beginnings of a prompt of one message, 16 characters more each.
-        length: The characters of that message.
-        calls: The hashes of texts among the arguments of the calls that it made; 0 for each call.
+        is_added: True if its prompt is recorded without the messages of earlier turns.
+        text: The text of a prompt of one message; empty of others.
+        is_calling: True if it called a tool.
         is_compacted: True if it is marked as the first of a compacted conversation.
         conversation: `gen_ai.conversation.id`; empty without one.
         request: verl's id of the conversation; empty without one.
@@ -82,172 +47,84 @@ class History(NamedTuple):
     system: int
     head: int
     shape: tuple[int, int, int]
-    asked: int
+    codes: list[int]
     answers: tuple[int, ...]
-    added: tuple[int, ...] | None
-    texts: tuple[int, ...]
-    length: int
-    calls: tuple[int, ...]
+    is_added: bool
+    text: str
+    is_calling: bool
     is_compacted: bool
     conversation: str
     request: str
 
 
-class _Known(NamedTuple):
-    """A prompt's JSON until its last message's end: its length and hash, and fields of its `History`."""
-
-    length: int
-    hash: int
-    system: int
-    head: int
-    shape: tuple[int, int, int]
-    node: int
-    texts: tuple[int, ...]
-    characters: int
-
-
-_NOTHING_KNOWN: Final = _Known(0, 0, 0, 0, (0, 0, 0), ROOT, (), 0)
+NO_HISTORY: Final = History(0, 0, (0, 0, 0), [], (), False, "", False, False, "", "")
 
 
 class Histories:
-    """The histories of one trajectory, without system prompts: a node is a message after the messages above it."""
+    """The histories of one trajectory."""
 
     def __init__(self) -> None:
         self.of_span: dict[int, History] = {}
-        self.parents = array("I", [ROOT])
-        self.codes = array("Q", [0])
-        """A message's hash and its role."""
-        self.summaries: set[int] = set()
-        """The nodes that may be a summary of messages before."""
+        self.prompts: dict[int, list[Message]] = {}
+        """The messages of each prompt, by span id."""
         self.compactions: set[int] = set()
-        """The nodes with a part of type `compaction`."""
-        self._children: dict[tuple[int, int], int] = {}
-        self._known: dict[tuple[int, int], _Known] = {}
-        """The JSON of the last prompts, by length and hash: most begin with an earlier one, which isn't read again."""
-        self.is_full = False
-        """True once a message was left out."""
-
-    def copy(self) -> Histories:
-        """Return a copy, to which turns can be added without changing this one."""
-        other = copy.copy(self)
-        for name, value in vars(self).items():
-            setattr(other, name, copy.copy(value))
-        return other
+        """The codes of messages with a part of type `compaction`."""
+        self._known: list[tuple[str, list[Message], list[int]]] = []
+        """The last prompts without the closing bracket: most begin with an earlier one, which isn't read again."""
 
     def add(self, span: ReadableSpan) -> None:
         """Add a generation."""
-        if span.context is None:
-            return
         attributes: Mapping[str, Any] = span.attributes or {}
-        prompt = _encoded_prompt(attributes)
-        known, asked = self._read(span, attributes, memoryview(prompt))
-        answers = _answers(span) if is_chat(attributes, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE) else []
-        is_added = known.node == ROOT and has_only_new_messages(attributes, asked)
-        (system, head, shape, node), at = known[2:6], 0
-        if node == ROOT:
-            while at < len(asked) and _ROLES.get(asked[at].role) == SYSTEM:
-                at += 1
-            text = "\n".join([message.text for message in asked[:at]])
-            system, head = _hash(text), _hash(text[:_HEAD])
-            shape = _hash(text[:_START]), _hash(text[-_END:]), len(text)
-        said = asked[at:]
-        codes = list(map(code_of, said))
-        if not is_added:
-            for message, code in zip(said, codes, strict=True):
-                node = self.child(node, code, message)
-        texts, length = ((), 0) if said else (known.texts, known.characters)
-        if len(said) == 1 and known.node == ROOT and not is_added:
-            texts, length = _beginnings(said[0].text)
-        if not is_added:
-            self._remember(prompt, _Known(0, 0, system, head, shape, node, texts, length))
+        asked, codes = self._read(span, attributes)
+        can_answer = is_chat(attributes, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)
+        answers = [each for each in (output_messages(span) if can_answer else []) if _is_said(each)]
+        at = len(list(takewhile(lambda message: _ROLES.get(message.role) == SYSTEM, asked)))
+        text = "\n".join([message.text for message in asked[:at]])
         conversation, request = attributes.get(semconv.CONVERSATION_ID), attributes.get(semconv.REQUEST_ID)
-        self.of_span[span.context.span_id] = History(
-            system,
-            head,
-            shape,
-            node,
-            tuple(map(code_of, answers)),
-            tuple(codes) if is_added else None,
-            texts,
-            length,
-            tuple(_tasks(answers)),
-            attributes.get(semconv.COMPACTED) is True,
-            conversation[:_MAX_ID] if type(conversation) is str else "",
-            request[:_MAX_ID] if type(request) is str else "",
-        )
+        if span.context is not None:
+            self.prompts[span.context.span_id] = asked
+            self.of_span[span.context.span_id] = History(
+                _hash(text),
+                _hash(text[:_HEAD]),
+                (_hash(text[:_START]), _hash(text[-_END:]), len(text)),
+                codes[at:],
+                tuple(map(code_of, answers)),
+                has_only_new_messages(attributes, asked),
+                asked[at].text if len(asked) == at + 1 else "",
+                any(message.calls for message in answers),
+                attributes.get(semconv.COMPACTED) is True,
+                conversation if type(conversation) is str else "",
+                request if type(request) is str else "",
+            )
 
-    def _read(
-        self, span: ReadableSpan, attributes: Mapping[str, Any], prompt: memoryview
-    ) -> tuple[_Known, list[Message]]:
-        """Return the longest prompt before that a generation's prompt begins with, and the messages after it."""
-        found = _NOTHING_KNOWN
-        at = hashed = 0
-        for length, expected in sorted(self._known):
-            if length > len(prompt):
-                break
-            hashed, at = crc32(prompt[at:length], hashed), length
-            if expected == hashed and bytes(prompt[length : length + 1]) in b",":
-                found = self._known[length, expected]
-        if found.node != ROOT:
-            # The last to be forgotten.
-            self._known[found.length, found.hash] = self._known.pop((found.length, found.hash))
-            rest = f"[{bytes(prompt[found.length + 1 :]).decode('utf-8', 'replace')}]"
-            more = messages_of(rest) if semconv.INPUT_MESSAGES in attributes else messages_in(parse_json(rest))
-            if more or rest == "[]":
-                return found, more
+    def _read(self, span: ReadableSpan, attributes: Mapping[str, Any]) -> tuple[list[Message], list[int]]:
+        """Return the messages of a prompt, and their codes; of one that begins with an earlier one, read the rest."""
         if not is_chat(attributes, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE):
-            return _NOTHING_KNOWN, []
-        return _NOTHING_KNOWN, input_messages(span)
+            return [], []
+        text = attributes.get(semconv.INPUT_MESSAGES)
+        if type(text) is not str or SYSTEM_INSTRUCTIONS in attributes or not text.endswith("]"):
+            asked = input_messages(span)
+            return asked, self._codes_of(asked)
+        for known in reversed(self._known):
+            begin, asked, codes = known
+            if text.startswith(begin) and text[len(begin)] == ",":
+                more = messages_of(f"[{text[len(begin) + 1 :]}")
+                asked, codes = [*asked, *more], [*codes, *self._codes_of(more)]
+                self._known.remove(known)
+                self._known.append(known)
+                break
+        else:
+            asked = input_messages(span)
+            codes = self._codes_of(asked)
+        self._known = [*self._known[1 - _MAX_KNOWN :], (text[:-1], asked, codes)]
+        return asked, codes
 
-    def _remember(self, prompt: bytes, known: _Known) -> None:
-        if prompt and known.node != ROOT:
-            key = len(prompt), crc32(prompt)
-            self._known.pop(key, None)
-            self._known[key] = known._replace(length=key[0], hash=key[1])
-            if len(self._known) > _MAX_KNOWN:
-                del self._known[next(iter(self._known))]
-
-    def child(self, node: int, code: int, message: Message | None = None) -> int:
-        """Return the node of a message after a node; the node itself if there are too many."""
-        key = (node, code)
-        if (found := self._children.get(key)) is not None:
-            return found
-        if len(self.parents) > MAX_MESSAGES:
-            self.is_full = True
-            return node
-        found = self._children[key] = len(self.parents)
-        self.parents.append(node)
-        self.codes.append(code)
-        if message is not None and code & 7 != TOOL:
-            text = message.text[:_SEARCHED].lower()
-            if any(word in text for word in _SUMMARY):
-                self.summaries.add(found)
+    def _codes_of(self, messages: Sequence[Message]) -> list[int]:
+        codes = list(map(code_of, messages))
+        for message, code in zip(messages, codes, strict=True):
             if any(part.get("type") == "compaction" for part in message.parts):
-                self.compactions.add(found)
-        return found
-
-    def codes_of(self, turns: Iterable[History | None], *, with_answer: bool = True) -> list[int]:
-        """Return the codes of the history that turns of one conversation lead to."""
-        codes: list[int] = []
-        answers: tuple[int, ...] = ()
-        for turn in turns:
-            if turn is None:
-                continue
-            if turn.added is None:
-                codes = [self.codes[node] for node in self.path(turn.asked)]
-            else:
-                codes = [*codes, *answers, *turn.added]
-            answers = turn.answers[:1]
-        return [*codes, *answers] if with_answer else codes
-
-    def path(self, node: int) -> list[int]:
-        """Return the nodes from the first message to a node."""
-        nodes = []
-        while node != ROOT:
-            nodes.append(node)
-            node = self.parents[node]
-        nodes.reverse()
-        return nodes
+                self.compactions.add(code)
+        return codes
 
 
 def histories_of(spans: Iterable[ReadableSpan]) -> Histories:
@@ -267,21 +144,38 @@ def measure(found: Sequence[Found], spans: Sequence[int], histories: Histories) 
         spans: The span of each turn.
         histories: Their messages.
     """
-    known = {at: histories.of_span.get(span_id) for at, span_id in enumerate(spans)}
-    systems = [0 if (first := known[each.turns[0]]) is None else first.system for each in found]
-    for each, system in zip(found, systems, strict=True):
-        codes = histories.codes_of(known[turn] for turn in each.turns)
-        each.messages = len(codes) + (system != 0)
+    known = [histories.of_span.get(span_id, NO_HISTORY) for span_id in spans]
+    for each in found:
+        first = known[each.turns[0]]
+        each.messages = len(_codes_after(known[turn] for turn in each.turns)) + (first.system != 0)
         if each.parent is None:
             continue
         turns = found[each.parent].turns
-        old = histories.codes_of(known[turn] for turn in turns if each.parent_turn is None or turn <= each.parent_turn)
-        new = histories.codes_of([known[each.turns[0]]], with_answer=False)
-        each.shared = sum(1 for _ in takewhile(bool, map(eq, old, new)))
+        old = _codes_after(known[turn] for turn in turns if each.parent_turn is None or turn <= each.parent_turn)
+        each.shared = common(old, first.codes)
         if each.kind == "compacted":
-            kept = sum((Counter(old[each.shared :]) & Counter(new[each.shared :])).values())
+            kept = sum((Counter(old[each.shared :]) & Counter(first.codes[each.shared :])).values())
             each.replaced = len(old) - each.shared - kept
-        each.shared += systems[each.parent] == system != 0
+        each.shared += known[turns[0]].system == first.system != 0
+
+
+def _codes_after(turns: Iterable[History]) -> list[int]:
+    """Return the codes of the history that turns of one conversation lead to, with the last answer."""
+    codes: list[int] = []
+    for turn in turns:
+        codes = [*codes, *turn.codes] if turn.is_added else list(turn.codes)
+        codes += turn.answers[:1]
+    return codes
+
+
+def common(one: Sequence[int], two: Sequence[int]) -> int:
+    """Return the number of messages that both begin with."""
+    return sum(1 for _ in takewhile(bool, map(eq, one, two)))
+
+
+def keys_of(codes: Sequence[int]) -> list[int]:
+    """Return a hash of the first messages, for each number of them."""
+    return list(accumulate(codes, lambda key, code: hash((key, code)), initial=0))
 
 
 def code_of(message: Message) -> int:
@@ -306,48 +200,9 @@ def has_only_new_messages(attributes: Mapping[str, Any], prompt: Sequence[Messag
     return (isinstance(value, str) and PROMPT_START in value) or (bool(prompt) and prompt[0].role == "tool")
 
 
-def _encoded_prompt(attributes: Mapping[str, Any]) -> bytes:
-    """Return the JSON of a whole prompt until its last message's end; nothing if it isn't a list of objects."""
-    text, payload = attributes.get(semconv.INPUT_MESSAGES), attributes.get(semconv.INPUT_VALUE)
-    if SYSTEM_INSTRUCTIONS in attributes or (type(payload) is str and PROMPT_START in payload):
-        return b""
-    if type(text) is not str:
-        text = payload if type(payload) is str else ""
-    end = text.rfind("}]") + 1
-    for name in _LISTS_AFTER:
-        before = text.rfind("}]", 0, max(0, text.rfind(name))) + 1
-        # Unless a message has this name.
-        if before and isinstance(parse_json("{" + text[before + 1 :].lstrip(", ")), Mapping):
-            end = before
-    return text[:end].encode("utf-8", "replace")
-
-
-def _answers(span: ReadableSpan) -> list[Message]:
-    return [message for message in output_messages(span) if message.role not in ("tool", "user", "system")]
+def _is_said(message: Message) -> bool:
+    return message.role not in ("tool", "user", "system")
 
 
 def _hash(text: str) -> int:
     return crc32(text.encode("utf-8", "replace"))
-
-
-def _beginnings(text: str) -> tuple[tuple[int, ...], int]:
-    hashes, known = [], 0
-    for start in range(0, min(len(text), PIECE * _MAX_PIECES) - PIECE + 1, PIECE):
-        known = crc32(text[start : start + PIECE].encode("utf-8", "replace"), known)
-        hashes.append(known)
-    return tuple(hashes), len(text)
-
-
-def _tasks(answers: Sequence[Message]) -> Iterator[int]:
-    """Yield the hashes of the texts in the arguments of calls."""
-    count = 0
-    for answer in answers:
-        for call in answer.calls:
-            arguments = call.arguments
-            yield 0
-            if isinstance(arguments, str):
-                arguments = parse_json(arguments)
-            for value in arguments.values() if isinstance(arguments, Mapping) else ():
-                if type(value) is str and len(value) >= _MIN_TASK and count < MAX_CALLS:
-                    count += 1
-                    yield _hash(value.strip())

@@ -65,10 +65,10 @@ def _is_served(found: Sequence[Found], turns: Sequence[Turn], prompts: Prompts) 
 
 def _infer(turns: Sequence[Turn], roles: Sequence[str], prompts: Prompts, histories: Histories) -> Sides:
     # Loaded by readers alone.
-    from otel_rollout.facts.conversation_finder import find_conversations
+    from otel_rollout.facts.inferred_conversations import infer_conversations
 
     def find(turns: Sequence[Turn]) -> list[Found]:
-        return find_conversations(turns, histories)
+        return infer_conversations(turns, histories)
 
     if semconv.USER in roles:
         return _apart(turns, [role == semconv.USER for role in roles], find) or Sides([])
@@ -109,8 +109,7 @@ def _facing(
         ids = [turns[turn].span_id for turn in found[at].turns]
         known = [history for span_id in ids if (history := histories.of_span.get(span_id)) is not None]
         said[at] = {code >> 3 for history in known for code in history.answers}
-        nodes = {node for history in known for node in histories.path(history.asked)}
-        heard[at] = {code >> 3 for node in nodes if (code := histories.codes[node]) & 7 == USER}
+        heard[at] = {code >> 3 for history in known for code in history.codes if code & 7 == USER}
     for place, one in enumerate(first):
         for other in first[place + 1 :]:
             there, back = len(said[one] & heard[other]), len(said[other] & heard[one])

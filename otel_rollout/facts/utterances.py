@@ -14,7 +14,7 @@ from otel_rollout import semconv
 from otel_rollout.facts.conversations import Conversations, conversations_of
 from otel_rollout.facts.histories import has_only_new_messages
 from otel_rollout.facts.span_facts import kind_of
-from otel_rollout.facts.span_messages import SYSTEM_INSTRUCTIONS, input_messages, messages_of, output_messages
+from otel_rollout.facts.span_messages import input_messages, output_messages
 from otel_rollout.facts.trace_tree import error_of, outermost, place_of
 from otel_rollout.messages import CALL, RESULT, Message, Part, ToolCall, parse_json, text_message
 
@@ -53,8 +53,6 @@ class _Teller:
         self._found = found
         self._known: dict[int, list[Message]] = {}
         """The history of each conversation."""
-        self._prompts: dict[int, tuple[str, list[Message]]] = {}
-        """The JSON of each conversation's last prompt without its end, and its messages."""
         self._left = {each.id: len(each.turns) for each in found.all}
         """The turns of each conversation that are not among the utterances yet."""
         self._tools: dict[int, deque[ReadableSpan]] = {}
@@ -67,7 +65,9 @@ class _Teller:
         """Add a turn."""
         number = self._found.of_span[place_of(turn).span_id]
         self._add_results(turn.start_time or 0)
-        prompt = self._prompt_of(turn, number) or (_prompt_of(self._ordered) if not self.told else [])
+        prompt = self._found.prompts.get(place_of(turn).span_id) or input_messages(turn)
+        if not prompt and not self.told:
+            prompt = _prompt_of(self._ordered)
         before = self._known.get(number)
         is_continued = before is not None and has_only_new_messages(turn.attributes or {}, prompt)
         if before is None:
@@ -97,21 +97,6 @@ class _Teller:
         if prompt:
             self._known[number] = ((before or []) if is_continued else []) + prompt + generated
         self._tell(said, number)
-
-    def _prompt_of(self, turn: ReadableSpan, number: int) -> list[Message]:
-        """Return a turn's prompt; of one that begins with the prompt before, only the rest is read."""
-        attributes = turn.attributes or {}
-        text = attributes.get(semconv.INPUT_MESSAGES)
-        if type(text) is not str or SYSTEM_INSTRUCTIONS in attributes:
-            return input_messages(turn)
-        begin, messages = self._prompts.get(number, ("", []))
-        if messages and text.startswith(begin) and text[len(begin) : len(begin) + 1] == ",":
-            messages = [*messages, *messages_of(f"[{text[len(begin) + 1 :]}")]
-        else:
-            messages = input_messages(turn)
-        if text.endswith("]"):
-            self._prompts[number] = text[:-1], messages
-        return messages
 
     def add_rest(self) -> None:
         """Add the tool calls after the last turns."""
