@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -92,6 +93,20 @@ class TestTensors:
             assert described["shape"] == list(tensor.shape)
             assert described["head"][:3] == head
             assert described["tail"][-1] == 3999.0
+
+    def test_traces_have_no_operation_of_ours(self) -> None:
+        """`torch.jit.trace` records the program's operations alone."""
+
+        def double(tensor: Any) -> Any:
+            take_snapshot(tensor)
+            return tensor * 2
+
+        with warnings.catch_warnings():
+            # torch.jit is deprecated, and still used.
+            warnings.simplefilter("ignore")
+            traced = torch.jit.trace(double, torch.arange(4.0))
+        kinds = [node.kind() for node in traced.graph.nodes() if node.kind() != "prim::Constant"]
+        assert kinds == ["aten::mul"]
 
     def test_token_ids(self, rollout_spans: Any) -> None:
         """The token ids of an LLM's answer are counted, if the tensor has one dimension."""

@@ -232,11 +232,19 @@ def length_of_array(value: Any) -> int | None:
 
 
 def unseen(read: Callable[[Any, Any], Any], value: Any) -> Any:
-    """Read a tensor without modes and subclasses of the program noticing it."""
+    """Read a tensor without modes, subclasses and traces of the program noticing it."""
     torch = sys.modules["torch"]
     # There is no public way.
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # noqa: SLF001
-        return read(torch, value)
+    parts = torch._C  # noqa: SLF001
+    tracing = parts._get_tracing_state()  # noqa: SLF001
+    with parts.DisableTorchFunction(), parts._DisableTorchDispatch():  # noqa: SLF001
+        if tracing is None:
+            return read(torch, value)
+        parts._set_tracing_state(None)  # noqa: SLF001
+        try:
+            return read(torch, value)
+        finally:
+            parts._set_tracing_state(tracing)  # noqa: SLF001
 
 
 def _read_tensor(value: Any) -> Any:
