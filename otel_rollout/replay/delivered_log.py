@@ -10,16 +10,22 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from otel_rollout.errors import ConfigurationError
 from otel_rollout.files.file_lock import open_to_read, try_lock
 from otel_rollout.files.file_modes import make_folder, open_private
 
 
 class DeliveredLog:
-    """The tokens of the units that one destination has.
+    """The tokens of the trajectories that one destination has, and the exclusive lock on their file.
+
+    Two processes would both send what the other has not noted yet, which some backends show twice.
 
     Args:
         destination: Its destination; if None, nothing is remembered.
         is_ignored: If earlier deliveries count as none.
+
+    Raises:
+        ConfigurationError: Another replay has the lock.
     """
 
     def __init__(self, folder: Path, backend: str, destination: str | None, *, is_ignored: bool = False) -> None:
@@ -32,49 +38,32 @@ class DeliveredLog:
             return
         digest = hashlib.sha256(f"{backend}\n{destination}".encode()).hexdigest()[:12]
         self._path = folder / ".replay" / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', backend)}-{digest}.txt"
-        self._heading = f"# delivered to {backend}, {destination}: one line each\n"
-        self._is_ignored = is_ignored
+        path = self._path
+        try:
+            self._descriptor = _open(path, f"# delivered to {backend}, {destination}: one line each\n")
+        except OSError as error:
+            self._note_trouble(error)
+        if self._descriptor is not None and not try_lock(self._descriptor):
+            self.close()
+            raise ConfigurationError(f"another replay of {folder} to {backend} is running: wait for its end")
         if not is_ignored:
-            self._load(self._path)
+            self._load(path)
 
     def __contains__(self, token: str) -> bool:
         return _hash(token.encode()) in self._delivered
 
     def add(self, tokens: Iterable[str]) -> None:
-        """Note delivered units immediately: the process may be killed next."""
+        """Note what is delivered immediately: the process may be killed next."""
         text = "".join(f"{token}\n" for token in tokens)
-        if not text or self._path is None:
-            return
-        try:
-            if self._descriptor is None:
-                self._descriptor = self._open(self._path)
-            os.write(self._descriptor, text.encode())
-        except OSError as error:
-            self._note_trouble(error)
+        if text and self._descriptor is not None:
+            try:
+                os.write(self._descriptor, text.encode())
+            except OSError as error:
+                self._note_trouble(error)
 
     def _note_trouble(self, error: OSError) -> None:
         self.trouble = f"deliveries can't be remembered ({error}): the next replay sends them once more"
-        self._path = None
-
-    def try_hold(self) -> bool:
-        """Take the exclusive lock on the file until `close`; False if another replay has it.
-
-        Two processes would both send units that the other has not noted yet, which some backends show twice.
-        """
-        if self._path is None:
-            return True
-        try:
-            self._descriptor = self._open(self._path)
-            if not try_lock(self._descriptor):
-                self.close()
-                return False
-        except OSError as error:
-            self._note_trouble(error)
-        else:
-            # Another replay may have ended since.
-            if not self._is_ignored:
-                self._load(self._path)
-        return True
+        self.close()
 
     def close(self) -> None:
         """Close the file, and with it the lock."""
@@ -100,17 +89,18 @@ class DeliveredLog:
         except OSError as error:
             self.trouble = f"what was delivered before can't be read ({error})"
 
-    def _open(self, path: Path) -> int:
-        make_folder(path.parent, path.parent.parent)
-        if path.parent.is_symlink():
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path.parent))
-        descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
-        size = os.fstat(descriptor).st_size
-        if size == 0:
-            os.write(descriptor, self._heading.encode())
-        elif os.pread(descriptor, 1, size - 1) != b"\n":
-            os.write(descriptor, b"\n")
-        return descriptor
+
+def _open(path: Path, heading: str) -> int:
+    make_folder(path.parent, path.parent.parent)
+    if path.parent.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path.parent))
+    descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
+    size = os.fstat(descriptor).st_size
+    if size == 0:
+        os.write(descriptor, heading.encode())
+    elif os.pread(descriptor, 1, size - 1) != b"\n":
+        os.write(descriptor, b"\n")
+    return descriptor
 
 
 def _hash(token: bytes) -> bytes:

@@ -71,8 +71,6 @@ def replay(
     if ours is not None:
         ours.expect_repeats()
     log = DeliveredLog(folder, backend, destination, is_ignored=is_again)
-    if not log.try_hold():
-        raise ConfigurationError(f"another replay of {folder} to {backend} is running: wait for its end")
     limits = QueueLimits(batch_bytes=settings.max_batch_bytes, batch_spans=settings.max_batch_spans)
     sender = Sender(source, exporter, log, limits, patience=patience, policy=policy)
     started = monotonic()

@@ -149,7 +149,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("spoil", [spoil_beginning, spoil_content])
     def test_costs_one_batch_and_keeps_the_file(self, spool, replayed, memory, spoil):
-        """What is damaged in the middle is counted, what is around it is sent, and the file stays."""
+        """What is damaged in the middle is counted each time, what is around it is sent, and the file stays."""
         folder = spool(files=1, batches=4)
         file = next(folder.rglob("*.otlp.zst"))
         frames = list(scan_frames(file))
@@ -162,6 +162,8 @@ class TestDamage:
         assert files(folder) == [file.name]
         assert (done.report.delivered, done.report.unreadable, done.report.is_whole) == (3, 1, False)
         assert [span.attributes["rollout.step"] for span in memory.spans[::3]] == [0, 2, 3]
+        again = replayed(folder, memory, is_removing=True)
+        assert (again.report.skipped, again.report.unreadable, files(folder)) == (3, 1, [file.name])
 
     def test_a_file_that_can_not_be_opened(self, spool, replayed, memory):
         """It is named and counted, and the others are sent and removed."""
