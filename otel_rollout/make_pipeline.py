@@ -245,11 +245,6 @@ def _make_queue(
     settings: Settings,
     open_trajectories: OpenTrajectories | None,
 ) -> SpanOutbox:
-    spool = None
-    if settings.spool is not None and not isinstance(exporter, HandOver):
-        from otel_rollout.deliver.spool import open_spool
-
-        spool = open_spool(settings.spool, name, settings.max_spool_bytes)
     limits = QueueLimits(
         max_bytes=settings.max_queue_bytes,
         max_spans=settings.max_queue_spans,
@@ -257,4 +252,10 @@ def _make_queue(
         batch_spans=settings.max_batch_spans,
         delay=settings.schedule_delay_ms / 1000,
     )
-    return SpanOutbox(name, exporter, reader, limits, spool=spool, open_trajectories=open_trajectories)
+    if settings.spool is None or isinstance(exporter, HandOver):
+        return SpanOutbox(name, exporter, reader, limits, open_trajectories=open_trajectories)
+    from otel_rollout.deliver.spool import open_spool
+    from otel_rollout.deliver.spooled_outbox import SpooledOutbox
+
+    spool = open_spool(settings.spool, name, settings.max_spool_bytes)
+    return SpooledOutbox(name, exporter, reader, limits, open_trajectories=open_trajectories, spool=spool)

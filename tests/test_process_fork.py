@@ -164,7 +164,8 @@ LOCKS = {
     "otel_rollout/record/trajectory_state.py": ["trajectory_state._lock"],
     "otel_rollout/export/outbox.py": ["queue._lock", "mlflow_exporter.follow_up_requests._lock"],
     "otel_rollout/finish/span_conversion.py": ["queue._reader._lock"],
-    "otel_rollout/deliver/spool.py": ["queue._disk._taking", "queue._spool._lock"],
+    "otel_rollout/deliver/spool.py": ["queue._spool._lock"],
+    "otel_rollout/deliver/spooled_outbox.py": ["queue._taking"],
     "otel_rollout/folder/folder_writer.py": ["queue.exporter._writer._lock"],
     "otel_rollout/folder/retention.py": ["queue.exporter._writer._files._bound_of(2**30)._lock"],
     "otel_rollout_mlflow/exporter.py": ["mlflow_exporter._turn"],
@@ -184,6 +185,7 @@ OUT_OF_REACH = {
 OF_DELIVERY = {
     "otel_rollout_mlflow/exporter.py",
     "otel_rollout/deliver/spool.py",
+    "otel_rollout/deliver/spooled_outbox.py",
     "otel_rollout/finish/span_conversion.py",
     "otel_rollout/folder/folder_writer.py",
     "otel_rollout/folder/retention.py",

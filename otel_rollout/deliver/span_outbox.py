@@ -32,7 +32,6 @@ from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.text.plain_text import counted
 
 if TYPE_CHECKING:
-    from otel_rollout.deliver.spool import Spill, Spool
     from otel_rollout.record.open_trajectories import OpenTrajectories
 
 _logger = SafeLogger()
@@ -44,8 +43,6 @@ CHILD_SHARE: Final = 0.97
 
 SECONDS_BETWEEN_REPORTS: Final = 2.0
 """Losses are reported to the exporter in sums."""
-SECONDS_WITH_A_SPOOL: Final = 2.0
-"""The seconds that attempts go on after the first that fails during a shutdown, if the spool can keep the rest."""
 
 _CONSEQUENCES: Final = {
     Verdict.RETRY: "not delivered, trying again",
@@ -85,7 +82,6 @@ class SpanOutbox(Outbox):
     Args:
         exporter: Any `SpanExporter`; an `OutcomeSpanExporter` can report why it failed.
         reader: Converts recording spans to standard ones.
-        spool: Keeps spans on disk that memory can't hold.
         open_trajectories: Tracks the running trajectories, for an exporter that is notified of them.
     """
 
@@ -96,7 +92,6 @@ class SpanOutbox(Outbox):
         reader: SpanReader,
         limits: QueueLimits | None = None,
         policy: RetryPolicy | None = None,
-        spool: Spool | None = None,
         open_trajectories: OpenTrajectories | None = None,
     ) -> None:
         super().__init__(name, f"otel-rollout-{name}", policy)
@@ -116,7 +111,6 @@ class SpanOutbox(Outbox):
         self._root_bounds = max_bytes, max_spans
         self._child_bounds = max_bytes * CHILD_SHARE, max(1, min(max_spans - 1, int(max_spans * CHILD_SHARE)))
         self._send_once = one_attempt_of(exporter)
-        self._spool = spool
         self._open_notes = RunningReport(exporter, open_trajectories, reader.finisher.redactor)
         self._reset()
 
@@ -137,18 +131,35 @@ class SpanOutbox(Outbox):
         self._report_due = 0.0
         self._unknown: set[int] = set()
         self._end_reason = "shutdown"
-        self._disk: Spill | None = None
-        if self._spool is not None:
-            from otel_rollout.deliver.spool import Spill
-
-            self._disk = Spill(self, self._spool, self._limits.max_bytes)
+        self._spooled = 0
+        """The number of spans on disk."""
+        self._spill_bytes = math.inf
+        """Above this many bytes in memory, spans go to disk."""
         self._last_attempts = 0.0
         """The end of attempts if the disk can't keep the rest; 0 before the shutdown."""
         self._thread_end = 0.0
         """The end of the thread, which may put spans on disk after the last attempt."""
-        self._has_full_disk = self._has_said_wait = False
+        self._has_said_wait = False
         self._is_failing = False
         """True if the last attempt failed, and another one may help."""
+
+    # --- what a spool adds
+
+    def _make_room(self) -> None:
+        """Called with the lock held when memory holds more than `_spill_bytes`."""
+        return
+
+    def _begin_shutdown(self, deadline: float) -> float:
+        """Return the end of attempts, so that the disk has its time until `deadline`; with the lock held."""
+        return deadline
+
+    def _await_disk(self) -> None:
+        """Called after the last attempt, on the thread that joins."""
+        return
+
+    def _close_disk(self) -> None:
+        """Called once all is settled or on disk, on the thread that joins."""
+        return
 
     # --- from any thread
 
@@ -185,8 +196,8 @@ class SpanOutbox(Outbox):
                     self._queued.append((span, size, self._number))
                     if self._is_idle and (len(self._queued) == 1 or self._is_batch_full):
                         self._wake()
-                    if self._disk is not None and self._bytes > self._disk.spill_bytes:
-                        self._disk.make_room()
+                    if self._bytes > self._spill_bytes:
+                        self._make_room()
         except BaseException:
             if not is_counted:
                 with self._lock:
@@ -229,10 +240,6 @@ class SpanOutbox(Outbox):
         return self._account.waiting - self._spooled
 
     @property
-    def _spooled(self) -> int:
-        return 0 if self._disk is None else self._disk.spans
-
-    @property
     def _is_batch_full(self) -> bool:
         return self._bytes >= self._batch_bytes or len(self._queued) >= self._batch_spans
 
@@ -240,16 +247,13 @@ class SpanOutbox(Outbox):
         """Start the threads if they don't run; at interpreter exit they can't be started any more."""
         with self._lock:
             if not self._is_closed:
-                # In this order: whether all is started is asked of the second.
-                if self._disk is not None:
-                    self._disk.start()
                 self._thread.start()
 
     @property
     def preparing(self) -> str:
-        """The work that spans in memory wait for before the first is sent; empty if none, or a spool keeps them."""
-        is_waiting = self._spool is None and self._in_memory > 0
-        return self.exporter.preparing if is_waiting and isinstance(self.exporter, OutcomeSpanExporter) else ""
+        """The work that spans wait for before the first is sent; empty if none, or a spool keeps them."""
+        has_spans = self._in_memory > 0
+        return self.exporter.preparing if has_spans and isinstance(self.exporter, OutcomeSpanExporter) else ""
 
     def retry_now(self) -> None:
         """Send the queued spans now, without waiting for a full batch or for the delay before the next attempt."""
@@ -282,13 +286,12 @@ class SpanOutbox(Outbox):
             if self._is_closed:
                 if deadline < self._thread_end:
                     # Asked again: someone pressed Ctrl-C during the wait.
-                    if self._disk is not None:
-                        self._disk.begin_shutdown(deadline, self._bytes)
+                    self._begin_shutdown(deadline)
                     self._thread_end = deadline
                     self._attempts_end = self._last_attempts = min(self._last_attempts, monotonic())
                     self.retry_now()
                 return
-            attempts = deadline if self._disk is None else self._disk.begin_shutdown(deadline, self._bytes)
+            attempts = self._begin_shutdown(deadline)
             self._thread_end, self._last_attempts = deadline, attempts
             self._close(attempts)
             line = self._shorten_end() if self._is_failing else ""
@@ -309,16 +312,14 @@ class SpanOutbox(Outbox):
             # A little later than its own deadline: then it may be putting spans on disk already.
             while not self._has_ended and monotonic() < (end := min(self._last_attempts + 0.1, self._thread_end)):
                 self._await_end(min(end, monotonic() + SECONDS_OF_A_WAIT))
-            if self._disk is not None:
-                self._disk.await_spill()
+            self._await_disk()
             self._await_end(self._thread_end)
         with self._lock:
             self._abandon()
         if not self._has_ended:
             # The thread may be in an attempt until the process is gone.
             call_within(SECONDS_OF_A_WAIT, self._report_losses)
-        if self._disk is not None:
-            self._disk.close(self._thread_end if self._thread.is_started else math.inf)
+        self._close_disk()
         stats = self.stats()
         return self._end_follow_ups() and stats.delivered == stats.recorded
 
@@ -328,8 +329,6 @@ class SpanOutbox(Outbox):
 
     def after_fork(self) -> None:
         """Start empty in a forked child: what the parent holds, in memory and on disk, is the parent's to deliver."""
-        if self._spool is not None:
-            self._spool.after_fork()
         self._reset()
         if isinstance(self.exporter, OutcomeSpanExporter):
             self.exporter.after_fork()
@@ -361,8 +360,6 @@ class SpanOutbox(Outbox):
     def _seconds_to_load(self, now: float) -> float | None:
         if not self._lane.wants_more:
             return None
-        if self._disk is not None and self._disk.unread:
-            return 0.0
         if not self._queued:
             self._batch_due = None
             return None
@@ -374,8 +371,6 @@ class SpanOutbox(Outbox):
         for entry in entries:
             self._bytes -= entry.size
             self._reader.release(entry.source)
-            if entry.place is not None and self._disk is not None:
-                self._disk.note_settled(entry)
 
     def _count(self, lane: Lane, settled: Settled, outcome: Outcome | NotYet) -> None:
         super()._count(lane, settled, outcome)
@@ -430,65 +425,9 @@ class SpanOutbox(Outbox):
         else:
             self._account.lose("shutdown", len(unknown))
 
-    # --- for the part on disk
-
-    def is_over(self, max_bytes: float = -1.0) -> bool:
-        """Return True if spans wait in memory that holds more than `max_bytes`."""
-        with self._lock:
-            return bool(self._queued) and self._bytes > max_bytes
-
-    def note_progress(self) -> None:
-        """Wake the threads that wait."""
-        with self._lock:
-            self._notify()
-
-    def take_lane(self) -> list[Entry]:
-        """Remove the batch that is being sent."""
-        with self._lock:
-            entries = list(self._lane.entries.values())
-            self._lane.entries.clear()
-            return entries
-
-    def put_back(self, entries: Sequence[Entry]) -> None:
-        """Put spans back into memory, before the others."""
-        with self._lock:
-            if not self._is_abandoned:
-                self._queued.extendleft((entry.source, entry.size, entry.number) for entry in reversed(entries))
-
-    def note_spilled(self, entries: Sequence[Entry]) -> None:
-        """Count one more batch on disk, with spans that were in memory."""
-        with self._lock:
-            if self._disk is not None:
-                self._disk.unread += 1
-                self._disk.spans += len(entries)
-            if self._is_abandoned:
-                # The disk took longer than the shutdown had time: they were counted as lost, or as unknown.
-                unknown = self._unknown & {id(entry) for entry in entries}
-                self._unknown -= unknown
-                self._account.lose("unknown", -len(unknown))
-                self._account.lose(self._end_reason, len(unknown) - len(entries))
-            else:
-                self._bytes -= sum(entry.size for entry in entries)
-            self._wake()
-        for entry in entries:
-            self._reader.release(entry.source)
-
-    def note_read_back(self, number: int, missing: int) -> None:
-        """Count a batch that was read from disk, and its spans that could not be."""
-        with self._lock:
-            if self._disk is None:
-                return
-            self._disk.unread -= 1
-            if missing and not self._is_abandoned:
-                self._disk.spans -= missing
-                self._account.lose("spool_unreadable", missing)
-                for flush in self._flushes:
-                    flush.left -= missing * (number <= flush.number)
-                self._notify()
-
     # --- on the outbox's own thread
 
-    def take_memory(self) -> list[Entry]:
+    def _take_oldest(self) -> list[Entry]:
         """Remove the oldest spans from memory, up to a full batch, and convert them."""
         entries: list[Entry] = []
         yielder = GilYielder()
@@ -519,7 +458,7 @@ class SpanOutbox(Outbox):
         return entries
 
     def _load(self) -> None:
-        entries = self.take_memory() if self._disk is None else self._disk.take()
+        entries = self._take_oldest()
         with self._lock:
             if self._is_abandoned:
                 return
@@ -534,11 +473,6 @@ class SpanOutbox(Outbox):
                     values[at] = copy_with_losses(entry.value, entry.source, self.name)
         return self._send_once(values)
 
-    def _settle(self, lane: Lane, entries: Sequence[Entry], outcome: Outcome | NotYet) -> None:
-        super()._settle(lane, entries, outcome)
-        if self._disk is not None:
-            self._disk.remove_settled()
-
     def _before_waiting(self) -> float | None:
         self._open_notes.note()
         if self._losses and monotonic() >= self._report_due:
@@ -549,13 +483,6 @@ class SpanOutbox(Outbox):
 
     def _finish(self) -> None:
         try:
-            if self._disk is not None:
-                self._disk.spill_all()
-                # Use the time that is left for spans that the disk did not take.
-                self._has_full_disk = True
-                self._attempts_end = self._last_attempts
-                while (self._queued or self._lane.entries) and self._deliver():
-                    pass
             with self._lock:
                 self._abandon()
             self._report_losses()
@@ -574,18 +501,17 @@ class SpanOutbox(Outbox):
             return text
         with self._lock:
             waits = self._left()
-        where = f"in memory ({self._limits.max_bytes / 2**20:,.0f} MiB at most)"
-        if self._spool is not None:
-            where = f"in memory and on disk ({self._spool.folder})"
         wait = "waits" if waits == 1 else "wait"
-        return f"{text}; {counted(waits, 'span')} {wait} {where} until the backend takes them"
+        return f"{text}; {counted(waits, 'span')} {wait} {self._where} until the backend takes them"
+
+    @property
+    def _where(self) -> str:
+        return f"in memory ({self._limits.max_bytes / 2**20:,.0f} MiB at most)"
 
     def _shorten_end(self) -> str:
-        """Leave the rest to the disk soon, or return a line on the spans that the end waits for; with the lock held."""
+        """Return a line on the spans that the end waits for, if they are some; with the lock held."""
         now = monotonic()
-        if self._disk is not None and not self._has_full_disk:
-            self._attempts_end = min(self._last_attempts, now + SECONDS_WITH_A_SPOOL)
-        elif self._last_attempts - now > SECONDS_OF_A_WAIT and not self._has_said_wait:
+        if self._last_attempts - now > SECONDS_OF_A_WAIT and not self._has_said_wait:
             self._has_said_wait = True
             return (
                 f"the end of the process waits up to {self._last_attempts - now:.0f} s for the backend to take "
@@ -601,7 +527,5 @@ class SpanOutbox(Outbox):
             if can_help and self._attempts_end is not None and not self._is_failing:
                 line = self._shorten_end()
             self._is_failing = can_help
-            if outcome.verdict in (Verdict.RETRY, Verdict.CONFIGURATION_ERROR) and self._disk is not None:
-                self._disk.note_trouble()
         if line:
             self.warn("end", line)

@@ -30,7 +30,7 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from otel_rollout import semconv
 from otel_rollout.counts import FollowUpStats
-from otel_rollout.deliver import QueueLimits, SpanOutbox, Spool
+from otel_rollout.deliver import QueueLimits, SpanOutbox, Spool, SpooledOutbox
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
@@ -137,9 +137,10 @@ class Delivery(RuleBasedStateMachine):
         self.folder = self.root / "folder"
         self.backend = Backend(self.folder if store == "folder" else None)
         self.has_fault = self.is_hanging = False
-        spool = Spool(self.root / "spool", 2**30) if store == "spool" else None
         reader = SpanReader(RESOURCE, InstrumentationScope("test"), PayloadFinisher(2**30, None))
-        self.outbox = SpanOutbox("backend", self.backend, reader, LIMITS, QUICK, spool)
+        arguments = "backend", self.backend, reader, LIMITS, QUICK
+        spool = Spool(self.root / "spool", 2**30)
+        self.outbox = SpooledOutbox(*arguments, spool=spool) if store == "spool" else SpanOutbox(*arguments)
         self.put_names: list[str] = []
 
     # --- what the program does
@@ -228,8 +229,8 @@ class Delivery(RuleBasedStateMachine):
         self.backend.gate.set()
         # An answer that comes late makes known what was unknown, in the account and in the folder.
         self.outbox._await_end(time.monotonic() + SECONDS)
-        if self.outbox._disk is not None and self.put_names:
-            self.outbox.await_progress(lambda: self.outbox._disk._has_spilled, time.monotonic() + SECONDS)
+        if self.store == "spool" and self.put_names:
+            self.outbox.await_progress(lambda: self.outbox._has_spilled, time.monotonic() + SECONDS)
         late = self.outbox.stats()
         assert is_balanced(late)
         assert late.queued == 0

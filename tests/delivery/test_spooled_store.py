@@ -11,7 +11,7 @@ import time
 import pytest
 
 from otel_rollout import read_trajectories
-from otel_rollout.deliver import QueueLimits, SpanOutbox, Spool
+from otel_rollout.deliver import QueueLimits, Spool, SpooledOutbox
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from tests.delivery.queues import QUICK, RETRY, is_balanced, until
 
@@ -32,7 +32,7 @@ def make_queue(reader, tmp_path):
         def make(backend, *, max_spool_bytes=2**30, policy=QUICK, **limits):
             limits = {"delay": 0.01, "max_bytes": 20_000, "batch_bytes": 4_000, **limits}
             spool = Spool(tmp_path, max_spool_bytes)
-            queue = SpanOutbox("backend", backend, reader, QueueLimits(**limits), policy, spool)
+            queue = SpooledOutbox("backend", backend, reader, QueueLimits(**limits), policy, spool=spool)
             queue.start()
 
             def end():
@@ -159,7 +159,7 @@ class TestEnd:
         stats = queue.stats()
         assert (stats.queued, stats.spooled, sum(stats.lost.values())) == (0, 0, 12)
         gate.set()
-        until(lambda: queue._disk._has_spilled and (is_hanging or queue._has_ended))
+        until(lambda: queue._has_spilled and (is_hanging or queue._has_ended))
         stats = queue.stats()
         assert is_balanced(stats)
         assert (stats.queued, stats.queued_bytes) == (0, 0)
@@ -167,7 +167,7 @@ class TestEnd:
 
     def test_without_threads_the_shutdown_puts_all_on_disk(self, make_queue, backend, make_span, monkeypatch, tmp_path):
         """At the interpreter's exit, where no thread can be started, nothing is lost either."""
-        monkeypatch.setattr(SpanOutbox, "start", lambda self: None)
+        monkeypatch.setattr(SpooledOutbox, "start", lambda self: None)
         backend.outcome = lambda spans: RETRY
         queue = make_queue(backend)
         for number in range(10):
