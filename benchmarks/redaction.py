@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from benchmarks.payloads import answer, chat
-from benchmarks.redaction_quality import MOST_GROWTH, false_changes, growth, recall
+from benchmarks.redaction_quality import MOST_GROWTH, false_changes, growth, megabytes_a_second, recall
 
 KB = 1000
 _CODE = (
@@ -179,7 +179,7 @@ def run(rounds: int) -> list[dict[str, Any]]:
 
 
 def print_quality() -> None:
-    """Count and print recall, false changes and growth."""
+    """Count and print recall, false changes, speed and growth."""
     from otel_rollout.finish import Redactor
 
     redactor = Redactor()
@@ -188,6 +188,8 @@ def print_quality() -> None:
         print(f"| recall, {name} | {recall(name, redactor):.3f} |")
     for name, (changed, count) in false_changes(redactor).items():
         print(f"| changed, {name} | {changed} of {count:,} |")
+    for name, speed in megabytes_a_second(redactor).items():
+        print(f"| MB a second of CPU, {name} | {speed:.0f} |")
     worst = growth(redactor)
     over = sum(ratio > MOST_GROWTH for ratio, _ in worst)
     print(f"| time at twice the length, median of {len(worst)} texts | {statistics.median(dict(worst)):.2f} |")
@@ -197,7 +199,7 @@ def print_quality() -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quality", action="store_true", help="only recall, false changes and growth")
+    parser.add_argument("--quality", action="store_true", help="only recall, false changes, speed and growth")
     parser.add_argument("--json", action="store_true", help="all figures as JSON")
     parser.add_argument("--smoke", action="store_true", help="one round, only to see that everything runs")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)

@@ -10,18 +10,21 @@ import gzip
 import json
 import random
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from pydoc_data.topics import topics
 from typing import Any, Final
 
 import orjson
 
 from otel_rollout.finish import Redactor, known_forms, secret_keys, secret_text
-from otel_rollout.text.pattern_check import parser
 
-__all__ = ["false_changes", "growth", "recall"]
+__all__ = ["false_changes", "growth", "megabytes_a_second", "recall"]
 
+parser: Any = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 CASES: Final = Path(__file__).parent / "redaction_cases"
 LINES: Final = 100_000
 LINES_OF_A_FILE: Final = 40
@@ -65,6 +68,17 @@ def growth(redactor: Redactor) -> list[tuple[float, str]]:
     return sorted(rows, reverse=True)
 
 
+def megabytes_a_second(redactor: Redactor) -> dict[str, float]:
+    """Return the speed of a search in the standard library's programs, and in the prose of Python's documentation."""
+    programs = [path.read_text("utf-8", "replace") for path in sorted(Path(re.__file__).parents[1].glob("*.py"))]
+    lines = [line for text in topics.values() for line in text.split("\n") if line[:1].isalpha() and "(" not in line]
+    texts = {"programs": programs, "prose": ["\n".join(lines)] * TURNS}
+    return {
+        name: sum(map(len, group)) / 1e6 / _seconds(lambda group=group: [redactor.text(text) for text in group])
+        for name, group in texts.items()
+    }
+
+
 def _redacted(redactor: Redactor, text: str) -> tuple[str, str]:
     """Return the redacted text, and the text of a redacted JSON object."""
     return redactor.text(text)[0], json.loads(redactor(orjson.dumps({"content": text}))[0])["content"]
@@ -96,6 +110,7 @@ def _units() -> Iterator[str]:
             for pattern in _patterns(value):
                 sample = "".join(_sample(list(parser.parse(pattern.pattern))))
                 yield from (sample, sample[:-1] or sample, f"{sample} ", f'"{sample}')
+    yield from (prefix for _, prefixes, _ in vars(known_forms)["_FORMS"] for prefix in prefixes.split())
     for name in ("token", "password", "api_key", "value", "cookie", "Authorization"):
         for sign in (":", "=", '":', '":["', '":{"', '": "', "='", ":\\n ", " is ", '("', "`:", ' = \\"'):
             yield f"{name}{sign}"

@@ -87,10 +87,10 @@ class TestValues:
             ("(x", "regular expressions, and '(x' is none: missing ), unterminated subpattern at position 0"),
             ("a*", "regular expressions that match something, and 'a*' matches the empty text"),
             (
-                "[a-z]+@corp",
+                "(a+)+$",
                 (
-                    "regular expressions that take linear time, and '[a-z]+@corp' may not: a repeat that more follows "
-                    "needs an end, such as {1,100} in the place of +"
+                    "regular expressions that take linear time, and '(a+)+$' takes more than 0.5 s of CPU for 480 KB: "
+                    "a repeat that more follows needs an end, such as {1,100} in the place of +"
                 ),
             ),
         ],
