@@ -19,7 +19,9 @@ _MAX_OPEN: Final = 64
 """A prompt is compared with so many earlier ones that none has continued yet."""
 _MAX_ID: Final = 256
 _PROMPT_BYTES: Final = 400
-_TOOL_FIRST: Final = '[{"role":"tool"'
+_TOOL_FIRST: Final = ('[{"role":"tool"', '{"messages":[{"role":"tool"')
+_HEAD: Final = 48
+_LISTS_AFTER: Final = ('"tools":', '"functions":')
 _COMPACTION: Final = '"compaction"'
 _IDS: Final = '_ids":'
 _TOKEN_IDS: Final = tuple(f'"{name}_ids":' for name in ("token", "response", "output", "prompt", "input", "completion"))
@@ -46,7 +48,7 @@ class Prompt(NamedTuple):
     """A generation's prompt and marks.
 
     Args:
-        text: The length and a hash of its text, of JSON without the closing bracket; zeros if it has no text.
+        text: The length and a hash of its text, of JSON until its last message's end; zeros if it has no text.
         before: The same of the earlier prompt that its text begins with; zeros without one.
         is_clear: False if only its messages show what it continues.
         is_compacted: True if it is marked as the first of a compacted conversation.
@@ -115,7 +117,7 @@ class Prompts:
             if length >= len(data):
                 break
             hashed, at = crc32(data[at:length], hashed), length
-            if expected == hashed and (text[:1] != b"[" or text[length : length + 1] == b","):
+            if expected == hashed and (text[:1] not in b"[{" or text[length : length + 1] == b","):
                 before = length, expected
         own = len(data), crc32(data[at:], hashed)
         if before in self._open:
@@ -143,27 +145,38 @@ class Prompts:
 
 
 def _text_of(attributes: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return a prompt's text, of JSON without the closing bracket, and whether it shows what the prompt continues.
+    """Return a prompt's text, of JSON until its last message's end, and whether it shows what the prompt continues.
 
     A prompt without a text, or with the new messages alone, continues the one before it.
     """
     messages, value = attributes.get(semconv.INPUT_MESSAGES), attributes.get(semconv.INPUT_VALUE)
     if semconv.CONVERSATION_ID in attributes or SYSTEM_INSTRUCTIONS in attributes:
         return "", False
+    text = messages if type(messages) is str and messages else value
     if attributes.get(semconv.PREFIX_BROKEN) is not True and (
-        (type(messages) is str and messages[:32].replace(" ", "").startswith(_TOOL_FIRST))
+        (type(text) is str and text[:_HEAD].replace(" ", "").startswith(_TOOL_FIRST))
         or (type(value) is str and PROMPT_START in value)
     ):
         return "", True
     if not is_chat(attributes, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE):
         return "", True
-    text = messages if type(messages) is str and messages else value
     if type(text) is not str or _COMPACTION in text:
         return "", False
     if text.startswith("[") and text.endswith("]") and '"role"' in text[:_MAX_ID]:
         return text[:-1], True
+    if text.startswith("{") and '"messages":' in text and (end := _end_of_messages(text)):
+        return text[:end], True
     is_text = semconv.INPUT_MESSAGES not in attributes and text[:1] not in ("[", "{", '"') and _TEXT not in text
     return (text, True) if is_text and _TEXT not in str(attributes.get(semconv.OUTPUT_VALUE)) else ("", False)
+
+
+def _end_of_messages(text: str) -> int:
+    """Return the end of the last message in a client's arguments, which may have tools after the messages."""
+    end = len(text)
+    for name in _LISTS_AFTER:
+        at = text.rfind(name)
+        end = at if 0 < at < end else end
+    return text.rfind("}]", 0, end) + 1
 
 
 def is_chat(attributes: Mapping[str, Any], messages: str, *payloads: str) -> bool:

@@ -19,6 +19,12 @@ Q, A, R = ({"role": role, "parts": [{"type": "text", "content": role}]} for role
 SUMMARY = {"role": "user", "parts": [{"type": "text", "content": "so far"}]}
 
 
+def client(prompt: list[Any]) -> str:
+    """Return the arguments of a client's call."""
+    messages = [{"role": each["role"], "content": each["role"]} for each in prompt]
+    return json.dumps({"messages": messages, "tools": [{"name": "search"}, {"name": "read"}], "top_p": 1.0})
+
+
 def agent(number: int, **more: Any) -> ReadableSpan:
     attributes = {semconv.SPAN_KIND: "AGENT", **more}
     return make_span("agent", number, 1, parent=1, attributes=attributes, seconds=(0.5, 90))
@@ -43,6 +49,11 @@ def kinds(spans: list[ReadableSpan]) -> list[str]:
 EXACT = {
     "prompts that grow": ([llm(10, [Q]), llm(11, [Q, A, R]), llm(12, [Q, A, R, A, R])], ["main"]),
     "texts that grow": ([llm(10, "Once"), llm(11, "Once upon"), llm(12, "Once upon a time")], ["main"]),
+    "a client's arguments": (
+        [llm(10, client([Q])), llm(11, client([Q, A, R])), llm(12, client([Q, A, R, A]))],
+        ["main"],
+    ),
+    "a client's new messages": ([llm(10, client([Q])), llm(11, client([R])), llm(12, client([R]))], ["main"]),
     "a second try": ([llm(10, [Q], error="failed"), llm(11, [Q]), llm(12, [Q, A, R])], ["main"]),
     "token ids": ([llm(10, '{"prompt_ids":[1]}'), llm(11, '{"prompt_ids_start":1,"prompt_ids":[2]}')], ["main"]),
     "new messages alone": ([llm(10, [Q]), llm(11, [R]), llm(12, [R])], ["main"]),
