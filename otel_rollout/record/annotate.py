@@ -8,15 +8,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from opentelemetry import context as context_api
-from opentelemetry.context import Context
-from opentelemetry.trace import SpanContext, set_span_in_context
+from opentelemetry.trace import SpanContext
 
 from otel_rollout import semconv
 from otel_rollout.counts import lost_annotations, repeated_annotations
 from otel_rollout.guard.log_once import pass_on, warn_once
 from otel_rollout.record import runtime
 from otel_rollout.record.attribute_values import read_attribute, read_number, read_scalar
-from otel_rollout.record.context import SILENCE, Agent, Frame, current_frame
+from otel_rollout.record.context import SILENCE, Agent, current_frame
 from otel_rollout.record.fields import class_name
 from otel_rollout.record.handle import HasHandle, ended, place_of
 from otel_rollout.record.readers import is_compiling
@@ -238,17 +237,14 @@ def _annotate_late(pipeline: RunningPipeline, root: SpanContext, tags: dict[str,
         return
     if parts:
         own[semconv.REWARD_PARTS] = take_snapshot(parts)
-    tracer, state = pipeline.tracer, TrajectoryState(tags)
-    parent = ended(root)
-    context = set_span_in_context(parent, Context())
-    span = tracer.start_op(
-        LATE_NAME, context, Frame(state, parent), {semconv.SPAN_KIND: "EVALUATOR", semconv.LATE: True}
-    )
+    tracer, parent = pipeline.tracer, ended(root).get_span_context()
+    attributes = {semconv.SPAN_KIND: "EVALUATOR", semconv.LATE: True}
+    span = tracer.start_child(LATE_NAME, parent, TrajectoryState(tags), attributes)
     if span is None:
         return
     try:
         # For backends that join by links: a trace that its backend has closed may not take the parent.
-        span.add_link(parent.get_span_context())
+        span.add_link(parent)
         tracer.set_annotations(span, own, others)
     finally:
         span.end()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from opentelemetry.context import Context
-from opentelemetry.trace import Span, StatusCode, set_span_in_context
+from opentelemetry.trace import Span, StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.guard import clock
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.record.attribute_values import read_attribute, read_tag, read_time
 from otel_rollout.record.call import attributes_of
-from otel_rollout.record.context import Frame
 from otel_rollout.record.llm import describe_request, describe_response
 from otel_rollout.record.snapshot import take_snapshot
 from otel_rollout.text.sanitize import replace_surrogates
@@ -40,7 +38,6 @@ def record_span(
     pipeline: RunningPipeline, trajectory: TrajectoryState, parent: Span, given: Recorded
 ) -> RolloutSpan | None:
     """Record a span; return None if it isn't sampled."""
-    tracer = pipeline.tracer
     kind = given.kind if type(given.kind) is str else ""
     if kind not in semconv.SPAN_KINDS:
         warn_once("kind of a recorded span", "record(kind=…): a kind is one of %s; CHAIN is taken", semconv.SPAN_KINDS)
@@ -48,12 +45,11 @@ def record_span(
     name = str(read_tag(given.name))
     end_time = read_time(given.end_time) or clock.monotonic_ns() + trajectory.clock_offset
     start_time = read_time(given.start_time) or end_time
-    context = set_span_in_context(parent, Context())
     role = given.attributes.get(semconv.ROLE) or (getattr(parent, "attributes", None) or {}).get(semconv.ROLE)
-    frame = Frame(trajectory, parent, depth=getattr(parent, "depth", 0) + _is_scope(parent), role=role)
-    span = tracer.start_op(name, context, frame, attributes_of(kind, name), start_time)
+    span = pipeline.tracer.start_child(name, parent.get_span_context(), trajectory, attributes_of(kind, name))
     if span is None:
         return None
+    span.start_time, span.depth = start_time, getattr(parent, "depth", 0) + _is_scope(parent)
     try:
         _describe(pipeline, span, trajectory, given, is_user=role == semconv.USER)
     finally:

@@ -128,7 +128,6 @@ class RolloutTracer:
         context: Context,
         frame: Frame | None,
         attributes: dict[str, Any],
-        start_time: int | None = None,
     ) -> RolloutSpan | None:
         """Start a span under the innermost one that reaches our exporters; return None if that isn't sampled."""
         trajectory = None
@@ -145,18 +144,25 @@ class RolloutTracer:
                 if root is not None:
                     root.set_attributes(attributes)
                 return root
-        if not parent.trace_flags & TraceFlags.SAMPLED:
+        span = self.start_child(name, parent, trajectory, attributes)
+        if span is None:
             return None
-        span_id = self._ids.generate_span_id()
-        span = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end, self._bounds)
         if trajectory is None:
             span.set_attribute(semconv.OUTSIDE_TRAJECTORY, True)
         if frame is not None and frame.depth:
             span.depth = frame.depth
-        if start_time is not None:
-            span.start_time = read_time(start_time) or span.start_time
         if self.keeps_context:
             span.start_context = context
+        return span
+
+    def start_child(
+        self, name: str, parent: SpanContext, trajectory: TrajectoryState | None, attributes: dict[str, Any]
+    ) -> RolloutSpan | None:
+        """Start a span under a parent; return None if that isn't sampled."""
+        if not parent.trace_flags & TraceFlags.SAMPLED:
+            return None
+        span_id = self._ids.generate_span_id()
+        span = RolloutSpan(name, span_id, parent, attributes, trajectory, (), self._on_end, self._bounds)
         self._open_spans.started(span)
         return span
 
