@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
-from otel_rollout.text.sanitize import fits_int64, replace_surrogates
+from otel_rollout.export.plain_values import plain_value
 
 # Translates each digit to "d": nineteen in a row may be an integer beyond 64 bits.
 _DIGITS: Final = bytes(ord("d") if chr(code).isdigit() and code < 128 else ord(" ") for code in range(256))
@@ -35,29 +33,6 @@ class ExactText(str):
         return self[:1] in ('"', "{", "[")
 
 
-def sanitize_value(value: Any) -> Any:
-    """Return an attribute's value, or one parsed from JSON, as MLflow's REST API can return it.
-
-    Integers beyond 64 bits become text: MLflow stores a trace with one, and then can't return it over REST. Floats that
-    are not finite become text too: JSON has none.
-    """
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return value if fits_int64(value) else str(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, Mapping):
-        return {replace_surrogates(str(key)): sanitize_value(item) for key, item in value.items()}
-    if isinstance(value, Sequence):
-        return [sanitize_value(item) for item in value]
-    return replace_surrogates(str(value))
-
-
 def sanitize_json(text: str, *, is_trusted: bool) -> JsonText:
     """Return JSON that MLflow accepts; a text that is not JSON becomes a JSON string.
 
@@ -80,7 +55,7 @@ def sanitize_json(text: str, *, is_trusted: bool) -> JsonText:
         else:
             return JsonText(text)
     try:
-        value = sanitize_value(json.loads(text, parse_constant=lambda name: None))
+        value = plain_value(json.loads(text, parse_constant=lambda name: None))
         return JsonText(orjson.dumps(value).decode())
     except (ValueError, TypeError, RecursionError):
         return JsonText(orjson.dumps(text).decode())

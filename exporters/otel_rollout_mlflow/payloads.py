@@ -14,10 +14,11 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+from otel_rollout.export.plain_values import plain_value
 from otel_rollout.facts.span_facts import is_own, reward_of
 from otel_rollout.messages import ChatMessages, answer_json, ids_as_text, is_message, request_json
 from otel_rollout.text.sanitize import fits_int64, replace_surrogates
-from otel_rollout_mlflow.json_text import JsonText, sanitize_json, sanitize_value
+from otel_rollout_mlflow.json_text import JsonText, sanitize_json
 
 INPUTS: Final = "mlflow.spanInputs"
 OUTPUTS: Final = "mlflow.spanOutputs"
@@ -65,7 +66,7 @@ def _given(span: ReadableSpan, side: str) -> JsonText | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        return JsonText(_dumps(sanitize_value(value)))
+        return JsonText(_dumps(plain_value(value)))
     if attributes.get(mime_key) not in (None, semconv.JSON_MIME_TYPE):
         return JsonText(_dumps(replace_surrogates(value)))
     text = sanitize_json(value, is_trusted=is_own(span))

@@ -19,10 +19,11 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, Status, StatusCode
 
 from otel_rollout import semconv
+from otel_rollout.export.plain_values import plain_value
 from otel_rollout.facts.span_facts import is_own, rollout_label, trace_id_of
 from otel_rollout.messages import as_openai_tools, chat_messages
 from otel_rollout.text.sanitize import fits_int64, replace_surrogates
-from otel_rollout_mlflow.json_text import ExactText, JsonText, sanitize_value
+from otel_rollout_mlflow.json_text import ExactText, JsonText
 from otel_rollout_mlflow.payloads import INPUTS, OUTPUTS, payload_of
 
 SPAN_TYPE: Final = "mlflow.spanType"
@@ -215,7 +216,7 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     chat = chat_messages(span.attributes)
     moved = _MOVED if chat is None else _MOVED | _MESSAGES
     moved |= {key for key, payload in _TOOL_CALL.items() if payload in given}
-    translated = {replace_surrogates(key): sanitize_value(value) for key, value in given.items() if key not in moved}
+    translated = {replace_surrogates(key): plain_value(value) for key, value in given.items() if key not in moved}
     if is_own(span):
         # A text that a program annotates stays a text; MLflow reads JSON in attributes of conventions.
         for key, value in translated.items():
@@ -228,7 +229,7 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     payloads = {key: payload_of(span, key, chat) for key in (INPUTS, OUTPUTS)}
     payloads[USAGE] = _token_usage(given)
     if chat is not None and chat.tools:
-        payloads[TOOLS] = JsonText(orjson.dumps(sanitize_value(as_openai_tools(chat.tools))).decode())
+        payloads[TOOLS] = JsonText(orjson.dumps(plain_value(as_openai_tools(chat.tools))).decode())
     for key, payload in payloads.items():
         if payload is not None and key not in translated:
             translated[key] = payload
@@ -237,7 +238,7 @@ def _attributes(span: ReadableSpan) -> dict[str, Any]:
     if not is_root:
         for key in (semconv.SESSION_ID, semconv.CONVERSATION_ID):
             if key in given:
-                translated[f"span.{key}"] = sanitize_value(given[key])
+                translated[f"span.{key}"] = plain_value(given[key])
         return translated
     if TRACE_NAME not in translated:
         translated[TRACE_NAME] = ExactText(trace_name(span))
@@ -275,7 +276,7 @@ def _span_type(attributes: Mapping[str, Any]) -> str:
 
 def _scalars(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the attributes of an event or link, with lists as JSON text: MLflow stores only scalars there."""
-    clean = {replace_surrogates(key): sanitize_value(value) for key, value in (attributes or {}).items()}
+    clean = {replace_surrogates(key): plain_value(value) for key, value in (attributes or {}).items()}
     return {
         key: orjson.dumps(value).decode() if isinstance(value, (list, dict)) else value
         for key, value in clean.items()

@@ -9,8 +9,9 @@ import pytest
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanKind, StatusCode
 
+from otel_rollout.export import plain_value
 from otel_rollout.finish import copy_span
-from otel_rollout_mlflow.json_text import sanitize_json, sanitize_value
+from otel_rollout_mlflow.json_text import sanitize_json
 from otel_rollout_mlflow.translate import otlp_spans, session_of, stored_spans, trace_infos, with_stored
 
 TAGS = {
@@ -342,7 +343,7 @@ class TestSoundJsonText:
         """Values that JSON has not become texts."""
         given = {"big": 2**64, "nan": float("nan"), "raw": b"\xff", "list": (1, float("inf")), "other": object}
 
-        assert sanitize_value(given) == {
+        assert plain_value(given) == {
             "big": "18446744073709551616",
             "nan": "nan",
             "raw": "\ufffd",

@@ -131,9 +131,9 @@ class TestCallOfSpan:
         assert record_of(root, run_id=f"{PROJECT}/r")["wb_run_step"] is None
 
     def test_attributes_that_json_has_no_word_for(self, spans) -> None:
-        """Surrogates, NaN, bytes and huge numbers come out as what every JSON reader takes."""
+        """Surrogates, NaN, bytes and huge numbers come out as texts, which every JSON reader takes."""
         attributes = {"a": "\ud800", "b": math.nan, "c": b"\xff", "d": 2**70, "e": ("x", 1), "f": {"g": None}}
-        expected = {"a": "?", "b": None, "c": "\ufffd", "d": str(2**70), "e": ["x", 1], "f": {"g": None}}
+        expected = {"a": "?", "b": "nan", "c": "\ufffd", "d": str(2**70), "e": ["x", 1], "f": {"g": None}}
         assert record_of(spans.span("x", attributes))["attributes"] == {**expected, "run_id": "run-1"}
 
     def test_keys_under_each_other(self, spans) -> None:
