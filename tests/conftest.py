@@ -36,7 +36,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the slow tests, unless they are asked for."""
+    """Leave out the slow tests, unless they are asked for; refuse names that differ between the processes."""
+    if addressed := next((item.nodeid for item in items if " at 0x" in item.nodeid), None):
+        raise pytest.UsageError(f"the name of a test has an address, so pytest-xdist can't share it out: {addressed}")
     if not IS_SLOW:
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)

@@ -77,6 +77,9 @@ class Real(float):
 class Paris(dt.tzinfo):
     """A time zone of another library."""
 
+    def __repr__(self) -> str:
+        return "Paris"
+
     def utcoffset(self, moment: dt.datetime | None) -> dt.timedelta:
         """Return the offset."""
         return dt.timedelta(hours=1)
