@@ -299,6 +299,32 @@ class TestTables:
             assert "[redacted]" in found
 
     @pytest.mark.parametrize(
+        "command",
+        [
+            "curl -v -u bob:{} https://x.com",
+            "sshpass -p {} ssh host",
+            "mysqldump -h db -u root -p{} app",
+            "mongosh db -u bob -p {}",
+            "redis-cli -h db -a {} ping",
+            "ldapsearch -D cn=bob -w {} -b dc=x",
+            "openssl enc -aes-256-cbc -pass pass:{} -in a",
+        ],
+    )
+    def test_commands(self, command: str) -> None:
+        """The password in an option that only its command tells, in a text and in JSON."""
+        given = command.replace("{}", SECRET)
+
+        assert redact_text(given) == redact({"x": given})["x"] == command.replace("{}", "[redacted]")
+
+    @pytest.mark.parametrize(
+        "text",
+        ["grant_type=authorization_code&code={}", "refused Basic {}", "a=1&sig={}"],
+    )
+    def test_signs_that_end_a_name(self, text: str) -> None:
+        """A name that ends where the next begins hides none; credentials may look like a word."""
+        assert redact_text(text.replace("{}", "dXNlcjpwYXNz5x")) == text.replace("{}", "[redacted]")
+
+    @pytest.mark.parametrize(
         "text",
         [
             'password = "get_password(user_1)"',
@@ -307,6 +333,7 @@ class TestTables:
             "password = '${{ secrets.DB1 }}'",
             "api_key: '%API_KEY_2%'",
             "wc -pin-2 -token fast",
+            "readFile('/etc/passwd', 'utf8')",
         ],
     )
     def test_references_stay(self, text: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from otel_rollout.finish.known_forms import REDACTED, branches, looks_random
+from otel_rollout.finish.known_forms import REDACTED, branches, is_basic, looks_random
 
 
 def _names(text: str) -> frozenset[str]:
@@ -31,6 +31,10 @@ _KINDS_OF_KEY: Final = _SERVICES | _names(
     "hmac license logged_in master nonce pgp private rsa secret service_account session shared signing ssh ssl storage "
     "subscription tls webhook"
 )
+_KINDS_OF_TOKEN: Final = _SERVICES | _names(
+    "access api app auth bearer bot csrf deploy hub id oauth personal_access private refresh sas secret security "
+    "session vault xsrf"
+)
 _OWNERS_OF_PASS: Final = _names(
     "admin become bind database db docker email ftp http imap key keystore ldap login mail mongo mysql pg postgres "
     "proxy rabbitmq redis registry root rpc sasl smtp ssh ssl sudo svc trust truststore user vnc vpn web wifi"
@@ -41,14 +45,18 @@ _PASSWORDS: Final = _names(
     "kennwort lösenord mot_de_passe parola parol passwort senha şifre wachtwoord пароль 口令 密码 密碼 パスワード "
     "비밀번호"
 ) | {f"{owner}_pass" for owner in _OWNERS_OF_PASS}
-_KEYS: Final = _names(
-    "access_key_id access_secret api_auth api_secret apikey app_secret auth_code auth_header auth_string "
-    "authorization authorization_code aws_secret backup_code backup_codes basic_auth client_secret code_verifier "
-    "conn_str connection_string consumer_secret csrfmiddlewaretoken http_auth hmac_signature amz_signature "
-    "goog_signature jsessionid phpsessid presigned_url private_key_pem proxy_auth recovery_code recovery_codes "
-    "sas_signature sas_url secret_key_base security_code sessionid signed_url signing_secret verification_code "
-    "webhook_secret webhook_signature webhook_url"
-) | {f"{kind}_key{plural}" for kind in _KINDS_OF_KEY for plural in ("", "s")}
+_KEYS: Final = (
+    _names(
+        "access_key_id access_secret api_auth api_secret apikey app_secret auth_code auth_header auth_string "
+        "authorization authorization_code aws_secret backup_code backup_codes basic_auth client_secret code_verifier "
+        "conn_str connection_string consumer_secret csrfmiddlewaretoken http_auth hmac_signature amz_signature "
+        "goog_signature jsessionid phpsessid presigned_url private_key_pem proxy_auth recovery_code recovery_codes "
+        "sas_signature sas_url secret_key_base security_code sessionid signed_url signing_secret verification_code "
+        "webhook_secret webhook_signature webhook_url"
+    )
+    | {f"{kind}_key{plural}" for kind in _KINDS_OF_KEY for plural in ("", "s")}
+    | {f"{kind}_token{plural}" for kind in _KINDS_OF_TOKEN for plural in ("", "s")}
+)
 _WORDS_TOO: Final = _names(
     "auth bearer cookie cookies credential credentials creds csrf dsn jwt jwts otp passkey secret secrets token totp "
     "xsrf 令牌 密钥 秘钥"
@@ -194,7 +202,7 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
         # A word, or a name of something.
         return is_password and not is_bare and size >= 6 and core.islower()
     if kind is KeyKind.WORD:
-        return size >= 8 and is_random
+        return size >= 8 and (is_random or is_basic(core))
     if kind is KeyKind.KEY:
         return size >= (8 if is_bare else 6) and (is_random or has_digit)
     return size >= 4

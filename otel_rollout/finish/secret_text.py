@@ -22,9 +22,9 @@ MAX_COMMAND: Final = 210
 
 NOTATIONS_LOOK: Final = "|".join(
     (
-        *(f"[{sign}]{name}=" for sign in "?&" for name in sorted(IN_QUERIES)),
+        *(f"{name}=" for name in sorted(IN_QUERIES)),
         r"""://[^\t\n\r /"'<>\\?#]+@""",
-        *(f"{command} " for command in ("curl", "mysql", "sshpass")),
+        r"(?:curl|ldap[a-z]{1,8}|mongo|mongosh|mysql[a-z]{0,8}|openssl|redis-cli|sshpass) ",
     )
 )
 """A pattern of what a secret may follow without a name: a parameter of a query, an address, a command."""
@@ -65,11 +65,13 @@ _SPACE: Final = r"(?:\s{1,16}|\\{1,64}[nt][ \t]{0,16}(?:\\{1,64}t)?)"
 _NETRC: Final = re.compile(rf"(?:(?:machine|login|account){_SPACE}[^\s\\\"]{{1,200}}|default){_SPACE}\Z")
 _QUOTE: Final = r"""\\{0,64}["']?"""
 _FLAG: Final = re.compile(
-    rf"""(?:(?<=curl)(?=[ ])[^\n|;&{{}}]{{0,200}}?[ ](?:--?u(?:ser)?[ =]{_QUOTE}[^\s:"'\\]{{1,64}}:"""
+    rf"""curl(?=[ ])[^\n|;&{{}}]{{0,200}}?[ ](?:--?u(?:ser)?[ =]{_QUOTE}[^\s:"'\\]{{1,64}}:"""
     rf"""|--?(?:b|cookie)[ =]{_QUOTE}[^\s"'\\=]{{1,256}}=)"""
-    r"""|(?<=mysql)(?=[ ])[^\n|;&{}]{0,200}?[ ]-p(?=[^\s-])|(?<=sshpass)[ ]-p[ ]?)"""
+    rf"""|openssl(?=[ ])[^\n|;&{{}}]{{0,200}}?[ ]-(?:k[ ]|pass(?:in|out)?[ ]{_QUOTE}pass:)"""
+    r"""|mysql[a-z]{0,8}(?=[ ])[^\n|;&{}]{0,200}?[ ]-p(?=[^\s-])|(?:mongo|mongosh)(?=[ ])[^\n|;&{}]{0,200}?[ ]-p[ ]"""
+    r"""|redis-cli(?=[ ])[^\n|;&{}]{0,200}?[ ]-a[ ]|ldap[a-z]{1,8}(?=[ ])[^\n|;&{}]{0,200}?[ ]-w[ ]|sshpass[ ]-p[ ]?"""
 )
-"""Matches the rest of a command up to the password in an option without a name."""
+"""Matches a command up to the password in an option without a name."""
 _USERINFO: Final = re.compile(
     r"""://(?P<user>[^\s/@:"'<>\\?#]{0,256})(?::(?P<password>[^\s/"'<>\\?#]{1,256}))?@(?=[\w.\[-])"""
 )
@@ -124,7 +126,7 @@ def secret_spans(text: str, places: Iterable[int], keys: SecretKeys, *, is_json:
                     yield *found.span("password"), REDACTED
                 if looks_random(found["user"]):
                     yield *found.span("user"), REDACTED
-        elif (flag := _FLAG.match(text, place)) is not None:
+        elif text[place] == " " and (flag := _FLAG.search(text, max(0, place - 12), place + MAX_COMMAND)) is not None:
             yield from value.at(flag.end(), KeyKind.PASSWORD, is_whole=True)
         elif (after := _AFTER_NAME.match(text, place)) is not None:
             yield from _after_name(value, keys, text, after)
@@ -170,7 +172,11 @@ def _is_name(text: str, after: re.Match[str], name: _Name, kind: KeyKind) -> boo
     if sign == "cell":
         return name.before.rstrip(" *`|")[-1:] in ("\n", "n", '"', "")
     if sign == "item":
-        return bool(name.quote) and (is_option or name.before.rstrip(" \n\t\\nb")[-1:] in ("(", "["))
+        return (
+            bool(name.quote)
+            and "/" not in name.text
+            and (is_option or name.before.rstrip(" \n\t\\nb")[-1:] in ("(", "["))
+        )
     if sign == "space":
         # Options, `ENV NAME x` in a Dockerfile, `PASSWORD 'x'` in SQL.
         is_quoted = kind is KeyKind.PASSWORD and text[place : place + TAIL].lstrip("\\")[:1] == "'"
