@@ -19,7 +19,7 @@ from otel_rollout.deliver.running_report import RunningReport
 from otel_rollout.export.exporter import OutcomeSpanExporter, one_attempt_of
 from otel_rollout.export.follow_up_requests import FollowUpRequests
 from otel_rollout.export.lane import Entry, Lane, NotYet, RetryPolicy, Settled
-from otel_rollout.export.outbox import SECONDS_OF_A_WAIT, Account, Outbox
+from otel_rollout.export.outbox import MIN_SECONDS_LEFT, SECONDS_OF_A_WAIT, Account, Outbox
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.finish.span_conversion import SpanReader
 from otel_rollout.finish.span_copies import copy_with_losses, copy_without_payload, shrunk_copy
@@ -273,12 +273,20 @@ class SpanOutbox(Outbox):
     def _flush_exporter(self, deadline: float) -> bool:
         """Have the exporter send what it buffers itself; return False if it fails or takes too long."""
         exporter = self.exporter
-        millis = int(min(max(0.0, deadline - monotonic()), threading.TIMEOUT_MAX) * 1000)
-        if isinstance(exporter, OutcomeSpanExporter):
-            return exporter.force_flush(millis)
         if type(exporter).force_flush is SpanExporter.force_flush:
             return True
-        return call_within(millis / 1000, lambda: exporter.force_flush(millis)) is not False
+        seconds = min(max(0.0, deadline - monotonic()), threading.TIMEOUT_MAX)
+
+        def force_flush() -> bool:
+            try:
+                return exporter.force_flush(int(seconds * 1000)) is not False
+            except Exception:
+                _logger.exception("%s: the exporter failed to flush", self.name)
+                return False
+
+        if isinstance(exporter, OutcomeSpanExporter):
+            return force_flush()
+        return call_within(max(MIN_SECONDS_LEFT, seconds), force_flush) is True
 
     def shutdown(self, deadline: float) -> None:
         """Have the thread deliver what it holds and end by `deadline` (of `time.monotonic`); `join` waits for it."""

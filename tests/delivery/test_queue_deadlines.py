@@ -9,9 +9,14 @@ import pytest
 
 from otel_rollout.export import RetryPolicy
 from otel_rollout.export.outcome import Outcome, Verdict
-from tests.delivery.queues import block, is_balanced, refuse_to_start, until
+from otel_rollout.testing import InMemorySpanExporter
+from tests.delivery.queues import Recorder, block, is_balanced, refuse_to_start, until
 
 pytestmark = pytest.mark.every_python
+
+
+class Flushing(InMemorySpanExporter):
+    """An exporter of another kind, with a flush of its own."""
 
 
 class TestDeadlines:
@@ -31,6 +36,19 @@ class TestDeadlines:
         for thread in flushes:
             thread.join()
         assert results == [False, False]
+
+    @pytest.mark.parametrize("kind", [Recorder, Flushing])
+    def test_an_exporter_that_fails_to_flush(self, make_queue, make_span, monkeypatch, kind):
+        """Where the exporter's own flush raises, ours returns False, and passes nothing on."""
+
+        def fail(exporter, timeout_millis):
+            raise RuntimeError("no")
+
+        monkeypatch.setattr(kind, "force_flush", fail)
+        queue = make_queue(kind())
+        queue.put(make_span())
+        assert queue.flush(30) is False
+        assert queue.stats().delivered == 1
 
     @pytest.mark.parametrize("timeout", [float("inf"), 1e300])
     def test_a_flush_may_wait_for_ever(self, make_queue, exporter, make_span, timeout):
