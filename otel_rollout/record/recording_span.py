@@ -118,7 +118,11 @@ class RolloutSpan(Span):
         bounds: SpanBounds = DEFAULT_BOUNDS,
     ) -> None:
         self.name = name if type(name) is str else read_name(name)
-        self.ids = context
+        if isinstance(context, int):
+            trace_id, _, _, trace_flags, trace_state, is_valid = cast("SpanContext", parent)
+            # The constructor of this tuple would check each id again.
+            context = tuple.__new__(SpanContext, (trace_id, context, False, trace_flags, trace_state, is_valid))
+        self.context = context
         self.parent = parent
         self.attributes = {**attributes}
         self.trajectory = trajectory
@@ -129,17 +133,6 @@ class RolloutSpan(Span):
                 self.add_link(link.context, link.attributes)
         self.clock_offset = offset = clock.clock_offset() if trajectory is None else trajectory.clock_offset
         self.start_time = clock.monotonic_ns() + offset
-
-    @property
-    def context(self) -> SpanContext:
-        """The span's ids; lazy, as a span without children needs them on the delivery thread alone."""
-        ids = self.ids
-        if isinstance(ids, int):
-            trace_id, _, _, trace_flags, trace_state, is_valid = cast("SpanContext", self.parent)
-            # The constructor of this tuple would check each id again.
-            ids = tuple.__new__(SpanContext, (trace_id, ids, False, trace_flags, trace_state, is_valid))
-            self.ids = ids
-        return ids
 
     @property
     def size(self) -> int:

@@ -46,8 +46,7 @@ class OpenSpans:
     def started(self, span: RolloutSpan) -> None:
         """Note a start, from any thread."""
         if len(self._ids) < MAX_OPEN_SPANS:
-            ids = span.ids
-            self._ids[ids if type(ids) is int else ids.span_id] = 0  # type: ignore[union-attr]  # just checked
+            self._ids[span.context.span_id] = 0
 
     def hold(self, span: RolloutSpan, size: int) -> bool:
         """Count the bytes of an open span's input; return False if there is no room for them."""
@@ -55,15 +54,13 @@ class OpenSpans:
             self._bytes = sum([*self._ids.values()])
             if self._bytes + size > self._max_bytes:
                 return False
-        ids = span.ids
         self._bytes += size
-        self._ids[ids if type(ids) is int else ids.span_id] = size  # type: ignore[union-attr]  # just checked
+        self._ids[span.context.span_id] = size
         return True
 
     def ended(self, span: RolloutSpan) -> None:
         """Note an end, from any thread."""
-        ids = span.ids
-        self._bytes -= self._ids.pop(ids if type(ids) is int else ids.span_id, 0)  # type: ignore[union-attr]  # likewise
+        self._bytes -= self._ids.pop(span.context.span_id, 0)
 
     def after_fork(self) -> None:
         """Leave the parent's open spans to the parent's count."""
