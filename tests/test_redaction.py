@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from typing import Any
 
@@ -212,6 +213,12 @@ class TestTexts:
 
         assert (seen["b"], seen["c"][1:]) == ("it's", ['a "b"', "`d"])
         assert json.loads(seen["e"])[1] == "it's"
+
+    def test_token_whose_first_letter_is_an_escape(self):
+        """The letter of an escape, as of a newline, begins no token: JSON stays valid."""
+        value = {"a": "x\nB38Q~" + "a1B2" * 8 + "cd"}
+
+        assert redact(value) == value
 
     def test_json_string_that_ends_in_a_backslash(self):
         """A quote that begins in a text of a JSON ends with the text, also after a backslash."""
@@ -465,15 +472,20 @@ class TestLook:
         assert [name for name in names if value in redactor.text(f'{{"{name}": "{value}"}}')[0]] == []
 
     def test_without_re2(self, monkeypatch) -> None:
-        """`re` finds what google-re2 finds, also beside letters of several bytes and surrogates."""
+        """`re` finds what google-re2 finds, in any mixture; JSON stays valid."""
         pytest.importorskip("re2")
         by_re2 = Redactor()
         monkeypatch.setitem(sys.modules, "re2", None)
         by_re = Redactor()
-        texts = [*TEXTS.values(), *FORMS.values(), *ORDINARY_TEXTS, "пароль: 7Qd9zW2x 密码: aB3dE5fG7h", *HOSTILE[:4]]
+        shapes, choice = [*TEXTS.values(), *FORMS.values()], random.Random(7)
+        parts = [*shapes, *ORDINARY_TEXTS, *"\"'\\:=({[<>]}),|&@/-_ \n", "\\n", '\\"', "://", "curl ", "api_key"]
+        mixed = ["".join(choice.choices(parts, k=6)) for _ in range(400)]
+        texts = [*shapes, *mixed, "пароль: 7Qd9zW2x 密码: aB3dE5fG7h"]
 
         for text in texts:
             for given in (text, f"é密\U0001f600{text}ü\ud800", json.dumps([1, text])):
                 assert by_re.text(given) == by_re2.text(given)
-            assert by_re(orjson.dumps({"密": [text, text]})) == by_re2(orjson.dumps({"密": [text, text]}))
-        assert by_re.text(texts[-5]) == ("пароль: [redacted] 密码: [redacted]", 2)
+            in_json = orjson.dumps({"密": [text, json.dumps([text])], "n": 1})
+            assert by_re(in_json) == by_re2(in_json)
+            assert orjson.loads(by_re(in_json)[0])["n"] == 1
+        assert by_re.text(texts[-1]) == ("пароль: [redacted] 密码: [redacted]", 2)

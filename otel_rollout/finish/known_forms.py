@@ -164,6 +164,8 @@ def _is_genuine(token: re.Match[str]) -> bool:
 
 def _is_start(text: str, begin: int) -> bool:
     r"""Return True if no word goes on at `begin`; a hyphen may begin a line, and an escape (`\n`, `%3D`) is no word."""
+    if text[begin - 1 : begin] == "\\" and text[begin] in "nrtbfu":
+        return False
     begin -= text[begin - 1 : begin] == "-"
     before = text[begin - 1] if begin else " "
     return (
