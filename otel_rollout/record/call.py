@@ -155,7 +155,7 @@ class Call(Scope):
             depth, role = frame.depth + operation.is_scope, operation.role or frame.role
             self.frame = Frame(trajectory, span, is_llm or frame.is_llm, frame.agent, depth, role)
         if trajectory is not None:
-            trajectory.open_ops[id(span)] = span
+            trajectory.open_ops[span] = None
             if is_llm and self.is_turn:
                 role = self.frame.role
                 if role is not None and operation.role is None:
@@ -247,7 +247,7 @@ class Call(Scope):
             self.token = attach(self.inner)
             trajectory = self.frame.trajectory
             if trajectory is not None:
-                trajectory.open_ops.setdefault(id(self.span), self.span)
+                trajectory.open_ops[self.span] = None
 
     def add_yielded(self, item: Any) -> None:
         """Add a snapshot of a yielded item to the output."""
@@ -282,7 +282,7 @@ class Call(Scope):
             later = follow_iterator(self, result)
         if later is not None and self.frame.trajectory is not None:
             # Nobody may ever await it.
-            self.frame.trajectory.open_ops.pop(id(self.span), None)
+            self.frame.trajectory.open_ops.pop(self.span, None)
         return later
 
     def _wait_for(self, future: Future[Any]) -> bool:
@@ -311,7 +311,7 @@ class Call(Scope):
         span.end()
         trajectory = self.frame.trajectory
         if trajectory is not None:
-            trajectory.open_ops.pop(id(span), None)
+            trajectory.open_ops.pop(span, None)
 
     def _leave(self) -> None:
         token, inner = self.token, self.inner

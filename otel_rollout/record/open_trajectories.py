@@ -94,7 +94,7 @@ def _read(trajectory: TrajectoryState, now: int, limit: int) -> OpenTrajectory |
     if root is None or not root.is_recording() or limit < root.start_time <= now:
         return None
     # In the order of their starts, also if the clock was set back. An alarm keeps an ended span from being forgotten.
-    spans: list[RolloutSpan] = [span for span in list(trajectory.open_ops.values()) if span.is_recording()]
+    spans: list[RolloutSpan] = [span for span in list(trajectory.open_ops) if span.is_recording()]
     op = None
     if spans:
         last = spans[-1]

@@ -42,8 +42,8 @@ class TrajectoryState:
         """True if its next turn begins a compacted conversation."""
         self.annotations: dict[str, Any] = {}
         self.root: Any = None
-        self.open_ops: dict[int, Any] = {}
-        """The spans of ops that have not ended, by `id`: a provider's spans may be unhashable."""
+        self.open_ops: dict[Any, None] = {}
+        """The spans of ops that have not ended, in the order of their starts."""
         self.turns = 0
         self.input_tokens = 0
         self.output_tokens = 0
