@@ -106,7 +106,7 @@ def _begun(scope: Scope, open_: dict[Scope, int], at: int) -> Found:
 
 def _continues(turn: Turn, last: Turn) -> bool:
     prompt, before = turn.prompt, last.prompt
-    if not prompt.is_clear:
+    if not prompt.is_clear or prompt.conversation != before.conversation:
         return False
     if prompt.text == NO_TEXT:
         return prompt.request == before.request or not (prompt.request and before.request)

@@ -52,6 +52,7 @@ class Prompt(NamedTuple):
         before: The same of the earlier prompt that its text begins with; zeros without one.
         is_clear: False if only its messages show what it continues.
         is_compacted: True if it is marked as the first of a compacted conversation.
+        conversation: `gen_ai.conversation.id`; empty without one.
         request: verl's id of the conversation; empty without one.
         mark: The marks on the generation.
     """
@@ -60,12 +61,13 @@ class Prompt(NamedTuple):
     before: tuple[int, int]
     is_clear: bool
     is_compacted: bool
+    conversation: str
     request: str
     mark: Mark
 
 
 NO_TEXT: Final = (0, 0)
-UNKNOWN: Final = Prompt(NO_TEXT, NO_TEXT, True, False, "", NO_MARK)
+UNKNOWN: Final = Prompt(NO_TEXT, NO_TEXT, True, False, "", "", NO_MARK)
 
 
 class Prompts:
@@ -97,12 +99,13 @@ class Prompts:
         text = before = NO_TEXT
         if given:
             text, before = self._compare(given.encode("utf-8", "replace"))
-        request = attributes.get(semconv.REQUEST_ID)
+        conversation, request = attributes.get(semconv.CONVERSATION_ID), attributes.get(semconv.REQUEST_ID)
         prompt = Prompt(
             text,
             before,
             is_clear,
             attributes.get(semconv.COMPACTED) is True,
+            conversation[:_MAX_ID] if type(conversation) is str else "",
             request[:_MAX_ID] if type(request) is str else "",
             _mark_of(attributes),
         )
@@ -150,8 +153,6 @@ def _text_of(attributes: Mapping[str, Any]) -> tuple[str, bool]:
     A prompt without a text, or with the new messages alone, continues the one before it.
     """
     messages, value = attributes.get(semconv.INPUT_MESSAGES), attributes.get(semconv.INPUT_VALUE)
-    if semconv.CONVERSATION_ID in attributes or SYSTEM_INSTRUCTIONS in attributes:
-        return "", False
     text = messages if type(messages) is str and messages else value
     if attributes.get(semconv.PREFIX_BROKEN) is not True and (
         (type(text) is str and text[:_HEAD].replace(" ", "").startswith(_TOOL_FIRST))
@@ -163,7 +164,8 @@ def _text_of(attributes: Mapping[str, Any]) -> tuple[str, bool]:
     if type(text) is not str or _COMPACTION in text:
         return "", False
     if text.startswith("[") and text.endswith("]") and '"role"' in text[:_MAX_ID]:
-        return text[:-1], True
+        # GenAI's spans may have the system prompt apart.
+        return f"{attributes.get(SYSTEM_INSTRUCTIONS, '')}{text[:-1]}", True
     if text.startswith("{") and '"messages":' in text and (end := _end_of_messages(text)):
         return text[:end], True
     is_text = semconv.INPUT_MESSAGES not in attributes and text[:1] not in ("[", "{", '"') and _TEXT not in text

@@ -16,6 +16,8 @@ from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_span
 
 Q, A, R = ({"role": role, "parts": [{"type": "text", "content": role}]} for role in ("user", "assistant", "tool"))
+ID = {semconv.CONVERSATION_ID: "one"}
+SYSTEM = {"gen_ai.system_instructions": '[{"type":"text","content":"You lead."}]'}
 SUMMARY = {"role": "user", "parts": [{"type": "text", "content": "so far"}]}
 
 
@@ -54,6 +56,7 @@ EXACT = {
         ["main"],
     ),
     "a client's new messages": ([llm(10, client([Q])), llm(11, client([R])), llm(12, client([R]))], ["main"]),
+    "ids of conversations": ([llm(10, [Q], **ID), llm(11, [Q, A, R], **ID), llm(12, [Q, A, R, A], **ID)], ["main"]),
     "a second try": ([llm(10, [Q], error="failed"), llm(11, [Q]), llm(12, [Q, A, R])], ["main"]),
     "token ids": ([llm(10, '{"prompt_ids":[1]}'), llm(11, '{"prompt_ids_start":1,"prompt_ids":[2]}')], ["main"]),
     "new messages alone": ([llm(10, [Q]), llm(11, [R]), llm(12, [R])], ["main"]),
@@ -70,6 +73,11 @@ EXACT = {
 INFERRED = {
     "another answer": ([llm(10, [Q]), llm(11, [Q])], ["main", "fork inferred"]),
     "another turn": ([llm(10, [Q]), llm(11, [Q, A, R]), llm(12, [Q, A, Q])], ["main", "fork inferred"]),
+    "another id": ([llm(10, [Q]), llm(11, [Q, A, R], **ID), llm(12, [Q, A, R, A])], ["main"]),
+    "another system prompt": (
+        [llm(10, [Q], **SYSTEM), llm(11, [Q, A, R]), llm(12, [Q, A, R, A], **SYSTEM)],
+        ["main"],
+    ),
     "another task": ([llm(10, [Q]), llm(11, [SUMMARY]), llm(12, [Q, A, R])], ["main", "subagent inferred"]),
     "agents alone": ([agent(2), agent(3), llm(10, [Q], 2), llm(11, [SUMMARY], 3)], ["main", "subagent inferred"]),
 }
