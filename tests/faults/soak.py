@@ -164,7 +164,7 @@ def check_counts(
     missing = len(sent - stored - set(spooled))
     if (missing != lost or spooled) if stays else (missing > lost):
         wrong.append(f"{missing} are missing, {lost} are counted as lost, {len(spooled)} are on disk")
-    allowed = {"queue_full", "refused"} | (set() if stays else {"shutdown"})
+    allowed = {"queue_full", "refused"} | (set() if stays else {"shutdown", "unknown"})
     if not set(counts["lost"]) <= allowed:
         wrong.append(f"lost for other reasons than {sorted(allowed)}: {counts['lost']}")
     return wrong

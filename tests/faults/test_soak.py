@@ -32,10 +32,11 @@ class TestCheckCounts:
         assert self.check("ab", "c", delivered=2, spooled=1, stays=True) != []
         assert self.check("ab", "cc", delivered=2, spooled=2, lost={}, stays=False) != []
 
-    def test_stored_without_an_answer(self) -> None:
+    @pytest.mark.parametrize("reason", ["shutdown", "unknown"])
+    def test_stored_without_an_answer(self, reason) -> None:
         """Only a process that left in a storm may have counted as lost what the backend has."""
-        assert self.check("abc", delivered=2, lost={"shutdown": 2}, stays=False) == []
-        assert self.check("abc", delivered=2, lost={"shutdown": 2}, stays=True) != []
+        assert self.check("abc", delivered=2, lost={reason: 2}, stays=False) == []
+        assert self.check("abc", delivered=2, lost={reason: 2}, stays=True) != []
 
     @pytest.mark.parametrize("stays", [True, False])
     @pytest.mark.parametrize(
