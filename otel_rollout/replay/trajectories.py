@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.catalog import Run
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.folder.frame_scanning import scan_frames
 from otel_rollout.folder.frames import FrameExtent
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import read_index
 from otel_rollout.folder.layout import index_path
-from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.folder.reader import RecordedTrajectory, read_trajectories
 from otel_rollout.folder.selection import Filters
 from otel_rollout.folder.stored_file import ReadProblem
 from otel_rollout.replay.spool_files import files_in
@@ -63,7 +62,6 @@ class TrajectorySource:
         """The files that no running process takes anything from, or adds something to what is replayed."""
         self.kept: set[Path] = set()
         """The files that have something that was not delivered."""
-        self._run = Run([folder], lambda problem: self._problems.update({problem: None}))
         self._is_empty = not files
         self._left = 0
         self._rootless = 0
@@ -112,7 +110,13 @@ class TrajectorySource:
         return notes + [f"{counted(count, what)} skipped in {path}" for (what, path), count in counts.items()]
 
     def _trajectories(self) -> Iterator[RecordedTrajectory]:
-        return iter(()) if self._is_empty else self._run.read(self._trace, **self._filters)
+        if not self._is_empty:
+            for trajectory in read_trajectories(self._folder, on_problem=self._note, **self._filters):
+                if trajectory.trace_id.startswith(self._trace):
+                    yield trajectory
+
+    def _note(self, problem: ReadProblem) -> None:
+        self._problems[problem] = None
 
     def _is_running(self, trajectory: RecordedTrajectory) -> bool:
         # A journal keeps what was written to its place for a while: then it adds nothing.
