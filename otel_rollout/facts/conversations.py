@@ -18,7 +18,7 @@ from otel_rollout.facts.reward_parts import Dated
 from otel_rollout.facts.sides import Sides, find_sides
 from otel_rollout.facts.span_facts import is_late_annotation, kind_of
 from otel_rollout.facts.span_values import count_of, text_of, times_of
-from otel_rollout.facts.trace_tree import outermost, place_of
+from otel_rollout.facts.trace_tree import outermost, place_of, spans_around
 from otel_rollout.messages import Message
 from otel_rollout.text.sanitize import INT64_MAX
 
@@ -185,18 +185,12 @@ class _Reading:
 
     def _scope(self, span: ReadableSpan) -> Scope:
         """Return the agents, tools and evaluators around a span, from the outermost; without the root."""
-        scope: list[int] = []
-        passed: set[int] = set()
-        at = place_of(span).parent_id
-        # Spans of other programs may be nested in a circle.
-        while at in self._known and at not in passed:
-            passed.add(at)
-            around = self._known[at]
-            above = place_of(around).parent_id
-            if above is not None and kind_of(around.attributes or {}) in semconv.SCOPES:
-                scope.append(at)
-            at = above
-        return tuple(reversed(scope))
+        scopes = [
+            place_of(around).span_id
+            for around in spans_around(span, self._known)
+            if around.parent is not None and kind_of(around.attributes or {}) in semconv.SCOPES
+        ]
+        return tuple(reversed(scopes))
 
     def _name(self, turn: int, *, is_beyond: bool) -> str:
         if is_beyond:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -64,6 +64,16 @@ def walk_tree(nodes: Sequence[Node], place: Callable[[Node], Place]) -> Iterator
             is_last = position == 0
             fork, line = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
             waiting.append((child_at, child, stem + fork, stem + line))
+
+
+def spans_around(span: ReadableSpan, known: Mapping[int, ReadableSpan]) -> Iterator[ReadableSpan]:
+    """Yield the spans around a span, from the innermost; spans of other programs may be nested in a circle."""
+    passed: set[int] = set()
+    parent = place_of(span).parent_id
+    while parent is not None and parent in known and parent not in passed:
+        passed.add(parent)
+        yield known[parent]
+        parent = place_of(known[parent]).parent_id
 
 
 def outermost(ordered: Sequence[ReadableSpan], kind: str) -> list[ReadableSpan]:

@@ -15,7 +15,7 @@ from otel_rollout.facts.conversations import Conversations, conversations_of
 from otel_rollout.facts.histories import has_only_new_messages
 from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_messages import input_messages, output_messages
-from otel_rollout.facts.trace_tree import error_of, outermost, place_of
+from otel_rollout.facts.trace_tree import error_of, outermost, place_of, spans_around
 from otel_rollout.messages import CALL, RESULT, Message, Part, ToolCall, parse_json, text_message
 
 _TOKENS: Final = ("token_ids", "response_ids", "output_ids")
@@ -123,23 +123,13 @@ def tools_of(ordered: Sequence[ReadableSpan], found: Conversations) -> list[Read
             place = place_of(span)
             if place.span_id in outer or kind_of(span.attributes or {}) != "TOOL":
                 continue
-            around = next(_around(span, known, "TOOL"), None)
+            tools_around = (each for each in spans_around(span, known) if kind_of(each.attributes or {}) == "TOOL")
+            around = next(tools_around, None)
             number = of_span.get(place.span_id)
             if around is not None and number is not None and number != of_span.get(place_of(around).span_id):
                 tools.append(span)
         tools.sort(key=lambda span: span.start_time or 0)
     return tools
-
-
-def _around(span: ReadableSpan, known: Mapping[int, ReadableSpan], kind: str) -> Iterator[ReadableSpan]:
-    """Yield the spans of a kind around a span, from the innermost."""
-    passed: set[int] = set()
-    parent = place_of(span).parent_id
-    while parent is not None and parent in known and parent not in passed:
-        passed.add(parent)
-        if kind_of(known[parent].attributes or {}) == kind:
-            yield known[parent]
-        parent = place_of(known[parent]).parent_id
 
 
 def _new_of(known: Sequence[Message], prompt: Sequence[Message]) -> Sequence[Message]:
