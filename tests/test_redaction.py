@@ -214,6 +214,12 @@ class TestTexts:
         assert (seen["b"], seen["c"][1:]) == ("it's", ['a "b"', "`d"])
         assert json.loads(seen["e"])[1] == "it's"
 
+    def test_quote_after_many_backslashes(self):
+        """A quote ends a text of a JSON or doesn't, however many backslashes are before it."""
+        value = {"a": f'"password": "{SECRET}' + "\\" * 256 + '" b'}
+
+        assert redact(value) == {"a": '"password": "[redacted]" b'}
+
     def test_token_whose_first_letter_is_an_escape(self):
         """The letter of an escape, as of a newline, begins no token: JSON stays valid."""
         value = {"a": "x\nB38Q~" + "a1B2" * 8 + "cd"}

@@ -74,8 +74,9 @@ _AROUND: Final = re.compile(
     "|[A-Za-z0-9_~.-]{3}[78]Q~[A-Za-z0-9_~.-]{31,37}"  # Azure Entra G
     "|[A-Za-z0-9+/]{86}==)(?![A-Za-z0-9_])"  # Azure Storage, Cosmos D
 )
-_BEFORE: Final = 86
-"""Forms that begin with no prefix: a text in their middle is looked for, at most this far from their start."""
+"""Forms without a prefix, which are found by a text in their middle."""
+_BEFORE: Final = (3, 8, 9, 10, 14, 32, 85)
+"""The characters of such a form before that text."""
 _WEBHOOK: Final = re.compile(
     r"(?:hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
     r"|webhook\.office\.com/|outlook\.office\.com/webhook/)(?P<address>[\w/@.~-]{16,400})"
@@ -145,14 +146,11 @@ def form_spans(text: str, places: Iterable[int]) -> Iterator[Span]:
                 yield *scheme.span("value"), REDACTED
         elif (key := _PEM.match(text, place)) is not None:
             if key["end"] or _PEM_LINE.search(key["body"], 0, _MOST_LOOKED_AT):
-                yield (
-                    place,
-                    key.end() - (0 if key["end"] else len(key["body"]) - len(key["body"].rstrip("\\"))),
-                    REDACTED,
-                )
+                end = key.end() if key["end"] else key.start("body") + len(key["body"].rstrip("\\"))
+                yield place, end, REDACTED
         else:
-            for around in _AROUND.finditer(text, max(0, place - _BEFORE), place + _BEFORE):
-                if _is_start(text, around.start()):
+            for begin in (place - before for before in _BEFORE if before <= place):
+                if (around := _AROUND.match(text, begin)) is not None and _is_start(text, begin):
                     yield *around.span(), REDACTED
 
 

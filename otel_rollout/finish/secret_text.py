@@ -28,15 +28,24 @@ NOTATIONS_LOOK: Final = "|".join(
     )
 )
 """A pattern of what a secret may follow without a name: a parameter of a query, an address, a command."""
-_VALUE_FIELD: Final = r"""\\{0,64}["']?(?:(?:field_|header_)?value|val|string|default)\\{0,64}["']?\s{0,4}[:=]\s{0,8}"""
+_NOTATIONS: Final = {
+    "colon": r":(?!:|//)=?",
+    "equals": r"=(?![=~])>?",
+    "element": r">(?=[^<>\s\]]|<!)",
+    "verb": r"""(?<=[ \t])is:?[ ](?=["'`]?\w)""",
+    "call": r"""\((?=\\{0,64}["'])""",
+    "cell": r"\|(?=[ ][`\w])",
+    # `{"name": "api_key", "value": …}`; Terraform's variables; a property list.
+    "pair": r"""(?:[,\s]|(?<=[ \t])|\\{1,64}n)\s{0,32}\\{0,64}["']?(?:(?:field_|header_)?value|val|string|default)"""
+    r"""\\{0,64}["']?\s{0,4}[:=]\s{0,8}|[ ]?\{[^{}]{0,120}?default[ ]{1,8}=[ ]"""
+    r"""|</\w{1,20}>(?:\s|\\{1,64}n){0,16}<(?:string|value)>""",
+    "item": r""",\s{0,8}(?=b?\\{0,64}["'])""",
+    "space": r"(?<=[ \t])",
+}
 _AFTER_NAME: Final = re.compile(
     r"""(?P<quote>\\{0,64}["'`])?[\])]?(?:[ \t*?]|!(?!=)|\\{1,64}t){0,64}"""
-    r"""(?:(?P<colon>:(?!:|//)=?)|(?P<equals>=(?![=~])>?)|(?P<element>>(?=[^<>\s\]]|<!))"""
-    r"""|(?<=[ \t])(?P<verb>is:?[ ])(?=["'`]?\w)|(?P<call>\((?=\\{0,64}["']))|(?P<cell>\|(?=[ ][`\w]))"""
-    rf"""|(?P<pair>(?:[,\s]|(?<=[ \t])|\\{{1,64}}n)\s{{0,32}}{_VALUE_FIELD}"""
-    r"""|[ ]?\{[^{}]{0,120}?default[ ]{1,8}=[ ]|</\w{1,20}>(?:\s|\\{1,64}n){0,16}<(?:string|value)>)"""
-    r"""|(?P<item>,\s{0,8})(?=b?\\{0,64}["'])|(?<=[ \t])(?P<space>))"""
-    r"""(?:(?(quote)\s{0,16}(?:\\{1,64}n)?\s{0,16})(?:[ \t]|\*\*(?=[ `])|\\{1,64}t){0,64})"""
+    rf"(?:{'|'.join(f'(?P<{notation}>{pattern})' for notation, pattern in _NOTATIONS.items())})"
+    r"(?:(?(quote)\s{0,16}(?:\\{1,64}n)?\s{0,16})(?:[ \t]|\*\*(?=[ `])|\\{1,64}t){0,64})"
 )
 """Matches the text between a name and its value; the group is named after the notation."""
 _BARE_NAME: Final = re.compile(r"[\w.$-]{1,64}(?: [A-Za-z]{2,20})?(?: [A-Za-z]{2,20})?")
@@ -48,7 +57,7 @@ _BETWEEN: Final = re.compile(
     r"""(?=[bBfFrRuUN@$]{0,2}#{0,2}\\{0,64}["'`])|\$\{\w{1,64}:?-"""
 )
 """A type, a call that only wraps, a scheme, the first choice before a default."""
-_OPENING: Final = re.compile(r"""(?P<prefix>[bBfFrRuUN@$]{0,2}#{0,2})(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
+_OPENING: Final = re.compile(r"""[bBfFrRuUN@$]{0,2}#{0,2}(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
 _BARE: Final = re.compile(r"""[^\s"'\\<>(){}\[\],;&|`]{1,2048}""")
 _BARE_LINE: Final = re.compile(r"""[^\s"'\\`]{1,256}""")
 _BARE_QUOTED: Final = re.compile(r"""[^\s"'\\`&;,|]{1,256}""")
@@ -57,7 +66,7 @@ _COOKIES: Final = re.compile(r"""[^\s"'\\<;=]{1,256}=[^\n\r"'\\<]{1,4096}""")
 _NEWLINE: Final = re.compile(r"(?:\r?\n|\\{1,64}n|\\{1,64}r\\{1,64}n)")
 _BLOCK: Final = re.compile(r"(?:![\w-]{1,20} )?[|>][+-]?[ \t]{0,8}(?=\r?\n|\\{1,64}n)")
 _INDENTED: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?:- )?(?P<value>[^\s"'\\#][^\n\r"\\]{0,4096})""")
-_NEXT_LINE: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?P<prefix>)(?P<token>\\{0,64}["'])""")
+_NEXT_LINE: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?P<token>\\{0,64}["'])""")
 _STRUCTURE: Final = re.compile(r"""\\{0,64}["']|[(){}\[\]]""")
 _AFTER_STRING: Final = re.compile(r"\s{0,64}:")
 _ELEMENT: Final = re.compile(r"(?:<!\[CDATA\[)?(?P<value>[^<>\s\]][^<>\"\\\]]{0,4096})(?=<|\]\]>)")
@@ -290,8 +299,9 @@ class _Value:
         stop = min(len(text), start + MAX_VALUE) if last is None else last
         position = text.find(wanted, start, stop)
         while position >= 0:
-            before = text[max(start, position - 256) : position]
-            run = len(before) - len(before.rstrip("\\"))
+            run = 0
+            while position - run > start and text[position - run - 1] == "\\":
+                run += 1
             if wanted == "'" and not run and position > start and text[position + 1 : position + 2] == "'":
                 position += 1
             elif self._is_json and sign == '"' and run % 2 == 0:
