@@ -218,3 +218,48 @@ def test_a_date_in_the_system_prompt_is_no_other_agent(system: str) -> None:
     systems = [f"system: {system.format(f'2026-11-25 {hour:02}:00')}" for hour in range(3)]
     case = {"messages": [*messages, *systems], "calls": [["6,0", 1], ["7,0-2", 3], ["8,0-4", 5]]}
     assert tree_of(spans_of(case)) == [["main", None, [0, 1, 2]]]
+
+
+def test_a_compaction_follows_a_sub_agent_whose_answer_was_never_given() -> None:
+    """The main conversation is replaced, though it says the same words again later to call another sub-agent."""
+    delegate, search = ["c", "delegate", "{}", "Read this page."], ["c", "search", "{}", "I search."]
+    messages = ["system: You lead.", "user: Compare.", search, "tool c: pages", delegate, "user: Until now: pages."]
+    messages += [
+        "system: You read.",
+        "user: Page 1.",
+        "user: Page 2.",
+        "assistant: One.",
+        "assistant: Two.",
+        "tool c: Two.",
+    ]
+    calls = [["0-1", 2], ["0-3", 4], ["6,7", 9], ["0,1,5", 2], ["0,1,5,2,3", 4], ["6,8", 10], ["0,1,5,2,3,4,11", 9]]
+    assert tree_of(spans_of({"messages": messages, "calls": calls})) == [
+        ["main", None, [0, 1]],
+        ["subagent", 0, [2]],
+        ["compacted", 0, [3, 4, 6]],
+        ["subagent", 2, [5]],
+    ]
+
+
+@pytest.mark.parametrize("readings", [1, 2, 3])
+def test_sub_agents_that_nothing_marks(readings: int) -> None:
+    """Each that works between two turns of main is one, whatever words their answers have in common."""
+    messages, main, calls = ["system: You lead.", "user: Compare.", "system: You read."], "0-1", []
+    expected: list[list[Any]] = [["main", None, []]]
+    for page in range(4):
+        messages += [[f"c{page}", "delegate", "{}", "Read this page."], f"user: Page {page}."]
+        expected[0][2].append(len(calls))
+        calls.append([main, len(messages) - 2])
+        main += f",{len(messages) - 2}"
+        own = f"2,{len(messages) - 1}"
+        expected.append(["subagent", 0, []])
+        for reading in range(readings):
+            messages += [["r", "open", "{}", "Let me see."], f"tool r: line {reading} of {page}"]
+            expected[-1][2].append(len(calls))
+            calls.append([own, len(messages) - 2])
+            own += f",{len(messages) - 2},{len(messages) - 1}"
+        messages.append(f"tool c{page}: It says {page}.")
+        main += f",{len(messages) - 1}"
+    expected[0][2].append(len(calls))
+    calls.append([main, 3])
+    assert tree_of(spans_of({"messages": messages, "calls": calls})) == expected
