@@ -20,6 +20,11 @@ _MAX_OPEN: Final = 64
 _MAX_ID: Final = 256
 _PROMPT_BYTES: Final = 400
 _TOOL_FIRST: Final = ('[{"role":"tool"', '{"messages":[{"role":"tool"')
+_USER_FIRST: Final = '[{"role":"user","parts":[{"type":"text","content":"'
+_END_OF_TEXT: Final = '"}]}]'
+_NEXT_MESSAGE: Final = '},{"role":'
+_MIN_TEXT: Final = 64
+"""Another task may begin with a shorter text."""
 _HEAD: Final = 48
 _LISTS_AFTER: Final = ('"tools":', '"functions":')
 _COMPACTION: Final = '"compaction"'
@@ -120,7 +125,7 @@ class Prompts:
             if length >= len(data):
                 break
             hashed, at = crc32(data[at:length], hashed), length
-            if expected == hashed and (text[:1] not in b"[{" or text[length : length + 1] == b","):
+            if expected == hashed and (text[length - 1 : length] != b"}" or text[length : length + 1] == b","):
                 before = length, expected
         own = len(data), crc32(data[at:], hashed)
         if before in self._open:
@@ -163,6 +168,10 @@ def _text_of(attributes: Mapping[str, Any]) -> tuple[str, bool]:
         return "", True
     if type(text) is not str or _COMPACTION in text:
         return "", False
+    is_one = text.startswith(_USER_FIRST) and text.endswith(_END_OF_TEXT) and _NEXT_MESSAGE not in text
+    if is_one and len(text) > len(_USER_FIRST) + _MIN_TEXT:
+        # A prompt of one text may go on inside of it.
+        return text.removesuffix(_END_OF_TEXT), True
     if text.startswith("[") and text.endswith("]") and '"role"' in text[:_MAX_ID]:
         # GenAI's spans may have the system prompt apart.
         return f"{attributes.get(SYSTEM_INSTRUCTIONS, '')}{text[:-1]}", True

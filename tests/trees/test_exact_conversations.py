@@ -21,6 +21,10 @@ SYSTEM = {"gen_ai.system_instructions": '[{"type":"text","content":"You lead."}]
 SUMMARY = {"role": "user", "parts": [{"type": "text", "content": "so far"}]}
 
 
+def user(words: int) -> dict[str, Any]:
+    return {"role": "user", "parts": [{"type": "text", "content": "go " * words}]}
+
+
 def client(prompt: list[Any]) -> str:
     """Return the arguments of a client's call."""
     messages = [{"role": each["role"], "content": each["role"]} for each in prompt]
@@ -33,7 +37,11 @@ def agent(number: int, **more: Any) -> ReadableSpan:
 
 
 def llm(number: int, prompt: Any, parent: int = 1, error: str | None = None, **more: Any) -> ReadableSpan:
-    given = {semconv.INPUT_VALUE: prompt} if isinstance(prompt, str) else {semconv.INPUT_MESSAGES: json.dumps(prompt)}
+    given = (
+        {semconv.INPUT_VALUE: prompt}
+        if isinstance(prompt, str)
+        else {semconv.INPUT_MESSAGES: json.dumps(prompt, separators=(",", ":"))}
+    )
     attributes = {semconv.SPAN_KIND: "LLM", **given, semconv.OUTPUT_MESSAGES: json.dumps([A]), **more}
     seconds = (number, number + 0.5)
     return make_span("llm", number, 1, parent=parent, attributes=attributes, seconds=seconds, error=error)
@@ -51,6 +59,7 @@ def kinds(spans: list[ReadableSpan]) -> list[str]:
 EXACT = {
     "prompts that grow": ([llm(10, [Q]), llm(11, [Q, A, R]), llm(12, [Q, A, R, A, R])], ["main"]),
     "texts that grow": ([llm(10, "Once"), llm(11, "Once upon"), llm(12, "Once upon a time")], ["main"]),
+    "a message that grows": ([llm(10, [user(40)]), llm(11, [user(50)]), llm(12, [user(60)])], ["main"]),
     "a client's arguments": (
         [llm(10, client([Q])), llm(11, client([Q, A, R])), llm(12, client([Q, A, R, A]))],
         ["main"],
@@ -78,6 +87,7 @@ INFERRED = {
         [llm(10, [Q], **SYSTEM), llm(11, [Q, A, R]), llm(12, [Q, A, R, A], **SYSTEM)],
         ["main"],
     ),
+    "another short task": ([llm(10, [user(2)]), llm(11, [user(4)])], ["main", "subagent inferred"]),
     "another task": ([llm(10, [Q]), llm(11, [SUMMARY]), llm(12, [Q, A, R])], ["main", "subagent inferred"]),
     "agents alone": ([agent(2), agent(3), llm(10, [Q], 2), llm(11, [SUMMARY], 3)], ["main", "subagent inferred"]),
 }
