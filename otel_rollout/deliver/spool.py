@@ -11,7 +11,6 @@ import os
 import re
 import tempfile
 import threading
-from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -110,11 +109,10 @@ class Spool:
             file = next((file for file in self._files if file.unread), None)
             if file is None:
                 return None
-            offset, length, count, number = file.unread.popleft()
-            file.being_sent[offset] = length
-        batch = StoredBatch(file, offset, length, [], count, number)
+            batch = file.unread.popleft()
+            file.being_sent.add(batch)
         try:
-            batch.spans = decode_spans(read_frame(file.path, offset, length))
+            batch.spans = decode_spans(read_frame(file.path, batch.offset, batch.length))
         except (OSError, ValueError) as error:
             self.trouble = f"{file.path} can't be read: {error}"
         return batch
@@ -123,8 +121,9 @@ class Spool:
         """Remove a batch that `take` returned: it is delivered, lost, or on disk again."""
         with self._lock:
             file = batch.file
-            if file not in self._files or file.being_sent.pop(batch.offset, None) is None:
+            if file not in self._files or batch not in file.being_sent:
                 return
+            file.being_sent.remove(batch)
             if not (file.unread or file.being_sent):
                 self._files.remove(file)
                 self._bytes -= file.bytes
@@ -160,22 +159,23 @@ class Spool:
         return file
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class StoredBatch:
-    """A batch that was read from disk: its place there, and its spans, or none if it can't be read.
+    """A batch on disk.
 
     Args:
         written: The number of spans that were written.
         number: The number of its first span in the outbox.
+        spans: Its spans once it is read; none if it can't be.
         left: The number of its spans that are not settled.
     """
 
     file: _SpoolFile
     offset: int
     length: int
-    spans: list[ReadableSpan]
     written: int
     number: int
+    spans: Sequence[ReadableSpan] = ()
     left: int = 0
 
 
@@ -186,16 +186,14 @@ class _SpoolFile:
         self.path = path
         self.bytes = 0
         self.frames = FrameFile(path)
-        # Offset, length, number of spans and number of the first span of each batch that was not read yet, one after
-        # the other: there may be many.
-        self.unread: deque[array[int]] = deque()
-        self.being_sent: dict[int, int] = {}
-        """The lengths of the batches that are read and not settled, by offset."""
+        self.unread: deque[StoredBatch] = deque()
+        self.being_sent: set[StoredBatch] = set()
+        """The batches that are read and not settled."""
 
     def append(self, request: bytes, spans: int, number: int) -> int:
         """Append a batch and return its size on disk."""
         frame = self.frames.append(request)
-        self.unread.append(array("Q", (frame.offset, frame.length, spans, number)))
+        self.unread.append(StoredBatch(self, frame.offset, frame.length, spans, number))
         self.bytes += frame.length
         return frame.length
 
@@ -205,7 +203,7 @@ class _SpoolFile:
         Raises:
             OSError: The disk failed; the file is unchanged.
         """
-        left = sorted([*self.being_sent.items(), *((offset, length) for offset, length, _, _ in self.unread)])
+        left = sorted((batch.offset, batch.length) for batch in (*self.being_sent, *self.unread))
         if not left:
             self.path.unlink(missing_ok=True)
         elif sum(length for _, length in left) < self.bytes:
