@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
 import re
+import signal
+import string
+import threading
 
 import pytest
 
+from otel_rollout.finish import Redactor
 from tests.installed import CORE, EXPORTERS
 from tests.tracing_programs import RECEIVER, program_in
 
@@ -211,6 +216,32 @@ class TestLocksAtFork:
     def test_every_lock_that_the_program_takes(self):
         """A lock that is no `SignalSafeLock` is one of delivery's own."""
         assert files_with(r"threading\.R?Lock\(") - OUT_OF_REACH == OF_DELIVERY
+
+    def test_a_search_that_another_thread_makes(self):
+        """A child that was forked while a thread searched for secrets searches too: google-re2 locks its patterns."""
+        redactor, stop, generator = Redactor(), threading.Event(), random.Random(0)
+
+        def search():
+            redactor.text("".join(generator.choices(string.printable, k=3000)))
+
+        def search_on():
+            while not stop.is_set():
+                search()
+
+        thread = threading.Thread(target=search_on)
+        thread.start()
+        try:
+            for _ in range(30):
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(60)
+                    redactor.after_fork()
+                    search()
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+        finally:
+            stop.set()
+            thread.join()
 
     @pytest.mark.parametrize("lock", [lock for locks in LOCKS.values() for lock in locks])
     def test_a_lock_that_another_thread_holds(self, program, lock):

@@ -41,9 +41,18 @@ class Redactor:
     ) -> None:
         self._keys = SecretKeys(keys)
         self._patterns: list[re.Pattern[str]] = [compile_pattern(pattern) for pattern in patterns]
-        self._forms = _compile(FORMS_LOOK) if has_forms else None
-        self._names = _compile(f"{self._keys.look}|{NOTATIONS_LOOK}") if self._keys else None
+        self._has_forms = has_forms
+        self._compile_looks()
         self._labels: set[tuple[str, str]] = set()
+
+    def _compile_looks(self) -> None:
+        self._forms = _compile(FORMS_LOOK) if self._has_forms else None
+        self._names = _compile(f"{self._keys.look}|{NOTATIONS_LOOK}") if self._keys else None
+        self._is_of_parent = False
+
+    def after_fork(self) -> None:
+        """Have a forked child compile its own patterns: a thread of the parent may hold a mutex in google-re2's."""
+        self._is_of_parent = True
 
     def may_find(self, json_bytes: bytes) -> bool:
         """Return False if `json_bytes` (one or more JSON texts) has no secret."""
@@ -128,6 +137,8 @@ class Redactor:
         return tuple(items) if any(item is not was for item, was in zip(items, value, strict=True)) else value, count
 
     def _spans(self, text: str, *, is_json: bool) -> Iterator[Span]:
+        if self._is_of_parent:
+            self._compile_looks()
         given = text.encode("utf-8", "replace")
         if self._forms is not None:
             yield from form_spans(text, _places(given, (found.start() for found in self._forms.finditer(given))))
@@ -149,6 +160,8 @@ def _compile(pattern: str) -> Any:
     if find_spec("re2") is None:
         return re.compile(pattern.encode())
     re2 = import_module("re2")
+    # It keeps compiled patterns.
+    re2.purge()
     options = re2.Options()
     options.max_mem, options.log_errors, options.encoding = MOST_MEMORY, False, re2.Options.Encoding.LATIN1
     return re2.compile(pattern.encode(), options)

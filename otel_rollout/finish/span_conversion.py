@@ -61,6 +61,8 @@ class SpanReader:
         """Replace a lock that a thread of the parent may have held, and count from zero."""
         self.counts.clear()
         self._lock = threading.Lock()
+        if self.finisher.redactor is not None:
+            self.finisher.redactor.after_fork()
         if self.chat is not None:
             self.chat.conversations.after_fork()
 
