@@ -149,6 +149,22 @@ class TestSides:
         assert (summary.prompt, summary.answer) == ("question 1", "answer 6")
         assert (summary.subagents, summary.two_sides, len(summary.turn_hashes)) == (0, False, 3)
 
+    @pytest.mark.parametrize("given", [{"role": "user"}, {"of_policy": IDS}], ids=["by a mark", "by token ids"])
+    def test_faults_of_the_simulator_are_not_the_policys(
+        self, rollout_spans: InMemorySpanExporter, given: dict[str, Any]
+    ) -> None:
+        """A finish reason and a call in the text count only as the policy's."""
+        play = Play(**given)
+        with rollout_trace_attr(1, 2, 3):
+            play.run()
+            play.simulate = rollout_trace_op(kind="LLM", name="simulate", role=given.get("role"))(
+                lambda _: {"role": "assistant", "content": "<tool_call>{", "finish_reason": "length"}
+            )
+            play.hear(play.user, play.agent, play.simulate)
+        assert otel_rollout.flush(10.0)
+        summary = summarise_trajectory(rollout_spans.spans)
+        assert (summary.user_turns, summary.finish_reason, summary.unparsed_tool_calls) == (4, None, 0)
+
     @pytest.mark.parametrize("of_both", [{}, IDS], ids=["neither has token ids", "both have token ids"])
     def test_that_nothing_decides(self, rollout_spans: InMemorySpanExporter, of_both: Reply) -> None:
         """Then it is said that two sides speak."""

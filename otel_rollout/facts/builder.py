@@ -94,10 +94,16 @@ _SAID_BYTES: Final = 800
 
 
 class SummaryBuilder:
-    """Collects the facts of the spans of one trace; texts and numbers in it are bounded."""
+    """Collects the facts of the spans of one trace; texts and numbers in it are bounded.
 
-    def __init__(self, trace_id: int) -> None:
+    Args:
+        trace_id: The trace.
+        users: The spans of a simulated user's turns that no mark shows.
+    """
+
+    def __init__(self, trace_id: int, users: Container[int] = ()) -> None:
         self.trace_id = trace_id
+        self._users = users
         self.is_complete = True
         """False once a span could not be summarised."""
         self.spans = 0
@@ -285,7 +291,8 @@ class SummaryBuilder:
                 if status != ERROR and has_result(attributes) and not has_answer(span):
                     self.unread_answers += 1
                 mark = self.generations.add(span).mark
-                is_user, place = mark.role == semconv.USER, (inside, mark.is_trained)
+                is_user = mark.role == semconv.USER or context.span_id in self._users
+                place = inside, mark.is_trained
                 if not is_user:
                     if not self.root_prompt and _may_keep(self.prompts, place, start):
                         _keep(self.prompts, place, Said(find_prompt(attributes, is_root=False), start))
@@ -482,6 +489,7 @@ class Collected:
         "conversations",
         "figures",
         "finish_reason",
+        "guessed_users",
         "is_exact",
         "is_undecided",
         "prompt",
@@ -501,6 +509,8 @@ class Collected:
         """False if only the messages tell the conversations apart."""
         sides = known or Sides([])
         self.is_undecided = sides.is_undecided
+        self.guessed_users = sides.users if sides.is_guessed else frozenset[int]()
+        """The spans of a simulated user's turns that no mark shows."""
         self.conversations = Counter(each.kind for each in sides.found)
         """The number of conversations by kind, and of all."""
         for each in sides.found:

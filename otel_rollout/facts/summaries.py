@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, Final
 
 import orjson
@@ -38,7 +39,12 @@ def summarise_trajectory(spans: Iterable[ReadableSpan]) -> TrajectorySummary:
     builder = SummaryBuilder(first.context.trace_id)
     ordered = sorted(known.values(), key=lambda span: (span.parent is None, span.start_time or 0))
     builder.add(ordered)
-    collected = Collected(builder, lambda: histories_of(ordered))
+    histories = cache(lambda: histories_of(ordered))
+    collected = Collected(builder, histories)
+    if collected.guessed_users:
+        builder = SummaryBuilder(builder.trace_id, collected.guessed_users)
+        builder.add(ordered)
+        collected = Collected(builder, histories)
     return TrajectorySummary(**identity_of(collected), **columns_of(collected))
 
 
