@@ -107,7 +107,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         self._store: Store | None = None
         self._stored: RecentDict[int, None] = RecentDict(MAX_STORED)
         self._is_shut_down = False
-        self._held = self.held = HeldSpans()
+        self._held = HeldSpans()
         self._lost_before = 0
 
     @property
@@ -187,7 +187,7 @@ class TrackioSpanExporter(OutcomeSpanExporter):
             outcome = self._store_rootless(part)
             if outcome.verdict is not Verdict.DELIVERED:
                 return outcome
-        lost, self._lost_before = self._held.lost.total() - self._lost_before, self._held.lost.total()
+        lost = self._new_losses()
         return Outcome(Verdict.REFUSED, f"trackio refused {lost} of the held spans") if lost else DELIVERED
 
     def read_back(self, spans: Sequence[ReadableSpan]) -> ReadBack:
@@ -219,7 +219,8 @@ class TrackioSpanExporter(OutcomeSpanExporter):
 
     def add_counts(self, stats: ExporterStats) -> ExporterStats:
         """Return the counts of its queue, in which held spans are queued ones, and those given up are lost ones."""
-        held, lost = self._held.spans, self._held.lost
+        # A copy: the delivery thread may add a reason meanwhile.
+        held, lost = self._held.spans, Counter(self._held.lost)
         # The queue counts a batch as delivered just after it is held.
         held = max(0, min(held, stats.delivered - lost.total()))
         counts = replace(
@@ -232,8 +233,8 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         return super().add_counts(counts)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Return False if it holds spans: no flush can hasten the end of their trajectories."""
-        return not self._held.spans
+        """Return False if it holds spans, whose end no flush can hasten, or lost some since the last flush."""
+        return not (self._new_losses() or self._held.spans)
 
     def shutdown(self) -> None:
         """Store the trajectories that have no root yet, within `export_timeout`, and disconnect; idempotent."""
@@ -261,6 +262,11 @@ class TrackioSpanExporter(OutcomeSpanExporter):
         self._held.forget()
         self._lost_before = 0
         self._stored.clear()
+
+    def _new_losses(self) -> int:
+        """Return the number of held spans that were lost since the last call."""
+        before, self._lost_before = self._lost_before, self._held.lost.total()
+        return self._lost_before - before
 
     # --- one attempt
 

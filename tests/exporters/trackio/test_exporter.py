@@ -80,12 +80,12 @@ class TestHolding:
         spans = make_trajectory()
         for span in spans[:-1]:
             assert exporter.send([span]) == DELIVERED
-        assert (exporter.held.spans, store.written()) == (3, [])
+        assert (exporter._held.spans, store.written()) == (3, [])
 
         assert exporter.send(spans[-1:]) == DELIVERED
 
         assert store.written() == [("success", [1, 2, 3, 4])]
-        assert (exporter.held.spans, exporter.held.bytes) == (0, 0)
+        assert (exporter._held.spans, exporter._held.bytes) == (0, 0)
 
     def test_an_annotation_after_the_end_is_a_row_of_its_own(self, exporter, store):
         """In one batch with its trajectory, as a replay has it, it makes the row that it makes live."""
@@ -111,12 +111,12 @@ class TestHolding:
         store.outcome = AWAY
 
         assert exporter.send([*spans[2:], other]) == AWAY
-        assert exporter.held.spans == 2
+        assert exporter._held.spans == 2
 
         store.outcome = None
         assert exporter.send([*spans[2:], other]) == DELIVERED
         assert store.written() == [("success", [1, 2, 3, 4])]
-        assert exporter.held.spans == 1
+        assert exporter._held.spans == 1
 
     def test_a_span_twice_is_held_once(self, exporter, store):
         """A span that is sent again is not twice in its conversation."""
@@ -135,8 +135,8 @@ class TestHolding:
             exporter.send([make_span("generate", trace_id, trace_id=trace_id)])
 
         assert store.written()[0] == ("unfinished", [1])
-        assert exporter.held.bytes <= 2500
-        assert len(store.written()) + exporter.held.spans == 5
+        assert exporter._held.bytes <= 2500
+        assert len(store.written()) + exporter._held.spans == 5
 
     def test_no_new_span_for_an_hour(self, exporter, store, monkeypatch):
         """A trajectory that nothing is heard of is stored as unfinished with the next batch."""
@@ -146,7 +146,7 @@ class TestHolding:
         exporter.send([make_span("generate", 3, trace_id=0x2)])
 
         assert store.written() == [("unfinished", [2])]
-        assert 0x2 in exporter.held
+        assert 0x2 in exporter._held
 
     def test_a_span_after_its_root(self, exporter, store):
         """A span of a stored trajectory is not held for a root that came already."""
@@ -165,8 +165,8 @@ class TestHolding:
 
         assert (report.delivered, report.lost) == (4, {})
         assert store.stored_ids() == [1, 2, 3, 4]
-        assert exporter.held.lost == {"refused": 1}
-        assert exporter.held.spans == 0
+        assert exporter._held.lost == {"refused": 1}
+        assert exporter._held.spans == 0
 
     def test_a_refused_one_does_not_hold_up_others(self, exporter, store, monkeypatch):
         """A trajectory that is stored unfinished loses the span that trackio refuses, and no other trajectory's."""
@@ -176,8 +176,8 @@ class TestHolding:
         assert exporter.send([make_span("generate", 3, trace_id=0xDEF)]) == DELIVERED
 
         assert store.stored_ids() == [2]
-        assert exporter.held.lost == {"refused": 1}
-        assert exporter.held.spans == 1
+        assert exporter._held.lost == {"refused": 1}
+        assert exporter._held.spans == 1
 
     def test_the_store_is_away_amid_the_search(self, exporter, store):
         """If the store goes away while the refused span is looked for, the rest stays held."""
@@ -190,11 +190,11 @@ class TestHolding:
 
         store.write = write_once
         assert exporter.store_held() == AWAY
-        assert (store.stored_ids(), exporter.held.spans) == ([2], 2)
+        assert (store.stored_ids(), exporter._held.spans) == ([2], 2)
 
         store.write, store.outcome = write, None
         assert exporter.store_held().verdict is Verdict.REFUSED
-        assert (store.stored_ids(), exporter.held.lost) == ([2, 3], {"refused": 1})
+        assert (store.stored_ids(), exporter._held.lost) == ([2, 3], {"refused": 1})
         assert exporter.store_held() == DELIVERED
 
     def test_of_a_parent_process(self, exporter, store):
@@ -204,7 +204,7 @@ class TestHolding:
         exporter.after_fork()
         exporter.shutdown()
 
-        assert (exporter.held.spans, store.written()) == (0, [])
+        assert (exporter._held.spans, store.written()) == (0, [])
 
     def test_any_order_of_a_replay(self, exporter, store):
         """In one batch with a span that another process parented, the trajectory's root makes the conversation."""
@@ -228,7 +228,7 @@ class TestShutdown:
         exporter.shutdown()
 
         assert store.written() == [("unfinished", [2, 3])]
-        assert (exporter.held.spans, dict(exporter.held.lost)) == (0, {})
+        assert (exporter._held.spans, dict(exporter._held.lost)) == (0, {})
 
     def test_counts_what_is_lost(self, exporter, store, caplog):
         """Spans that can't be stored in time are counted as lost, with a message."""
@@ -237,7 +237,7 @@ class TestShutdown:
 
         exporter.shutdown()
 
-        assert (exporter.held.spans, dict(exporter.held.lost)) == (0, {"shutdown": 2})
+        assert (exporter._held.spans, dict(exporter._held.lost)) == (0, {"shutdown": 2})
         assert "trackio lost 2 spans of unfinished trajectories: away" in caplog.text
 
     def test_takes_nothing_afterwards(self, exporter):
@@ -272,6 +272,17 @@ class TestDelivery:
         assert (queue.stats().delivered, queue.stats().queued) == (4, 0)
         queue.shutdown(time.monotonic() + 5.0)
         assert queue.join()
+
+    def test_a_held_span_that_is_refused_fails_the_next_flush(self, queue):
+        """A flush returns False once if a held span was lost since the last one, though its batch was taken."""
+        queue.put(make_span("generate", BAD))
+        queue.flush(30.0)
+
+        queue.put(make_trajectory()[-1])
+
+        assert not queue.flush(30.0)
+        assert queue.stats().lost == {"refused": 1}
+        assert queue.flush(30.0)
 
     def test_spans_lost_at_the_shutdown_are_not_delivered(self, queue, store):
         """Held spans that the shutdown can't store are lost in the counts, and `join` says so."""
