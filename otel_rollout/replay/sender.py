@@ -84,7 +84,8 @@ class Sender:
                 room, spans_left = self._limits.batch_bytes, self._limits.batch_spans
             units.append((unit, spans))
             room, spans_left = room - size, spans_left - len(spans)
-        self._deliver(units)
+        if units:
+            self._deliver(units)
         return self.report
 
     def close(self, *, is_interrupted: bool = False) -> None:

@@ -237,6 +237,19 @@ class TestFailures:
         assert (done.report.delivered, done.report.undelivered, done.report.untried) == (0, 1, 4)
         assert dict(done.report.lost) == {"shutdown": 3}
 
+    def test_a_backend_that_was_given_up_is_left_alone(self, record, replayed):
+        """After a trajectory that was given up, nothing is asked of the exporter but its shutdown."""
+
+        class Away(Refusing):
+            def store_held(self):
+                raise AssertionError("asked once more")
+
+        exporter = Away(lambda spans: Outcome(Verdict.RETRY, "connection refused"))
+
+        done = replayed(record(), exporter, patience=0.2, settings=resolve_settings({"max_batch_spans": 3}))
+
+        assert (done.report.undelivered, done.report.untried) == (1, 4)
+
     def test_spans_that_are_taken_and_not_kept(self, record, replayed):
         """Where a backend rejects some spans of a batch and does not say which, the batch is not remembered."""
         exporter = Refusing(lambda spans: Outcome(Verdict.DELIVERED, "2 rejected", rejected=2))
