@@ -32,6 +32,7 @@ from otel_rollout.text.plain_text import printable
 from otel_rollout.text.sanitize import clean
 
 _TRACE_ID: Final = place_of("trace_id")
+_OFFSET: Final = place_of("offset")
 _HAS_ROOT: Final = place_of("has_root")
 _STEP: Final = place_of("step")
 _VALIDATE: Final = place_of("validate")
@@ -240,6 +241,26 @@ def _reward_of(row: Row) -> Dated:
         if not row[_HAS_ROOT] or b'"late":{' in row[_SUMMARY]:
             at = int(orjson.loads(row[_SUMMARY])["late"]["reward"])
     return Dated(at, row[_REWARD])
+
+
+def read_together(trajectories: Sequence[RecordedTrajectory]) -> None:
+    """Read the spans of trajectories, each line once: a line of a spool has spans of many trajectories.
+
+    One whose spans can't be read raises when they are used.
+    """
+    lines: list[list[list[ReadableSpan]]] = [[[] for _ in each.parts] for each in trajectories]
+    places = sorted(
+        (part[0].path, part[1][_OFFSET], number, at)
+        for number, each in enumerate(trajectories)
+        for at, part in enumerate(each.parts)
+    )
+    for _, _, number, at in places:
+        file, row = trajectories[number].parts[at]
+        with suppress(OSError, RolloutTraceError, ValueError):
+            lines[number][at] = file.read_spans(row)
+    for each, read in zip(trajectories, lines, strict=True):
+        if all(read):
+            each._spans = each._joined(read)  # noqa: SLF001 - of this module
 
 
 @dataclass(init=False, repr=False, eq=False, slots=True)
@@ -483,7 +504,10 @@ class RecordedTrajectory:
         return (IndexEntry._make(row) for _, row in self.parts)
 
     def _read(self) -> list[ReadableSpan]:
-        lines = [file.read_spans(row) for file, row in self.parts]
+        return self._joined([file.read_spans(row) for file, row in self.parts])
+
+    @staticmethod
+    def _joined(lines: Sequence[list[ReadableSpan]]) -> list[ReadableSpan]:
         if len(lines) == 1:
             return lines[0]
         spans = {span.context.span_id: span for line in lines for span in line if span.context}

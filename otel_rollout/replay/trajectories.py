@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -17,11 +17,14 @@ from otel_rollout.folder.frames import FrameExtent
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import read_index
 from otel_rollout.folder.layout import index_path
-from otel_rollout.folder.reader import RecordedTrajectory, read_trajectories
+from otel_rollout.folder.reader import RecordedTrajectory, read_together, read_trajectories
 from otel_rollout.folder.selection import Filters
 from otel_rollout.folder.stored_file import ReadProblem
 from otel_rollout.replay.spool_files import files_in
 from otel_rollout.text.plain_text import counted
+
+MAX_BYTES_AHEAD: Final = 256 * 2**20
+"""Trajectories of several lines are read together up to this size: a line that many share is read once for all."""
 
 
 class Total(NamedTuple):
@@ -79,7 +82,7 @@ class TrajectorySource:
     def units(self) -> Iterator[Unit]:
         """Yield the trajectories in the order of steps, then the damage."""
         is_any = False
-        for trajectory in self._trajectories():
+        for trajectory, ahead in self._with_those_ahead():
             is_any = True
             files = [file.path for file, _ in trajectory.parts]
             if self._is_running(trajectory):
@@ -90,7 +93,7 @@ class TrajectorySource:
             # A further span changes the size and the end: then the trajectory is sent again.
             times = f"{trajectory.start_time} {trajectory.end_time}"
             token = f"{trajectory.trace_id} {trajectory.size_bytes} {times}"
-            yield Unit(token, trajectory.size_bytes, files, partial(_spans_of, trajectory))
+            yield Unit(token, trajectory.size_bytes, files, partial(_spans_of, trajectory, ahead))
         for problem in list(self._problems):
             if _is_damage(problem):
                 token = f"unreadable {problem.path} {problem.offset}"
@@ -114,6 +117,21 @@ class TrajectorySource:
             for trajectory in read_trajectories(self._folder, on_problem=self._note, **self._filters):
                 if trajectory.trace_id.startswith(self._trace):
                     yield trajectory
+
+    def _with_those_ahead(self) -> Iterator[tuple[RecordedTrajectory, list[RecordedTrajectory]]]:
+        """Yield the trajectories, each with those to read together with it."""
+        ahead: list[RecordedTrajectory] = []
+        size = 0
+        for trajectory in self._trajectories():
+            if not ahead and len(trajectory.parts) == 1:
+                yield trajectory, []
+                continue
+            ahead.append(trajectory)
+            size += trajectory.size_bytes
+            if size > MAX_BYTES_AHEAD:
+                yield from _each_with(ahead)
+                ahead, size = [], 0
+        yield from _each_with(ahead)
 
     def _note(self, problem: ReadProblem) -> None:
         self._problems[problem] = None
@@ -140,7 +158,18 @@ def _is_damage(problem: ReadProblem) -> bool:
     return False
 
 
-def _spans_of(trajectory: RecordedTrajectory) -> Sequence[ReadableSpan]:
+def _each_with(
+    ahead: list[RecordedTrajectory],
+) -> Iterator[tuple[RecordedTrajectory, list[RecordedTrajectory]]]:
+    waiting = ahead[::-1]
+    while waiting:
+        # Not kept: it holds its spans once they were read.
+        yield waiting.pop(), ahead
+
+
+def _spans_of(trajectory: RecordedTrajectory, ahead: list[RecordedTrajectory]) -> Sequence[ReadableSpan]:
+    read_together(ahead)
+    ahead.clear()
     spans = trajectory.spans
     for span in spans:
         # Spans are parsed on first use: here a bad one is the fault of one trajectory.

@@ -10,9 +10,11 @@ import pytest
 import otel_rollout
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
-from otel_rollout.folder import FrameExtent, scan_frames
+from otel_rollout.folder import FrameExtent, FrameFile, scan_frames, stored_file
+from otel_rollout.otlp import encode_spans
 from otel_rollout.replay import describe
-from tests.replay.recordings import Memory
+from otel_rollout.testing import InMemorySpanExporter
+from tests.replay.recordings import Memory, run_agent
 
 
 def files(folder):
@@ -29,6 +31,27 @@ class TestSpool:
         assert (done.report.delivered, len(memory.spans)) == (4, 12)
         sent = [span.attributes["rollout.step"] for span in memory.spans]
         assert sent == sorted(sent)
+
+    def test_a_line_of_many_trajectories_is_read_once(self, replayed, memory, tmp_path, project, monkeypatch):
+        """Trajectories that ran side by side share the lines of a spool: those are not read for each of them."""
+        recorded = InMemorySpanExporter()
+        otel_rollout.init(project, "exp-1", backend=recorded)
+        for sample in range(4):
+            run_agent(1, sample, 0)
+        otel_rollout.shutdown(30.0)
+        file = FrameFile(tmp_path / "memory" / "host-1-abcd-000000.otlp.zst")
+        for place in range(3):
+            file.append(encode_spans(recorded.spans[place::3]))
+        file.close()
+        monkeypatch.setattr(stored_file, "MAX_CACHED_BYTES", 0)
+        read, places = stored_file.StoredFile.read_request, []
+        monkeypatch.setattr(
+            stored_file.StoredFile, "read_request", lambda self, row: places.append(row) or read(self, row)
+        )
+
+        done = replayed(tmp_path, memory)
+
+        assert (done.report.delivered, done.report.spans, len(places)) == (4, 12, 3)
 
     def test_the_folder_of_the_exporter_is_found(self, spool, replayed, memory):
         """From the folder that OTEL_ROLLOUT_SPOOL names, the exporter gets what was meant for it and nothing else."""
