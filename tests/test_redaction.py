@@ -226,6 +226,20 @@ class TestTexts:
 
         assert redact(value) == value
 
+    @pytest.mark.parametrize("depth", [0, 1, 2])
+    @pytest.mark.parametrize("end", ["Password: ", "'password': ", "mysql -p", "password:\n  "])
+    def test_json_string_that_ends_with_a_name(self, end, depth):
+        """No value follows, so that nothing is replaced, also in JSON inside strings."""
+        value = [{"role": "user", "parts": [{"content": end}]}, {"role": "assistant", "parts": [end]}]
+        for _ in range(depth):
+            value = {"body": json.dumps(value, separators=(",", ":"))}
+        assert redact(value) == value
+
+    def test_json_string_that_ends_in_a_list(self):
+        """A backslash before the end is the string's."""
+        value = {"text": "password: [\\", "abcdef": {"x": "wxyz"}}
+        assert redact(value) == value
+
     def test_json_string_that_ends_in_a_backslash(self):
         """A quote that begins in a text of a JSON ends with the text, also after a backslash."""
         value = {"a": 'x password("xY7zQ9wE\\', "b": "c"}

@@ -209,18 +209,21 @@ class _Value:
         start = between.end() if between is not None else start
         opening = _OPENING.match(text, start)
         if opening is not None:
-            yield from self._quoted(opening, kind)
+            yield from self._quoted(opening, kind, token)
         elif text[start : start + 1] in ("[", "{", "("):
             # Only names in double quotes are outside the strings of a JSON text.
             yield from self._walk(start, kind, token.count("\\") if token[-1:] == '"' else 1)
         elif name.text and (_NEWLINE.match(text, start) or _BLOCK.match(text, start)):
-            yield from self._indented(start, kind)
+            yield from self._indented(start, kind, token)
         else:
             yield from self._bare(start, kind, name, is_whole=is_whole)
 
-    def _quoted(self, opening: re.Match[str], kind: KeyKind) -> Iterator[Span]:
+    def _quoted(self, opening: re.Match[str], kind: KeyKind, token: str) -> Iterator[Span]:
         start, stop = opening.end(), self._closing(opening["token"], opening.end())
         value = self._text[start:stop]
+        if opening["token"] != token and (value[:1].isspace() or value[:1] in tuple(",;:)]}+")):
+            # The quote closes a string that ends with the name.
+            return
         if not can_be_secret(value, kind):
             # A quote that does not end on its line.
             value = _NEWLINE.split(value, 1)[0]
@@ -248,11 +251,11 @@ class _Value:
             # A number in JSON has no quotes; the text in its place needs them.
             yield start, start + len(value), f"{token}{REDACTED}{token}"
 
-    def _indented(self, start: int, kind: KeyKind) -> Iterator[Span]:
+    def _indented(self, start: int, kind: KeyKind, token: str) -> Iterator[Span]:
         """Yield the lines below a key of YAML: a block, a list, or the value on the next line."""
         block, quoted = _BLOCK.match(self._text, start), _NEXT_LINE.match(self._text, start)
         if quoted is not None:
-            yield from self._quoted(quoted, kind)
+            yield from self._quoted(quoted, kind, token)
         position = block.end() if block is not None else start
         for _ in range(MAX_DEPTH):
             line = _INDENTED.match(self._text, position)
@@ -272,9 +275,11 @@ class _Value:
         text, depth, position, key = self._text, 0, start, ""
         for _ in range(MAX_TOKENS):
             found = _STRUCTURE.search(text, position)
-            if found is None or (self._is_json and found[0][-1] == '"' and len(found[0]) <= slashes):
+            if found is None:
                 break
-            sign, position = found[0][-1], found.end()
+            sign, position, run = found[0][-1], found.end(), len(found[0]) - 1
+            if self._is_json and sign == '"' and slashes and (run < slashes or run % 2 == 0):
+                break
             if sign in "\"'":
                 stop = self._closing(found[0], position)
                 value = text[position : min(stop, position + MAX_VALUE)]
