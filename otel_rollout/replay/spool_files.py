@@ -61,14 +61,11 @@ def remove_delivered(folder: Path, files: set[Path]) -> list[str]:
         Lines of text on what was removed, and what was not.
     """
     own = folder.resolve()
-    removed = [
-        is_frame_file(path.name) and path.resolve() == own / path.relative_to(folder) and remove(path) for path in files
-    ]
+    ours = [path for path in files if is_frame_file(path.name) and path.resolve() == own / path.relative_to(folder)]
+    removed = sum(map(remove, ours))
     counts = (
-        (sum(removed), "removed: all that can be read in it is delivered"),
-        (
-            len(removed) - sum(removed),
-            "delivered, but not removed: not named as a spool's, or behind a link",
-        ),
+        (removed, "removed: all that can be read in it is delivered"),
+        (len(ours) - removed, "delivered, but not removed: a process has it open, or its folder is read-only"),
+        (len(files) - len(ours), "delivered, but not removed: not named as a spool's, or behind a link"),
     )
     return [f"{counted(count, 'file')} {text}" for count, text in counts if count]

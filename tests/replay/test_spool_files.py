@@ -10,9 +10,10 @@ import pytest
 import otel_rollout
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
+from otel_rollout.files.file_lock import lock_shared
 from otel_rollout.folder import FrameExtent, FrameFile, scan_frames, stored_file
 from otel_rollout.otlp import encode_spans
-from otel_rollout.replay import describe
+from otel_rollout.replay import describe, remove_delivered
 from otel_rollout.testing import InMemorySpanExporter
 from tests.replay.recordings import Memory, run_agent
 
@@ -125,6 +126,21 @@ class TestRemoval:
         assert (done.report.delivered, files(folder)) == (3, [])
         assert f"1 torn frame skipped in {file}" in done.notes
         assert "2 files removed: all that can be read in it is delivered" in done.notes
+
+    def test_says_which_file_it_could_not_remove(self, spool):
+        """A delivered file that another process has open stays, and the reason is not its name."""
+        folder = spool()
+        held, other = sorted(folder.rglob("*.otlp.zst"))
+
+        with held.open("rb") as reader:
+            assert lock_shared(reader.fileno())
+            notes = remove_delivered(folder, {held, other})
+
+        assert files(folder) == [held.name]
+        assert notes == [
+            "1 file removed: all that can be read in it is delivered",
+            "1 file delivered, but not removed: a process has it open, or its folder is read-only",
+        ]
 
     def test_leaves_what_no_process_of_ours_wrote(self, spool, replayed, memory):
         """A file of another name is delivered and stays, and so is one behind a link, whatever its name."""
