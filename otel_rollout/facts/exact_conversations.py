@@ -90,10 +90,12 @@ def exact_conversations(turns: Sequence[Turn]) -> list[Found] | None:
             found[known].turns.append(at)
         else:
             return None
+        if len(found) > MAX_CONVERSATIONS:
+            return None
     for each in found:
         if each.parent is not None:
             each.parent_turn = max(turn for turn in found[each.parent].turns if turn < each.turns[0])
-    return found if len(found) <= MAX_CONVERSATIONS else None
+    return found
 
 
 def _begun(scope: Scope, open_: dict[Scope, int], at: int) -> Found:

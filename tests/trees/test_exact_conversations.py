@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 from typing import Any
 from unittest import mock
 
@@ -10,7 +11,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import read_trajectories, semconv
-from otel_rollout.facts import conversations_of, summarise_trajectory
+from otel_rollout.facts import Collected, SummaryBuilder, conversations_of, summarise_trajectory
 from otel_rollout.folder import StoredFile
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_span
@@ -18,6 +19,7 @@ from tests.trace_folder.recordings import make_span
 Q, A, R = ({"role": role, "parts": [{"type": "text", "content": role}]} for role in ("user", "assistant", "tool"))
 ID = {semconv.CONVERSATION_ID: "one"}
 SYSTEM = {"gen_ai.system_instructions": '[{"type":"text","content":"You lead."}]'}
+EXACTLY = "otel_rollout.facts.exact_conversations"
 SUMMARY = {"role": "user", "parts": [{"type": "text", "content": "so far"}]}
 
 
@@ -123,3 +125,14 @@ def test_readers_infer_the_rest(tmp_path, spans, expected):
         found.summary  # noqa: B018 - it is read
     assert kinds(ended(*spans)) == expected
     assert found.summary.conversations == len(expected)
+
+
+def test_too_many_are_not_looked_at(monkeypatch):
+    """The delivery thread would compare each of a thousand sub-agents with each of main's turns."""
+    begun = mock.Mock(side_effect=pkgutil.resolve_name(f"{EXACTLY}._begun"))
+    monkeypatch.setattr(f"{EXACTLY}._begun", begun)
+    tools = [make_span("tool", 2 + at, 1, parent=1, attributes={semconv.SPAN_KIND: "TOOL"}) for at in range(300)]
+    builder = SummaryBuilder(1)
+    builder.add(ended(*tools, *(llm(400 + at, [Q], 2 + at) for at in range(300))))
+    assert not Collected(builder).is_exact
+    assert begun.call_count == 129
