@@ -133,6 +133,6 @@ def test_too_many_are_not_looked_at(monkeypatch):
     monkeypatch.setattr(f"{EXACTLY}._begun", begun)
     tools = [make_span("tool", 2 + at, 1, parent=1, attributes={semconv.SPAN_KIND: "TOOL"}) for at in range(300)]
     builder = SummaryBuilder(1)
-    builder.add(ended(*tools, *(llm(400 + at, [Q], 2 + at) for at in range(300))))
+    builder.add(ended(*tools, llm(399, [Q]), *(llm(400 + at, [Q], 2 + at) for at in range(300))))
     assert not Collected(builder).is_exact
     assert begun.call_count == 129
