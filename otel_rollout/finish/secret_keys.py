@@ -204,7 +204,8 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
     if kind is KeyKind.WORD:
         return size >= 8 and (is_random or is_basic(core))
     if kind is KeyKind.KEY:
-        return size >= (8 if is_bare else 6) and (is_random or has_digit)
+        is_made = is_random or has_digit or (not is_bare and "-" in core and size >= 12)
+        return size >= (8 if is_bare else 6) and is_made
     return size >= 4
 
 

@@ -199,12 +199,14 @@ class FolderWriter:
         """
         self.after_fork()
         with self._lock:
+            self._files.is_closing = True
             try:
                 for trace_id in self.traces.open_ids(only_ended=keeps_running):
                     self._write(trace_id)
             finally:
                 self._journal.close()
                 self._files.close()
+                self._files.is_closing = False
 
     def after_fork(self) -> None:
         """Start empty if this is a forked child: files and open traces are the parent's."""

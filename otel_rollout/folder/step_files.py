@@ -52,6 +52,8 @@ class StepFiles:
         self._numbers: dict[str, int] = {}
         self._written = 0
         self._bound: FolderBound | None = None
+        self.is_closing = False
+        """Leave the bound to `close`: what a journal holds until then would count twice, and files go for it."""
 
     def append(self, pieces: Sequence[bytes | memoryview], summary: SummaryBuilder) -> None:
         """Append a trajectory to the file of its bundle.
@@ -79,7 +81,7 @@ class StepFiles:
         idlest = next(iter(self._files), place)
         if idlest != place and self._files[idlest].used < monotonic() - IDLE_SECONDS:
             self._close(idlest)
-        if self._max_bytes is not None:
+        if self._max_bytes is not None and not self.is_closing:
             bound = self._bound_of(self._max_bytes)
             if self._written > self._max_bytes // CHECKS_IN_BOUND // bound.writers:
                 self._written = 0

@@ -319,7 +319,9 @@ class TestFaults:
         export(folder, tmp_path / "whole")
         process = self.start(folder, place, preexec_fn=limit)
         _, told = process.communicate(timeout=SECONDS)
-        assert (process.returncode, told.startswith("step 2 of exp and later")) == (1, True), told
+        # Where it takes long, lines of its progress come before.
+        assert process.returncode == 1
+        assert any(line.startswith("step 2 of exp and later") for line in told.splitlines()), told
         assert {row["step"] for row in rows(place, "trajectories")} == {1, 9}
         assert all(pq.read_table(path).schema.names for path in place.rglob("*.parquet"))
         assert not (place / "_temporary").exists()
