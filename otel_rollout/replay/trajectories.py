@@ -104,7 +104,7 @@ class TrajectorySource:
         """Return lines of text on what was left for later and what was missing."""
         notes = []
         if self._rootless:
-            notes.append(f"{self._rootless} without a root: their process ended before they did")
+            notes.append(f"{self._rootless} without a root: their process ended before they did, or delivered it")
         if self._left:
             notes.append(f"{self._left} left for later: their process has not finished them")
         if self._has_none:

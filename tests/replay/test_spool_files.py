@@ -54,6 +54,20 @@ class TestSpool:
 
         assert (done.report.delivered, done.report.spans, len(places)) == (4, 12, 3)
 
+    def test_a_root_that_is_not_in_it_may_be_delivered(self, replayed, memory, tmp_path, project):
+        """Of a trajectory of which a process delivered the root, the note on it is no claim that the process died."""
+        recorded = InMemorySpanExporter()
+        otel_rollout.init(project, "exp-1", backend=recorded)
+        run_agent(1, 0, 0)
+        otel_rollout.shutdown(30.0)
+        file = FrameFile(tmp_path / "memory" / "host-1-abcd-000000.otlp.zst")
+        file.append(encode_spans([span for span in recorded.spans if span.parent is not None]))
+        file.close()
+
+        assert replayed(tmp_path, memory).notes == [
+            "1 without a root: their process ended before they did, or delivered it"
+        ]
+
     def test_the_folder_of_the_exporter_is_found(self, spool, replayed, memory):
         """From the folder that OTEL_ROLLOUT_SPOOL names, the exporter gets what was meant for it and nothing else."""
         folder = spool()
