@@ -13,7 +13,7 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.facts.exact_conversations import Found, Kind, Scope, Turn
 from otel_rollout.facts.histories import Histories, measure
-from otel_rollout.facts.prompts import Prompts
+from otel_rollout.facts.prompts import UNKNOWN, Prompts
 from otel_rollout.facts.reward_parts import Dated
 from otel_rollout.facts.sides import Sides, find_sides
 from otel_rollout.facts.span_facts import is_late_annotation, kind_of
@@ -104,15 +104,20 @@ class _Reading:
         self._known = {place_of(span).span_id: span for span in ordered}
         self.turns = outermost(ordered, "LLM")
         self.histories, prompts = Histories(), Prompts()
-        for span in ordered:
-            if kind_of(span.attributes or {}) == "AGENT":
+        # In the order in which the writer has them.
+        for span in sorted(ordered, key=lambda span: span.end_time or 0):
+            kind = kind_of(span.attributes or {})
+            if kind == "LLM":
+                prompts.add(span)
+            elif kind == "AGENT":
                 prompts.add_agent(place_of(span).span_id, span.attributes or {})
         self._given: list[Turn] = []
         for span in self.turns:
             self.histories.add(span)
             start, end = times_of(span)
             span_id, failed = place_of(span).span_id, span.status.status_code is StatusCode.ERROR
-            self._given.append(Turn(span_id, start, end, failed, self._scope(span), prompts.add(span)))
+            prompt = prompts.of_span.get(span_id, UNKNOWN)
+            self._given.append(Turn(span_id, start, end, failed, self._scope(span), prompt))
         self.sides = find_sides(self._given, prompts, lambda: self.histories) or Sides([])
         self.found = self.sides.found
         if not self.sides.is_inferred:

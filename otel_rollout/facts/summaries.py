@@ -37,7 +37,8 @@ def summarise_trajectory(spans: Iterable[ReadableSpan]) -> TrajectorySummary:
     if first is None or first.context is None:
         raise ValueError("a trajectory has one span at least")
     builder = SummaryBuilder(first.context.trace_id)
-    ordered = sorted(known.values(), key=lambda span: (span.parent is None, span.start_time or 0))
+    # As the writer has them.
+    ordered = sorted(known.values(), key=lambda span: (span.parent is None, span.end_time or 0))
     builder.add(ordered)
     histories = cache(lambda: histories_of(ordered))
     collected = Collected(builder, histories)

@@ -38,14 +38,16 @@ def agent(number: int, **more: Any) -> ReadableSpan:
     return make_span("agent", number, 1, parent=1, attributes=attributes, seconds=(0.5, 90))
 
 
-def llm(number: int, prompt: Any, parent: int = 1, error: str | None = None, **more: Any) -> ReadableSpan:
+def llm(
+    number: int, prompt: Any, parent: int = 1, error: str | None = None, takes: float = 0.5, **more: Any
+) -> ReadableSpan:
     given = (
         {semconv.INPUT_VALUE: prompt}
         if isinstance(prompt, str)
         else {semconv.INPUT_MESSAGES: json.dumps(prompt, separators=(",", ":"))}
     )
     attributes = {semconv.SPAN_KIND: "LLM", **given, semconv.OUTPUT_MESSAGES: json.dumps([A]), **more}
-    seconds = (number, number + 0.5)
+    seconds = (number, number + takes)
     return make_span("llm", number, 1, parent=parent, attributes=attributes, seconds=seconds, error=error)
 
 
@@ -75,6 +77,10 @@ EXACT = {
         [agent(2), agent(3), llm(10, [Q]), llm(11, [Q], 2), llm(12, [Q], 3), llm(13, [Q, A, R], 2), llm(14, [Q, A, R])],
         ["main", "subagent", "subagent"],
     ),
+    "an agent that ends before a turn": (
+        [agent(2), llm(11, [Q, A, R], 2), llm(12, [Q, A, R, A], 2), llm(10, [Q], takes=9)],
+        ["main", "subagent"],
+    ),
     "a mark": ([llm(10, [Q]), llm(11, [SUMMARY], **{semconv.COMPACTED: True})], ["main", "compacted"]),
     "a simulated user": (
         [llm(10, [SUMMARY], **{semconv.ROLE: "user"}), llm(11, [Q]), llm(12, [Q, A, Q])],
@@ -90,6 +96,10 @@ INFERRED = {
         ["main"],
     ),
     "another short task": ([llm(10, [user(2)]), llm(11, [user(4)])], ["main", "subagent inferred"]),
+    "a client inside an op": (
+        [agent(2), llm(10, [Q]), llm(11, [Q], 10), llm(12, [Q, A, R]), llm(13, [Q, A, R], 2)],
+        ["main", "fork inferred"],
+    ),
     "another task": ([llm(10, [Q]), llm(11, [SUMMARY]), llm(12, [Q, A, R])], ["main", "subagent inferred"]),
     "agents alone": ([agent(2), agent(3), llm(10, [Q], 2), llm(11, [SUMMARY], 3)], ["main", "subagent inferred"]),
 }
@@ -125,6 +135,7 @@ def test_readers_infer_the_rest(tmp_path, spans, expected):
         found.summary  # noqa: B018 - it is read
     assert kinds(ended(*spans)) == expected
     assert found.summary.conversations == len(expected)
+    assert found.summary.forks == sum(kind.startswith("fork") for kind in expected)
 
 
 def test_too_many_are_not_looked_at(monkeypatch):
