@@ -1,6 +1,6 @@
 """A lane of an outbox: entries that share attempts and delays, and the meaning of an outcome for each of them.
 
-It has no thread, no lock and no clock: the spans of an exporter, requests about stored spans and a replay use it alike.
+It has no thread, no lock and no clock: outboxes and `send_batch` use it alike.
 """
 
 from __future__ import annotations
