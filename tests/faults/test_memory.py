@@ -8,7 +8,7 @@ from trainer import account
 
 MIB = 2**20
 BOUND = 32 * MIB
-SLACK = 24 * MIB
+SLACK = 32 * MIB
 """A batch as it is encoded and sent, the payloads of the rollouts that run, and the allocator's leftovers."""
 
 
