@@ -226,6 +226,11 @@ class TestTexts:
 
         assert redact(value) == value
 
+    @pytest.mark.parametrize("token", ["xai-", "nvapi-", "jina_", "glpat-", "hf_"])
+    def test_token_at_the_end_of_a_sentence(self, token):
+        """The full stop stays."""
+        assert redact_text(f"It is {token}aB3dE5fG7hJ9kL2mN4pQ6rS8tU1vW3xY5z.") == "It is [redacted]."
+
     @pytest.mark.parametrize("depth", [0, 1, 2])
     @pytest.mark.parametrize("end", ["Password: ", "'password': ", "mysql -p", "password:\n  "])
     def test_json_string_that_ends_with_a_name(self, end, depth):
@@ -234,6 +239,12 @@ class TestTexts:
         for _ in range(depth):
             value = {"body": json.dumps(value, separators=(",", ":"))}
         assert redact(value) == value
+
+    @pytest.mark.parametrize("backslashes", [0, 1, 2])
+    def test_json_key_that_ends_in_a_backslash(self, backslashes):
+        """A number below it gets quotes without them."""
+        key = "password" + "\\" * backslashes
+        assert redact({"a": {"b": "c", key: 48213907}}) == {"a": {"b": "c", key: "[redacted]"}}
 
     def test_json_string_that_ends_in_a_list(self):
         """A backslash before the end is the string's."""

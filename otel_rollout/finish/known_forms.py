@@ -138,7 +138,8 @@ def form_spans(text: str, places: Iterable[int]) -> Iterator[Span]:
         place = found + (text[found - 1 : found] == "\\" and text[found] in "nrtbf")
         if (token := _FORM.match(text, place)) is not None:
             if _is_start(text, place) and _is_genuine(token):
-                yield *token.span(), REDACTED
+                # A full stop ends a sentence.
+                yield place, place + len(token[0].rstrip(".")), REDACTED
         elif (webhook := _WEBHOOK.match(text, place)) is not None:
             yield *webhook.span("address"), REDACTED
         elif (scheme := _SCHEME.match(text, place)) is not None:

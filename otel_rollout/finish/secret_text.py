@@ -143,7 +143,11 @@ def secret_spans(text: str, places: Iterable[int], keys: SecretKeys, *, is_json:
 
 def _after_name(value: _Value, keys: SecretKeys, text: str, after: re.Match[str]) -> Iterator[Span]:
     """Yield the spans of the value that follows a name."""
-    name, sign, end = _name_before(text, after.start(), after["quote"] or ""), after.lastgroup or "", after.end()
+    quote, sign, end = after["quote"] or "", after.lastgroup or "", after.end()
+    if value.is_json and quote[-1:] == '"' and len(quote) % 2:
+        # The backslashes are the key's.
+        quote = '"'
+    name = _name_before(text, after.start(), quote)
     is_in_query = sign == "equals" and name.before[-1:] in ("?", "&") and name.text.lower() in IN_QUERIES
     kind = KeyKind.KEY if is_in_query else keys.kind(name.text)
     if not kind or after.start() < value.walked[kind]:
@@ -198,7 +202,7 @@ class _Value:
 
     def __init__(self, text: str, *, is_json: bool) -> None:
         self._text = text
-        self._is_json = is_json
+        self.is_json = is_json
         self.walked = [0] * len(KeyKind)
         """The end of the last container of each kind or a stronger one, whose values are found."""
 
@@ -278,7 +282,7 @@ class _Value:
             if found is None:
                 break
             sign, position, run = found[0][-1], found.end(), len(found[0]) - 1
-            if self._is_json and sign == '"' and slashes and (run < slashes or run % 2 == 0):
+            if self.is_json and sign == '"' and slashes and (run < slashes or run % 2 == 0):
                 break
             if sign in "\"'":
                 stop = self._closing(found[0], position)
@@ -309,7 +313,7 @@ class _Value:
                 run += 1
             if wanted == "'" and not run and position > start and text[position + 1 : position + 2] == "'":
                 position += 1
-            elif self._is_json and sign == '"' and run % 2 == 0:
+            elif self.is_json and sign == '"' and run % 2 == 0:
                 # Escaped backslashes, and the end of the JSON string.
                 return position
             elif run < slashes or run % (2 * (slashes + 1)) == slashes:
@@ -317,4 +321,4 @@ class _Value:
                 break
             position = text.find(wanted, position + 1, stop)
         # The JSON string around it may end before.
-        return self._closing('"', start, stop) if self._is_json and sign != '"' else stop
+        return self._closing('"', start, stop) if self.is_json and sign != '"' else stop
