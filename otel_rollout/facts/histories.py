@@ -107,7 +107,7 @@ class Histories:
             return asked, self._codes_of(asked)
         for known in reversed(self._known):
             begin, asked, codes = known
-            if text.startswith(begin) and text[len(begin)] == ",":
+            if text.startswith(begin) and text.startswith(",", len(begin)):
                 more = messages_of(f"[{text[len(begin) + 1 :]}")
                 asked, codes = [*asked, *more], [*codes, *self._codes_of(more)]
                 self._known.remove(known)

@@ -101,6 +101,12 @@ class TestAnySpans:
         found = conversations_of([*around, llm(1, [message("user", "task")], [message("assistant", "done")], parent=2)])
         assert [each.turns for each in found.all] == [(1,)]
 
+    def test_prompts_that_are_no_json(self):
+        """Another program's prompts, one with a bracket less than the one before, are no error."""
+        texts = "[1]]", "[1]", "[1],]"
+        spans = [llm(at, [], [], **{semconv.INPUT_MESSAGES: text}) for at, text in enumerate(texts)]
+        assert summarise_trajectory(spans).turns == 3
+
 
 class TestBounds:
     """Trajectories of any size."""
