@@ -157,7 +157,7 @@ class TestOpenSpans:
 
         def run(first):
             for number in range(first, first + 10_000):
-                span = types.SimpleNamespace(ids=number)
+                span = types.SimpleNamespace(context=types.SimpleNamespace(span_id=number))
                 spans.started(span)
                 assert spans.hold(span, 10)
                 if number % 2:
