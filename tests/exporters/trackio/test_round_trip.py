@@ -242,7 +242,7 @@ print(json.dumps([[takes(name) for name in json.loads(sys.argv[1])], [f"_{name}"
         with (trackio_server.folder / f"{project}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             locked = exporter.send(make_trajectory(project=project))
-        exporter._store._worker._process._process.kill()
+        exporter._store._worker._process.kill()
         killed = exporter.send(make_trajectory(project=project))
 
         assert (locked.verdict, killed.verdict) == (Verdict.RETRY, Verdict.RETRY)
