@@ -158,8 +158,9 @@ class HttpClient:
             fault = without_secrets(describe_connection_error(error, url, self.timeout, proxy=proxy), url)
             is_passing = isinstance(error, (requests.RequestException, HTTPError)) and not is_wrong_protocol(fault)
             if isinstance(error, requests.exceptions.SSLError):
-                # A server that goes away during a handshake is no fault of certificates.
-                is_passing = is_passing and "EOF occurred" in str(error)
+                # A server that goes away during a handshake is no fault of certificates: "EOF occurred in violation of
+                # protocol", or of other versions of OpenSSL, "connection has been closed (EOF)".
+                is_passing = is_passing and "EOF" in str(error)
             elif isinstance(error, ValueError):
                 # Bad URLs and headers are ValueErrors in requests; so is broken JSON, which it never parses here.
                 is_passing = False

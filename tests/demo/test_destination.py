@@ -149,14 +149,15 @@ class TestWhereNext:
         assert "metadata['step'] == 1 and annotations['reward'].score > 0.5" in said
         assert "secret" not in said
 
-    def test_a_folder_has_the_commands_that_read_it(self, next_steps):
+    def test_a_folder_has_the_commands_that_read_it(self, next_steps, tmp_path):
         """A trace folder is listed, shown and replayed, and at last opened in a browser."""
         pytest.importorskip("zstandard")
-        said = next_steps("file", OTEL_ROLLOUT_DIR="/data/t")
-        assert "ls /data/t --step 1" in said
-        assert "show /data/t --experiment e --step 1 --train --sample 0 --rollout 0" in said
-        assert "replay /data/t --backend mlflow" in said
-        assert said.endswith("view /data/t")
+        folder = tmp_path / "t"
+        said = next_steps("file", OTEL_ROLLOUT_DIR=str(folder))
+        assert f"ls {folder} --step 1" in said
+        assert f"show {folder} --experiment e --step 1 --train --sample 0 --rollout 0" in said
+        assert f"replay {folder} --backend mlflow" in said
+        assert said.endswith(f"view {folder}")
 
     def test_every_backend_has_its_lines(self, next_steps):
         """Two backends, two paragraphs; an exporter that explains nothing is named; the screen has a recommendation."""
