@@ -442,7 +442,7 @@ class TestCheck:
 
     def test_a_file_system_without_folders(self):
         """A folder that not even root can make is found before the first span."""
-        with pytest.raises(ConfigurationError, match="/proc: No such file|no permission to write in /proc"):
+        with pytest.raises(ConfigurationError, match=r"/proc: No such file|no permission to write in /proc"):
             FileSpanExporter(folder="/proc/x/traces").check()
 
     def test_nothing_is_left(self, tmp_path):
