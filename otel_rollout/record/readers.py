@@ -12,6 +12,7 @@ import fractions
 import pathlib
 import sys
 import uuid
+import zoneinfo
 from array import array
 from collections.abc import Callable
 from itertools import islice
@@ -33,6 +34,8 @@ EDGE: Final = 8
 MAX_COLUMNS: Final = 100
 MAX_ITEMS: Final = 16 * 1024
 """The first items of a collection that are read."""
+_SAFE_ZONES: Final = (type(None), dt.timezone, zoneinfo.ZoneInfo)
+"""Other time zones compute their offset by code of their class."""
 
 
 class Reader(NamedTuple):
@@ -123,6 +126,16 @@ def _enum_reader(kind: Any) -> Reader:
     held = [fields_of(member).get("_value_") for member in kind.__dict__.get("_member_map_", {}).values()]
     is_usual = find_static(kind, "_value_") is None and kind.__getattribute__ is object.__getattribute__
     return Reader(attrgetter("_value_") if is_usual and {*map(type, held)} <= SCALARS else _read_enum, 4, is_leaf=True)
+
+
+def _moment_by(base: Any) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        zone = base.tzinfo.__get__(value)
+        if type(zone) in _SAFE_ZONES:
+            return base.isoformat(value)  # type: ignore[no-any-return]
+        return f"{base.isoformat(base.replace(value, tzinfo=None))} ({class_name(type(zone))})"
+
+    return read
 
 
 def _read_image(value: Any) -> Any:
@@ -290,9 +303,9 @@ _LEAVES: Final[dict[str, Callable[[Any], Any]]] = {
     "builtins.type": class_name,
     "builtins.module": lambda module: "<builtins.module>",
     "builtins.BaseException": exception_text,
-    "datetime.datetime": dt.datetime.isoformat,
+    "datetime.datetime": _moment_by(dt.datetime),
     "datetime.date": dt.date.isoformat,
-    "datetime.time": dt.time.isoformat,
+    "datetime.time": _moment_by(dt.time),
     "datetime.timedelta": dt.timedelta.__str__,
     "uuid.UUID": uuid.UUID.__str__,
     "decimal.Decimal": decimal.Decimal.__str__,
