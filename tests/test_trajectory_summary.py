@@ -24,7 +24,6 @@ from otel_rollout.facts import (
     shapes_of,
     summarise_trajectory,
 )
-from otel_rollout.otlp import outline_of
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.text import INT64_MAX
 
@@ -187,7 +186,7 @@ class TestFigures:
         busy = naive_seconds(spans, {"LLM", "TOOL", "EVALUATOR"}, range(begin, begin + 100_000))
         assert summary.waiting_seconds == pytest.approx(0.1 - busy if summary.has_root else 0.0)
         assert summary.start_time == min(each.start_time for each in spans)
-        shapes = shapes_of(map(outline_of, spans))
+        shapes = shapes_of(spans)
         assert len(shapes) == summary.spans == len(spans)
         starts = {each.context.span_id: each.start_time // 1000 for each in spans}
         for shape, each in zip(shapes, sorted(spans, key=order_of), strict=True):
@@ -550,11 +549,11 @@ class TestHostile:
             for number in range(2, 2002)
         ]
         summary = summarise_trajectory(spans)
-        assert (len(shapes_of(map(outline_of, spans))), len(summary.errors), len(summary.tools)) == (512, 8, 64)
+        assert (len(shapes_of(spans)), len(summary.errors), len(summary.tools)) == (512, 8, 64)
         assert (summary.spans, summary.turns, len(summary.turn_hashes)) == (2000, 1000, 256)
         assert sum(counts.calls for counts in summary.tools.values()) == 1000
         assert "…" in summary.tools
-        assert max(len(shape.name) for shape in shapes_of(map(outline_of, spans))) == 128
+        assert max(len(shape.name) for shape in shapes_of(spans)) == 128
 
 
 class TestHidden:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
+
+from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.facts.packed_spans import KINDS, TOOL
-from otel_rollout.facts.span_facts import KIND_KEYS, kind_of
-from otel_rollout.facts.span_values import short_name
+from otel_rollout.facts.span_facts import kind_of
+from otel_rollout.facts.span_values import short_name, times_of
 
 MAX_SHAPES: Final = 512
 """Later spans of a trajectory are not drawn."""
-OUTLINED: Final = frozenset({semconv.TOOL_NAME, *KIND_KEYS})
-"""The attributes that a shape follows from."""
 
 
 class SpanShape(NamedTuple):
@@ -40,29 +41,28 @@ Shape: TypeAlias = Sequence[Any]
 """The fields of a `SpanShape` in order: making those would take half the time of reading a step's from a catalog."""
 
 
-class Outline(NamedTuple):
-    """A span without its payload."""
-
-    start: int
-    end: int
-    span_id: int
-    parent_id: int
-    name: str
-    attributes: Mapping[str, Any]
-    status: int
-
-
-def shapes_of(outlines: Iterable[Outline]) -> list[SpanShape]:
+def shapes_of(spans: Iterable[ReadableSpan]) -> list[SpanShape]:
     """Return the first spans of a trajectory by start."""
-    rows = sorted(outlines, key=lambda row: (row.start // 1000, max(row.start, row.end) // 1000, row.span_id))
-    positions = {row.span_id: position for position, row in enumerate(rows[:MAX_SHAPES])}
-    first = rows[0].start // 1000 if rows else 0
+    rows = sorted(((*_microseconds(span), _span_id(span), span) for span in spans), key=itemgetter(0, 1, 2))
+    positions = {span_id: position for position, (_, _, span_id, _) in enumerate(rows[:MAX_SHAPES])}
+    first = rows[0][0] if rows else 0
     shapes = []
-    for start, end, _, parent_id, name, attributes, status in rows[:MAX_SHAPES]:
+    for start, end, _, span in rows[:MAX_SHAPES]:
+        attributes = span.attributes or {}
         known = kind_of(attributes) or ""
         kind = known if known in KINDS else ""
         tool = attributes.get(semconv.TOOL_NAME) if kind == KINDS[TOOL] else None
-        shown = short_name(tool if type(tool) is str and tool else name)
-        began, lasted = start // 1000, max(start, end) // 1000 - start // 1000
-        shapes.append(SpanShape(shown, kind, began - first, lasted, status, positions.get(parent_id, -1)))
+        shown = short_name(tool if type(tool) is str and tool else span.name)
+        parent = positions.get(span.parent.span_id, -1) if span.parent else -1
+        shapes.append(SpanShape(shown, kind, start - first, end - start, span.status.status_code.value, parent))
     return shapes
+
+
+def _microseconds(span: ReadableSpan) -> tuple[int, int]:
+    start, end = times_of(span)
+    return start // 1000, max(start, end) // 1000
+
+
+def _span_id(span: ReadableSpan) -> int:
+    context = span.get_span_context()
+    return context.span_id if context else 0

@@ -27,7 +27,7 @@ from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import NO_STEPS, StepKey, TraceFile, find_trace_files
 from otel_rollout.messages import as_openai
-from otel_rollout.otlp import encode_spans, json_of_request, outline_of
+from otel_rollout.otlp import encode_spans, json_of_request
 from otel_rollout.text.plain_text import printable
 from otel_rollout.text.sanitize import clean
 
@@ -368,7 +368,7 @@ class RecordedTrajectory:
         Raises:
             UnreadableTraceError: The file is damaged or gone.
         """
-        return shapes_of(map(outline_of, self._read_once()))
+        return shapes_of(self._read_once())
 
     @property
     def failed(self) -> bool:

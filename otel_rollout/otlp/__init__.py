@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.otlp.attributes import varint
+    from otel_rollout.otlp.cutting import ScopePart, TooManySpansError, cut_request, spans_of
     from otel_rollout.otlp.encoding import EncodedSpan, encode_spans, join_spans
     from otel_rollout.otlp.json_text import has_too_many_values, json_of_request, request_of_json, split_json
-    from otel_rollout.otlp.pieces import Piece, TooManySpansError, cut_request
-    from otel_rollout.otlp.reading import StoredSpan, decode_spans, ids_of, lazy_spans, outline_of, traces_of
+    from otel_rollout.otlp.reading import StoredSpan, decode_spans, lazy_spans, traces_of
     from otel_rollout.otlp.received import encoded_spans, split_request
 else:
     from otel_rollout.lazy import lazy_names
@@ -17,8 +17,8 @@ else:
         {
             "encoding": ("EncodedSpan", "encode_spans", "join_spans"),
             "json_text": ("has_too_many_values", "json_of_request", "request_of_json", "split_json"),
-            "pieces": ("TooManySpansError", "Piece", "cut_request"),
-            "reading": ("StoredSpan", "decode_spans", "ids_of", "lazy_spans", "outline_of", "traces_of"),
+            "cutting": ("TooManySpansError", "ScopePart", "cut_request", "spans_of"),
+            "reading": ("StoredSpan", "decode_spans", "lazy_spans", "traces_of"),
             "received": ("encoded_spans", "split_request"),
             "attributes": ("varint",),
         },

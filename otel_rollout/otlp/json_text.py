@@ -22,8 +22,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Status, TracesData
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
+from otel_rollout.otlp.cutting import TooManySpansError
 from otel_rollout.otlp.encoding import EncodedSpan, join_spans
-from otel_rollout.otlp.pieces import TooManySpansError
 from otel_rollout.otlp.reading import MALFORMED
 from otel_rollout.otlp.received import Origin, check_span, origin_of
 from otel_rollout.text.sanitize import clean, fits_int64

@@ -1,15 +1,13 @@
 """Reads spans in OTLP's binary form, each when it is first used.
 
-Known attributes come from a cache, and nothing is parsed that isn't asked for: that takes half the time of protobuf's
-own parser, which makes an object of each value.
-
-Source: https://protobuf.dev/programming-guides/encoding/ and opentelemetry-proto's trace.proto.
+Source: opentelemetry-proto's trace.proto.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
+from sys import intern
 from typing import Any, Final
 
 from google.protobuf.message import Error as ProtobufError
@@ -22,9 +20,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.facts.shapes import OUTLINED, Outline
-from otel_rollout.facts.span_values import times_of
-from otel_rollout.otlp.pieces import LARGE_BYTES, cut_request, fields_of, has_too_many_fields, number_at, spans_of
+from otel_rollout.otlp.cutting import cut_request, has_too_many_fields, spans_of
 from otel_rollout.record.finished_span import CountedSpan
 from otel_rollout.text.sanitize import INT64_MAX
 
@@ -34,28 +30,19 @@ MAX_FIELDS: Final = 2**21
 """The limit on the spans, scopes and resources of a request together."""
 MAX_VALUES: Final = 2**21
 """The limit on the values of a span; as Python objects they take a multiple of their bytes."""
-TOO_MANY_VALUES: Final = f"a span of more than {MAX_VALUES:,} values, which is the limit"
+LARGE_BYTES: Final = 2**20
+"""The values of smaller spans are not counted."""
 _IS_REMOTE: Final = 0x200
 _MAX_CACHED: Final = 256
-_MAX_PAIRS: Final = 8192
-_SHORT_PAIR: Final = 128
 _MAX_CACHED_BYTES: Final = 2**14
-_IDS_AT_FRONT: Final = b"\x0a\x10"
-_SPAN_ID_NEXT: Final = b"\x12\x08"
+_ID_AT_FRONT: Final = b"\x0a\x10"
 _NO_SPAN: Final = bytes(8)
-
-# The tags of a span's fields: (field number << 3) | wire type.
-_TRACE_ID, _SPAN_ID, _TRACE_STATE, _PARENT_ID, _NAME, _ATTRIBUTE, _STATUS = 0x0A, 0x12, 0x1A, 0x22, 0x2A, 0x4A, 0x7A
-_KIND, _START, _END, _FLAGS = 0x30, 0x39, 0x41, 0x85
-_STRING_VALUE: Final = 0x0A
 
 _UNSET: Final = Status(StatusCode.UNSET)
 _kinds: Final = {kind.value + 1: kind for kind in SpanKind}
 _codes: Final = {code.value: code for code in StatusCode}
 _trace_flags: Final = [TraceFlags(flags) for flags in range(0x100)]
-
-# Most attributes (tags, kinds, MIME types) are the same on thousands of spans.
-_pairs: dict[bytes, tuple[str, Any]] = {}
+_SCALARS: Final = frozenset(("string_value", "int_value", "bool_value", "double_value", "bytes_value"))
 
 
 class _WithDropped:
@@ -71,7 +58,7 @@ class _RecordedLink(_WithDropped, Link):
 
 
 class StoredSpan(CountedSpan):
-    """A span that is decoded on first use, its attributes apart from the rest.
+    """A span that is decoded on first use.
 
     Args:
         data: The span.
@@ -90,27 +77,23 @@ class StoredSpan(CountedSpan):
         return b"" if undecoded is None else undecoded[0]
 
     def decode(self) -> None:
-        """Decode all of it.
+        """Decode it.
 
         Raises:
             UnreadableTraceError: It is malformed.
         """
-        _ = self.name, self.attributes
+        _ = self.name
 
     def __getattr__(self, name: str) -> Any:
         fields = vars(self)
-        try:
-            if (undecoded := fields.get("_undecoded")) is not None:
+        if (undecoded := fields.get("_undecoded")) is not None:
+            try:
                 decoded = _decode(*undecoded)
-                for field, value in decoded.items():
-                    # An exporter may have assigned to a field before anything was read.
-                    fields.setdefault(field, value)
-                fields.pop("_undecoded", None)
-            if name == "_attributes" and (pieces := fields.get("_pieces")) is not None:
-                fields.setdefault(name, _decode_attributes(pieces))
-                fields.pop("_pieces", None)
-        except MALFORMED as error:
-            raise UnreadableTraceError(f"not a span of OTLP: {error or type(error).__name__}") from error
+            except MALFORMED as error:
+                raise UnreadableTraceError(f"not a span of OTLP: {error or type(error).__name__}") from error
+            # An exporter may have assigned to a field before anything was read.
+            fields.update(decoded | fields)
+            fields.pop("_undecoded", None)
         if name not in fields:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         # Set, if another thread has decoded it meanwhile.
@@ -125,11 +108,20 @@ def traces_of(request: bytes) -> dict[bytes, list[StoredSpan]]:
     """
     traces: dict[bytes, list[StoredSpan]] = {}
     for span in lazy_spans(request):
-        trace_id = ids_of(span.data)[0]
-        if len(trace_id) != 16:
-            raise ValueError("a span without an id")
-        traces.setdefault(trace_id, []).append(span)
+        traces.setdefault(_trace_id_of(span.data), []).append(span)
     return traces
+
+
+def _trace_id_of(span: bytes) -> bytes:
+    if span.startswith(_ID_AT_FRONT) and len(span) > 18:
+        return span[2:18]
+    try:
+        trace_id = SpanMessage.FromString(span).trace_id
+    except ProtobufError:
+        trace_id = b""
+    if len(trace_id) != 16:
+        raise ValueError("a span without an id")
+    return trace_id
 
 
 def decode_spans(request: bytes) -> list[ReadableSpan]:
@@ -152,55 +144,12 @@ def lazy_spans(data: bytes) -> list[StoredSpan]:
     """
     spans: list[StoredSpan] = []
     try:
-        for inner in cut_request(data, MAX_FIELDS):
-            resource, scope = resource_of(inner.resource), scope_of(inner.scope)
-            for piece in inner.pieces:
-                spans += [StoredSpan(data[start:end], resource, scope) for start, end in spans_of(data, piece)]
+        for part in cut_request(data, MAX_FIELDS):
+            resource, scope = resource_of(part.resource), scope_of(part.scope)
+            spans += [StoredSpan(span, resource, scope) for span in spans_of(data, part)]
     except MALFORMED as error:
         raise ValueError(f"no OTLP request ({error or type(error).__name__}): {data[:20]!r}") from error
     return spans
-
-
-def outline_of(span: ReadableSpan) -> Outline:
-    """Return a span without its payload; for one that isn't decoded this takes a third of the time.
-
-    Raises:
-        UnreadableTraceError: It is malformed.
-    """
-    data = span.data if isinstance(span, StoredSpan) else b""
-    if not data or len(data) > LARGE_BYTES:
-        context, parent = span.get_span_context(), span.parent
-        ids = (context.span_id if context else 0), (parent.span_id if parent else 0)
-        return Outline(*times_of(span), *ids, span.name, span.attributes or {}, span.status.status_code.value)
-    try:
-        message = SpanMessage.FromString(data)
-    except ProtobufError as error:
-        raise UnreadableTraceError(f"not a span of OTLP: {error}") from error
-    end = min(message.end_time_unix_nano, INT64_MAX)
-    return Outline(
-        min(message.start_time_unix_nano, INT64_MAX) or end,
-        end,
-        int.from_bytes(message.span_id, "big"),
-        int.from_bytes(message.parent_span_id, "big"),
-        message.name,
-        {pair.key: pair.value.string_value for pair in message.attributes if pair.key in OUTLINED},
-        message.status.code,
-    )
-
-
-def ids_of(span: bytes) -> tuple[bytes, bytes]:
-    """Return the ids of a span's trace and of itself; empty ones if it has none.
-
-    Raises:
-        ValueError: It is no span.
-    """
-    if span.startswith(_IDS_AT_FRONT) and span.startswith(_SPAN_ID_NEXT, 18):
-        return span[2:18], span[20:28]
-    ids = {1: b"", 2: b""}
-    for number, _, value, end in fields_of(span, 0, len(span)):
-        if number in ids:
-            ids[number] = span[value:end]
-    return ids[1], ids[2]
 
 
 def resource_of(message: bytes) -> Resource:
@@ -240,120 +189,49 @@ _cached_resource: Final = lru_cache(_MAX_CACHED)(_make_resource)
 _cached_scope: Final = lru_cache(_MAX_CACHED)(_make_scope)
 
 
-def _decode(  # noqa: PLR0915 - a call for each field would cost as much as the field
-    data: bytes, resource: Resource, scope: InstrumentationScope | None
-) -> dict[str, Any]:
-    """Return the fields of a span as the SDK has them, its attributes in pieces; raise one of `MALFORMED`."""
-    trace_id = span_id = parent_id = b""
-    name, trace_state = "", b""
-    kind, flags = 0, 1
-    start_time: int | None = None
-    end_time: int | None = None
-    pieces: list[bytes] = []
-    rest: list[bytes] = []
-    place, end = 0, len(data)
-    if end > LARGE_BYTES and has_too_many_fields(data, 0, end, MAX_VALUES):
-        raise ValueError(TOO_MANY_VALUES)
-    while place < end:
-        begin = place
-        tag = data[place]
-        place += 1
-        wire_type = tag & 7
-        if tag >= 0x80:
-            tag, place = number_at(data, begin)
-            wire_type = tag & 7
-        if wire_type == 2:
-            size = data[place]
-            place += 1
-            if size >= 0x80:
-                size, place = number_at(data, place - 1)
-            value, place = place, place + size
-            if tag == _ATTRIBUTE:
-                pieces.append(data[value:place])
-            elif tag == _TRACE_ID:
-                trace_id = data[value:place]
-            elif tag == _SPAN_ID:
-                span_id = data[value:place]
-            elif tag == _PARENT_ID:
-                parent_id = data[value:place]
-            elif tag == _NAME:
-                name = data[value:place].decode()
-            elif tag == _TRACE_STATE:
-                trace_state = data[value:place]
-            elif size or tag != _STATUS:
-                rest.append(data[begin:place])
-        elif wire_type == 1:
-            place += 8
-            if tag == _START:
-                start_time = min(int.from_bytes(data[place - 8 : place], "little"), INT64_MAX)
-            elif tag == _END:
-                end_time = min(int.from_bytes(data[place - 8 : place], "little"), INT64_MAX)
-        elif wire_type == 0:
-            number, place = number_at(data, place)
-            if tag == _KIND:
-                kind = number
-            else:
-                rest.append(data[begin:place])
-        elif wire_type == 5:
-            place += 4
-            if tag == _FLAGS:
-                flags = int.from_bytes(data[place - 4 : place], "little")
-        else:
-            raise ValueError(f"a field of kind {wire_type} at byte {begin}")
-    if place > end:
-        raise ValueError("a field is cut off")
+def _decode(data: bytes, resource: Resource, scope: InstrumentationScope | None) -> dict[str, Any]:
+    """Return the fields of a span as the SDK has them; raise one of `MALFORMED`."""
+    if len(data) > LARGE_BYTES and has_too_many_fields(data, MAX_VALUES):
+        raise ValueError(f"a span of more than {MAX_VALUES:,} values, which is the limit")
+    message = SpanMessage.FromString(data)
+    trace_id, span_id, parent_id = message.trace_id, message.span_id, message.parent_span_id
     if len(trace_id) != 16 or len(span_id) != 8:
         raise ValueError("an id of another length than 16 bytes (trace) or 8 bytes (span)")
-    trace_number, trace_flags = int.from_bytes(trace_id, "big"), flags & 0xFF
+    # Without flags a span counts as sampled: somebody has sent it.
+    number, flags, header = int.from_bytes(trace_id, "big"), message.flags or 1, message.trace_state
+    state = TraceState.from_header([header]) if header else None
     parent = None
     if parent_id and parent_id != _NO_SPAN:
-        parent = _parent(trace_number, parent_id, flags & (0xFF | _IS_REMOTE), trace_state)
+        parent = _parent(number, parent_id, flags & (0xFF | _IS_REMOTE), header)
+    code = _codes.get(message.status.code, StatusCode.UNSET)
+    failure = message.status.message or None if code is StatusCode.ERROR else None
     span = CountedSpan(
-        name,
-        SpanContext(
-            trace_number, int.from_bytes(span_id, "big"), False, _trace_flags[trace_flags], _state_of(trace_state)
-        ),
+        message.name,
+        SpanContext(number, int.from_bytes(span_id, "big"), False, _trace_flags[flags & 0xFF], state),
         parent,
         resource,
-        kind=_kinds.get(kind, SpanKind.INTERNAL),
-        status=_UNSET,
-        start_time=start_time,
-        end_time=end_time,
+        _values_of(message.attributes),
+        [*map(_event_of, message.events[:])],
+        [*map(_link_of, message.links[:])],
+        kind=_kinds.get(message.kind, SpanKind.INTERNAL),
+        status=_UNSET if code is StatusCode.UNSET else Status(code, failure),
+        start_time=min(message.start_time_unix_nano, INT64_MAX) or None,
+        end_time=min(message.end_time_unix_nano, INT64_MAX) or None,
         instrumentation_scope=scope,
     )
-    span.dropped = (0, 0, 0)
-    fields = vars(span)
-    if rest:
-        fields |= _rest_of(SpanMessage.FromString(b"".join(rest)))
-    del fields["_attributes"]
-    fields["_pieces"] = pieces
-    return fields
+    span.dropped = message.dropped_attributes_count, message.dropped_events_count, message.dropped_links_count
+    return vars(span)
 
 
 @lru_cache(_MAX_CACHED)
-def _parent(trace_id: int, span_id: bytes, flags: int, trace_state: bytes) -> SpanContext:
+def _parent(trace_id: int, span_id: bytes, flags: int, header: str) -> SpanContext:
     """Return the context of a parent; most spans of a trajectory have the same."""
     if len(span_id) != 8:
         raise ValueError("an id of a parent of another length than 8 bytes")
-    is_remote = bool(flags & _IS_REMOTE)
+    state = TraceState.from_header([header]) if header else None
     return SpanContext(
-        trace_id, int.from_bytes(span_id, "big"), is_remote, _trace_flags[flags & 0xFF], _state_of(trace_state)
+        trace_id, int.from_bytes(span_id, "big"), bool(flags & _IS_REMOTE), _trace_flags[flags & 0xFF], state
     )
-
-
-def _state_of(header: bytes) -> TraceState | None:
-    return TraceState.from_header([header.decode()]) if header else None
-
-
-def _rest_of(message: SpanMessage) -> dict[str, Any]:
-    """Return the fields that few spans have."""
-    code = _codes.get(message.status.code, StatusCode.UNSET)
-    return {
-        "_status": Status(code, message.status.message or None if code is StatusCode.ERROR else None),
-        "_events": [_event_of(event) for event in message.events],
-        "_links": [_link_of(link) for link in message.links],
-        "dropped": (message.dropped_attributes_count, message.dropped_events_count, message.dropped_links_count),
-    }
 
 
 def _event_of(message: SpanMessage.Event) -> Event:
@@ -380,51 +258,15 @@ def _link_of(message: SpanMessage.Link) -> Link:
     return link
 
 
-def _decode_attributes(pieces: Iterable[bytes]) -> dict[str, Any]:
-    """Return attributes, each given as a `KeyValue`; raise one of `MALFORMED`."""
-    attributes: dict[str, Any] = {}
-    get = _pairs.get
-    for piece in pieces:
-        key, value = get(piece) or _decode_pair(piece)
-        attributes[key] = value
-    return attributes
-
-
-def _decode_pair(piece: bytes) -> tuple[str, Any]:
-    # A string, in the order in which it is written: all others are parsed.
-    pair: tuple[str, Any]
-    if len(piece) > _SHORT_PAIR and (text := _text_pair(piece)) is not None:
-        return text
-    message = KeyValue.FromString(piece)
-    value = message.value
-    kind = value.WhichOneof("value")
-    pair = message.key, _value_of(value, kind)
-    if len(piece) <= _SHORT_PAIR and kind != "kvlist_value":
-        if len(_pairs) >= _MAX_PAIRS:
-            _pairs.clear()
-        _pairs[piece] = pair
-    return pair
-
-
-def _text_pair(piece: bytes) -> tuple[str, str] | None:
-    """Return a key and its text, which protobuf's parser would copy twice; None if it is another form."""
-    if piece[0] != 0x0A:
-        return None
-    size, key = number_at(piece, 1)
-    key_end = key + size
-    if piece[key_end : key_end + 1] != b"\x12":
-        return None
-    size, value = number_at(piece, key_end + 1)
-    if value + size != len(piece) or piece[value] != _STRING_VALUE:
-        return None
-    size, text = number_at(piece, value + 1)
-    if text + size != len(piece):
-        return None
-    return piece[key:key_end].decode(), piece[text:].decode()
-
-
 def _values_of(attributes: Sequence[KeyValue]) -> dict[str, Any]:
-    return {pair.key: _value_of(pair.value, pair.value.WhichOneof("value")) for pair in attributes}
+    values: dict[str, Any] = {}
+    # Sliced: protobuf ends an iteration with an exception, which takes longer.
+    for pair in attributes[:]:
+        value = pair.value
+        kind = value.WhichOneof("value")
+        # The keys of thousands of spans are the same.
+        values[intern(pair.key)] = getattr(value, kind) if kind in _SCALARS else _value_of(value, kind)
+    return values
 
 
 def _value_of(value: AnyValue, kind: str | None) -> Any:

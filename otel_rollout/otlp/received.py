@@ -8,38 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
+from otel_rollout.otlp.cutting import ScopePart, TooManySpansError, cut_request, spans_of
 from otel_rollout.otlp.encoding import EncodedSpan
-from otel_rollout.otlp.pieces import (
-    LARGE_BYTES,
-    Piece,
-    ScopePieces,
-    TooManySpansError,
-    cut_request,
-    has_too_many_fields,
-    spans_of,
-)
-from otel_rollout.otlp.reading import (
-    MALFORMED,
-    MAX_FIELDS,
-    MAX_VALUES,
-    TOO_MANY_VALUES,
-    StoredSpan,
-    ids_of,
-    resource_of,
-    scope_of,
-)
+from otel_rollout.otlp.reading import MALFORMED, MAX_FIELDS, StoredSpan, resource_of, scope_of
 
 MAX_ORIGIN_BYTES: Final = 2**20
 """Each record of the journal repeats its resource and scope."""
 LARGE_ORIGIN: Final = f"a resource and scope of more than {MAX_ORIGIN_BYTES:,} bytes, which is the limit"
-_NO_TRACE: Final = bytes(16)
-_NO_SPAN: Final = bytes(8)
 
 
 class Origin(NamedTuple):
@@ -76,12 +54,12 @@ def split_request(body: bytes, on_refused: Callable[[str], object], max_spans: i
         ValueError: It is no such request.
     """
     try:
-        scopes = cut_request(body, max_spans)
+        parts = cut_request(body, max_spans)
     except TooManySpansError:
         raise
     except ValueError as error:
         raise ValueError(f"the body is no OTLP request in protobuf: {error}") from error
-    return _split(body, scopes, on_refused)
+    return _split(body, parts, on_refused)
 
 
 def check_span(data: bytes, origin: Origin) -> EncodedSpan:
@@ -90,55 +68,31 @@ def check_span(data: bytes, origin: Origin) -> EncodedSpan:
     Raises one of `MALFORMED`.
     """
     span = StoredSpan(data, origin.resource, origin.scope)
-    trace_id, span_id = ids_of(data)
     span.decode()
-    if trace_id == _NO_TRACE or span_id == _NO_SPAN:
+    context = span.get_span_context()
+    if context is None or not context.trace_id or not context.span_id:
         raise ValueError("an id of zeros")
+    trace_id, span_id = context.trace_id.to_bytes(16, "big"), context.span_id.to_bytes(8, "big")
     return EncodedSpan(trace_id, span_id, span.parent is None, origin.resource_data, origin.scope_data, data, span)
 
 
-def _split(body: bytes, scopes: Iterable[ScopePieces], on_refused: Callable[[str], object]) -> Iterator[EncodedSpan]:
-    for inner in scopes:
+def _split(body: bytes, parts: Iterable[ScopePart], on_refused: Callable[[str], object]) -> Iterator[EncodedSpan]:
+    for part in parts:
         try:
-            if len(inner.resource) + len(inner.scope) > MAX_ORIGIN_BYTES:
+            if len(part.resource) + len(part.scope) > MAX_ORIGIN_BYTES:
                 raise ValueError(LARGE_ORIGIN)
-            origin = origin_of(inner.resource, inner.scope)
+            origin = origin_of(part.resource, part.scope)
         except MALFORMED as error:
             is_ours = isinstance(error, ValueError)
             reason = str(error) if is_ours else f"a resource or scope that is no protobuf: {error}"
-            for piece in inner.pieces:
-                for _ in range(piece.spans):
-                    on_refused(reason)
+            for _ in range(part.spans):
+                on_refused(reason)
             continue
-        for piece in inner.pieces:
-            for data in _sound_spans(body, piece, on_refused):
-                try:
-                    yield check_span(data, origin)
-                except MALFORMED as error:  # noqa: PERF203 - each span by itself
-                    on_refused(str(error))
-
-
-def _sound_spans(body: bytes, piece: Piece, on_refused: Callable[[str], object]) -> Iterator[bytes]:
-    """Yield the spans of a piece that protobuf's parser takes."""
-    extents = list(spans_of(body, piece))
-    if piece.end - piece.start > LARGE_BYTES and has_too_many_fields(body, *extents[0], MAX_VALUES):
-        on_refused(TOO_MANY_VALUES)
-        return
-    is_sound = not _fault_of(ScopeSpans, body[piece.start : piece.end])
-    for start, end in extents:
-        data = body[start:end]
-        if not is_sound and (fault := _fault_of(SpanMessage, data)):
-            on_refused(f"a span that is no protobuf: {fault}")
-        else:
-            yield data
-
-
-def _fault_of(kind: type[ScopeSpans | SpanMessage], data: bytes) -> str:
-    try:
-        kind.FromString(data)
-    except DecodeError as error:
-        return str(error)
-    return ""
+        for data in spans_of(body, part):
+            try:
+                yield check_span(data, origin)
+            except MALFORMED as error:  # noqa: PERF203 - each span by itself
+                on_refused(str(error))
 
 
 def encoded_spans(request: bytes) -> Iterator[EncodedSpan]:
@@ -148,10 +102,9 @@ def encoded_spans(request: bytes) -> Iterator[EncodedSpan]:
         ValueError: It is no such request, or a span in it is malformed.
     """
     try:
-        for inner in cut_request(request, MAX_FIELDS):
-            origin = origin_of(inner.resource, inner.scope)
-            for piece in inner.pieces:
-                for start, end in spans_of(request, piece):
-                    yield check_span(request[start:end], origin)
+        for part in cut_request(request, MAX_FIELDS):
+            origin = origin_of(part.resource, part.scope)
+            for data in spans_of(request, part):
+                yield check_span(data, origin)
     except MALFORMED as error:
         raise ValueError(str(error)) from error

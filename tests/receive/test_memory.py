@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from otel_rollout.otlp import Piece, TooManySpansError, cut_request, has_too_many_values
+from otel_rollout.otlp import TooManySpansError, cut_request, has_too_many_values, spans_of
 from otel_rollout.receive import SpanBatch, span_batch
 from tests.receive.receiving import JSON, PROTOBUF, as_json, ids_of, make_request, make_span, make_trace, stored
 
@@ -141,8 +141,8 @@ class TestGroups:
             SpanBatch(body, form, most - 1)
 
 
-class TestPieces:
-    """A request in protobuf is parsed in pieces."""
+class TestCutting:
+    """A request in protobuf is parsed a span at a time."""
 
     def test_same_as_parsed_whole(self) -> None:
         """Requests with bytes changed at random have the same spans, or are no request either way."""
@@ -152,7 +152,7 @@ class TestPieces:
         request.resource_spans[0].schema_url = "https://example.org/1"
         request.resource_spans[0].scope_spans.add().spans.append(make_span(3, 0))
         sound = request.SerializeToString()
-        assert spans_in_pieces(sound) == spans_in(request)
+        assert spans_cut(sound) == spans_in(request)
         compared = 0
         for _ in range(2000):
             body = bytearray(sound)
@@ -163,20 +163,13 @@ class TestPieces:
             except DecodeError:
                 continue
             try:
-                found = spans_in_pieces(bytes(body))
+                found = spans_cut(bytes(body))
             except ValueError as error:
                 # Groups, which no OTLP request ever had.
                 found = expected if "a field of kind" in str(error) else []
             compared += 1
             assert found == expected
         assert compared > 300
-
-    def test_sizes(self) -> None:
-        """A piece has a megabyte at most, or one span."""
-        spans = [make_span(1, 0, text="x" * size) for size in (10, 3 * MIB, 10, 600_000, 600_000)] + make_trace(2, 9000)
-        [scope] = cut_request(make_request(spans).SerializeToString(), 2**20)
-        assert [piece.spans for piece in scope.pieces] == [1, 1, 2, 1 + 4095, 4096, 809]
-        assert sum(piece.end - piece.start <= MIB for piece in scope.pieces) == 5
 
 
 def spans_in(request: ExportTraceServiceRequest) -> list[tuple[bytes, str, str, str, bytes]]:
@@ -195,17 +188,16 @@ def spans_in(request: ExportTraceServiceRequest) -> list[tuple[bytes, str, str, 
     ]
 
 
-def spans_in_pieces(body: bytes) -> list[tuple[bytes, str, str, str, bytes]]:
-    """Return the same of a request that was cut into pieces."""
+def spans_cut(body: bytes) -> list[tuple[bytes, str, str, str, bytes]]:
+    """Return the same of a request that was cut into its spans."""
     whole = ExportTraceServiceRequest()
     for scope in cut_request(body, 2**20):
         resource_spans = whole.resource_spans.add()
         resource_spans.MergeFromString(scope.resource)
         scope_spans = resource_spans.scope_spans.add()
         scope_spans.MergeFromString(scope.scope)
-        piece: Piece
-        for piece in scope.pieces:
-            scope_spans.MergeFromString(body[piece.start : piece.end])
+        for span in spans_of(body, scope):
+            scope_spans.spans.add().MergeFromString(span)
     return spans_in(whole)
 
 

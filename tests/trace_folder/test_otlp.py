@@ -54,7 +54,7 @@ values = st.recursive(
 attributes = st.dictionaries(texts.filter(bool), values, max_size=6)
 trace_states = st.sampled_from([None, TraceState([("vendor", "a=b"), ("x", "1")])])
 flags = st.integers(0, 255).map(TraceFlags)
-times = st.integers(0, 2**63 - 1)
+times = st.integers(1, 2**63 - 1)
 trace_ids = st.integers(1, 2**128 - 1)
 span_ids = st.integers(1, 2**64 - 1)
 scopes = st.one_of(

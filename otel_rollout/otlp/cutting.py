@@ -1,4 +1,4 @@
-"""Cuts an OTLP request in protobuf into pieces, to parse a few at a time: parsed, they take 80 times their size.
+"""Cuts an OTLP request in protobuf into its spans, to parse one at a time: parsed, they take 80 times their size.
 
 Source: https://protobuf.dev/programming-guides/encoding/ and opentelemetry-proto's trace.proto.
 """
@@ -11,9 +11,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-LARGE_BYTES: Final = 2**20
-"""A piece has no more bytes, unless it is one span."""
-_PIECE_SPANS: Final = 4096
 _RESOURCE_SPANS: Final = 1
 _SCOPE_SPANS: Final = 2
 _SPANS: Final = 2
@@ -35,29 +32,25 @@ class TooManySpansError(ValueError):
     """A request has more spans than the limit."""
 
 
-class Piece(NamedTuple):
-    """The place of some spans in a request: fields of a `ScopeSpans`."""
+class ScopePart(NamedTuple):
+    """The spans of a scope in a request.
 
+    Args:
+        resource: The `ResourceSpans` without its scopes.
+        scope: The `ScopeSpans` without its spans.
+        start: The begin of the `ScopeSpans` in the request.
+        end: Its end.
+        spans: The number of its spans.
+    """
+
+    resource: bytes
+    scope: bytes
     start: int
     end: int
     spans: int
 
 
-class ScopePieces(NamedTuple):
-    """The spans of a scope.
-
-    Args:
-        resource: The `ResourceSpans` without its scopes.
-        scope: The `ScopeSpans` without its spans.
-        pieces: Its spans.
-    """
-
-    resource: bytes
-    scope: bytes
-    pieces: list[Piece]
-
-
-def cut_request(data: bytes, most: int) -> list[ScopePieces]:
+def cut_request(data: bytes, most: int) -> list[ScopePart]:
     """Return the scopes of a request that have spans.
 
     Args:
@@ -68,30 +61,51 @@ def cut_request(data: bytes, most: int) -> list[ScopePieces]:
         TooManySpansError: It has more.
         ValueError: It is no such request.
     """
-    return _Cutter(data, most).cut()
+    left = most
+    found: list[ScopePart] = []
+
+    def fields(start: int, end: int) -> Iterator[_Field]:
+        nonlocal left
+        for field in fields_of(data, start, end):
+            left -= 1
+            if left < 0:
+                raise TooManySpansError(f"more than {most:,} spans, scopes and resources")
+            yield field
+
+    for number, _, resource_start, resource_end in fields(0, len(data)):
+        if number != _RESOURCE_SPANS:
+            continue
+        resource = bytearray()
+        scopes: list[tuple[bytes, int, int, int]] = []
+        for field, begin, scope_start, scope_end in fields(resource_start, resource_end):
+            if field != _SCOPE_SPANS:
+                resource += data[begin:scope_end]
+                continue
+            scope = bytearray()
+            count = 0
+            for inner, place, _, end in fields(scope_start, scope_end):
+                if inner == _SPANS:
+                    count += 1
+                else:
+                    scope += data[place:end]
+            if count:
+                scopes.append((bytes(scope), scope_start, scope_end, count))
+        shared = bytes(resource)
+        found += [ScopePart(shared, *each) for each in scopes]
+    return found
 
 
-def spans_of(data: bytes, piece: Piece) -> Iterator[tuple[int, int]]:
-    """Yield the begin and the end of each span of a piece."""
-    place, end = piece.start, piece.end
-    while place < end:
-        _, place = number_at(data, place)
-        size, value = number_at(data, place)
-        place = value + size
-        yield value, place
+def spans_of(data: bytes, part: ScopePart) -> Iterator[bytes]:
+    """Yield the spans of a scope."""
+    for number, _, start, end in fields_of(data, part.start, part.end):
+        if number == _SPANS:
+            yield data[start:end]
 
 
-def has_too_many_fields(data: bytes, start: int, end: int, most: int) -> bool:
-    """Return True if a span and all that is in it has more than `most` fields; False if it can't be parsed.
-
-    Args:
-        data: A request.
-        start: The begin of the span.
-        end: Its end.
-        most: The limit.
-    """
+def has_too_many_fields(span: bytes, most: int) -> bool:
+    """Return True if a span and all that is in it has more than `most` fields; False if it can't be parsed."""
     # In the order in which it is parsed: what follows damage is never reached.
-    left, above = most, [(fields_of(data, start, end), _messages_of(Span.DESCRIPTOR))]
+    left, above = most, [(fields_of(span, 0, len(span)), _messages_of(Span.DESCRIPTOR))]
     while above and len(above) <= _MAX_DEPTH:
         fields, messages = above[-1]
         try:
@@ -104,63 +118,10 @@ def has_too_many_fields(data: bytes, start: int, end: int, most: int) -> bool:
         left -= 1
         if (found := messages.get(number)) is not None:
             left -= found[1] - 1
-            above.append((fields_of(data, value, value_end), _messages_of(found[0])))
+            above.append((fields_of(span, value, value_end), _messages_of(found[0])))
         if left < 0:
             return True
     return False
-
-
-class _Cutter:
-    def __init__(self, data: bytes, most: int) -> None:
-        self._data = data
-        self._most = self._left = most
-
-    def cut(self) -> list[ScopePieces]:
-        scopes: list[ScopePieces] = []
-        for number, _, value, end in fields_of(self._data, 0, len(self._data)):
-            self._count()
-            if number == _RESOURCE_SPANS:
-                scopes += self._cut_resource(value, end)
-        return scopes
-
-    def _cut_resource(self, start: int, end: int) -> list[ScopePieces]:
-        resource = bytearray()
-        scopes: list[tuple[bytes, list[Piece]]] = []
-        for number, begin, value, stop in fields_of(self._data, start, end):
-            self._count()
-            if number == _SCOPE_SPANS:
-                scope, pieces = self._cut_scope(value, stop)
-                if pieces:
-                    scopes.append((scope, pieces))
-            else:
-                resource += self._data[begin:stop]
-        shared = bytes(resource)
-        return [ScopePieces(shared, scope, pieces) for scope, pieces in scopes]
-
-    def _cut_scope(self, place: int, scope_end: int) -> tuple[bytes, list[Piece]]:
-        scope = bytearray()
-        pieces: list[Piece] = []
-        start = end = spans = 0
-        for number, begin, _, stop in fields_of(self._data, place, scope_end):
-            self._count()
-            if number != _SPANS:
-                scope += self._data[begin:stop]
-                continue
-            if spans and (begin != end or stop - start > LARGE_BYTES or spans >= _PIECE_SPANS):
-                pieces.append(Piece(start, end, spans))
-                spans = 0
-            if not spans:
-                start = begin
-            end = stop
-            spans += 1
-        if spans:
-            pieces.append(Piece(start, end, spans))
-        return bytes(scope), pieces
-
-    def _count(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise TooManySpansError(f"more than {self._most:,} spans, scopes and resources")
 
 
 def fields_of(data: bytes, place: int, end: int) -> Iterator[_Field]:
@@ -171,17 +132,17 @@ def fields_of(data: bytes, place: int, end: int) -> Iterator[_Field]:
     """
     while place < end:
         start = place
-        tag, place = number_at(data, place)
+        tag, place = _number_at(data, place)
         number, kind = tag >> 3, tag & 7
         value = place
         if kind == _BYTES:
-            size, value = number_at(data, place)
+            size, value = _number_at(data, place)
             place = value + size
             if place <= end and 0 < number < _MAX_NUMBER:
                 yield number, start, value, place
                 continue
         elif kind == _VARINT:
-            _, place = number_at(data, place)
+            _, place = _number_at(data, place)
         elif (width := _WIDTHS.get(kind)) is not None:
             place += width
         else:
@@ -193,7 +154,7 @@ def fields_of(data: bytes, place: int, end: int) -> Iterator[_Field]:
         yield (number if kind == _BYTES else 0), start, value, place
 
 
-def number_at(data: bytes, place: int) -> tuple[int, int]:
+def _number_at(data: bytes, place: int) -> tuple[int, int]:
     """Return a number and the place after it.
 
     Raises:
