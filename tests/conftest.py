@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -95,4 +97,20 @@ def _own_catalogs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the catalogs of trace folders out of the home of who runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _computed_once() -> Iterator[None]:
+    """Compute what nearly all of an `init` is once in each process: thousands of tests call it."""
+    compile_look = resolve_name("otel_rollout.finish.redaction:_compile")
+    branches = resolve_name("otel_rollout.finish.secret_keys:branches")
+    edits = resolve_name("otel_rollout.text.misspelt_variables:edits")
+    # A forked child compiles its own: see `Redactor.after_fork`.
+    compiled = functools.cache(lambda pattern, process: compile_look(pattern))
+    branched = functools.cache(lambda words: branches(dict(words)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("otel_rollout.finish.redaction._compile", lambda pattern: compiled(pattern, os.getpid()))
+        patch.setattr("otel_rollout.finish.secret_keys.branches", lambda words: branched(tuple(words.items())))
+        patch.setattr("otel_rollout.text.misspelt_variables.edits", functools.cache(edits))
         yield

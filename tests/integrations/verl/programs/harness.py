@@ -315,6 +315,38 @@ def serve(config, reward_model: str | None = None):
     return client, [reward_class.remote(config, reward_model)]
 
 
+class Inside(Remote):
+    """A stand-in for a Ray actor handle, over an object that each process makes for itself when it first calls it."""
+
+    def __init__(self, make, *args):
+        super().__init__(None)
+        self._made_by = make, args
+
+    def __reduce__(self):
+        """Take along how the object is made, not the object."""
+        return Inside, (self._made_by[0], *self._made_by[1])
+
+    def __getattr__(self, name):
+        if self._target is None:
+            make, args = self._made_by
+            self._target = make(*args)
+        return super().__getattr__(name)
+
+
+def make_balancer(model):
+    """Return verl's load balancer over one engine, both in this process."""
+    return load_balancer_class()({"server-0": Remote(OwnEngine(model, version=4))})
+
+
+def serve_inside(config):
+    """Return what `serve` does, with engine, load balancer and rewards inside each agent loop's own actor."""
+    from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
+    from verl.workers.rollout.llm_server import LLMServerClient
+
+    balancer = Inside(make_balancer, config.actor_rollout_ref.model.path)
+    return LLMServerClient(config=config, load_balancer_handle=balancer), [Inside(RewardLoopWorker, config)]
+
+
 def start_transfer_queue():
     """Start verl's TransferQueue with one storage unit, and return its module."""
     import transfer_queue as tq

@@ -21,8 +21,10 @@ def main() -> None:
     reward = f"reward.custom_reward_function.path={harness.FOLDER / 'training_reward.py'}"
     correction = [f"++algorithm.rollout_correction.{each}" for each in ("rollout_is=token", "bypass_mode=False")]
     overrides = [reward, "algorithm.adv_estimator=grpo", "trainer.critic_warmup=0", *correction]
+    # Each process imports verl and torch, which takes longer than all that it does here: so there are few.
+    overrides.append("actor_rollout_ref.rollout.agent.num_workers=1")
     config = harness.make_config(harness.make_model(folder / "model"), *overrides, *options["overrides"])
-    client, rewards = harness.serve(config)
+    client, rewards = harness.serve_inside(config)
     train(config, client, rewards)
     (folder / "facts").write_text(json.dumps(facts))
     ray.shutdown()
