@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from math import isfinite
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.facts.content_hash import call_hash, output_hash, result_hash
 from otel_rollout.facts.exact_conversations import Scope, Turn
-from otel_rollout.facts.first_lines import find_answer, find_prompt, line_of
-from otel_rollout.facts.odd_results import is_odd_result
 from otel_rollout.facts.packed_spans import (
     AGENT,
     ERROR,
@@ -33,7 +29,7 @@ from otel_rollout.facts.packed_spans import (
     scopes_of,
     unpack,
 )
-from otel_rollout.facts.prompts import UNKNOWN, Prompts, has_answer, has_result
+from otel_rollout.facts.prompts import UNKNOWN, Prompts
 from otel_rollout.facts.reward_parts import (
     MAX_PARTS,
     MEASURES,
@@ -46,6 +42,7 @@ from otel_rollout.facts.reward_parts import (
 )
 from otel_rollout.facts.sides import Sides, find_sides
 from otel_rollout.facts.span_facts import kind_of
+from otel_rollout.facts.span_record import MAX_KEYS, SpanRecord, call_record, generation_record, root_lines
 from otel_rollout.facts.span_values import (
     count_of,
     error_type_of,
@@ -56,7 +53,6 @@ from otel_rollout.facts.span_values import (
     short_name,
     text_of,
     times_of,
-    unparsed_calls_of,
 )
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import INT64_MAX
@@ -65,7 +61,7 @@ if TYPE_CHECKING:
     from otel_rollout.facts.histories import Histories
 
 MAX_ERRORS: Final = 8
-MAX_ODD: Final = 64
+MAX_TOOLS: Final = 64
 """Odd results of further tools are not counted."""
 MAX_NAMES: Final = 1024
 """Later names of spans are an ellipsis."""
@@ -78,7 +74,6 @@ _KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 _SPAN_KIND: Final = semconv.SPAN_KIND
 _STEP: Final = semconv.STEP
 _REWARD, _PARTS, _LATE = semconv.REWARD, semconv.REWARD_PARTS, semconv.LATE
-_OUTPUT_MESSAGES, _OUTPUT_VALUE, _INPUT_VALUE = semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE, semconv.INPUT_VALUE
 _ASKED, _ANSWERED = semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS
 _FINISH_REASONS, _PREFIX_BROKEN = semconv.FINISH_REASONS, semconv.PREFIX_BROKEN
 _MIN_WEIGHTS, _MAX_WEIGHTS = semconv.MIN_WEIGHTS_VERSION, semconv.MAX_WEIGHTS_VERSION
@@ -88,6 +83,7 @@ UINT64_MAX: Final = 2**64 - 1
 _UNSET, _ERROR = StatusCode.UNSET, StatusCode.ERROR
 """An enum's members take ten times as long to look up."""
 _NOBODY: Final = (2, 1, 0, 0)
+_NO_RECORD: Final = SpanRecord()
 _BASE_BYTES: Final = 4096
 _NAME_BYTES: Final = 256
 _SAID_BYTES: Final = 800
@@ -130,17 +126,17 @@ class SummaryBuilder:
         self.errors: list[tuple[int, int, str, str, str]] = []
         self.error_type: str | None = None
         self.root_prompt = self.root_answer = ""
-        """Raw, like `prompts` and `answers`."""
         self.prompts: dict[_Place, Said] = {}
         """The first prompt of the generations right inside a span, by its id: the least deep one's is main's."""
         self.answers: dict[_Place, Said] = {}
         """Likewise the last answer, by the negative of its start."""
-        self.finish = Said(None, -1)
-        self.unread_answers = self.unknown_tool_calls = self.unparsed_tool_calls = self.prefix_breaks = (
-            self.invalid_rewards
-        ) = 0
+        self._finish = Said(-1, "")
+        self.output_characters = self.unread_answers = self.unknown_tool_calls = self.unparsed_tool_calls = 0
+        self.prefix_breaks = self.invalid_rewards = 0
         self.odd_results: dict[str, int] = {}
         """The calls by tool whose result is nothing, or reads like an error, without an exception."""
+        self.result_keys: dict[str, tuple[str, ...]] = {}
+        """The keys of the JSON objects that each tool returned."""
         self.min_weights_version: int | None = None
         self.max_weights_version: int | None = None
 
@@ -190,6 +186,11 @@ class SummaryBuilder:
         return status or ("error" if self.status_code == ERROR else None)
 
     @property
+    def finish_reason(self) -> str | None:
+        """The last generation's."""
+        return self._finish.text or None
+
+    @property
     def step(self) -> int | None:
         """The training step, if it is an integer."""
         return integer_of(self.attributes.get(semconv.STEP))
@@ -211,15 +212,16 @@ class SummaryBuilder:
         If one can't be summarised, which is counted as an internal error, the trajectory keeps only its place: readers
         make its summary.
         """
-        waiting = iter(spans)
-        while True:
+        for span in spans:
+            if span.context is None:
+                continue
+            self.spans += 1
             try:
                 if self.is_complete:
-                    self._add(waiting)
+                    self._add(span, span.context.span_id)
                 else:
-                    self._add_places(waiting)
-                return
-            except Exception:  # noqa: PERF203 - at most once a span
+                    self._add_place(span)
+            except Exception:
                 self.give_up()
                 internal_error("summarising a span")
 
@@ -237,123 +239,111 @@ class SummaryBuilder:
         texts = _NAME_BYTES * len(self.names) + _SAID_BYTES * (len(self.prompts) + len(self.answers))
         return _BASE_BYTES + len(self.rows) + texts + self.generations.size
 
-    def _add_places(self, spans: Iterator[ReadableSpan]) -> None:
-        for span in spans:
-            self.spans += 1
-            attributes: Mapping[str, Any] = span.attributes or {}
-            start, end = times_of(span)
-            self.start_time = min(self.start_time, start)
-            self._last_end = max(self._last_end, end)
-            if span.parent is None:
-                self._root_end = end
-            self._add_identity(span, attributes, start, 0)
-            if _REWARD in attributes:
-                self._add_facts(span, 0 if span.parent is None else end)
+    def _add_place(self, span: ReadableSpan) -> None:
+        attributes: Mapping[str, Any] = span.attributes or {}
+        start, end = self._add_times(span)
+        self._add_identity(span, attributes, start, 0)
+        if _REWARD in attributes:
+            self._add_facts(span, 0 if span.parent is None else end)
 
-    def _add(self, spans: Iterator[ReadableSpan]) -> None:  # noqa: PLR0915 - a call for each part would cost as much
-        rows, names, pack = self.rows, self.names, PACKED.pack
-        last: list[tuple[int, _Place, Mapping[str, Any]]] = []
-        for span in spans:
-            self.spans += 1
-            attributes = span.attributes or {}
-            context, parent = span.context, span.parent
-            if context is None:
-                self.spans -= 1
-                continue
-            start, end = times_of(span)
-            self.start_time = min(self.start_time, start)
-            self._last_end = max(self._last_end, end)
-            if parent is None:
-                self._root_end = end
-            code = span.status.status_code
-            status = 0 if code is _UNSET else ERROR if code is _ERROR else 1
-            main = self.main
-            if parent is None or (main[0] and (main[1] or start <= main[2])):
-                self._add_identity(span, attributes, start, status)
-            elif main[1] and _STEP in attributes:
-                self._add_tags((start, context.span_id), attributes)
-            get = attributes.get
-            given = get(_SPAN_KIND)
-            kind = _KIND_NUMBERS.get(given if type(given) is str and given else kind_of(attributes) or "", 0)
-            name = span.name
-            content = call = 0
-            asked = answered = -1
-            if kind == LLM:
-                messages, value = get(_OUTPUT_MESSAGES), get(_OUTPUT_VALUE)
-                content = output_hash(messages, value)
-                tokens = get(_ASKED)
-                if type(tokens) is int and 0 <= tokens <= INT64_MAX:
-                    asked = tokens
-                tokens = get(_ANSWERED)
-                if type(tokens) is int and 0 <= tokens <= INT64_MAX:
-                    answered = tokens
-                inside = 0 if parent is None else parent.span_id & UINT64_MAX
-                if status != ERROR and has_result(attributes) and not has_answer(span):
-                    self.unread_answers += 1
-                mark = self.generations.add(span).mark
-                is_user = mark.role == semconv.USER or context.span_id in self._users
-                place = inside, mark.is_trained
-                if not is_user:
-                    if not self.root_prompt and _may_keep(self.prompts, place, start):
-                        _keep(self.prompts, place, Said(find_prompt(attributes, is_root=False), start))
-                    last.append((start, place, attributes))
-                reasons = None if is_user else get(_FINISH_REASONS)
-                if reasons and start >= self.finish[1]:
-                    reason = last_text(reasons)
-                    if start > self.finish[1] or (reason or "") < (self.finish[0] or ""):
-                        self.finish = Said(reason, start)
-                payload = messages or value
-                if payload and type(payload) is str and "<" in payload and not is_user:
-                    self.unparsed_tool_calls += unparsed_calls_of(attributes)
-                if get(_PREFIX_BROKEN) is True:
-                    self.prefix_breaks += 1
-                if _MIN_WEIGHTS in attributes or _MAX_WEIGHTS in attributes:
-                    self._add_weights(attributes)
-            elif kind == TOOL:
-                tool = get(_TOOL_NAME)
-                if type(tool) is str and tool:
-                    name = tool
-                content = result_hash(get(_OUTPUT_VALUE))
-                call = call_hash(name, get(_INPUT_VALUE))
-                if status != ERROR and is_odd_result(get(_OUTPUT_VALUE)):
-                    short = short_name(name)
-                    if short in self.odd_results or len(self.odd_results) < MAX_ODD:
-                        self.odd_results[short] = self.odd_results.get(short, 0) + 1
-                if status == ERROR or _REQUESTED_TOOL in attributes:
-                    self.unknown_tool_calls += is_unknown_tool(span)
-            elif kind == AGENT and parent is not None:
-                self.generations.add_agent(context.span_id, attributes)
-            elif kind == EVALUATOR and get(_LATE) is True:
-                # The microseconds of the call to `annotate` are no time of a reward.
-                kind = 0
-            if status == ERROR:
-                self._add_error(span, start, short_name(name), KINDS[kind])
-            if parent is None or _REWARD in attributes or _PARTS in attributes or _LATE in attributes:
-                self._add_facts(span, 0 if parent is None else end)
-            position = names.get(name)
-            rows += pack(
-                start // 1000,
-                (end if end > start else start) // 1000,
-                context.span_id & UINT64_MAX,
-                0 if parent is None else parent.span_id & UINT64_MAX,
-                content,
-                call,
-                asked,
-                answered,
-                self._position_of(name) if position is None else position,
-                kind,
-                status,
-            )
-        # A root has the last answer, which may be a simulated user's if only one side is trained.
-        if last and (not self.root_answer or len({place[1] for _, place, _ in last}) > 1):
-            self._add_answer(last)
+    def _add_times(self, span: ReadableSpan) -> tuple[int, int]:
+        start, end = times_of(span)
+        self.start_time = min(self.start_time, start)
+        self._last_end = max(self._last_end, end)
+        if span.parent is None:
+            self._root_end = end
+        return start, end
 
-    def _add_answer(self, generations: list[tuple[int, _Place, Mapping[str, Any]]]) -> None:
-        """Find the answers in the last generations that have one."""
-        generations.sort(key=itemgetter(0), reverse=True)
-        for start, place, attributes in generations:
+    def _add(self, span: ReadableSpan, span_id: int) -> None:
+        attributes, parent = span.attributes or {}, span.parent
+        get = attributes.get
+        start, end = self._add_times(span)
+        code = span.status.status_code
+        status = 0 if code is _UNSET else ERROR if code is _ERROR else 1
+        main = self.main
+        if parent is None or (main[0] and (main[1] or start <= main[2])):
+            self._add_identity(span, attributes, start, status)
+        elif main[1] and _STEP in attributes:
+            self._add_tags((start, span_id), attributes)
+        given = get(_SPAN_KIND)
+        kind = _KIND_NUMBERS.get(given if type(given) is str and given else kind_of(attributes) or "", 0)
+        name = span.name
+        record = _NO_RECORD
+        asked = answered = -1
+        if kind == LLM:
+            record = self._add_generation(span, attributes, start, is_failed=status == ERROR)
+            asked, answered = _tokens(get(_ASKED)), _tokens(get(_ANSWERED))
+        elif kind == TOOL:
+            tool = get(_TOOL_NAME)
+            if type(tool) is str and tool:
+                name = tool
+            record = self._add_call(span, name, attributes, is_failed=status == ERROR)
+        elif kind == AGENT and parent is not None:
+            self.generations.add_agent(span_id, attributes)
+        elif kind == EVALUATOR and get(_LATE) is True:
+            # The microseconds of the call to `annotate` are no time of a reward.
+            kind = 0
+        if status == ERROR:
+            self._add_error(span, start, short_name(name), KINDS[kind])
+        if parent is None or _REWARD in attributes or _PARTS in attributes or _LATE in attributes:
+            self._add_facts(span, 0 if parent is None else end)
+        position = self.names.get(name)
+        self.rows += PACKED.pack(
+            start // 1000,
+            (end if end > start else start) // 1000,
+            span_id & UINT64_MAX,
+            0 if parent is None else parent.span_id & UINT64_MAX,
+            record.content,
+            record.call,
+            asked,
+            answered,
+            self._position_of(name) if position is None else position,
+            kind,
+            status,
+        )
+
+    def _add_generation(
+        self, span: ReadableSpan, attributes: Mapping[str, Any], start: int, *, is_failed: bool
+    ) -> SpanRecord:
+        get, span_id = attributes.get, 0 if span.context is None else span.context.span_id
+        record: SpanRecord | None = getattr(span, "record", None)
+        prompt = self.generations.add(span, None if record is None else record.prompt)
+        is_user = prompt.mark.role == semconv.USER or span_id in self._users
+        place = 0 if span.parent is None else span.parent.span_id & UINT64_MAX, prompt.mark.is_trained
+        is_asked = not is_user and not self.root_prompt and _may_keep(self.prompts, place, start)
+        if record is None:
+            record = generation_record(attributes, has_line=is_asked, is_failed=is_failed)
+        self.unread_answers += record.is_unread and not is_failed
+        if not is_user:
+            if is_asked:
+                _keep(self.prompts, place, Said(start, record.asked))
             if _may_keep(self.answers, place, -start):
-                _keep(self.answers, place, Said(find_answer(attributes, is_root=False), -start))
+                _keep(self.answers, place, Said(-start, record.said))
+            self.output_characters += record.characters
+            self.unparsed_tool_calls += record.unparsed_calls
+            reasons = get(_FINISH_REASONS)
+            if reasons and start >= self._finish.at:
+                reason = last_text(reasons) or ""
+                self._finish = Said(start, min(reason, self._finish.text) if start == self._finish.at else reason)
+        self.prefix_breaks += get(_PREFIX_BROKEN) is True
+        if _MIN_WEIGHTS in attributes or _MAX_WEIGHTS in attributes:
+            self._add_weights(attributes)
+        return record
+
+    def _add_call(self, span: ReadableSpan, name: Any, attributes: Mapping[str, Any], *, is_failed: bool) -> SpanRecord:
+        record: SpanRecord | None = getattr(span, "record", None)
+        if record is None:
+            record = call_record(name, attributes, is_failed=is_failed)
+        short = short_name(name)
+        if record.is_odd and (short in self.odd_results or len(self.odd_results) < MAX_TOOLS):
+            self.odd_results[short] = self.odd_results.get(short, 0) + 1
+        if record.keys and (short in self.result_keys or len(self.result_keys) < MAX_TOOLS):
+            known = self.result_keys.get(short, ())
+            if new := [key for key in record.keys if key not in known]:
+                self.result_keys[short] = (*known, *new)[:MAX_KEYS]
+        if is_failed or _REQUESTED_TOOL in attributes:
+            self.unknown_tool_calls += is_unknown_tool(span)
+        return record
 
     def _add_identity(self, span: ReadableSpan, attributes: Mapping[str, Any], start: int, status: int) -> None:
         context, parent = span.context, span.parent
@@ -377,8 +367,7 @@ class SummaryBuilder:
         if has_no_step and before[:2] == (1, 0):
             self._add_tags(before[2:], tags)
         self.error_type = (error_type_of(span) or None) if status == ERROR else None
-        self.root_prompt = find_prompt(attributes, is_root=True)
-        self.root_answer = find_answer(attributes, is_root=True)
+        self.root_prompt, self.root_answer = root_lines(attributes)
         self._add_weights(attributes)
 
     def _add_tags(self, at: tuple[int, int], attributes: Mapping[str, Any]) -> None:
@@ -422,14 +411,18 @@ class SummaryBuilder:
 
 
 class Said(NamedTuple):
-    """A text with the start of the generation that it came from."""
+    """A text with the start of the generation that it came from, or the negative of it: the least counts."""
 
-    text: Any
     at: int
+    text: str
 
 
 _Place: TypeAlias = tuple[int, bool]
 """The id of the span around a generation, and whether the generation has marks of training."""
+
+
+def _tokens(count: Any) -> int:
+    return count if type(count) is int and 0 <= count <= INT64_MAX else -1
 
 
 def _may_keep(kept: Mapping[_Place, Said], place: _Place, at: int) -> bool:
@@ -446,15 +439,11 @@ def _keep(kept: dict[_Place, Said], place: _Place, said: Said) -> None:
     The lines of a trajectory may be joined in any order.
     """
     known = kept.get(place)
-    if not said.text or (known is not None and _rank(known) <= _rank(said)):
+    if not said.text or (known is not None and known <= said):
         return
     kept[place] = said
     if len(kept) > MAX_SAID:
-        del kept[max(kept, key=lambda each: (*_rank(kept[each]), each))]
-
-
-def _rank(said: Said) -> tuple[int, str]:
-    return said.at, line_of(said.text)
+        del kept[max(kept, key=lambda each: (kept[each], each))]
 
 
 class SpanError(NamedTuple):
@@ -525,9 +514,9 @@ class Collected:
         first = (trace.root_prompt, trace.root_answer)
         said = (_outermost(prompts, scopes), _outermost(answers, scopes))
         texts = zip(said, first, strict=True) if sides.is_guessed else zip(first, said, strict=True)
-        self.prompt, self.answer = (line_of(one or other) for one, other in texts)
+        self.prompt, self.answer = (one or other for one, other in texts)
         reason = text_of(self.root.get(semconv.FINISH_REASON))
-        self.finish_reason = trace.finish.text if reason is None else reason
+        self.finish_reason = trace.finish_reason if reason is None else reason
 
     @property
     def errors(self) -> tuple[SpanError, ...]:
@@ -563,8 +552,8 @@ def _outermost(kept: Mapping[_Place, Said], scopes: Sequence[tuple[SpanRow, Scop
     if len(kept) < 2:
         return next((said.text for said in kept.values()), "")
     depths = {row[3]: len(scope) for row, scope in scopes}
-    said = min(kept.items(), key=lambda each: (depths.get(each[0][0], MAX_DEPTH), *_rank(each[1])))[1]
-    return str(said.text)
+    said = min(kept.items(), key=lambda each: (depths.get(each[0][0], MAX_DEPTH), each[1]))[1]
+    return said.text
 
 
 def _sides_of(

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from otel_rollout.facts.prompts import NO_TEXT, Prompt
+from otel_rollout.facts.prompt_texts import NO_TEXT
+from otel_rollout.facts.prompts import Prompt
 
 Kind: TypeAlias = Literal["main", "subagent", "fork", "compacted", "user"]
 Scope: TypeAlias = tuple[int, ...]
@@ -78,7 +79,7 @@ def exact_conversations(turns: Sequence[Turn]) -> list[Found] | None:
     for at, turn in enumerate(turns):
         known = open_.get(turn.scope)
         if known is None:
-            if at and (turn.scope[: len(turns[0].scope)] != turns[0].scope or turn.prompt.before != NO_TEXT):
+            if at and (turn.scope[: len(turns[0].scope)] != turns[0].scope or turn.prompt.text.before != NO_TEXT):
                 return None
             open_[turn.scope] = len(found)
             found.append(_begun(turn.scope, open_, at))
@@ -108,10 +109,11 @@ def _begun(scope: Scope, open_: dict[Scope, int], at: int) -> Found:
 
 def _continues(turn: Turn, last: Turn) -> bool:
     prompt, before = turn.prompt, last.prompt
-    if not prompt.is_clear or prompt.conversation != before.conversation:
+    text = prompt.text
+    if not text.is_clear or prompt.conversation != before.conversation:
         return False
-    if prompt.text == NO_TEXT:
+    if text.own == NO_TEXT:
         return prompt.request == before.request or not (prompt.request and before.request)
     # A generation that failed is tried again.
-    is_repeated = prompt.text == before.text and (turn.failed or last.failed)
-    return is_repeated or prompt.before == before.text != NO_TEXT
+    is_repeated = text.own == before.text.own and (turn.failed or last.failed)
+    return is_repeated or text.before == before.text.own != NO_TEXT

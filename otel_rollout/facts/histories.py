@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.facts.exact_conversations import Found
-from otel_rollout.facts.prompts import PROMPT_START, is_chat
+from otel_rollout.facts.prompt_texts import PROMPT_START, is_chat
 from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_messages import SYSTEM_INSTRUCTIONS, input_messages, messages_of, output_messages
 from otel_rollout.messages import Message, json_of

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-_MAX_PARSED: Final = 16 * 1024
+MAX_PARSED: Final = 16 * 1024
 """A longer result holds something, and an error in data is shorter."""
 _MAX_LITERAL: Final = 4096
 _MAX_WORDS: Final = 500
@@ -206,8 +206,12 @@ class _Member(NamedTuple):
 
 
 def is_odd_result(value: Any) -> bool:
-    """Return True if a tool's `output.value` holds nothing, or is an error in data."""
-    return _Judge().is_odd_text(value) if type(value) is str else value is None
+    """Return True if a tool's result holds nothing, or is an error in data.
+
+    Args:
+        value: `output.value`, or the value of its JSON.
+    """
+    return _Judge().is_odd(value)
 
 
 @lru_cache(4096)
@@ -240,20 +244,21 @@ class _Judge:
 
     def is_odd_text(self, text: str) -> bool:
         """Return True for a text of nothing, of an error, or of JSON that is odd."""
-        start = text[:_MAX_PARSED].strip()
+        start = text[:MAX_PARSED].strip()
         if not start.strip("\"'()[]{}") or start == "null":
             return True
-        if start[0] in '{["' and len(text) <= _MAX_PARSED:
+        if start[0] in '{["' and len(text) <= MAX_PARSED:
             parsed = _parsed(start)
             if parsed is not None and parsed != text:
-                return self._is_odd(parsed)
+                return self.is_odd(parsed)
         start = start[:_MAX_WORDS].replace("\u2019", "'").lstrip("\"'`*#<>[(-❌⚠️🚫 \t\r\n") or start
         if _ERROR_AT_START.match(start):
             return True
         is_short = len(text) <= _MAX_WORDS
         return is_short and (_EMPTY_WORDS.match(start) is not None or _ERROR_WORDS.match(start) is not None)
 
-    def _is_odd(self, value: Any, *, is_listed: bool = False) -> bool:
+    def is_odd(self, value: Any, *, is_listed: bool = False) -> bool:
+        """Return True for a value of nothing, or an error in data."""
         if value is None or isinstance(value, str):
             return value is None or self.is_odd_text(value)
         if not isinstance(value, (dict, list, tuple, set)):
@@ -282,9 +287,9 @@ class _Judge:
             return True
         if len(items) == 1 and isinstance(items[0], (list, str)):
             # A null in a row is a value.
-            return not (isinstance(items[0], list) and None in items[0]) and self._is_odd(items[0])
+            return not (isinstance(items[0], list) and None in items[0]) and self.is_odd(items[0])
         return all(
-            not each.strip() if isinstance(each, str) else self._is_odd(each, is_listed=True)
+            not each.strip() if isinstance(each, str) else self.is_odd(each, is_listed=True)
             for each in items[:_MAX_ITEMS]
         )
 
@@ -365,7 +370,7 @@ class _Judge:
         if member.meaning == "echo":
             return not any(isinstance(each, list) and each for each in _list(item) or item.values())
         # Few members: a wrapper.
-        return member.meaning == "result" and is_alone and isinstance(item, (dict, list)) and self._is_odd(item)
+        return member.meaning == "result" and is_alone and isinstance(item, (dict, list)) and self.is_odd(item)
 
     def _is_nothing(self, item: Any) -> bool:
         """Return True for null, blank texts, and lists and objects of nothing else."""

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
@@ -40,12 +39,7 @@ _UNKNOWN_TOOL: Final = re.compile(
 )
 _OF_QUERIES: Final = frozenset({"DatabaseError", "OperationalError", "ProgrammingError"})
 """Exceptions of databases, whose functions are no tools."""
-_MARK: Final = "<tool_call>"
-_END_MARK: Final = "</tool_call>"
-_TAGS: Final = re.compile(r"\s{0,16}(?:<function=[^\s<>]{1,128}>|[\w.-]{1,128}\s{0,16}<arg_key>)")
-"""The forms of Qwen3-Coder and GLM."""
 _MAX_MESSAGE_CHARACTERS: Final = 500
-MAX_PARSED_CHARACTERS: Final = 2**18
 
 
 def count_of(value: Any) -> int | None:
@@ -77,54 +71,6 @@ def is_unknown_tool(span: ReadableSpan) -> bool:
         return False
     said = (span.status.description, exception_attributes(span).get(semconv.EXCEPTION_MESSAGE))
     return any(isinstance(text, str) and _UNKNOWN_TOOL.search(text[:_MAX_MESSAGE_CHARACTERS]) for text in said)
-
-
-def unparsed_calls_of(attributes: Mapping[str, Any]) -> int:
-    """Return the number of tool calls in a generation's text that are no calls in the template's form."""
-    for key in (semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE):
-        payload = attributes.get(key)
-        if isinstance(payload, str) and payload:
-            # The search for one character is ten times as fast.
-            if "<" not in payload or _MARK not in payload:
-                return 0
-            parsed = None
-            if len(payload) <= MAX_PARSED_CHARACTERS and payload[0] in '[{"':
-                try:
-                    parsed = orjson.loads(payload)
-                except ValueError:
-                    parsed = None
-            texts = [payload] if parsed is None else _texts_of(parsed)
-            return sum(not _is_call(piece) for text in texts for piece in text.split(_MARK)[1:])
-    return 0
-
-
-def _is_call(text: str) -> bool:
-    """Return True if a text after the mark is a tool call: an object with a name, or tags, and the mark of its end."""
-    end = text.find(_END_MARK)
-    if end < 0:
-        return False
-    if _TAGS.match(text, 0, end):
-        return True
-    try:
-        call = orjson.loads(text[:end])
-    except ValueError:
-        return False
-    return isinstance(call, dict) and any(isinstance(call.get(key), str) for key in ("name", "tool"))
-
-
-def _texts_of(value: Any) -> list[str]:
-    """Return the texts of a parsed payload that are not inside a tool call or a thought."""
-    texts: list[str] = []
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            texts.append(one)
-        elif isinstance(one, list):
-            waiting += one
-        elif isinstance(one, dict) and one.get("type") not in ("tool_call", "reasoning", "tool_use", "thinking"):
-            waiting += [item for key, item in one.items() if key not in ("tool_calls", "arguments", "prompt_text")]
-    return texts
 
 
 def text_of(value: Any) -> str | None:

@@ -215,6 +215,12 @@ class TrajectorySummary:
         unit="tokens",
         shown="row",
     )
+    output_characters: Count = _fact(
+        "the characters of the generations' answers, but a simulated user's, without thoughts and tool calls",
+        0,
+        lambda it: it.trace.output_characters,
+        unit="characters",
+    )
     user_turns: Count | None = _fact(
         "the turns of a simulated user, which none of the other figures has",
         None,
@@ -319,6 +325,12 @@ class TrajectorySummary:
         lambda it: dict(it.trace.odd_results),
         unit="calls",
         better="lower",
+    )
+    result_keys: Mapping[str, tuple[str, ...]] = _fact(
+        "the first 32 keys of the JSON objects that each of the first 64 tools returned",
+        dict,
+        lambda it: dict(it.trace.result_keys),
+        better=None,
     )
     unread_answers: Count = _fact(
         "the generations in whose result no answer was recognised",

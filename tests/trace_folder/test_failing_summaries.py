@@ -47,10 +47,10 @@ class TestFault:
         "place",
         [
             f"{BUILDER}.short_name",
-            f"{BUILDER}.output_hash",
+            f"{BUILDER}.call_record",
             f"{BUILDER}.is_unknown_tool",
             f"{BUILDER}.scalars_of",
-            f"{BUILDER}.find_prompt",
+            f"{BUILDER}.root_lines",
             f"{BUILDER}.figures_of",
             f"{BUILDER}.is_mended",
             f"{BUILDER}.SummaryBuilder._add",
@@ -79,7 +79,7 @@ class TestFault:
     def test_what_the_index_has(self, tmp_path, writer):
         """The entry has everything but the summary, in the folder of its step."""
         spans = make_trajectory(7)
-        with mock.patch(f"{BUILDER}.call_hash", side_effect=RecursionError):
+        with mock.patch(f"{BUILDER}.call_record", side_effect=RecursionError):
             tool = make_span("tool", 77, trace_id_of(7, 0, 0), attributes={"openinference.span.kind": "TOOL"})
             writer.write([tool, *spans])
             writer.close()

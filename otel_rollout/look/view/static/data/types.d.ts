@@ -152,6 +152,7 @@ export interface TrajectorySummary {
   turns: number | null;
   input_tokens: number | null;
   output_tokens: number | null;
+  output_characters: number;
   user_turns: number | null;
   user_input_tokens: number | null;
   user_output_tokens: number | null;
@@ -170,6 +171,7 @@ export interface TrajectorySummary {
   unknown_tool_calls: number;
   unparsed_tool_calls: number;
   odd_results: Record<string, number>;
+  result_keys: Record<string, string[]>;
   unread_answers: number;
   invalid_rewards: number;
   errors: SpanError[];
