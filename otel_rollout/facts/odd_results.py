@@ -1,17 +1,17 @@
 """Judges a tool's result: odd if it holds nothing, or is an error in data.
 
-One table has the names and the words; each row is named for what it means, with its sources. Names are compared in
-lower case without punctuation, so `total_count`, `totalCount` and `total-count` are one.
+One table has the names; each row is named for what it means, with its sources. Names are compared in lower case without
+punctuation, so `total_count`, `totalCount` and `total-count` are one.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -20,7 +20,7 @@ MAX_PARSED: Final = 16 * 1024
 _MAX_LITERAL: Final = 4096
 _MAX_WORDS: Final = 500
 """Words of a longer text are about something else."""
-_MAX_DEPTH: Final = 8
+_MAX_DEPTH: Final = 5
 _MAX_ITEMS: Final = 64
 
 _NAMES: Final = {
@@ -185,24 +185,8 @@ _EMPTY_WORDS: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
-
-class _Member(NamedTuple):
-    """A member of an object: its name without punctuation, the meaning of the name (or ""), and its value."""
-
-    name: str
-    meaning: str
-    item: Any
-
-    @property
-    def is_aside(self) -> bool:
-        """True if it describes a request or an answer, and is none of its content."""
-        if self.meaning == "echo":
-            return not isinstance(self.item, (dict, list))
-        if self.meaning == "message":
-            return isinstance(self.item, str) or self.item is None
-        if self.meaning in ("HTTP status", "status"):
-            return not isinstance(self.item, (dict, list))
-        return self.meaning not in ("", "result")
+_Member: TypeAlias = tuple[str, str, Any]
+"""A member of an object: its name without punctuation, the meaning of the name, or "", and its value."""
 
 
 def is_odd_result(value: Any) -> bool:
@@ -211,18 +195,49 @@ def is_odd_result(value: Any) -> bool:
     Args:
         value: `output.value`, or the value of its JSON.
     """
-    return _Judge().is_odd(value)
+    try:
+        return _is_odd(value, 0)
+    except RecursionError:
+        # It is nested deeply.
+        return False
 
 
 @lru_cache(4096)
 def _named(key: str) -> tuple[str, str]:
+    """Return a name without punctuation, and its meaning, or ""."""
     name = re.sub(r"[^a-z0-9]", "", key.lower())
     meaning = _MEANINGS.get(name) or ("about" if _ABOUT.fullmatch(name) else "")
     return name, meaning or ("total" if _TOTAL.fullmatch(name) else "")
 
 
-def _members(value: Mapping[Any, Any]) -> list[_Member]:
-    return [_Member(*_named(str(key)), item) for key, item in value.items()]
+def _is_odd(value: Any, depth: int, *, is_listed: bool = False) -> bool:
+    if value is None or isinstance(value, str):
+        return value is None or _is_odd_text(value, depth)
+    if depth > _MAX_DEPTH or not isinstance(value, (dict, list, tuple, set)):
+        return False
+    if isinstance(value, dict):
+        if isinstance(value.get("properties"), dict):
+            # A JSON schema has names only.
+            return False
+        members = [(*_named(str(key)), item) for key, item in value.items()]
+        return _is_failed(members, is_listed) or _holds_nothing(members, depth, is_listed)
+    return _is_odd_list(list(value)[:_MAX_ITEMS], depth)
+
+
+def _is_odd_text(text: str, depth: int) -> bool:
+    """Return True for a text of nothing, of an error, or of JSON that is odd."""
+    start = text[:MAX_PARSED].strip()
+    if not start.strip("\"'()[]{}") or start == "null":
+        return True
+    if start[0] in '{["' and len(text) <= MAX_PARSED:
+        parsed = _parsed(start)
+        if parsed is not None and parsed != text:
+            return _is_odd(parsed, depth + 1)
+    start = start[:_MAX_WORDS].replace("\u2019", "'").lstrip("\"'`*#<>[(-❌⚠️🚫 \t\r\n") or start
+    if _ERROR_AT_START.match(start):
+        return True
+    is_short = len(text) <= _MAX_WORDS
+    return is_short and (_EMPTY_WORDS.match(start) is not None or _ERROR_WORDS.match(start) is not None)
 
 
 def _parsed(text: str) -> Any:
@@ -234,156 +249,96 @@ def _parsed(text: str) -> Any:
     return None
 
 
-class _Judge:
-    """Judges one result; the answers are kept, since rules ask for the same value several times."""
-
-    def __init__(self) -> None:
-        self._nothing: dict[int, tuple[Any, bool]] = {}
-        self._odd: dict[int, tuple[Any, bool]] = {}
-        self._depth = 0
-
-    def is_odd_text(self, text: str) -> bool:
-        """Return True for a text of nothing, of an error, or of JSON that is odd."""
-        start = text[:MAX_PARSED].strip()
-        if not start.strip("\"'()[]{}") or start == "null":
-            return True
-        if start[0] in '{["' and len(text) <= MAX_PARSED:
-            parsed = _parsed(start)
-            if parsed is not None and parsed != text:
-                return self.is_odd(parsed)
-        start = start[:_MAX_WORDS].replace("\u2019", "'").lstrip("\"'`*#<>[(-❌⚠️🚫 \t\r\n") or start
-        if _ERROR_AT_START.match(start):
-            return True
-        is_short = len(text) <= _MAX_WORDS
-        return is_short and (_EMPTY_WORDS.match(start) is not None or _ERROR_WORDS.match(start) is not None)
-
-    def is_odd(self, value: Any, *, is_listed: bool = False) -> bool:
-        """Return True for a value of nothing, or an error in data."""
-        if value is None or isinstance(value, str):
-            return value is None or self.is_odd_text(value)
-        if not isinstance(value, (dict, list, tuple, set)):
-            return False
-        if isinstance(value, dict):
-            return self._once(self._odd, value, lambda: self._is_odd_object(_members(value), is_listed))
-        return self._once(self._odd, value, lambda: self._is_odd_list(list(value)))
-
-    def _once(self, known: dict[int, tuple[Any, bool]], value: Any, judge: Callable[[], bool]) -> bool:
-        """Judge a value once; return False for one that is too deep."""
-        if id(value) not in known:
-            known[id(value)] = value, False
-            self._depth += 1
-            if self._depth < _MAX_DEPTH:
-                known[id(value)] = value, judge()
-            self._depth -= 1
-        return known[id(value)][1]
-
-    def _is_odd_list(self, items: Sequence[Any]) -> bool:
-        texts = [each.get("text") for each in items if isinstance(each, dict) and each.get("type") == "text"]
-        if items and len(texts) == len(items):
-            # The parts of a message.
-            return self.is_odd_text("\n".join(str(text or "") for text in texts))
-        if len(items) > 1 and isinstance(items[0], str) and all(each == [] for each in items[1:]):
-            # OpenSearch: the query, and lists.
-            return True
-        if len(items) == 1 and isinstance(items[0], (list, str)):
-            # A null in a row is a value.
-            return not (isinstance(items[0], list) and None in items[0]) and self.is_odd(items[0])
-        return all(
-            not each.strip() if isinstance(each, str) else self.is_odd(each, is_listed=True)
-            for each in items[:_MAX_ITEMS]
-        )
-
-    def _is_odd_object(self, members: Sequence[_Member], is_listed: bool) -> bool:
-        return self._is_failed(members, is_listed) or self._holds_nothing(members, is_listed)
-
-    def _is_failed(self, members: Sequence[_Member], is_listed: bool) -> bool:
-        """Return True if an object is an error, or wraps one."""
-        names = {each.name: each.item for each in members}
-        if _is_schema(names):
-            return False
-        content = [each for each in members if not each.is_aside and not self._is_nothing(each.item)]
-        is_jsend = _JSEND.issuperset(names)
-        has_message = any(each.meaning == "message" and isinstance(each.item, str) for each in members)
-        for name, meaning, item in members:
-            if meaning == "failed if true":
-                failed = item is True
-            elif meaning == "error":
-                failed = _is_error(name, item, is_bare=not content)
-            elif meaning == "number of an error":
-                failed = type(item) is int and item != 0
-            elif meaning == "failed if false":
-                failed = (item is False or item == "false") and _OF_ENVIRONMENTS.isdisjoint(names)
-            elif meaning == "HTTP status":
-                failed = _is_failed_status(name, item, has_message=has_message, is_bare=not content)
-                # PostgREST has a SQLSTATE, which is a few letters or digits.
-                failed = failed or (isinstance(item, str) and bool(item) and not content and names.keys() == _POSTGREST)
-            elif meaning == "exit code":
-                failed = type(item) is int and item != 0 and not _has_report(item, names)
-            else:
-                failed = name == "detail" and (_is_invalid(item) or (len(members) == 1 and isinstance(item, str)))
-            is_word = meaning in ("status", "HTTP status") or name == "result"
-            if failed or (is_word and not is_listed and _is_failed_word(item, is_bare=not content or is_jsend)):
-                return True
-        # boto3 has the status next to the content, others wrap all of it.
-        inner = [names.get("responsemetadata"), *(each.item for each in content if len(content) == 1)]
-        return any(self._wraps_failure(each, is_listed) for each in inner)
-
-    def _wraps_failure(self, item: Any, is_listed: bool) -> bool:
-        if not isinstance(item, dict) or self._depth >= _MAX_DEPTH:
-            return False
-        self._depth += 1
-        is_failed = self._is_failed(_members(item), is_listed)
-        self._depth -= 1
-        return is_failed
-
-    def _holds_nothing(self, members: Sequence[_Member], is_listed: bool) -> bool:
-        """Return True if all content of an object is nothing, or words for nothing."""
-        names = {each.name: each.item for each in members}
-        if isinstance(names.get("type"), str) and (0 in _list(names.get("shape")) or names.get("length") == 0):
-            # An array, a table or bytes, as they are recorded.
-            return True
-        if any(map(_is_done, members)) or _is_schema(names):
-            return False
-        content = [each for each in members if not each.is_aside]
-        left = [each for each in content if not self._is_empty(each, is_alone=len(members) < 4)]
-        texts = [each.item for each in left if each.meaning == "result" and isinstance(each.item, str)]
-        messages = [each.item for each in members if each.is_aside and each.meaning == "message" and each.item]
-        totals = _totals(members)
-        if len(texts) == len(left) == 1:
-            return self.is_odd_text(texts[0])
-        if left:
-            return _is_zero(totals) and not any(isinstance(each.item, list) for each in left)
-        if any(each.item is not None for each in content) or not members:
-            return True
-        if content:
-            # An action that worked may have nothing to say.
-            is_known = any(each.meaning == "result" for each in content)
-            return is_known and not any(map(_is_success, members))
-        if len(messages) == 1 and not is_listed and not totals:
-            return self.is_odd_text(messages[0])
-        return _is_zero([*totals, *([names["total"]] if "total" in names else [])])
-
-    def _is_empty(self, member: _Member, *, is_alone: bool) -> bool:
-        item = member.item
-        if self._is_nothing(item):
-            return True
-        if member.meaning == "echo":
-            return not any(isinstance(each, list) and each for each in _list(item) or item.values())
-        # Few members: a wrapper.
-        return member.meaning == "result" and is_alone and isinstance(item, (dict, list)) and self.is_odd(item)
-
-    def _is_nothing(self, item: Any) -> bool:
-        """Return True for null, blank texts, and lists and objects of nothing else."""
-        if not isinstance(item, (dict, list, tuple, set)):
-            return item is None or (isinstance(item, str) and item.strip() in ("", "[]", "{}", "null"))
-        return self._once(self._nothing, item, lambda: self._is_nothing_inside(item))
-
-    def _is_nothing_inside(self, item: Any) -> bool:
-        if isinstance(item, dict):
-            return all(each is None for each in item.values()) or self._holds_nothing(_members(item), True)
+def _is_odd_list(items: Sequence[Any], depth: int) -> bool:
+    texts = [each.get("text") for each in items if isinstance(each, dict) and each.get("type") == "text"]
+    if items and len(texts) == len(items):
+        # The parts of a message.
+        return _is_odd_text("\n".join(str(text or "") for text in texts), depth)
+    if len(items) == 1 and isinstance(items[0], (list, str)):
         # A null in a row is a value.
-        items = list(item)[:_MAX_ITEMS]
-        return all(self._is_nothing(each) and not (isinstance(each, list) and None in each) for each in items)
+        return not (isinstance(items[0], list) and None in items[0]) and _is_odd(items[0], depth + 1)
+    return all(
+        not each.strip() if isinstance(each, str) else _is_odd(each, depth + 1, is_listed=True) for each in items
+    )
+
+
+def _is_aside(member: _Member) -> bool:
+    """Return True for a member that describes a request or an answer, and is none of its content."""
+    _, meaning, item = member
+    if meaning == "message":
+        return isinstance(item, str) or item is None
+    if meaning in ("echo", "HTTP status", "status"):
+        return not isinstance(item, (dict, list))
+    return meaning not in ("", "result")
+
+
+def _is_nothing(item: Any) -> bool:
+    """Return True for null, blank texts, and lists and objects of nothing else."""
+    if isinstance(item, dict):
+        return all(map(_is_nothing, item.values()))
+    if isinstance(item, list):
+        # A null in a row is a value.
+        return all(each is not None and _is_nothing(each) for each in item)
+    return item is None or (isinstance(item, str) and item.strip() in ("", "[]", "{}", "null"))
+
+
+def _is_failed(members: Sequence[_Member], is_listed: bool) -> bool:
+    """Return True if an object is an error, or wraps one."""
+    names = {name: item for name, _, item in members}
+    content = [
+        item for name, meaning, item in members if not _is_aside((name, meaning, item)) and not _is_nothing(item)
+    ]
+    has_message = any(meaning == "message" and isinstance(item, str) for _, meaning, item in members)
+    for name, meaning, item in members:
+        is_word = meaning in ("status", "HTTP status") or name == "result"
+        if meaning == "failed if true":
+            failed = item is True
+        elif meaning == "error":
+            failed = _is_error(name, item, is_bare=not content)
+        elif meaning == "number of an error":
+            failed = type(item) is int and item != 0
+        elif meaning == "failed if false":
+            failed = (item is False or item == "false") and _OF_ENVIRONMENTS.isdisjoint(names)
+        elif meaning == "HTTP status":
+            failed = _is_failed_status(name, item, has_message=has_message, is_bare=not content)
+        elif meaning == "exit code":
+            failed = type(item) is int and item != 0 and not _has_report(item, names)
+        else:
+            failed = name == "detail" and bool(item) and (isinstance(item, list) or len(members) == 1)
+        is_bare = not content or _JSEND.issuperset(names)
+        if failed or (is_word and not is_listed and _is_failed_word(item, is_bare=is_bare)):
+            return True
+    # boto3 has the status next to the content, others wrap all of it.
+    inner = [names.get("responsemetadata"), *(content if len(content) == 1 else ())]
+    wrapped = [each for each in inner if isinstance(each, dict)]
+    return any(_is_failed([(*_named(str(key)), item) for key, item in each.items()], is_listed) for each in wrapped)
+
+
+def _holds_nothing(members: Sequence[_Member], depth: int, is_listed: bool) -> bool:
+    """Return True if all content of an object is nothing, or words for nothing."""
+    names = {name: item for name, _, item in members}
+    if isinstance(names.get("type"), str) and (0 in _list(names.get("shape")) or names.get("length") == 0):
+        # An array, a table or bytes, as they are recorded.
+        return True
+    if any(map(_is_done, members)):
+        return False
+    content = [member for member in members if not _is_aside(member)]
+    left = [member for member in content if not _is_nothing(member[2])]
+    if left:
+        return (
+            len(left) == 1
+            and (left[0][1] == "result" or isinstance(left[0][2], dict))
+            and _is_odd(left[0][2], depth + 1)
+        )
+    if content:
+        # An action that worked may have nothing to say.
+        is_known = any(item is not None or meaning == "result" for _, meaning, item in content)
+        return is_known and (any(item is not None for _, _, item in content) or not any(map(_is_success, members)))
+    totals = [item for _, meaning, item in members if meaning == "total"]
+    messages = [item for _, meaning, item in members if meaning == "message" and item]
+    if len(messages) == 1 and not is_listed and not totals:
+        return _is_odd_text(messages[0], depth)
+    return not members or (bool(totals) and all(str(item) == "0" for item in totals))
 
 
 def _is_error(name: str, item: Any, *, is_bare: bool) -> bool:
@@ -413,51 +368,24 @@ def _is_failed_word(item: Any, *, is_bare: bool) -> bool:
     return word in _FAILED or (is_bare and word in _FAILED_ALONE)
 
 
-def _is_invalid(item: Any) -> bool:
-    """Return True for FastAPI's list of what is wrong with a request."""
-    return bool(_list(item)) and all(isinstance(each, dict) and "msg" in each for each in item)
-
-
 def _has_report(code: int, names: Mapping[str, Any]) -> bool:
     """Return True if a program that ended with 1 has output, as test runners have."""
     said = any(isinstance(text := names.get(name), str) and text.strip() for name in _OUTPUTS)
     return code == 1 and said and not str(names.get("stderr") or "").strip()
 
 
-def _is_schema(names: Mapping[str, Any]) -> bool:
-    """Return True for a JSON schema, whose properties are names only."""
-    return isinstance(names.get("type"), (str, list)) and isinstance(names.get("properties"), dict)
-
-
 def _is_done(member: _Member) -> bool:
     """Return True for a success that needs no content: exit code 0, HTTP 201 to 299, rows that were changed."""
     name, meaning, item = member
     is_done = (meaning == "exit code" and item == 0) or (meaning == "HTTP status" and item in range(201, 300))
-    # Node-postgres' rowCount is the number of rows that a statement changed or returned.
     return type(item) is int and (is_done or "affected" in name or (name == "rowcount" and item > 0))
 
 
 def _is_success(member: _Member) -> bool:
-    item = member.item
-    if member.meaning not in ("failed if false", "HTTP status"):
+    _, meaning, item = member
+    if meaning not in ("failed if false", "HTTP status"):
         return False
     return item is True or item in (0, 200) or (isinstance(item, str) and item.lower() in _SUCCESS)
-
-
-def _totals(members: Iterable[_Member]) -> list[Any]:
-    """Return the totals of an object, and of what describes it."""
-    found = []
-    for each in members:
-        if each.meaning == "total":
-            found.append(each.item)
-        elif each.meaning == "about" and isinstance(each.item, dict):
-            found += [item for key, item in each.item.items() if _named(str(key))[1] == "total"]
-    return found
-
-
-def _is_zero(totals: Sequence[Any]) -> bool:
-    numbers = [each.get("value") if isinstance(each, dict) else each for each in totals]
-    return bool(numbers) and all(each is not False and str(each) == "0" for each in numbers)
 
 
 def _list(value: Any) -> Sequence[Any]:
