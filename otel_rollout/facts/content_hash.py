@@ -1,4 +1,4 @@
-"""Hashes of what spans say, equal for equal content whatever ids and times come with it.
+"""Hashes of outputs and calls, equal for equal content whatever ids and times come with it.
 
 They are 32 bits; 0 stands for content that is not recorded.
 """

@@ -1,4 +1,4 @@
-"""What the payload of one span shows by itself: hashes, first lines, characters, and what went wrong in it.
+"""The record of one span: hashes, first lines, characters, and errors that its payload shows by itself.
 
 A record is made once: when a span of ours is finished, of the messages that finishing has; of any other span when its
 facts are collected, of its attributes.
@@ -37,13 +37,13 @@ _TAGS: Final = re.compile(r"\s{0,16}(?:<function=[^\s<>]{1,128}>|[\w.-]{1,128}\s
 
 
 class SpanRecord(NamedTuple):
-    """What the payload of one span shows by itself.
+    """The facts that the payload of one span shows by itself.
 
     Args:
         content: A hash of its output; 0 if that isn't recorded.
         call: A hash of a tool's name and arguments; 0 if they aren't recorded.
-        asked: The first line of what the user asked.
-        said: The first line of what was answered.
+        asked: The first line of the prompt.
+        said: The first line of the answer.
         characters: The characters of a generation's answer.
         unparsed_calls: The tool calls in the answer's text that are no calls in the template's form.
         is_unread: True if no answer was recognised in a generation's result.
