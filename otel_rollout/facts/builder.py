@@ -316,9 +316,9 @@ class SummaryBuilder:
         self.unread_answers += record.is_unread and not is_failed
         if not is_user:
             if is_asked:
-                _keep(self.prompts, place, Said(start, record.asked))
+                _keep(self.prompts, place, Said(start, record.prompt_line))
             if _may_keep(self.answers, place, -start):
-                _keep(self.answers, place, Said(-start, record.said))
+                _keep(self.answers, place, Said(-start, record.answer_line))
             self.output_characters += record.characters
             self.unparsed_tool_calls += record.unparsed_calls
             reasons = get(_FINISH_REASONS)

@@ -42,8 +42,8 @@ class SpanRecord(NamedTuple):
     Args:
         content: A hash of its output; 0 if that isn't recorded.
         call: A hash of a tool's name and arguments; 0 if they aren't recorded.
-        asked: The first line of the prompt.
-        said: The first line of the answer.
+        prompt_line: The first line of the prompt.
+        answer_line: The first line of the answer.
         characters: The characters of a generation's answer.
         unparsed_calls: The tool calls in the answer's text that are no calls in the template's form.
         is_unread: True if no answer was recognised in a generation's result.
@@ -54,8 +54,8 @@ class SpanRecord(NamedTuple):
 
     content: int = 0
     call: int = 0
-    asked: str = ""
-    said: str = ""
+    prompt_line: str = ""
+    answer_line: str = ""
     characters: int = 0
     unparsed_calls: int = 0
     is_unread: bool = False
@@ -78,8 +78,8 @@ def record_of_generation(
     texts = [part["content"] for message in answered for part in message.parts if _is_text(part)]
     return SpanRecord(
         answer_hash(answered) if answered else payload_hash(output),
-        asked=asked_line(asked),
-        said=said_line(answered),
+        prompt_line=asked_line(asked),
+        answer_line=said_line(answered),
         characters=sum(map(len, texts)),
         unparsed_calls=sum(map(_unparsed_calls, texts)),
         is_unread=is_unread,
