@@ -33,6 +33,7 @@ if _TYPE_CHECKING:
         UnknownExporterError,
         UnreadableTraceError,
     )
+    from otel_rollout.finish.span_draft import SpanDraft
     from otel_rollout.folder.reader import RecordedTrajectory, read_trajectories
     from otel_rollout.record.annotate import annotate
     from otel_rollout.record.find_trajectory import find_trajectory
@@ -52,6 +53,7 @@ __all__ = [
     "RecordedTrajectory",
     "RolloutTraceConfig",
     "RolloutTraceError",
+    "SpanDraft",
     "Stats",
     "Trajectory",
     "UnknownExporterError",
@@ -74,6 +76,7 @@ __all__ = [
 _TRACING = (
     "errors",
     "counts",
+    "finish.span_draft",
     "record.sampling",
     "record.annotate",
     "record.op",

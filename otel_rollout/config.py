@@ -8,7 +8,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing import util as multiprocessing_util
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -33,6 +33,7 @@ from otel_rollout.text.near_miss import PREFIXES
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from otel_rollout.finish.span_draft import Transform
     from otel_rollout.settings import InitSettings
 
 _logger = SafeLogger()
@@ -42,7 +43,15 @@ _Config = TypeVar("_Config", bound="RolloutTraceConfig")
 
 SECONDS_AFTER_CTRL_C: Final = 1.0
 """The time for what is left after Ctrl-C, such as spans that go to disk."""
-_ARGUMENTS: Final = ("backend", "project_name", "experiment_name", "endpoint", "headers", "tracer_provider")
+_ARGUMENTS: Final = (
+    "backend",
+    "project_name",
+    "experiment_name",
+    "endpoint",
+    "headers",
+    "tracer_provider",
+    "transforms",
+)
 """The arguments of `init` that are no settings."""
 
 
@@ -56,6 +65,7 @@ def init(
     endpoint: str | None = None,
     headers: Mapping[str, str] | None = None,
     tracer_provider: TracerProvider | None = None,
+    transforms: Sequence[Transform] = (),
     **settings: Unpack[InitSettings],
 ) -> None:
     """Switch tracing on for this process; every setting is checked here, and nothing raises afterwards.
@@ -73,6 +83,8 @@ def init(
         headers: Sent with each request to it, besides the headers of `OTEL_EXPORTER_OTLP_HEADERS`.
         tracer_provider: An existing TracerProvider to create our spans with; if None, the application's global one if
             there is one, else a private one.
+        transforms: Functions that change a span's name, attributes, input and output before its export, on the delivery
+            thread: each gets a `SpanDraft`. If one raises, the span is sent without payload.
         **settings: Any other setting by its name, see docs/reference/configuration.md.
 
     Raises:
@@ -86,7 +98,7 @@ def init(
         "token2text": token2text or None,
         "max_samples_per_step_per_worker": max_samples_per_step_per_worker,
     }
-    _init(project_name, experiment_name, backend, Address(endpoint, headers), tracer_provider, given)
+    _init(project_name, experiment_name, backend, Address(endpoint, headers), tracer_provider, given, transforms)
 
 
 def _init(
@@ -96,12 +108,15 @@ def _init(
     address: Address,
     tracer_provider: TracerProvider | None,
     given: Mapping[str, Any],
+    transforms: Sequence[Transform] = (),
     *,
     is_verls: bool = False,
 ) -> None:
     for argument, value in (("project_name", project_name), ("experiment_name", experiment_name)):
         if not isinstance(value, str) or not value.strip():
             raise ConfigurationError(f"{argument}={value!r}: this should be a non-empty string")
+    if not isinstance(transforms, (list, tuple)) or not all(map(callable, transforms)):
+        raise ConfigurationError(f"transforms={transforms!r}: this should be a list of functions of a SpanDraft")
     if is_free_threaded():
         raise ConfigurationError(
             "this Python runs without a global interpreter lock, under which tracing is not tested; "
@@ -117,7 +132,9 @@ def _init(
         if address != Address() and not is_backend_named(backend):
             backend = "otlp"
         asked = requested_backend(backend)
-        request = InitRequest(project_name, experiment_name, asked, tracer_provider, resolved, address)
+        request = InitRequest(
+            project_name, experiment_name, asked, tracer_provider, tuple(transforms), resolved, address
+        )
         if _state.request is not None:
             _state.request.require_same(request)
             return

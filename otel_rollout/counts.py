@@ -99,7 +99,7 @@ class Stats:
         exporters: The counts of each exporter by its name.
         truncated_bytes: Bytes of payloads, attributes and names that the limits cut.
         redacted: Secrets that were replaced.
-        internal_errors: Faults of otel-rollout itself, by the work that failed.
+        internal_errors: Faults of otel-rollout itself, and of `transforms`, by the work that failed.
         lost_annotations: Values given to `annotate` for a trajectory that couldn't be recorded, by reason.
         repeated_annotations: Values that this process gave twice to one trajectory after its end, by argument; they are
             recorded again.

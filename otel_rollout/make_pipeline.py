@@ -21,6 +21,7 @@ from otel_rollout.finish.chat_writer import ChatWriter
 from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.redaction import make_redactor
 from otel_rollout.finish.span_conversion import SpanReader
+from otel_rollout.finish.span_draft import Transform
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.joined_provider import QUEUE_NAME, HandOver, JoinedProvider
 from otel_rollout.pipeline import Pipeline, QueueProcessor
@@ -50,6 +51,7 @@ class InitRequest:
         experiment_name: The experiment.
         backends: Exporters, and names of exporters.
         tracer_provider: The given provider, if any.
+        transforms: The user's functions of a span.
         settings: The settings.
         address: The given endpoint and headers.
     """
@@ -58,6 +60,7 @@ class InitRequest:
     experiment_name: str
     backends: list[Any]
     tracer_provider: TracerProvider | None
+    transforms: tuple[Transform, ...]
     settings: Settings
     address: Address
 
@@ -127,7 +130,8 @@ def make_pipeline(request: InitRequest, *, is_backend_given: bool) -> Pipeline:
             exporter.check_project(request.project_name)
     chat = ChatWriter(finisher) if settings.chat_messages else None
     theirs = getattr(provider, "resource", None)
-    reader = SpanReader(resource, SCOPE, finisher, chat, theirs if isinstance(theirs, Resource) else None)
+    joined_resource = theirs if isinstance(theirs, Resource) else None
+    reader = SpanReader(resource, SCOPE, finisher, chat, joined_resource, request.transforms)
     open_spans, open_trajectories = OpenSpans(settings.max_queue_bytes), OpenTrajectories()
     queues = [_make_queue(name, exporter, reader, settings, open_trajectories) for name, exporter in exporters]
     if joined is None:

@@ -160,8 +160,8 @@ class Pipeline:
         """Return the counts so far."""
         return Stats(
             exporters={queue.name: queue.stats() for queue in self.queues},
-            truncated_bytes=self.reader.counts.truncated_bytes,
-            redacted=self.reader.counts.redacted,
+            truncated_bytes=self.reader.truncated_bytes,
+            redacted=self.reader.redacted,
             internal_errors=dict(internal_errors),
             open_spans=self.open_spans.count,
             has_external_exporters=not self.queues,

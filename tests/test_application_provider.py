@@ -287,13 +287,13 @@ class TestHandOver:
     def test_nothing_is_finished_on_the_callers_thread(self, monkeypatch: pytest.MonkeyPatch):
         """JSON, messages and redaction are the delivery thread's, as with our own provider."""
         threads = set()
-        finish = sys.modules["otel_rollout.finish.span_conversion"].finish_span
+        finish = sys.modules["otel_rollout.finish.span_conversion"].finished_span
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             threads.add(threading.current_thread())
             return finish(*args, **kwargs)
 
-        monkeypatch.setattr("otel_rollout.finish.span_conversion.finish_span", watched)
+        monkeypatch.setattr("otel_rollout.finish.span_conversion.finished_span", watched)
         application = Application()
         init("p", "e", tracer_provider=application.provider)
         run()

@@ -33,13 +33,19 @@ class RunningReport:
     """Calls an exporter's method `note_open` every few seconds, if it has one; on the delivery thread."""
 
     def __init__(
-        self, exporter: SpanExporter, open_trajectories: OpenTrajectories | None, redactor: Redactor | None
+        self,
+        exporter: SpanExporter,
+        open_trajectories: OpenTrajectories | None,
+        redactor: Redactor | None,
+        *,
+        has_inputs: bool = True,
     ) -> None:
         self._note: Callable[[Sequence[OpenTrajectory]], object] | None = getattr(exporter, "note_open", None)
         self._open = open_trajectories
         # Nobody counts the secrets of a note: no span had them.
         self._redactor = redactor
         self._finisher = PayloadFinisher(_INPUT_BYTES, redactor)
+        self._has_inputs = has_inputs
         self._next = 0.0
 
     def seconds_left(self) -> float:
@@ -55,7 +61,9 @@ class RunningReport:
         start = monotonic()
         try:
             running = self._open.running_for(SECONDS_RUNNING)
-            self._note([self._clean(each, has_input=at < _MAX_INPUTS) for at, each in enumerate(running)])
+            self._note(
+                [self._clean(each, has_input=self._has_inputs and at < _MAX_INPUTS) for at, each in enumerate(running)]
+            )
         except KeyboardInterrupt:
             raise
         except BaseException:  # noqa: BLE001, RUF100 - SystemExit or CancelledError must not end delivery
@@ -80,4 +88,5 @@ class RunningReport:
             return given
         if given.size > _MAX_SNAPSHOT:
             return f"…[{given.size:,} bytes]"
-        return self._finisher.finish(to_json(given)).json_bytes.decode("utf-8", "replace")
+        clean, _ = self._finisher.clean(to_json(given))
+        return self._finisher.cut(clean)[0].decode()

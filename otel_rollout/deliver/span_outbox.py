@@ -111,7 +111,9 @@ class SpanOutbox(Outbox):
         self._root_bounds = max_bytes, max_spans
         self._child_bounds = max_bytes * CHILD_SHARE, max(1, min(max_spans - 1, int(max_spans * CHILD_SHARE)))
         self._send_once = one_attempt_of(exporter)
-        self._open_notes = RunningReport(exporter, open_trajectories, reader.finisher.redactor)
+        # What the user's functions change at a span's end isn't shown before.
+        has_inputs, redactor = not reader.transforms, reader.finisher.redactor
+        self._open_notes = RunningReport(exporter, open_trajectories, redactor, has_inputs=has_inputs)
         self._reset()
 
     def _reset(self) -> None:

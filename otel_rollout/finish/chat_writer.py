@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from otel_rollout import semconv
 from otel_rollout.finish.conversations import Conversation, Conversations, encode_messages
@@ -36,6 +36,9 @@ class WrittenSide(NamedTuple):
     cut: int
 
 
+NOTHING: Final = WrittenSide(None, {}, None, 0)
+
+
 class ChatWriter:
     """Writes messages; no method changes what it is given.
 
@@ -54,7 +57,7 @@ class ChatWriter:
         Args:
             value: Its arguments by name, or what stands for them.
         """
-        side = None if _is_note(value) else split_input(value)
+        side = None if is_note(value) else split_input(value)
         if side is None:
             return WrittenSide(value_to_json(value), {}, None, 0)
         attributes, cut = self._attributes(semconv.INPUT_MESSAGES, side.encoded, side.tools)
@@ -69,7 +72,7 @@ class ChatWriter:
             arguments: Its arguments, if they were captured.
             is_stream: The result is the list of what a generator yielded.
         """
-        side = None if _is_note(value) else split_output(value, arguments, is_stream=is_stream)
+        side = None if is_note(value) else split_output(value, arguments, is_stream=is_stream)
         if side is None:
             return WrittenSide(value_to_json(value), {}, None, 0)
         attributes, cut = self._attributes(semconv.OUTPUT_MESSAGES, side.encoded, None)
@@ -158,6 +161,6 @@ def _payload(name: str, text: str, rest: Any) -> bytes:
     return value_to_json(rest if name in rest else {name: text, **rest})
 
 
-def _is_note(value: Any) -> bool:
+def is_note(value: Any) -> bool:
     """Return True for a note in place of a payload, which nobody said."""
     return type(value) is str and value[:2] == "…["

@@ -1,9 +1,10 @@
-"""Recording spans to the standard `ReadableSpan`, on the delivery thread."""
+"""Ended spans to the standard `ReadableSpan`, on the delivery thread."""
 
 from __future__ import annotations
 
-import logging
 import threading
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from opentelemetry.sdk.resources import Resource
@@ -11,25 +12,23 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from otel_rollout import semconv
-from otel_rollout.counts import unread_answers, unread_usage
 from otel_rollout.finish.chat_writer import ChatWriter
-from otel_rollout.finish.payload_finisher import FinishCounts, PayloadFinisher
+from otel_rollout.finish.finishing import finished_span, limit, redact, transform, write_messages
+from otel_rollout.finish.payload_finisher import PayloadFinisher
 from otel_rollout.finish.span_copies import (
+    changed_copy,
     copy_span,
     copy_with_losses,
     encodable_copy,
     is_without_payload,
-    redacted_copy,
 )
-from otel_rollout.finish.span_steps import finish_span
-from otel_rollout.guard.log_once import warn_once
-from otel_rollout.messages import AnswerRead
+from otel_rollout.finish.span_draft import SpanDraft, Transform, draft_of, draft_of_readable
 from otel_rollout.record.finished_span import FinishedSpan, readable_span
 from otel_rollout.record.recording_span import RolloutSpan
 
 
 class SpanReader:
-    """Converts recording spans to `ReadableSpan`s; each is finished once, for the first exporter that asks.
+    """Converts ended spans to `ReadableSpan`s; one of ours is finished once, for the first exporter that asks.
 
     Args:
         resource: The resource of the spans.
@@ -37,6 +36,7 @@ class SpanReader:
         finisher: Finishes payloads.
         chat: Writes messages; None if a setting turns them off.
         joined: The resource of the application's provider that is joined, if one is.
+        transforms: The user's functions, which come before ours.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class SpanReader:
         finisher: PayloadFinisher,
         chat: ChatWriter | None = None,
         joined: Resource | None = None,
+        transforms: Sequence[Transform] = (),
     ) -> None:
         self._readers = 0
         self.resource = resource
@@ -54,12 +55,21 @@ class SpanReader:
         self._scope = scope
         self.finisher = finisher
         self.chat = chat
-        self.counts = FinishCounts()
+        self.transforms = transforms
+        self.functions: list[Callable[[SpanDraft], None]] = [
+            *([partial(transform, transforms=transforms)] if transforms else []),
+            partial(redact, finisher=finisher),
+            *([] if chat is None else [partial(write_messages, chat=chat)]),
+            partial(limit, finisher=finisher),
+        ]
+        """What a span passes, in this order."""
+        self.truncated_bytes = self.redacted = 0
+        """What limits and redaction took from the spans of the process."""
         self._lock = threading.Lock()
 
     def after_fork(self) -> None:
         """Replace a lock that a thread of the parent may have held, and count from zero."""
-        self.counts.clear()
+        self.truncated_bytes = self.redacted = 0
         self._lock = threading.Lock()
         if self.finisher.redactor is not None:
             self.finisher.redactor.after_fork()
@@ -83,11 +93,10 @@ class SpanReader:
             exporter: The exporter's name; a root counts the spans of its trajectory that this exporter's queue dropped.
         """
         if not isinstance(span, RolloutSpan):
-            span = self._named(encodable_copy(span))
-            if self.finisher.redactor is not None:
-                span, redacted = redacted_copy(span, self.finisher.redactor)
-                self.counts.add(None, 0, redacted)
-            return span
+            # With our project in its resource: exporters file it by that.
+            span = self._run_resource().named(encodable_copy(span))
+            draft = self._pass(draft_of_readable(span))
+            return changed_copy(span, draft) if self.transforms or draft.redacted else span
         finished = span.finished
         if finished is None:
             with self._lock:
@@ -96,49 +105,27 @@ class SpanReader:
         readable = readable_span(span, finished, resource, self._scope)
         return copy_with_losses(readable, span, exporter)
 
-    def _named(self, span: ReadableSpan) -> ReadableSpan:
-        """Return a provider's span with our project in its resource: exporters file it by that."""
-        return self._run_resource().named(span)
+    def _finish(self, span: RolloutSpan) -> FinishedSpan:
+        is_shared, draft = self._readers > 1, draft_of(span)
+        draft.is_copy = is_shared and is_without_payload(span)
+        return finished_span(self._pass(draft), span, is_shared=is_shared)
+
+    def _pass(self, draft: SpanDraft) -> SpanDraft:
+        for function in self.functions:
+            function(draft)
+        if draft.cut or draft.redacted:
+            self.truncated_bytes += draft.cut
+            self.redacted += draft.redacted
+            if draft.trajectory is not None:
+                draft.trajectory.truncated_bytes += draft.cut
+                draft.trajectory.redacted += draft.redacted
+        return draft
 
     def _run_resource(self) -> RunResource:
         run = self._run
         if run.resource is not self.resource:
             self._run = run = RunResource(self.resource)
         return run
-
-    def _finish(self, span: RolloutSpan) -> FinishedSpan:
-        """Finish a span; the state of its trajectory is taken before the steps, and changed after them."""
-        is_shared, trajectory, trace_id = self._readers > 1, span.trajectory, span.context.trace_id
-        # Another exporter has the same span whole, and its conversation is not to change with this copy.
-        chat = None if is_shared and is_without_payload(span) else self.chat
-        is_root = span.parent is None and trajectory is not None
-        conversation = chat.conversations.take(trace_id) if chat is not None and is_root else None
-        finished = finish_span(span, self.finisher, chat, conversation, is_shared=is_shared)
-        if finished.turn is not None and chat is not None and semconv.TURN in span.attributes:
-            chat.conversations.add(trace_id, *finished.turn, span.depth)
-        if finished.read is not None:
-            note_unread(span.name, finished.read)
-        if finished.clean_tags is not None and trajectory is not None:
-            trajectory.tags, trajectory.has_clean_tags = finished.clean_tags, True
-        if finished.cut or finished.redacted:
-            self.counts.add(trajectory, finished.cut, finished.redacted)
-        return finished.span
-
-
-_MAX_OPS: Final = 256
-
-
-def note_unread(op: str, read: AnswerRead) -> None:
-    """Count a result of an LLM op that was not recognised, and log the first of each op."""
-    for is_read, counts, what, remedy, level in (
-        (read.answer_read, unread_answers, "answer", "return a message", logging.WARNING),
-        (read.usage_read, unread_usage, "number of tokens", "return it as `usage`", logging.INFO),
-    ):
-        name = op if op in counts or len(counts) < _MAX_OPS else "…"
-        if not is_read:
-            counts[name] += 1
-            words = "%s returned %s: no %s was recognised; %s, or pass capture_output="
-            warn_once(f"unread {what} of {name}", words, name, read.shape, what, remedy, level=level)
 
 
 _UNNAMED: Final = "unknown_service"

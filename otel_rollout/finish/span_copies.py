@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import orjson
 from opentelemetry.sdk.trace import Event, ReadableSpan
@@ -12,15 +12,13 @@ from opentelemetry.util.types import AnyValue
 from otel_rollout import semconv
 from otel_rollout.finish.conversations import encode_messages
 from otel_rollout.finish.payload_limits import cut_json
-from otel_rollout.finish.redaction import Redactor
+from otel_rollout.finish.span_draft import SpanDraft
 from otel_rollout.record.attribute_values import read_name
 from otel_rollout.record.finished_span import CountedSpan
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import Snapshot
 from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import INT64_MAX, replace_surrogates
-
-_Value = TypeVar("_Value")
 
 SHRUNK_PAYLOAD_BYTES: Final = 4096
 SHRUNK_ATTRIBUTE_CHARACTERS: Final = 1024
@@ -157,31 +155,11 @@ def _is_time(time: object) -> bool:
     return time is None or (type(time) is int and 0 <= time <= INT64_MAX)
 
 
-def redacted_copy(span: ReadableSpan, redactor: Redactor) -> tuple[ReadableSpan, int]:
-    """Return a copy of another instrumentation's span without its secrets, and their number; `span` if it has none."""
-    count = 0
-
-    def counted(result: tuple[_Value, int]) -> _Value:
-        nonlocal count
-        count += result[1]
-        return result[0]
-
-    attributes = counted(redactor.attributes(span.attributes or {}))
-    events = [
-        Event(
-            counted(redactor.label(event.name)), counted(redactor.attributes(event.attributes or {})), event.timestamp
-        )
-        for event in span.events
-    ]
-    links = [
-        Link(link.context, counted(redactor.attributes(link.attributes))) if link.attributes else link
-        for link in span.links
-    ]
-    status = span.status
-    if status.description:
-        status = Status(status.status_code, counted(redactor.text(status.description)))
-    name = counted(redactor.label(span.name))
-    return copy_span(span, attributes, name=name, events=events, links=links, status=status) if count else span, count
+def changed_copy(span: ReadableSpan, draft: SpanDraft) -> ReadableSpan:
+    """Return a copy of another instrumentation's span with what its draft has."""
+    events = [Event(event.name, event.attributes, event.timestamp) for event in draft.events]
+    links = [Link(link.context, link.attributes) for link in draft.links]
+    return copy_span(span, dict(draft.attributes), name=draft.name, events=events, links=links, status=draft.status)
 
 
 def copy_without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | ReadableSpan:

@@ -1,7 +1,7 @@
 """The recording span: cheap on the caller's thread, and a valid current span for any instrumentation.
 
 The SDK's span copies and checks each attribute, takes five locks and builds an immutable record. This one keeps
-references; the rest of the work happens on the delivery thread, in `finish.span_steps`.
+references; the rest of the work happens on the delivery thread, in `finish.finishing`.
 """
 
 from __future__ import annotations

@@ -108,6 +108,8 @@ otel_rollout.init("project", "experiment", backend=["mlflow", InMemorySpanExport
 otel_rollout.init("project", "experiment", tracer_provider=TracerProvider())
 otel_rollout.init("project", "experiment", endpoint="http://localhost:4318", headers={"x-key": "value"})
 otel_rollout.init("project", "experiment", max_queue_bytes="1GiB", redact_keys=["email"], spool="spool")
+otel_rollout.init("project", "experiment", transforms=[lambda span: span, print])
+otel_rollout.init("project", "experiment", transforms=[int])  # type: ignore[list-item]
 otel_rollout.init("project", "experiment", max_queue_byte=1)  # type: ignore[call-arg]
 otel_rollout.init("project", "experiment", chat_messages="yes please")  # type: ignore[arg-type]
 otel_rollout.init("project")  # type: ignore[call-arg]
