@@ -111,7 +111,7 @@ class SpanOutbox(Outbox):
         self._root_bounds = max_bytes, max_spans
         self._child_bounds = max_bytes * CHILD_SHARE, max(1, min(max_spans - 1, int(max_spans * CHILD_SHARE)))
         self._send_once = one_attempt_of(exporter)
-        # What the user's functions change at a span's end isn't shown before.
+        # The user's functions may hide an input at the end of its span.
         has_inputs, redactor = not reader.transforms, reader.finisher.redactor
         self._open_notes = RunningReport(exporter, open_trajectories, redactor, has_inputs=has_inputs)
         self._reset()

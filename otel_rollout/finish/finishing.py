@@ -215,7 +215,7 @@ def _limit_event(event: RecordedEvent, limits: AttributeLimits, most: int) -> Re
 
 
 def finished_span(draft: SpanDraft, span: RolloutSpan, *, is_shared: bool) -> FinishedSpan:
-    """Return what is kept of a draft until its export, within the limit of attributes, with its size.
+    """Return a draft as a finished span, within the limit of attributes, with its size.
 
     Args:
         draft: The draft, after all functions.

@@ -62,9 +62,9 @@ class SpanReader:
             *([] if chat is None else [partial(write_messages, chat=chat)]),
             partial(limit, finisher=finisher),
         ]
-        """What a span passes, in this order."""
+        """The functions that a span passes, in this order."""
         self.truncated_bytes = self.redacted = 0
-        """What limits and redaction took from the spans of the process."""
+        """Bytes that were cut from the spans of the process, and secrets that were replaced in them."""
         self._lock = threading.Lock()
 
     def after_fork(self) -> None:
