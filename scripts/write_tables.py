@@ -21,8 +21,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import otel_rollout
 from otel_rollout.backends import factory_of
-from otel_rollout.catalog import GroupSummary, Spread, StepSummary
-from otel_rollout.catalog.columns import COLUMNS, TableColumn
+from otel_rollout.catalog import COLUMNS, GroupSummary, Spread, StepSummary
+from otel_rollout.catalog.columns import Column
 from otel_rollout.export.exporter import settings_of
 from otel_rollout.facts import FACTS, SUMS, Conversation, Percentiles, SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import CHECKS
@@ -151,7 +151,7 @@ def rewritten(text: str) -> str:
     return _MARKED.sub(lambda match: f"{match[1]}{TABLES[match[2]]()}{match[3]}", text)
 
 
-def _sql_type(column: TableColumn) -> str:
+def _sql_type(column: Column) -> str:
     """Return a column's type in the words of SQLite."""
     return " or ".join(dict.fromkeys(_SQL.get(kind, "JSON text") for kind in column.kinds))
 

@@ -85,14 +85,15 @@ class _Asked:
 
     def step(self) -> tuple[float, float]:
         """Read a step for the first time."""
-        self.run.steps()
-        return _seconds(lambda: (self.run.groups(1), self.run.summaries(1)))
+        [step] = self.run.steps(1)
+        return _seconds(lambda: (self.run.groups(step), self.run.summaries(step)))
 
     def group(self) -> tuple[float, float]:
         """Look at a group of a step that has been read."""
-        groups = self.run.groups(1)
+        [step] = self.run.steps(1)
+        groups = self.run.groups(step)
         prompt = groups[len(groups) // 2].sample_index
-        return _seconds(lambda: list(map(self.run.rollouts, self.run.groups_of_prompt(1, False, prompt))))
+        return _seconds(lambda: self.run.rollouts(self.run.group(step, prompt) or groups[0]))
 
     def same_prompt(self) -> tuple[float, float]:
         """Find a prompt at all steps."""
@@ -101,12 +102,12 @@ class _Asked:
 
     def trajectory(self) -> tuple[float, float]:
         """Read the spans of a trajectory of a step that has been read."""
-        trace_id = self.run.summaries(1)[-1].trace_id
+        trace_id = self.run.summaries(self.run.steps(1)[0])[-1].trace_id
         return _seconds(lambda: [span.attributes for span in self.run.trajectory(trace_id).spans])
 
     def by_id(self) -> tuple[float, float]:
         """Find a trajectory of the last step by its id alone."""
-        trace_id = Run([self.folder]).summaries(max(step.step or 0 for step in self.run.steps()))[-1].trace_id
+        trace_id = Run([self.folder]).summaries(self.run.steps()[-1])[-1].trace_id
         return _seconds(lambda: self.run.summary(trace_id))
 
     def search(self) -> tuple[float, float]:
@@ -116,7 +117,7 @@ class _Asked:
     def everything(self) -> tuple[float, float]:
         """Look at up to a dozen steps, and search one."""
         for step in self.run.steps()[:12]:
-            self.run.groups(step.step)
+            self.run.groups(step)
         self.search()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return float(peak if sys.platform == "darwin" else peak * 1024), 0.0

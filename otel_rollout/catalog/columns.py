@@ -1,66 +1,99 @@
-"""The columns of the catalog's public tables: names, types, units and meanings."""
+"""The columns of tables: names, types, units and meanings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, fields
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from otel_rollout.catalog import spans
-from otel_rollout.catalog.figures import GROUPS, STEPS
-from otel_rollout.catalog.schema import SECONDS
-from otel_rollout.facts.table import FACTS, TrajectorySummary
+from otel_rollout.facts.table import FACTS, Sum, TrajectorySummary
 
-_HINTS: Final = get_type_hints(TrajectorySummary, include_extras=True)
+_SCALARS: Final = frozenset({bool, int, float, str})
+_UNITS: Final = {**{each.name: each.unit for each in FACTS}, "seconds": "s"}
+_SUMS: Final[Mapping[Sum, str]] = {
+    "mean": "the mean of `{}`",
+    "percentiles": "`{}`",
+    "sum": "the sum of `{}`",
+    "above 0": "the trajectories whose `{}` is above 0",
+    "by value": "the number of trajectories by `{}`",
+    "mean by name": "the mean of `{}` by name",
+    "sum by name": "the sum of `{}` by name",
+}
+_STATISTICS: Final = {
+    "lowest": "the lowest of {}",
+    "mean": "the mean of {}",
+    "p50": "the median of {}",
+    "p99": "the 99th percentile of {}",
+    "highest": "the highest of {}",
+}
 
 
-class TableColumn(NamedTuple):
-    """A column of a public table.
+class Column(NamedTuple):
+    """A column.
 
     Args:
         name: Its name.
         type: Its type hint.
         unit: The unit of a number.
         meaning: A clause for the docs.
+        of: Returns its value, of a span, of a message or of a conversation.
     """
 
     name: str
     type: Any
     unit: str
     meaning: str
+    of: Callable[[Any], Any] = lambda _: None
 
     @property
     def kinds(self) -> Sequence[Any]:
-        """The plain types of its values, without None; other than `bool`, `int`, `float` and `str` it is JSON text."""
-        hints = get_args(self.type) if get_origin(self.type) in (UnionType, Union) else (self.type,)
-        plain = [get_args(hint)[0] if get_origin(hint) is Annotated else hint for hint in hints]
-        return [kind for kind in plain if kind is not NoneType]
+        """The plain types of its values, without None."""
+        return kinds_of(self.type)
+
+    @property
+    def is_json(self) -> bool:
+        """True if it has JSON text."""
+        return not _SCALARS.issuperset(self.kinds)
 
 
-def _listed(columns: Sequence[Any]) -> Sequence[TableColumn]:
-    return [TableColumn(each.name, each.type, each.unit, each.meaning) for each in columns]
+def kinds_of(hint: Any) -> Sequence[Any]:
+    """Return the plain types of a type hint, without None."""
+    hints = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
+    plain = [get_args(each)[0] if get_origin(each) is Annotated else each for each in hints]
+    return [kind for kind in plain if kind is not NoneType]
 
 
-COLUMNS: Final[Mapping[str, Sequence[TableColumn]]] = {
-    "trajectories": [
-        *(TableColumn(each.name, _HINTS[each.name], each.unit, each.meaning) for each in FACTS),
-        TableColumn(SECONDS, float, "s", "the seconds from its start to its end"),
-    ],
-    "rewards": [
-        *_listed(spans.COMMON),
-        TableColumn("name", str, "", "the part's name"),
-        TableColumn("value", float, "", "its value; of a boolean, 0 or 1"),
-    ],
-    "tools": [
-        *_listed(spans.COMMON),
-        TableColumn("name", str, "", "the tool"),
-        TableColumn("calls", int, "calls", "the calls"),
-        TableColumn("errors", int, "calls", "those that failed"),
-    ],
-    "steps": _listed(STEPS.columns),
-    "groups": _listed(GROUPS.columns),
-    "spans": _listed((*spans.COMMON, *spans.SPANS)),
-    "messages": _listed((*spans.COMMON, *spans.MESSAGES)),
-    "conversations": _listed((*spans.COMMON, *spans.CONVERSATIONS)),
-}
-"""The columns of each table, in order."""
+def figure(meaning: str, *, unit: str = "") -> Any:
+    """Return the dataclass field of a figure, with a clause for the docs and the unit of a number."""
+    return field(metadata={"meaning": meaning, "unit": unit})
+
+
+def amount_of(hint: Any) -> Any:
+    """Return the class of an amount that has a column for each of its statistics, such as `Percentiles`; else None."""
+    return next((kind for kind in kinds_of(hint) if hasattr(kind, "_fields")), None)
+
+
+def facts_columns() -> list[Column]:
+    """Return a column for each fact, and one for the seconds."""
+    hints = get_type_hints(TrajectorySummary, include_extras=True)
+    facts = [Column(each.name, hints[each.name], each.unit, each.meaning) for each in FACTS]
+    return [*facts, Column("seconds", float, "s", "the seconds from its start to its end")]
+
+
+def figures_columns(kind: Any) -> list[Column]:
+    """Return the columns of a class of figures."""
+    hints, found = get_type_hints(kind, include_extras=True), []
+    for each in fields(kind):
+        if "meaning" in each.metadata:
+            meaning, unit = each.metadata["meaning"], each.metadata["unit"]
+        else:
+            fact, how = each.metadata["fact"], each.metadata["sum"]
+            meaning, unit = _SUMS[how].format(fact), "" if how in ("above 0", "by value") else _UNITS[fact]
+        amount = amount_of(hints[each.name])
+        if amount is None:
+            found.append(Column(each.name, hints[each.name], unit, meaning))
+        for statistic in () if amount is None else amount._fields:
+            words = _STATISTICS[statistic].format(meaning)
+            found.append(Column(f"{each.name}_{statistic}", float | None, unit, words))
+    return found

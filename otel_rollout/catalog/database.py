@@ -10,12 +10,10 @@ import re
 import secrets
 import shutil
 import sqlite3
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from threading import RLock
@@ -23,8 +21,8 @@ from typing import Final, TypeVar
 
 import orjson
 
-from otel_rollout.catalog import figures
 from otel_rollout.catalog.sql import prepare
+from otel_rollout.catalog.tables import VERSION, create
 from otel_rollout.errors import RolloutTraceError
 from otel_rollout.files.file_modes import make_folder, open_private
 from otel_rollout.text.sanitize import replace_surrogates
@@ -41,20 +39,6 @@ LOCAL: Final = frozenset(
 )
 """File systems of one host. A write-ahead log needs memory that all readers share, which network file systems lack."""
 MOUNTS: Path = Path("/proc/mounts")
-
-TABLES: Final = """
-CREATE TABLE about (version TEXT);
-CREATE TABLE files (
-  id INTEGER PRIMARY KEY, place TEXT UNIQUE, steps TEXT, status TEXT, known TEXT, problems TEXT, is_open INTEGER
-);
-CREATE TABLE parts (trace_id TEXT, file INTEGER, offset INTEGER, traces INTEGER, line TEXT);
-CREATE INDEX parts_by_trace ON parts (trace_id);
-CREATE INDEX parts_by_file ON parts (file, offset);
-CREATE TABLE signals (step INTEGER, validate INTEGER, experiment_name TEXT, run_id TEXT, signals TEXT);
-CREATE INDEX signals_by_step ON signals (step, validate);
-"""
-"""The tables that are nobody's but ours; those in `schema` and `figures` are public."""
-VERSION: Final = f"{figures.VERSION} {blake2b(TABLES.encode(), digest_size=4).hexdigest()}"
 
 _CATALOG: Final = re.compile(r"[0-9a-f]{16}")
 _LEFT: Final = re.compile(r"[0-9a-f]{16}\.[0-9a-f]{8}")
@@ -76,8 +60,8 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._lock = RLock()
         self._is_busy = False
-        self._left: list[Callable[[], object]] = []
-        weakref.finalize(self, _clean_up, self._left)
+        self._opened: list[sqlite3.Connection] = []
+        weakref.finalize(self, _close, self._opened)
 
     def ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
         """Ask the database; if that fails, a new one.
@@ -95,7 +79,7 @@ class Database:
                     self._connection = next(self._connections, None)
                     if self._connection is None:
                         raise failure or sqlite3.DatabaseError("there is no place for a catalog")
-                    self._left.append(self._connection.close)
+                    self._opened.append(self._connection)
                 try:
                     return question(self._connection)
                 except RolloutTraceError:
@@ -113,7 +97,7 @@ class Database:
                     raise
 
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """Yield connections: to the file in the cache, to a new one there, to one in a temporary folder, to memory."""
+        """Yield connections: to the file in the cache, to a new one there, to one that SQLite keeps for itself."""
         place = (
             catalogs_folder()
             / blake2b(orjson.dumps(list(map(replace_surrogates, self._folders))), digest_size=8).hexdigest()
@@ -127,12 +111,10 @@ class Database:
                 self._is_busy = "locked" in str(error)
             if not self._is_busy:
                 _remove(place)
-        with suppress(OSError, sqlite3.Error):
-            folder = tempfile.mkdtemp(prefix="otel-rollout-catalog-")
-            self._left.append(partial(shutil.rmtree, folder, ignore_errors=True))
-            yield _created(Path(folder) / NAME)
-        connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-        _create(connection)
+        # Without a name it is in memory, and what is too much for that in a temporary file.
+        connection = sqlite3.connect("", check_same_thread=False, isolation_level=None)
+        create(connection)
+        prepare(connection)
         yield connection
 
     def _make(self, place: Path) -> None:
@@ -159,11 +141,10 @@ class Database:
             shutil.rmtree(new, ignore_errors=True)
 
 
-def _clean_up(left: Sequence[Callable[[], object]]) -> None:
-    """Close connections, and remove what must not be left; the latest first."""
-    for each in reversed(left):
+def _close(connections: Sequence[sqlite3.Connection]) -> None:
+    for each in connections:
         with suppress(sqlite3.Error):
-            each()
+            each.close()
 
 
 def catalogs_folder() -> Path:
@@ -220,17 +201,11 @@ def _created(path: Path) -> sqlite3.Connection:
         # Each table would wait for the disk.
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(f"PRAGMA journal_mode = {'WAL' if is_local(path) else 'DELETE'}")
-        _create(connection)
+        create(connection)
+        connection.commit()
     finally:
         connection.close()
     return _opened(path)
-
-
-def _create(connection: sqlite3.Connection) -> None:
-    connection.executescript(TABLES)
-    figures.create(connection)
-    connection.execute("INSERT INTO about VALUES (?)", (VERSION,))
-    connection.commit()
 
 
 def _remove(place: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from otel_rollout.catalog import schema
+from otel_rollout.catalog.records import delete, insert
 from otel_rollout.errors import NoTracesError, UnreadableTraceError
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.index import IndexEntry, Row, place_of
@@ -397,9 +397,7 @@ class _Batch(Reader):
             ((row[_TRACE_ID], number, row[_OFFSET], stored.shared.get(row[_OFFSET], 1), _line_of(row)) for row in rows),
         )
         single = [row for row in rows if row[_TRACE_ID] not in several] if several else rows
-        schema.insert(
-            self._connection, summaries_of(RecordedTrajectory(row, ((stored, row),), self._find) for row in single)
-        )
+        insert(self._connection, summaries_of(RecordedTrajectory(row, ((stored, row),), self._find) for row in single))
         self._changed.difference_update(row[_TRACE_ID] for row in single)
         self._changed |= several
         if (several or gone) and not reading.start:
@@ -427,10 +425,10 @@ class _Batch(Reader):
                 (orjson.dumps(part).decode(),),
             ).fetchall()
             traces = {trace_id: list(group) for trace_id, group in groupby(lines, key=itemgetter(0))}
-            schema.delete(self._connection, (each for each in part if each not in traces))
+            delete(self._connection, (each for each in part if each not in traces))
             # One file after the other: each is read once.
             ordered = sorted(traces.values(), key=lambda lines: [number for _, number, *_ in lines])
-            schema.insert(self._connection, summaries_of(self._joined(ordered)))
+            insert(self._connection, summaries_of(self._joined(ordered)))
         self._changed.clear()
 
     def _joined(self, of_traces: Iterable[Sequence[tuple[str, int, int, int, str]]]) -> Iterator[RecordedTrajectory]:

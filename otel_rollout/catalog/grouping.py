@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
+from otel_rollout.facts.table import TrajectorySummary
+from otel_rollout.folder.reader import RecordedTrajectory
 
-class Tagged(Protocol):
-    """A trajectory with its tags: a summary, or one that was recorded."""
-
-    @property
-    def step(self) -> int | None: ...  # noqa: D102
-    @property
-    def validate(self) -> bool: ...  # noqa: D102
-    @property
-    def experiment_name(self) -> str | None: ...  # noqa: D102
-    @property
-    def run_id(self) -> str | None: ...  # noqa: D102
-    @property
-    def sample_index(self) -> int | str | None: ...  # noqa: D102
-    @property
-    def rollout_n(self) -> int | str | None: ...  # noqa: D102
-    @property
-    def start_time(self) -> int: ...  # noqa: D102
-
-
+Tagged: TypeAlias = TrajectorySummary | RecordedTrajectory
+"""A trajectory with its tags."""
 StepKey: TypeAlias = tuple[int | None, bool, str | None]
 """A step, whether it is its validation, and the experiment."""
 

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from otel_rollout.catalog.sql import FUNCTIONS
+from otel_rollout.catalog.tables import COLUMNS
 from otel_rollout.errors import RolloutTraceError
 from otel_rollout.text.near_miss import closest
 
 Taken = TypeVar("Taken")
 
-TABLES: Final = ("trajectories", "rewards", "tools", "steps", "groups", "spans", "messages", "conversations")
-OF_SPANS: Final = frozenset({"spans", "messages", "conversations"})
-"""The tables that are filled for the steps that are asked for."""
 MAX_SPAN_BYTES: Final = 2**30
 """The most bytes, as OTLP, of the trajectories whose spans one question may read."""
 MAX_ANSWER_BYTES: Final = 2**28
@@ -144,12 +142,12 @@ def narrowed(
     }
     of_trajectories = "t.trace_id IN (SELECT trace_id FROM temp.trajectories)"
     try:
-        for table in TABLES:
+        for table in COLUMNS:
             condition = narrow.get(table, of_trajectories)
             connection.execute(f"CREATE TEMP VIEW {table} AS SELECT t.* FROM main.{table} t WHERE {condition}")
         yield
     finally:
-        for table in reversed(TABLES):
+        for table in reversed([*COLUMNS]):
             connection.execute(f"DROP VIEW IF EXISTS temp.{table}")
         connection.execute("DROP TABLE IF EXISTS temp.asked_steps")
 
@@ -179,7 +177,6 @@ def _plain_errors(connection: sqlite3.Connection, sql: str, seconds: float = 0.0
         unknown = _UNKNOWN.match(said)
     else:
         return
-    connection.set_authorizer(None)
     if said == "interrupted" and time.monotonic() < end:
         # SQLite has swallowed Ctrl-C, which the progress handler has raised.
         raise KeyboardInterrupt
@@ -194,8 +191,8 @@ def _plain_errors(connection: sqlite3.Connection, sql: str, seconds: float = 0.0
     if unknown is None:
         raise QueryError(said)
     kind, name = unknown.groups()
-    tables = _tables_of(connection) if kind == "column" else {}
-    known = {"table": TABLES, "function": (*FUNCTIONS, *_BUILT_IN)}.get(kind, tables.keys() - {name})
+    tables = _tables_of() if kind == "column" else {}
+    known = {"table": COLUMNS, "function": (*FUNCTIONS, *_BUILT_IN)}.get(kind, tables.keys() - {name})
     near = closest(name, known)
     means = f"; did you mean {near}?" if near else f"; there are {', '.join(known)}" if kind != "column" else ""
     if f'"{name}"' in sql:
@@ -211,12 +208,12 @@ def _elsewhere(tables: Sequence[str]) -> str:
     return f" in what it asks: {', '.join(tables)} {'has' if len(tables) == 1 else 'have'} it{join}"
 
 
-def _tables_of(connection: sqlite3.Connection) -> dict[str, list[str]]:
+def _tables_of() -> dict[str, list[str]]:
     """Return the tables that have each column."""
     names: dict[str, list[str]] = {}
-    for table in TABLES:
-        for column, *_ in connection.execute(f"SELECT * FROM {table} LIMIT 0").description:
-            names.setdefault(column, []).append(table)
+    for table, columns in COLUMNS.items():
+        for column in columns:
+            names.setdefault(column.name, []).append(table)
     return names
 
 

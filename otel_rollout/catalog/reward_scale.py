@@ -6,18 +6,11 @@ import math
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from otel_rollout.catalog.sql import is_same
 from otel_rollout.facts.amounts import is_same_reward
 
 _LEFT_OUT: Final = 10
 """One step in so many is left out for its extreme reward, and one at least of three: an outlier is no scale."""
 _FEW: Final = 3
-
-SOLVED: Final = (
-    f"CASE WHEN {is_same(':lowest', ':highest')} THEN {{0}} > 0 "
-    f"ELSE {{0}} > :lowest / 2 + :highest / 2 AND NOT {is_same('{0}', '(:lowest / 2 + :highest / 2)')} END"
-)
-"""The condition of `Scale.is_solved` for a reward; if all rewards of the run are one, it is solved above 0."""
 
 
 class Scale(NamedTuple):
@@ -41,8 +34,18 @@ class Scale(NamedTuple):
         return (reward - self.lowest) / self.size
 
     def is_solved(self, reward: float) -> bool:
-        """Return True for a reward in the upper half."""
+        """Return True for a reward in the upper half; for one above 0 if all rewards are the same."""
+        if is_same_reward(self.lowest, self.highest):
+            return reward > 0
         return reward > self.middle and not is_same_reward(reward, self.middle)
+
+    def end_of(self, reward: float) -> str:
+        """Return the end of the scale that a reward is at: `best`, `worst`, or `other`."""
+        if is_same_reward(self.lowest, self.highest):
+            return "best" if reward > 0 else "worst"
+        if reward > self.highest or is_same_reward(reward, self.highest):
+            return "best"
+        return "worst" if reward < self.lowest or is_same_reward(reward, self.lowest) else "other"
 
 
 def scale_of(ranges: Iterable[tuple[float | None, float | None]]) -> Scale | None:

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import orjson
 
-from otel_rollout.catalog import TABLES, Answer, QueryError, Run
-from otel_rollout.catalog.query import MAX_ANSWER_BYTES, OF_SPANS
+from otel_rollout.catalog import COLUMNS, Answer, QueryError, Run
+from otel_rollout.catalog.query import MAX_ANSWER_BYTES
+from otel_rollout.catalog.span_columns import OF_SPANS
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.options import READ, add_run, add_seconds, add_steps, default_folder, exit_codes, positive
 from otel_rollout.cli.reading import (
@@ -37,7 +38,7 @@ _PROMPT: Final = "query> "
 _MORE: Final = "  ...> "
 _HELP: Final = f"""\
 A question is one SELECT; it ends with ; or an empty line. The tables are
-{", ".join(TABLES)}.
+{", ".join(COLUMNS)}.
 .tables          the tables with the number of their rows, but those of spans
 .columns TABLE   a table's columns
 .help            this
@@ -231,13 +232,13 @@ class _Prompt:
             print(_HELP)
         elif word == ".tables":
             rows = [
-                f"SELECT '{table}' AS name, count(*) AS rows FROM {table}" for table in TABLES if table not in OF_SPANS
+                f"SELECT '{table}' AS name, count(*) AS rows FROM {table}" for table in COLUMNS if table not in OF_SPANS
             ]
             _ask(self._recorded, self._arguments, " UNION ALL ".join(rows))
         elif word == ".columns":
-            table = rest.strip() or TABLES[0]
-            if table not in TABLES:
-                raise QueryError(f"there is no table {table}; there are {', '.join(TABLES)}")
+            table = rest.strip() or "trajectories"
+            if table not in COLUMNS:
+                raise QueryError(f"there is no table {table}; there are {', '.join(COLUMNS)}")
             found = self._recorded.query(f"SELECT * FROM {table} LIMIT 0", max_rows=1, seconds=self._arguments.timeout)
             print("\n".join(found.columns))
         elif word.startswith("."):

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from otel_rollout.catalog import QueryError
-from otel_rollout.catalog.columns import COLUMNS, TableColumn
+from otel_rollout.catalog.columns import Column
+from otel_rollout.catalog.tables import COLUMNS
 from otel_rollout.finish.known_forms import REDACTED
 from otel_rollout.text.near_miss import closest
 
@@ -28,7 +29,7 @@ _TIME: Final = pa.timestamp("us", tz="UTC")
 _TYPES: Final = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
-def columns_named(table: str, names: Sequence[str] | None) -> Sequence[TableColumn]:
+def columns_named(table: str, names: Sequence[str] | None) -> Sequence[Column]:
     """Return columns of a table by their names; all of them if None.
 
     Raises:
@@ -45,7 +46,7 @@ def columns_named(table: str, names: Sequence[str] | None) -> Sequence[TableColu
     return list(columns.values()) if names is None else [columns[name] for name in names]
 
 
-def schema_of(columns: Iterable[TableColumn]) -> pa.Schema:
+def schema_of(columns: Iterable[Column]) -> pa.Schema:
     """Return the schema of columns; each has its unit and its meaning as metadata."""
     return pa.schema(
         [
@@ -59,7 +60,7 @@ def schema_of(columns: Iterable[TableColumn]) -> pa.Schema:
     )
 
 
-def _type_of(column: TableColumn) -> pa.DataType:
+def _type_of(column: Column) -> pa.DataType:
     kinds = column.kinds
     if len(kinds) > 1 or kinds[0] not in _TYPES:
         # JSON, and tags that are numbers or texts: a Parquet column has one type.
@@ -67,12 +68,12 @@ def _type_of(column: TableColumn) -> pa.DataType:
     return _TIME if _is_time(column) else _TYPES[kinds[0]]
 
 
-def _is_time(column: TableColumn) -> bool:
+def _is_time(column: Column) -> bool:
     # Microseconds: Spark reads no others.
     return column.unit == "ns" and column.kinds == [int]
 
 
-def batch_of(columns: Sequence[TableColumn], schema: pa.Schema, values: Iterable[Sequence[Any]]) -> pa.RecordBatch:
+def batch_of(columns: Sequence[Column], schema: pa.Schema, values: Iterable[Sequence[Any]]) -> pa.RecordBatch:
     """Return a batch.
 
     Args:
@@ -84,7 +85,7 @@ def batch_of(columns: Sequence[TableColumn], schema: pa.Schema, values: Iterable
     return pa.record_batch(arrays, schema=schema)
 
 
-def _array(column: TableColumn, kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
+def _array(column: Column, kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     if kind == pa.bool_():
         return pa.array([None if value is None else bool(value) for value in values], kind)
     if kind == pa.string() and column.kinds != [str]:
@@ -94,7 +95,7 @@ def _array(column: TableColumn, kind: pa.DataType, values: Sequence[Any]) -> pa.
     return pa.array(values, kind)
 
 
-def batches_of(cursor: sqlite3.Cursor, columns: Sequence[TableColumn], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def batches_of(cursor: sqlite3.Cursor, columns: Sequence[Column], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a cursor in batches."""
     while True:
         values: list[list[Any]] = [[] for _ in columns]

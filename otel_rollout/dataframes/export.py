@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from otel_rollout.catalog import Run, StepSummary
-from otel_rollout.catalog.columns import COLUMNS, TableColumn
-from otel_rollout.catalog.query import OF_SPANS
+from otel_rollout.catalog.columns import Column
+from otel_rollout.catalog.span_columns import OF_SPANS
+from otel_rollout.catalog.tables import COLUMNS
 from otel_rollout.dataframes.arrow import UNREADABLE_KEY, Redactions, batches_of, schema_of
 from otel_rollout.dataframes.destination import Folder, Store
 from otel_rollout.dataframes.frames import error_of
@@ -37,7 +38,7 @@ MAX_NAME: Final = 255 - len("experiment_name=")
 NOTHING: Final = "__HIVE_DEFAULT_PARTITION__"
 """The name for null that Hive has given to all."""
 
-_COLUMNS: Final[Mapping[str, Sequence[TableColumn]]] = {
+_COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
     table: [each for each in COLUMNS[table] if each.name not in PARTITIONS] for table in TABLES
 }
 _SECONDS: Final = 3600.0
@@ -270,7 +271,7 @@ class _Step:
         self._write_rows("trajectories", condition)
 
     def _write_payload(self, trajectories: Iterable[Any]) -> None:
-        columns: Mapping[str, Sequence[TableColumn]] = {table: _COLUMNS[table] for table in TABLES if table in OF_SPANS}
+        columns: Mapping[str, Sequence[Column]] = {table: _COLUMNS[table] for table in TABLES if table in OF_SPANS}
         with ExitStack() as stack:
             files = {table: stack.enter_context(self._new_file(table)) for table in columns}
             for batches in payload_batches(trajectories, columns, self._unreadable.append):

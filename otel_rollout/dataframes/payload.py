@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from otel_rollout.catalog.columns import TableColumn
-from otel_rollout.catalog.spans import BYTES_AT_ONCE, COMMON, column_of, rows_of
+from otel_rollout.catalog.columns import Column
+from otel_rollout.catalog.span_columns import COMMON, rows_of
+from otel_rollout.catalog.spans import BYTES_AT_ONCE
 from otel_rollout.dataframes.arrow import ROWS_AT_ONCE, batch_of, schema_of
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.folder.reader import RecordedTrajectory
@@ -16,7 +17,7 @@ from otel_rollout.folder.reader import RecordedTrajectory
 
 def payload_batches(
     trajectories: Iterable[RecordedTrajectory],
-    tables: Mapping[str, Sequence[TableColumn]],
+    tables: Mapping[str, Sequence[Column]],
     on_unreadable: Callable[[str], object],
 ) -> Iterator[Mapping[str, pa.RecordBatch]]:
     """Yield batches of each table, of the same trajectories.
@@ -47,12 +48,12 @@ def payload_batches(
 class _Rows:
     """The rows of a table that wait for their batch."""
 
-    def __init__(self, table: str, columns: Sequence[TableColumn]) -> None:
+    def __init__(self, table: str, columns: Sequence[Column]) -> None:
         self.rows: list[Sequence[Any]] = []
         self._columns = columns
         self._schema = schema_of(columns)
         common = [each.name for each in COMMON]
-        self.made = [column_of(table, each.name) for each in columns if each.name not in common]
+        self.made = [each for each in columns if each.name not in common]
         """The columns that are made of spans; what is not asked for is not made."""
         place = {each.name: at for at, each in enumerate((*COMMON, *self.made))}
         self._order = [place[each.name] for each in columns]

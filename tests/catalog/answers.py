@@ -12,6 +12,7 @@ import pytest
 
 from otel_rollout.catalog import Run
 from otel_rollout.facts.table import shown_of
+from tests.run.asked import groups_of, summaries_of
 
 
 def answers(*folders: Path) -> dict[str, Any]:
@@ -20,10 +21,10 @@ def answers(*folders: Path) -> dict[str, Any]:
     run = Run(folders, problems.append)
     steps = run.steps()
     keys = dict.fromkeys((step.step, step.validate) for step in steps)
-    summaries = [each for key in keys for each in run.summaries(*key)]
+    summaries = [each for key in keys for each in summaries_of(run, *key)]
     return {
         "steps": steps,
-        "groups": [run.groups(*key) for key in keys],
+        "groups": [groups_of(run, *key) for key in keys],
         "summaries": [shown_of(each) for each in summaries],
         "spans": [[span.name for span in run.trajectory(each.trace_id).spans] for each in summaries],
         "problems": sorted((each.what, str(each.path), each.offset) for each in problems),

@@ -19,6 +19,7 @@ from otel_rollout.catalog import Run, find_files
 from otel_rollout.folder import StoredFile, read_index
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.catalog.answers import answers, assert_right
+from tests.run.asked import groups_of, summaries_of
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines
 
 
@@ -79,7 +80,7 @@ class TestWhatIsRead:
         run.steps()
         assert len(reads) == 3
         run.steps()
-        Run([folder]).groups(1)
+        groups_of(Run([folder]), 1)
         assert len(reads) == 3
 
     def test_new_lines_of_a_file_that_grew(self, tmp_path, reads):
@@ -101,7 +102,7 @@ class TestWhatIsRead:
     def test_of_one_step(self, folder, reads):
         """What is asked of one step reads that step's folders alone."""
         run = Run([folder])
-        assert len(run.groups(1)) == 2
+        assert len(groups_of(run, 1)) == 2
         assert {name for name, _ in reads} == {"steps=000000-000099"}
         assert len(run.steps()) == 3
 
@@ -115,7 +116,7 @@ class TestWhatIsRead:
         del looks[:]
         with run.one_look():
             run.steps()
-            for each in run.summaries(1):
+            for each in summaries_of(run, 1):
                 assert run.trajectory(each.trace_id).spans
             run.same_prompt(0)
         assert len(looks) == 1
@@ -306,7 +307,7 @@ class TestKilledReaders:
     def test_before_it_compares_with_the_scale(self, folder, monkeypatch):
         """The figures of steps are there, those by the run's scale aren't: the next one adds them."""
         with monkeypatch.context() as patch:
-            patch.setattr("otel_rollout.catalog.figures.judge", _raise_interrupt)
+            patch.setattr("otel_rollout.catalog.kept_figures.judge_steps", _raise_interrupt)
             with pytest.raises(KeyboardInterrupt):
                 Run([folder]).steps()
         assert [step.solved for step in assert_right(folder)["steps"]] == [0.5, 0.5, 1.0]

@@ -50,13 +50,13 @@ class MadeRun:
         """Return the steps."""
         return [run.summary for run in summarise_runs(self._summaries)]
 
-    def summaries(self, step: int | None, validate: bool = False, *_: object) -> list[TrajectorySummary]:
+    def summaries(self, step: StepSummary) -> list[TrajectorySummary]:
         """Return the trajectories of a step."""
-        return [each for each in self._summaries if (each.step, each.validate) == (step, validate)]
+        return [each for each in self._summaries if (each.step, each.validate) == (step.step, step.validate)]
 
-    def groups(self, step: int | None, validate: bool = False, *_: object) -> list[GroupSummary]:
+    def groups(self, step: StepSummary) -> list[GroupSummary]:
         """Return the groups of a step."""
-        return [group for run in summarise_runs(self.summaries(step, validate)) for group in run.groups]
+        return [group for run in summarise_runs(self.summaries(step)) for group in run.groups]
 
     def open_steps(self) -> set[tuple[int | None, bool]]:
         """Return the steps with open spans: none."""
@@ -68,7 +68,7 @@ class MadeRun:
 
     def judged(self, steps: Sequence[StepSummary]) -> list[JudgedStep]:
         """Return steps with their signs of trouble."""
-        return [JudgedStep.of(each, signals_of(self.summaries(each.step, each.validate))) for each in steps]
+        return [JudgedStep.of(each, signals_of(self.summaries(each))) for each in steps]
 
 
 def made_run(data: int, seed: int, shape: Shape | None = None, first_prompt: int = 0) -> list[TrajectorySummary]:

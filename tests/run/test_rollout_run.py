@@ -13,6 +13,7 @@ from otel_rollout.catalog import Run
 from otel_rollout.errors import NoTracesError
 from otel_rollout.facts import shapes_of
 from otel_rollout.folder.folder_writer import FolderWriter
+from tests.run.asked import groups_of, steps_of, summaries_of
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
 
 
@@ -81,7 +82,7 @@ class TestSteps:
         writer.write(spans[:2])
         run = Run([folder])
         assert (run.steps()[0].trajectories, run.steps()[0].rootless) == (5, 1)
-        assert run.groups_of_prompt(1, False, 7)[0].statuses == (None,)
+        assert run.group(steps_of(run, 1)[0], 7).statuses == (None,)
         writer.write(spans[2:])
         assert (run.steps()[0].trajectories, run.steps()[0].rootless) == (5, 0)
         writer.close()
@@ -102,7 +103,7 @@ class TestSteps:
             problems = []
             run = Run([folder], problems.append)
             assert run.steps()[1].trajectories == 3
-            run.groups(1)
+            groups_of(run, 1)
             assert [(problem.what, problem.path) for problem in problems] == [("torn frame", path)]
 
     def test_a_folder_without_traces(self, tmp_path):
@@ -121,7 +122,7 @@ class TestFolders:
         for _ in range(2):
             run = Run([first, second])
             assert outline(run.steps()) == [(1, False, 3)]
-            assert run.groups_of_prompt(1, False, 0)[0].rollout_ns == (0, 1, 2)
+            assert run.group(run.steps()[0], 0).rollout_ns == (0, 1, 2)
             assert [group.rollout_ns for group in run.same_prompt(0)] == [(0, 1, 2)]
 
     def test_of_two_experiments(self, tmp_path):
@@ -132,7 +133,7 @@ class TestFolders:
         ]
         run = Run(folders)
         assert [(step.experiment_name, step.reward_mean) for step in run.steps()] == [("a", 0.0), ("b", 1.0)]
-        assert [group.rewards for group in run.groups(1, experiment="b")] == [(1.0,)]
+        assert [group.rewards for group in groups_of(run, 1, experiment="b")] == [(1.0,)]
         assert [group.rewards for group in run.same_prompt(0, experiment="a")] == [(0.0,)]
 
     def test_one_inside_another(self, folder):
@@ -150,18 +151,25 @@ class TestTrajectories:
     def test_a_step(self, folder):
         """Its trajectories in the order of prompts and rollouts, its groups in the order of prompts."""
         run = Run([folder])
-        assert [(each.sample_index, each.rollout_n) for each in run.summaries(1)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-        assert [group.rewards for group in run.groups(1)] == [(0.0, 1.0), (0.0, 1.0)]
-        assert [each.validate for each in run.summaries(2, validate=True)] == [True]
-        assert run.summaries(77) == []
+        numbers = [(each.sample_index, each.rollout_n) for each in summaries_of(run, 1)]
+        assert numbers == [
+            (0, 0),
+            (0, 1),
+            (1, 0),
+            (1, 1),
+        ]
+        assert [group.rewards for group in groups_of(run, 1)] == [(0.0, 1.0), (0.0, 1.0)]
+        assert [each.validate for each in summaries_of(run, 2, validate=True)] == [True]
+        assert summaries_of(run, 77) == []
 
     def test_a_group(self, folder):
         """By a number or its text."""
         run = Run([folder])
-        [group] = run.groups_of_prompt(1, False, "1")
-        assert run.groups_of_prompt(1, False, 1) == [group]
+        [step] = steps_of(run, 1)
+        group = run.group(step, "1")
+        assert run.group(step, 1) == run.group_of(run.summary(group.trace_ids[0])) == group
         assert group.trace_ids == tuple(each.trace_id for each in run.rollouts(group))
-        assert run.groups_of_prompt(1, False, 99) == []
+        assert run.group(step, 99) is None
 
     def test_shapes_are_read_once(self, folder, monkeypatch):
         """The places of spans are kept in the catalog, for all readers, until a trajectory changes."""
@@ -201,7 +209,7 @@ class TestTrajectories:
                 record(tmp_path, [span])
         run = Run([tmp_path])
         assert outline(run.steps()) == [(5, False, 1)]
-        found = [*run.summaries(5), *read_trajectories(tmp_path), *read_trajectories(tmp_path, step=5)]
+        found = [*summaries_of(run, 5), *read_trajectories(tmp_path), *read_trajectories(tmp_path, step=5)]
         assert {(each.name, each.has_root, each.sample_index, each.rollout_n) for each in found} == {
             ("request", True, 1, 2)
         }
@@ -241,7 +249,7 @@ class TestThreads:
             if number % 10 == 0:
                 writer.write(make_trajectory(5, number))
             assert outline(run.steps())[:3] == [(1, False, 4), (2, False, 4), (2, True, 1)]
-            assert len(run.groups(1)) == 2
+            assert len(groups_of(run, 1)) == 2
             assert run.summary(trace_id).step == 1
             return len(run.trajectory(trace_id).spans)
 

@@ -79,7 +79,7 @@ class TestSpans:
     def test_a_row_for_each_span(self, catalog, tmp_path):
         """By start, with its place, times, outcome and amounts, in the units that their columns say."""
         write_chat(tmp_path)
-        assert fill_step(catalog, 1, False, read_trajectories(tmp_path)) == []
+        assert fill_step(catalog, (1, False), read_trajectories(tmp_path)) == []
         assert rows(catalog, "SELECT name, kind, turn, seconds, status, tool, model, input_tokens FROM spans") == [
             ("run", "AGENT", None, 2.0, "unset", None, None, None),
             ("generate", "LLM", 1, 0.25, "unset", None, "small", 10),
@@ -99,7 +99,7 @@ class TestMessages:
     def test_a_row_for_each_message(self, catalog, tmp_path):
         """Each once, in the order of the chat, with the turn it belongs to."""
         write_chat(tmp_path)
-        fill_step(catalog, 1, False, read_trajectories(tmp_path))
+        fill_step(catalog, (1, False), read_trajectories(tmp_path))
         calls = '[{"name":"multiply","arguments":{"a":6,"b":7},"call_id":"1"}]'
         assert rows(catalog, "SELECT position, turn, role, content, tool_calls FROM messages") == [
             (0, 0, "system", "Be brief.", None),
@@ -118,7 +118,7 @@ class TestSteps:
         """It takes the place of the first."""
         write_chat(tmp_path)
         for _ in range(2):
-            fill_step(catalog, 1, False, read_trajectories(tmp_path))
+            fill_step(catalog, (1, False), read_trajectories(tmp_path))
         assert rows(catalog, "SELECT count(*) FROM spans") == [(4,)]
 
     def test_the_bound(self, catalog, tmp_path):
@@ -126,10 +126,10 @@ class TestSteps:
         bound = 2**20
         for step in range(3):
             write_chat(tmp_path / str(step), step)
-            fill_step(catalog, step, False, read_trajectories(tmp_path / str(step)), max_bytes=bound)
+            fill_step(catalog, (step, False), read_trajectories(tmp_path / str(step)), max_bytes=bound)
             bound = 2 * catalog.execute("SELECT max(bytes) FROM filled_steps").fetchone()[0] + 100
         assert filled_steps(catalog) == {(1, False), (2, False)}
-        fill_step(catalog, 0, False, read_trajectories(tmp_path / "0"), max_bytes=1)
+        fill_step(catalog, (0, False), read_trajectories(tmp_path / "0"), max_bytes=1)
         assert filled_steps(catalog) == {(0, False)}
         assert rows(catalog, "SELECT DISTINCT step FROM spans UNION SELECT DISTINCT step FROM messages") == [(0,)]
 
@@ -139,7 +139,7 @@ class TestSteps:
         (found,) = read_trajectories(tmp_path)
         insert(catalog, [found.summary])
         refresh(catalog)
-        fill_step(catalog, 1, False, [found])
+        fill_step(catalog, (1, False), [found])
         insert(catalog, [found.summary])
         refresh(catalog)
         assert filled_steps(catalog) == set()
@@ -151,5 +151,5 @@ class TestSteps:
         found = list(read_trajectories(tmp_path))
         (tmp_path / "host-1-abce.otlp.zst").unlink()
         gone = f"{trace_id_of(1, 0, 1):032x}"
-        assert fill_step(catalog, 1, False, found) == [gone]
+        assert fill_step(catalog, (1, False), found) == [gone]
         assert rows(catalog, "SELECT count(DISTINCT trace_id) FROM spans") == [(1,)]

@@ -66,7 +66,7 @@ class TestAgainstAllSpans:
                 expected = naive_step(found)
                 shown = asdict(summary)
                 assert {key: shown[key] for key in expected} == pytest.approx(expected)
-                groups = run.groups(summary.step, summary.validate, summary.experiment_name)
+                groups = run.groups(summary)
                 assert sum(len(group.trace_ids) for group in groups) == len(found)
                 for group in groups:
                     members = [each for each in found if str(each.sample) == str(group.sample_index)]

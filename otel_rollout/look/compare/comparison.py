@@ -222,11 +222,8 @@ def compare_runs(
     for at, side in enumerate(sides):
         for step in chosen[at]:
             on_step(done, total)
-            names = step.step, step.validate, step.experiment_name, step.run_id
-            trajectories = [each for each in side.run.summaries(*names) if each.experiment_name == step.experiment_name]
-            groups = [each for each in side.run.groups(*names) if each.experiment_name == step.experiment_name]
             sample = samples.setdefault((at, step.validate), Sample(scale, _last_steps(chosen, validate=step.validate)))
-            sample.add(step, trajectories, groups)
+            sample.add(step, side.run.summaries(step), side.run.groups(step))
             done += 1
     on_step(total, total)
     parts = [

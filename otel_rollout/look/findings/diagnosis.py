@@ -370,9 +370,5 @@ def diagnose_run(
     running: Iterable[StepIdentity] = (),
 ) -> Diagnosis:
     """Run all checks over steps of a run; the other arguments are the same as for `diagnose`."""
-
-    def load(step: StepIdentity) -> list[TrajectorySummary]:
-        found = run.summaries(step.step, step.validate, step.experiment_name, step.run_id)
-        return [each for each in found if each.experiment_name == step.experiment_name]
-
-    return diagnose(run.judged(steps), load, thresholds=thresholds, against=against, folder=folder, running=running)
+    judged = run.judged(steps)
+    return diagnose(judged, run.summaries, thresholds=thresholds, against=against, folder=folder, running=running)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -68,17 +67,6 @@ def _plain_tree(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A step of one experiment's training or validation, and its summary."""
-
-    step: int | None
-    validate: bool
-    experiment: str | None
-    run_id: str | None
-    summary: StepSummary
-
-
 def step_in(text: str) -> int | None:
     """Return the step in an address.
 
@@ -96,7 +84,7 @@ def is_validation(query: Mapping[str, str]) -> bool:
     return query.get("validate", "") not in ("", "0", "false")
 
 
-def asked_step(path: str, query: Mapping[str, str], steps: Sequence[StepSummary]) -> Asked:
+def asked_step(path: str, query: Mapping[str, str], steps: Sequence[StepSummary]) -> StepSummary:
     """Return the step that a request asks for, of the newest experiment if it names none.
 
     Args:
@@ -121,5 +109,4 @@ def asked_step(path: str, query: Mapping[str, str], steps: Sequence[StepSummary]
         what = f"{'validation of ' if validate else ''}step {path}"
         whose = "" if experiment is None else f" of the experiment {experiment!r}"
         raise AskedWrongError(404, f"there is no {what}{whose} in this run; it may come later")
-    summary = max(found, key=lambda each: each.start_time)
-    return Asked(step, validate, summary.experiment_name, summary.run_id, summary)
+    return max(found, key=lambda each: each.start_time)

@@ -19,7 +19,7 @@ from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import FACTS, shown_of
 from otel_rollout.look.findings import Finding, diagnose_run, running_steps
 from otel_rollout.look.findings.reward_level import scale_of
-from otel_rollout.look.view.answers import Asked, AskedWrongError, asked_step, is_validation
+from otel_rollout.look.view.answers import AskedWrongError, asked_step, is_validation
 from otel_rollout.look.view.comparing import biography, compared
 from otel_rollout.look.view.run_state import Progress, RunState
 from otel_rollout.look.view.shown_spans import (
@@ -94,28 +94,25 @@ class Endpoints:
     def step(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/step/{step}`."""
         version = self._state.version()
-        asked = self._asked(path, query)
+        step = self._asked(path, query)
         return {
             "version": version,
-            "summary": asked.summary,
-            "groups": self._groups(asked),
-            "rollouts": {"columns": COLUMNS, "rows": list(map(_row, self._run.facts(asked.summary, _FACTS)))},
+            "summary": step,
+            "groups": self._run.groups(step),
+            "rollouts": {"columns": COLUMNS, "rows": list(map(_row, self._run.facts(step, _FACTS)))},
         }
 
     def group(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/step/{step}/group?sample=…`."""
         version = self._state.version()
-        asked = self._asked(path, query)
-        prompts = self._run.prompts(asked.summary)
+        step = self._asked(path, query)
+        prompts = self._run.prompts(step)
         names = list(map(name_in_address, prompts))
         sample_name = query.get("sample", "")
-        try:
-            at = names.index(sample_name)
-            [summary] = self._groups_of_prompt(asked, prompts[at])
-        except ValueError:
-            raise AskedWrongError(
-                404, f"there is no prompt {sample_name!r} in step {path['step']}; it may come later"
-            ) from None
+        at = names.index(sample_name) if sample_name in names else -1
+        summary = self._run.group(step, prompts[at]) if at >= 0 else None
+        if summary is None:
+            raise AskedWrongError(404, f"there is no prompt {sample_name!r} in step {path['step']}; it may come later")
         own = self._run.rollouts(summary)
         cutter = Cutter()
         rollouts = []
@@ -132,13 +129,13 @@ class Endpoints:
                 }
             )
         sample = summary.sample_index
-        others = [] if sample is None else self._run.same_prompt(sample, asked.validate, asked.experiment)
+        others = [] if sample is None else self._run.same_prompt(sample, step.validate, step.experiment_name)
         return {
             "version": version,
             "summary": summary,
             "rollouts": rollouts,
             "left_out": len(own) - len(rollouts),
-            "other_steps": [group for group in others if group.step != asked.step and self._is_of_run(group, asked)],
+            "other_steps": [group for group in others if group.step != step.step and self._is_of_run(group, step)],
             "previous": prompts[at - 1] if at else None,
             "next": prompts[at + 1] if at + 1 < len(prompts) else None,
         }
@@ -146,7 +143,7 @@ class Endpoints:
     def timeline(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/step/{step}/timeline`."""
         version = self._state.version()
-        step = self._asked(path, query).summary
+        step = self._asked(path, query)
         return {"version": version, **timeline(self._run.facts(step, LANE_FACTS), self._run.shapes(step))}
 
     def trajectory(self, path: Parameters, query: Parameters) -> dict[str, Any]:
@@ -154,9 +151,7 @@ class Endpoints:
         version = self._state.version()
         spans = self._spans(path["trace_id"])
         summary = self._run.summary(path["trace_id"])
-        of_prompt = summary.step, summary.validate, summary.sample_index, summary.experiment_name
-        groups = self._run.groups_of_prompt(*of_prompt)
-        group = next((each for each in groups if summary.trace_id in each.trace_ids), None)
+        group = self._run.group_of(summary)
         ids = group.trace_ids if group is not None else (summary.trace_id,)
         at = ids.index(summary.trace_id)
         conversations = conversations_of(spans)
@@ -192,7 +187,7 @@ class Endpoints:
     def findings(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/findings`: the findings of a step, or of the steps of an experiment."""
         known = self._state.steps(PATIENCE)
-        steps = [self._asked(query, query).summary] if "step" in query else _of_experiment(known, query)
+        steps = [self._asked(query, query)] if "step" in query else _of_experiment(known, query)
         is_live = self._state.is_live()
         key = (self._state.version(), is_live, *(query.get(name) for name in _SELECTION))
         found = self._findings.get(key)
@@ -247,19 +242,10 @@ class Endpoints:
         """Answer `api/open`."""
         return open_counts(self._state.live())
 
-    def _asked(self, path: Parameters, query: Parameters) -> Asked:
+    def _asked(self, path: Parameters, query: Parameters) -> StepSummary:
         return asked_step(path["step"], query, self._state.steps(PATIENCE))
 
-    def _groups(self, asked: Asked) -> list[GroupSummary]:
-        groups = self._run.groups(asked.step, asked.validate, asked.experiment, asked.run_id)
-        return [each for each in groups if (each.experiment_name, each.run_id) == (asked.experiment, asked.run_id)]
-
-    def _groups_of_prompt(self, asked: Asked, sample_index: int | str | None) -> list[GroupSummary]:
-        of_prompt = asked.step, asked.validate, sample_index, asked.experiment, asked.run_id
-        groups = self._run.groups_of_prompt(*of_prompt)
-        return [each for each in groups if (each.experiment_name, each.run_id) == (asked.experiment, asked.run_id)]
-
-    def _is_of_run(self, group: GroupSummary, asked: Asked) -> bool:
+    def _is_of_run(self, group: GroupSummary, asked: StepSummary) -> bool:
         """Return True unless a group is known to be of another run than what is asked for."""
         key = group.step, group.validate, group.experiment_name
         steps = self._state.steps(PATIENCE)

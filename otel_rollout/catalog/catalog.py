@@ -1,0 +1,188 @@
+"""The catalog of trace folders, as readers ask it: each question sees what the folders have now."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock, local
+from typing import Any, TypeAlias, TypeVar
+
+from otel_rollout.catalog import kept_figures as figures
+from otel_rollout.catalog.database import Database
+from otel_rollout.catalog.filling import Filling, Found, OnProblem, OnProgress, Reader, note_problems
+from otel_rollout.catalog.records import load
+from otel_rollout.catalog.step_summary import StepIdentity
+from otel_rollout.errors import NoTracesError
+from otel_rollout.facts.table import TrajectorySummary
+from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.folder.selection import Selection
+from otel_rollout.folder.stored_file import Part, ReadProblem
+from otel_rollout.folder.trace_files import EVERYTHING
+
+Answered = TypeVar("Answered")
+
+Seen: TypeAlias = "dict[tuple[sqlite3.Connection, Selection], Found]"
+"""The files that were found in a look, for each connection: a new catalog is empty."""
+StepKey: TypeAlias = tuple[int | None, bool]
+"""A step, and whether it is a validation pass."""
+
+IN_STEP = "t.step IS ? AND t.validate = ?"
+
+
+class Catalog:
+    """The catalog of trace folders; thread-safe.
+
+    Args:
+        folders: The trace folders.
+        on_problem: Called once for everything that can't be read.
+        on_progress: Called with the number of files that have been read, and of those to read, if that takes a while.
+    """
+
+    def __init__(
+        self, folders: Sequence[Path], on_problem: OnProblem | None = None, on_progress: OnProgress | None = None
+    ) -> None:
+        self._folders = folders
+        self._on_problem = on_problem
+        self._problems: set[ReadProblem] = set()
+        self._problems_lock = Lock()
+        self._database = Database(folders)
+        self._filling = Filling(folders, on_progress or (lambda done, total: None))
+        self._looks = local()
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Look at the folders once for everything that is asked in the block by this thread."""
+        before: Seen | None = getattr(self._looks, "seen", None)
+        self._looks.seen = {} if before is None else before
+        try:
+            yield
+        finally:
+            self._looks.seen = before
+
+    def ask(
+        self,
+        question: Callable[[sqlite3.Connection, Found], Answered],
+        selection: Selection = EVERYTHING,
+        seen: Seen | None = None,
+    ) -> Answered:
+        """Ask after a look at the folders.
+
+        Args:
+            question: Called with the catalog and the files.
+            selection: Look only at the files that can have these trajectories.
+            seen: The latest looks, which are not repeated; by default, the thread's.
+
+        Raises:
+            NoTracesError: None of the folders has traces.
+        """
+        looks = getattr(self._looks, "seen", None) if seen is None else seen
+
+        def answer(connection: sqlite3.Connection) -> Answered:
+            found: Found | None = None
+            if looks is not None:
+                found = looks.get((connection, EVERYTHING)) or looks.get((connection, selection))
+            if found is None:
+                found = self._filling.fill(connection, selection)
+                note_problems(connection, found, self._note)
+                if looks is not None:
+                    looks[connection, selection] = found
+            return question(connection, found)
+
+        return self._database.ask(answer)
+
+    def ask_step(self, step: StepIdentity, question: Callable[[sqlite3.Connection], Answered]) -> Answered:
+        """Ask about a step, whose figures are those of its trajectories then."""
+
+        def answer(connection: sqlite3.Connection, _: Found) -> Answered:
+            refresh(connection, selection_of(step.step))
+            return question(connection)
+
+        return self.ask(answer, selection_of(step.step))
+
+    def keep(self, change: Callable[[sqlite3.Connection], Answered]) -> Answered:
+        """Change the catalog in one transaction, without a look."""
+
+        def keep(connection: sqlite3.Connection) -> Answered:
+            connection.execute("BEGIN IMMEDIATE")
+            result = change(connection)
+            connection.execute("COMMIT")
+            return result
+
+        return self._database.ask(keep)
+
+    def step_keys(
+        self, where: str = "1", values: Sequence[Any] = (), selection: Selection = EVERYTHING, seen: Seen | None = None
+    ) -> list[StepKey]:
+        """Return the steps of trajectories that match a condition, of `t`, and that a selection takes, in order."""
+        order = "ORDER BY t.step IS NULL, t.step, t.validate"
+        select = f"SELECT DISTINCT t.step, t.validate FROM trajectories t WHERE {where} {order}"
+        rows = self.ask(lambda connection, _: connection.execute(select, values).fetchall(), selection, seen)
+        return [(step, bool(of)) for step, of in rows if selection.takes_step(step, validate=bool(of))]
+
+    def recorded(
+        self, where: str, values: Sequence[Any], selection: Selection = EVERYTHING, seen: Seen | None = None
+    ) -> Iterator[RecordedTrajectory]:
+        """Return the trajectories that match a condition, of `t`, in the order of their places."""
+        known: dict[str, TrajectorySummary] = {}
+
+        def summary_of(trace_id: str) -> TrajectorySummary | None:
+            # If one is asked for, the others will be.
+            if not known:
+                found = self._database.ask(lambda connection: load(connection, where, values))
+                known.update((each.trace_id, each) for each in found)
+            return known.get(trace_id)
+
+        def question(connection: sqlite3.Connection, found: Found) -> list[RecordedTrajectory]:
+            of_traces = f"p.trace_id IN (SELECT t.trace_id FROM trajectories t WHERE {where})"
+            return self._reader(connection, found).trajectories(of_traces, values, summary_of)
+
+        return _one_by_one(self.ask(question, selection, seen))
+
+    def _reader(self, connection: sqlite3.Connection, found: Found) -> Reader:
+        return Reader(connection, self._folders, found, self._find)
+
+    def _find(self, trace_id: str) -> list[Part]:
+        """Return the parts of a trace, wherever they are now."""
+        if (seen := getattr(self._looks, "seen", None)) is not None:
+            seen.clear()
+        with suppress(NoTracesError):
+            return self.ask(
+                lambda connection, found: self._reader(connection, found).parts("p.trace_id = ?", (trace_id,))
+            ).get(trace_id, [])
+        return []
+
+    def _note(self, problem: ReadProblem) -> None:
+        with self._problems_lock:
+            is_new = problem not in self._problems
+            self._problems.add(problem)
+        if is_new and self._on_problem is not None:
+            self._on_problem(problem)
+
+
+def refresh(connection: sqlite3.Connection, selection: Selection = EVERYTHING) -> None:
+    """Compute the figures of the steps that a selection takes, if they have changed, each in a transaction."""
+    for step, validate in connection.execute("SELECT step, validate FROM changed_steps").fetchall():
+        if selection.takes_step(step, validate=bool(validate)):
+            connection.execute("BEGIN IMMEDIATE")
+            figures.refresh_step(connection, step, validate)
+            connection.execute("COMMIT")
+    # Not by what has changed: a reader can be killed before it judges what it has computed.
+    if not figures.is_judged(connection):
+        connection.execute("BEGIN IMMEDIATE")
+        figures.judge_steps(connection)
+        connection.execute("COMMIT")
+
+
+def selection_of(step: int | None) -> Selection:
+    """Return the selection of one step."""
+    return Selection({None} if step is None else step)
+
+
+def _one_by_one(recorded: list[RecordedTrajectory]) -> Iterator[RecordedTrajectory]:
+    """Yield trajectories, and keep none: each holds its spans once they were read."""
+    # In place: a copy would leave the caller's list as it is.
+    recorded.reverse()
+    while recorded:
+        yield recorded.pop()

@@ -1,0 +1,156 @@
+"""The figures of steps and groups that a catalog keeps until their trajectories change."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from otel_rollout.catalog.figures import NEEDED, figures_of, judge, named_runs, scales_of, series_of
+from otel_rollout.catalog.group_summary import GroupSummary
+from otel_rollout.catalog.records import GROUPS, STEPS, facts_of, load
+from otel_rollout.catalog.spans import empty_step
+from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
+from otel_rollout.facts.shapes import Shape
+from otel_rollout.facts.table import TrajectorySummary
+
+_OF_STEP: Final = "step IS ? AND validate = ?"
+_OF_RUN: Final = f"{_OF_STEP} AND experiment_name IS ? AND run_id IS ?"
+_STEP_ORDER: Final = "step IS NULL, step, validate, experiment_name, start_time, rowid"
+ORDER: Final = "t.sample_index IS NULL, t.sample_index, t.rollout_n IS NULL, t.rollout_n, t.start_time, t.rowid"
+"""The order of a step's trajectories: by prompt and rollout, numbers before text, what has none last."""
+
+
+def refresh(connection: sqlite3.Connection) -> None:
+    """Compute the figures of the steps that have changed. The caller commits."""
+    for step, validate in connection.execute("SELECT step, validate FROM changed_steps").fetchall():
+        refresh_step(connection, step, validate)
+    judge_steps(connection)
+
+
+def refresh_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
+    """Compute the figures of a step, as `refresh` does, but for those that `judge_steps` adds."""
+    empty_step(connection, step, validate)
+    for table in ("steps", "groups", "signals", "changed_steps"):
+        connection.execute(f"DELETE FROM {table} WHERE {_OF_STEP}", (step, validate))
+    for each in figures_of(load(connection, _OF_STEP, (step, validate), names=NEEDED)):
+        connection.execute(STEPS.insert, STEPS.row_of(each.summary))
+        connection.executemany(GROUPS.insert, map(GROUPS.row_of, each.groups))
+    connection.execute("INSERT OR IGNORE INTO unjudged VALUES (1)")
+
+
+class _Range(NamedTuple):
+    """What a step is judged by, and its place."""
+
+    row: int
+    step: int | None
+    validate: bool
+    experiment_name: str | None
+    run_id: str | None
+    sole_run_id: str | None
+    reward_lowest: float | None
+    reward_highest: float | None
+    scale_lowest: float | None
+    scale_highest: float | None
+
+
+def judge_steps(connection: sqlite3.Connection) -> None:
+    """Name the runs of steps, and compare their rewards with the scale of the run. The caller commits.
+
+    Only the steps whose run has another name or scale than before are written.
+    """
+    select = f"SELECT rowid, {', '.join(_Range._fields[1:])} FROM steps ORDER BY {_STEP_ORDER}"
+    known: Any = [_Range(*row) for row in connection.execute(select)]
+    runs = Counter(each[1:4] for each in known)
+    # The only run of a step has its name from other steps.
+    own = [each if runs[each[1:4]] > 1 else each._replace(run_id=None) for each in known]
+    named = [each._replace(run_id=name) for each, name in zip(own, named_runs(own), strict=True)]
+    scales = scales_of(named)
+    for before, each in zip(known, named, strict=True):
+        scale = scales[series_of(each)]
+        if before.run_id == each.run_id and before[-2:] == (scale or (None, None)):
+            continue
+        [summary] = STEPS.read(connection.execute("SELECT * FROM steps WHERE rowid = ?", (each.row,)))
+        groups = connection.execute(f"SELECT rowid, * FROM groups WHERE {_OF_RUN}", summary.identity).fetchall()
+        summary, judged = judge(summary, list(GROUPS.read(row[1:] for row in groups)), each.run_id, scale)
+        connection.execute(
+            "UPDATE steps SET run_id = ?, scale_lowest = ?, scale_highest = ?, solved = ?, zero_variance = ?"
+            " WHERE rowid = ?",
+            (
+                *(summary.run_id, summary.scale_lowest, summary.scale_highest, summary.solved),
+                *(orjson.dumps(summary.zero_variance).decode(), each.row),
+            ),
+        )
+        connection.executemany(
+            "UPDATE groups SET run_id = ?, solved = ?, zero_variance = ? WHERE rowid = ?",
+            (
+                (group.run_id, group.solved, group.zero_variance, row[0])
+                for row, group in zip(groups, judged, strict=True)
+            ),
+        )
+    connection.execute("DELETE FROM unjudged")
+
+
+def is_judged(connection: sqlite3.Connection) -> bool:
+    """Return False if the figures of a step were computed, and `judge_steps` was not called since."""
+    return connection.execute("SELECT 1 FROM unjudged").fetchone() is None
+
+
+def steps(connection: sqlite3.Connection, where: str = "1", arguments: Sequence[Any] = ()) -> list[StepSummary]:
+    """Return the steps in order, training before validation, one for each run of each experiment.
+
+    Args:
+        connection: The catalog.
+        where: The condition in SQL.
+        arguments: The values of its question marks.
+    """
+    return list(STEPS.read(connection.execute(f"SELECT * FROM steps WHERE {where} ORDER BY {_STEP_ORDER}", arguments)))
+
+
+def groups(connection: sqlite3.Connection, where: str = "1", arguments: Sequence[Any] = ()) -> list[GroupSummary]:
+    """Return groups in the order of steps, runs and prompts; the arguments are the same as for `steps`."""
+    order = "step IS NULL, step, validate, rowid"
+    return list(GROUPS.read(connection.execute(f"SELECT * FROM groups WHERE {where} ORDER BY {order}", arguments)))
+
+
+def groups_of(
+    connection: sqlite3.Connection, step: StepIdentity, where: str = "1", arguments: Sequence[Any] = ()
+) -> list[GroupSummary]:
+    """Return the groups of a step that `steps` gave, in the order of prompts; `where` may choose some."""
+    return groups(connection, f"{_OF_RUN} AND {where}", (*step.identity, *arguments))
+
+
+def prompts_of(connection: sqlite3.Connection, step: StepIdentity) -> list[int | str | None]:
+    """Return the prompts of a step's groups in order."""
+    rows = connection.execute(f"SELECT sample_index FROM groups WHERE {_OF_RUN} ORDER BY rowid", step.identity)
+    return [prompt for (prompt,) in rows]
+
+
+def _members(connection: sqlite3.Connection, step: StepIdentity) -> tuple[str, tuple[Any, ...]]:
+    """Return the condition in SQL of a step's trajectories, and its values."""
+    where = f"{_OF_STEP} AND experiment_name IS ?"
+    runs = connection.execute(f"SELECT run_id FROM steps WHERE {where}", step.identity[:3]).fetchall()
+    if (step.run_id,) not in runs:
+        return "0", ()
+    # The only one has the trajectories of all processes.
+    return (where, step.identity[:3]) if len(runs) == 1 else (_OF_RUN, step.identity)
+
+
+def trajectories_of(connection: sqlite3.Connection, step: StepIdentity) -> list[TrajectorySummary]:
+    """Return the trajectories of a step that `steps` gave, in the order of prompts and rollouts."""
+    return load(connection, *_members(connection, step), ORDER)
+
+
+def facts_of_step(connection: sqlite3.Connection, step: StepIdentity, names: Sequence[str]) -> list[list[Any]]:
+    """Return these facts of the same trajectories, in the same order."""
+    return facts_of(connection, names, *_members(connection, step), ORDER)
+
+
+def shapes_of(connection: sqlite3.Connection, step: StepIdentity) -> dict[str, Sequence[Shape]]:
+    """Return the shapes that are kept of the same trajectories, by trace id."""
+    where, values = _members(connection, step)
+    select = f"SELECT trace_id, shapes FROM shapes WHERE trace_id IN (SELECT trace_id FROM trajectories WHERE {where})"
+    return {trace_id: orjson.loads(shapes) for trace_id, shapes in connection.execute(select, values)}

@@ -1,0 +1,294 @@
+"""The columns of spans, messages and conversations, and their rows, which are made of a trajectory's spans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import StatusCode
+
+from otel_rollout import semconv
+from otel_rollout.catalog.columns import Column
+from otel_rollout.facts.conversations import Conversations, conversations_of
+from otel_rollout.facts.span_facts import kind_of, span_id_of
+from otel_rollout.facts.span_values import count_of, error_type_of, last_text, text_of, times_of
+from otel_rollout.facts.trace_tree import error_of, place_of
+from otel_rollout.facts.utterances import Utterance, utterances_of
+from otel_rollout.messages import json_of
+from otel_rollout.text.sanitize import clean
+
+_STATUSES: Final = {StatusCode.UNSET: "unset", StatusCode.OK: "ok", StatusCode.ERROR: "error"}
+_PAYLOAD: Final = frozenset(
+    {semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}
+)
+_OF_CONVERSATIONS: Final = frozenset({"turn", "conversation"})
+"""The columns of spans for which the conversations have to be found."""
+_Attributes = Mapping[str, Any]
+
+
+class _Span(NamedTuple):
+    """A span with its turn and its conversation."""
+
+    span: ReadableSpan
+    attributes: _Attributes
+    turn: int | None
+    conversation: int | None
+
+
+class _Message(NamedTuple):
+    """A message with its place."""
+
+    position: int
+    turn: int
+    told: Utterance
+
+
+SPANS: Final = (
+    Column("span_id", str, "", "16 hexadecimal digits", lambda it: span_id_of(it.span)),
+    Column(
+        "parent_id",
+        str,
+        "",
+        "the span that it is inside; null for a root",
+        lambda it: f"{it.span.parent.span_id:016x}" if it.span.parent else None,
+    ),
+    Column("name", str, "", "its name", lambda it: it.span.name),
+    Column(
+        "kind",
+        str,
+        "",
+        "`AGENT`, `CHAIN`, `EVALUATOR`, `LLM`, `TOOL` or another OpenInference kind; null if it has none",
+        lambda it: kind_of(it.attributes),
+    ),
+    Column("turn", int, "", "of a generation that is in no other one, its number from 1", lambda it: it.turn),
+    Column(
+        "conversation",
+        int,
+        "",
+        "its conversation, as in `conversations`; null for a root, and outside all",
+        lambda it: it.conversation,
+    ),
+    Column("start_time", int, "ns", "its start, since 1970", lambda it: times_of(it.span)[0]),
+    Column("end_time", int, "ns", "its end, since 1970", lambda it: times_of(it.span)[1]),
+    Column("seconds", float, "s", "its duration", lambda it: (times_of(it.span)[1] - times_of(it.span)[0]) / 1e9),
+    Column("status", str, "", "`unset`, `ok` or `error`", lambda it: _STATUSES[it.span.status.status_code]),
+    Column(
+        "error_type",
+        str,
+        "",
+        "the exception's class; null if it did not fail, or it is unknown",
+        lambda it: (_failed(it.span) and error_type_of(it.span)) or None,
+    ),
+    Column(
+        "error",
+        str,
+        "",
+        "the exception's class and message",
+        lambda it: error_of(it.span) if _failed(it.span) else None,
+    ),
+    Column("tool", str, "", "of a tool call, the tool", lambda it: text_of(it.attributes.get(semconv.TOOL_NAME))),
+    Column("model", str, "", "of a generation, the model", lambda it: _model_of(it.attributes)),
+    Column(
+        "input_tokens",
+        int,
+        "tokens",
+        "of a generation, the tokens of its prompt",
+        lambda it: count_of(it.attributes.get(semconv.USAGE_INPUT_TOKENS)),
+    ),
+    Column(
+        "output_tokens",
+        int,
+        "tokens",
+        "of a generation, the tokens of its answer",
+        lambda it: count_of(it.attributes.get(semconv.USAGE_OUTPUT_TOKENS)),
+    ),
+    Column(
+        "finish_reason",
+        str,
+        "",
+        "of a generation, the reason for which it stopped",
+        lambda it: last_text(it.attributes.get(semconv.FINISH_REASONS)),
+    ),
+    Column(
+        "input",
+        str,
+        "",
+        "what it was given, as JSON or as text",
+        lambda it: _payload(it, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
+    ),
+    Column("output", str, "", "what it gave", lambda it: _payload(it, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)),
+    Column("attributes", str, "", "its other attributes, as a JSON object", lambda it: _attributes(it.attributes)),
+)
+"""These follow the common columns in `spans`."""
+MESSAGES: Final = (
+    Column("position", int, "", "its place among the trajectory's messages, from 0", lambda it: it.position),
+    Column("conversation", int, "", "its conversation, as in `conversations`", lambda it: it.told.conversation),
+    Column("turn", int, "", "the last generation until then, from 1; 0 before the first answer", lambda it: it.turn),
+    Column(
+        "role",
+        str,
+        "",
+        "`system`, `user`, `assistant`, `tool` or another program's word",
+        lambda it: it.told.message.role,
+    ),
+    Column("content", str, "", "its text, or a tool's result", lambda it: it.told.message.text),
+    Column(
+        "reasoning",
+        str,
+        "",
+        "the model's reasoning before the text; null without any",
+        lambda it: it.told.message.reasoning or None,
+    ),
+    Column(
+        "tool_calls",
+        str,
+        "",
+        "its tool calls, as a JSON array of objects with `name`, `arguments` and `call_id`; null without any",
+        lambda it: json_of([call._asdict() for call in it.told.message.calls]) if it.told.message.calls else None,
+    ),
+    Column("tool", str, "", "of a result, the tool; null if it is unknown", lambda it: it.told.message.name or None),
+    Column("is_error", bool, "", "true if it is the error of a tool or of a generation", lambda it: it.told.is_error),
+    Column(
+        "span_id",
+        str,
+        "",
+        "the span that it came from, if it was generated or is a tool's result",
+        lambda it: span_id_of(it.told.span) if it.told.span else None,
+    ),
+)
+"""These follow the common columns in `messages`."""
+CONVERSATIONS: Final = (
+    Column("conversation", int, "", "its number in the trajectory, from 1, by the first turns", lambda it: it.id),
+    Column("kind", str, "", "`main`, `subagent`, `fork`, `compacted` or `user`", lambda it: it.kind),
+    Column(
+        "name",
+        str,
+        "",
+        "the sub-agent or simulated user, else the agent around it; null if it is unknown",
+        lambda it: it.name or None,
+    ),
+    Column(
+        "parent",
+        int,
+        "",
+        "the conversation that called the sub-agent, that the fork parts from, that is compacted, or that a simulated "
+        "user speaks to; null for `main`",
+        lambda it: it.parent,
+    ),
+    Column(
+        "parent_turn",
+        int,
+        "",
+        "the parent's last turn before it, of a fork the last one that it shares; null if it has none",
+        lambda it: it.parent_turn,
+    ),
+    Column("joined_turn", int, "", "of a sub-agent, the parent's first turn after it", lambda it: it.joined_turn),
+    Column("shared", int, "messages", "the messages at its beginning that are the parent's", lambda it: it.shared),
+    Column(
+        "replaced",
+        int,
+        "messages",
+        "of a compacted one, the parent's messages that it leaves out",
+        lambda it: it.replaced,
+    ),
+    Column("turns", int, "turns", "its generations that are in no other one", lambda it: len(it.turns)),
+    Column("first_turn", int, "", "the number of its first turn in the trajectory", lambda it: it.turns[0]),
+    Column("last_turn", int, "", "the number of its last turn", lambda it: it.turns[-1]),
+    Column("input_tokens", int, "tokens", "the sum over its turns", lambda it: it.input_tokens),
+    Column("output_tokens", int, "tokens", "the sum over its turns", lambda it: it.output_tokens),
+    Column("messages", int, "messages", "the length of its history, with the last answer", lambda it: it.messages),
+    Column("trained", bool, "", "true if it is training data; null if that is unknown", lambda it: it.trained),
+    Column(
+        "inferred",
+        bool,
+        "",
+        "true if no scope, mark or prompt shows what it comes from: that is a guess from what messages repeat",
+        lambda it: it.inferred,
+    ),
+    Column("start_time", int, "ns", "the start of its first turn, since 1970", lambda it: it.start_time),
+    Column("end_time", int, "ns", "the end of its last turn, since 1970", lambda it: it.end_time),
+    Column("seconds", float, "s", "the time between both", lambda it: (it.end_time - it.start_time) / 1e9),
+    Column(
+        "conversation_id",
+        str,
+        "",
+        "`gen_ai.conversation.id` of its turns; null if they have none",
+        lambda it: it.conversation_id or None,
+    ),
+)
+"""These follow the common columns in `conversations`."""
+COMMON: Final = (
+    Column("trace_id", str, "", "its trajectory"),
+    Column("step", int, "", "the trajectory's step"),
+    Column("validate", bool, "", "true in a validation pass"),
+)
+"""The first columns of the tables."""
+
+
+def _failed(span: ReadableSpan) -> bool:
+    return span.status.status_code is StatusCode.ERROR
+
+
+def _model_of(attributes: _Attributes) -> str | None:
+    return text_of(attributes.get(semconv.RESPONSE_MODEL)) or text_of(attributes.get(semconv.REQUEST_MODEL))
+
+
+def _payload(it: _Span, *keys: str) -> str | None:
+    return next((value for key in keys if isinstance(value := it.attributes.get(key), str)), None)
+
+
+def _attributes(attributes: _Attributes) -> str:
+    kept = {key: list(value) if isinstance(value, tuple) else value for key, value in attributes.items()}
+    return json_of(clean({key: value for key, value in kept.items() if key not in _PAYLOAD}))
+
+
+OF_SPANS: Final[Mapping[str, Sequence[Column]]] = {
+    "spans": SPANS,
+    "messages": MESSAGES,
+    "conversations": CONVERSATIONS,
+}
+"""The tables that are filled for the steps that are asked for, with the columns that follow the common ones."""
+
+
+def rows_of(
+    spans: Sequence[ReadableSpan], columns: Mapping[str, Sequence[Column]] = OF_SPANS
+) -> dict[str, list[Sequence[Any]]]:
+    """Return the rows of a trajectory in each table, without the common columns.
+
+    Args:
+        spans: The trajectory's spans.
+        columns: The columns of the rows by table.
+
+    Raises:
+        UnreadableTraceError: A span is damaged.
+    """
+    found = None
+    if columns.keys() != {"spans"} or not _OF_CONVERSATIONS.isdisjoint(each.name for each in columns["spans"]):
+        found = conversations_of(spans)
+    return {
+        table: [[each.of(it) for each in chosen] for it in _items(table, spans, found)]
+        for table, chosen in columns.items()
+    }
+
+
+def _items(table: str, spans: Sequence[ReadableSpan], found: Conversations | None) -> Iterable[Any]:
+    if table == "spans":
+        return _spans_of(spans, found)
+    if found is None:
+        return ()
+    return _messages_of(spans, found) if table == "messages" else found.all
+
+
+def _spans_of(spans: Sequence[ReadableSpan], found: Conversations | None) -> Iterator[_Span]:
+    turns = {} if found is None else {id(span): turn for turn, span in enumerate(found.turns, 1)}
+    of_span = {} if found is None else found.of_span
+    for span in sorted(spans, key=lambda span: (span.start_time or 0, span.parent is not None)):
+        yield _Span(span, span.attributes or {}, turns.get(id(span)), of_span.get(place_of(span).span_id))
+
+
+def _messages_of(spans: Sequence[ReadableSpan], found: Conversations) -> Iterator[_Message]:
+    turn = 0
+    for position, told in enumerate(utterances_of(spans, found)):
+        turn += told.message.role == "assistant" and told.span is not None
+        yield _Message(position, turn, told)

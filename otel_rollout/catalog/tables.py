@@ -1,0 +1,119 @@
+"""The tables of a catalog, in SQL, and the columns of the public ones, for the docs and for data frames."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Final
+from zlib import crc32
+
+from otel_rollout.catalog.columns import Column, facts_columns, figures_columns
+from otel_rollout.catalog.group_summary import GroupSummary
+from otel_rollout.catalog.span_columns import COMMON, OF_SPANS
+from otel_rollout.catalog.step_summary import StepSummary
+from otel_rollout.version import __version__
+
+COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
+    "trajectories": facts_columns(),
+    "rewards": [
+        *COMMON,
+        Column("name", str, "", "the part's name"),
+        Column("value", float, "", "its value; of a boolean, 0 or 1"),
+    ],
+    "tools": [
+        *COMMON,
+        Column("name", str, "", "the tool"),
+        Column("calls", int, "calls", "the calls"),
+        Column("errors", int, "calls", "those that failed"),
+    ],
+    "steps": figures_columns(StepSummary),
+    "groups": figures_columns(GroupSummary),
+    **{table: [*COMMON, *columns] for table, columns in OF_SPANS.items()},
+}
+"""The columns of each public table, in order."""
+_SQL_TYPES: Final = {int: " INTEGER", bool: " INTEGER", float: " REAL", str: " TEXT"}
+
+
+def _listed(table: str) -> str:
+    return ", ".join(f'"{each.name}"' for each in COLUMNS[table])
+
+
+def _declared(column: Column) -> str:
+    # Without a type, a number stays a number and a text a text.
+    kind = _SQL_TYPES.get(column.kinds[0], " TEXT") if len(column.kinds) == 1 else ""
+    return f'"{column.name}"{kind}'
+
+
+# The last trigger's conditions are not an OR IGNORE: in a trigger, how the statement that fires it handles conflicts
+# counts. For what comes anew a trigger would take a sixth of the time of inserting.
+SQL: Final = f"""
+CREATE TABLE about (version TEXT);
+
+-- The files that were read, and the lines of each trajectory in them.
+CREATE TABLE files (
+  id INTEGER PRIMARY KEY, place TEXT UNIQUE, steps TEXT, status TEXT, known TEXT, problems TEXT, is_open INTEGER
+);
+CREATE TABLE parts (trace_id TEXT, file INTEGER, offset INTEGER, traces INTEGER, line TEXT);
+CREATE INDEX parts_by_trace ON parts (trace_id);
+CREATE INDEX parts_by_file ON parts (file, offset);
+
+-- The facts of trajectories.
+CREATE TABLE trajectories ({", ".join(map(_declared, COLUMNS["trajectories"]))}, UNIQUE (trace_id));
+CREATE INDEX trajectories_by_step ON trajectories (step, validate, experiment_name);
+CREATE VIEW rewards AS
+  SELECT t.trace_id, t.step, t.validate, part.key AS name, part.value
+  FROM trajectories t, json_each(t.reward_parts) part;
+CREATE VIEW tools AS
+  SELECT t.trace_id, t.step, t.validate, tool.key AS name, json_extract(tool.value, '$[0]') AS calls,
+    json_extract(tool.value, '$[1]') AS errors
+  FROM trajectories t, json_each(t.tools) tool;
+
+-- The figures of steps and groups, and the steps whose figures are not those of their trajectories any more.
+CREATE TABLE steps ({_listed("steps")});
+CREATE INDEX steps_by_step ON steps (step, validate);
+CREATE TABLE groups ({_listed("groups")});
+CREATE INDEX groups_by_step ON groups (step, validate, experiment_name);
+CREATE INDEX groups_by_prompt ON groups (sample_index);
+CREATE TABLE signals (step INTEGER, validate INTEGER, experiment_name TEXT, run_id TEXT, signals TEXT);
+CREATE INDEX signals_by_step ON signals (step, validate);
+CREATE TABLE unjudged (one INTEGER PRIMARY KEY);
+CREATE TABLE changed_steps (step INTEGER, validate INTEGER, UNIQUE (step, validate));
+CREATE TRIGGER trajectory_changed AFTER UPDATE ON trajectories BEGIN
+  INSERT INTO changed_steps SELECT old.step, old.validate
+    WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c.step IS old.step AND c.validate IS old.validate);
+  INSERT INTO changed_steps SELECT new.step, new.validate
+    WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c.step IS new.step AND c.validate IS new.validate);
+  DELETE FROM shapes WHERE trace_id = old.trace_id;
+END;
+CREATE TRIGGER trajectory_went AFTER DELETE ON trajectories BEGIN
+  INSERT INTO changed_steps SELECT old.step, old.validate
+    WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c.step IS old.step AND c.validate IS old.validate);
+  DELETE FROM shapes WHERE trace_id = old.trace_id;
+END;
+
+-- What is read from frames once it is asked for.
+CREATE TABLE spans ({_listed("spans")});
+CREATE INDEX spans_by_step ON spans (step, validate);
+CREATE INDEX spans_by_trace ON spans (trace_id);
+CREATE TABLE messages ({_listed("messages")});
+CREATE INDEX messages_by_step ON messages (step, validate);
+CREATE INDEX messages_by_trace ON messages (trace_id);
+CREATE TABLE conversations ({_listed("conversations")});
+CREATE INDEX conversations_by_step ON conversations (step, validate);
+CREATE INDEX conversations_by_trace ON conversations (trace_id);
+CREATE TABLE filled_steps (number INTEGER PRIMARY KEY, step INTEGER, validate INTEGER, bytes INTEGER);
+CREATE TABLE shapes (number INTEGER PRIMARY KEY, trace_id TEXT UNIQUE, shapes TEXT);
+"""
+VERSION: Final = f"{__version__} {crc32(SQL.encode()):08x}"
+"""A catalog of another version is made again: its columns have other names."""
+MARK: Final = """
+INSERT INTO changed_steps SELECT ?1, ?2
+  WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c.step IS ?1 AND c.validate IS ?2)
+"""
+"""Marks a step as changed."""
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables of a catalog in an empty database. The caller commits."""
+    connection.executescript(SQL)
+    connection.execute("INSERT INTO about VALUES (?)", (VERSION,))
