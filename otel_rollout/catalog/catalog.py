@@ -93,7 +93,7 @@ class Catalog:
         return self._database.ask(answer)
 
     def ask_step(self, step: StepIdentity, question: Callable[[sqlite3.Connection], Answered]) -> Answered:
-        """Ask about a step, whose figures are those of its trajectories then."""
+        """Ask about a step, after its figures are computed if its trajectories have changed."""
 
         def answer(connection: sqlite3.Connection, _: Found) -> Answered:
             refresh(connection, selection_of(step.step))

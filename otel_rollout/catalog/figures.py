@@ -318,5 +318,5 @@ def _zero_variance(group: GroupSummary, scale: Scale | None) -> str | None:
     known = [reward for reward in group.rewards if reward is not None]
     if group.reward_std is None or scale is None or not is_same_reward(min(known), max(known)):
         return None
-    # Rewards that differ by rounding alone are at the better end.
+    # Rewards that differ by rounding are at the better end.
     return "best" if scale.end_of(max(known)) == "best" else scale.end_of(min(known))

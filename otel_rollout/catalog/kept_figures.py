@@ -43,7 +43,7 @@ def refresh_step(connection: sqlite3.Connection, step: int | None, validate: boo
 
 
 class _Range(NamedTuple):
-    """What a step is judged by, and its place."""
+    """The columns that a step is judged by, with its row."""
 
     row: int
     step: int | None

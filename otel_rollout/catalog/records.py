@@ -63,7 +63,7 @@ class Rows:
         return row
 
     def read(self, rows: Iterable[Sequence[Any]], names: Sequence[str] = ()) -> Iterator[Any]:
-        """Yield the object of each row of all columns, or of those of fields by their names.
+        """Yield the object of each row of all columns, or of the named ones.
 
         Raises:
             ValueError: A column has another form: the catalog is damaged (TypeError: the same for other reasons).

@@ -395,7 +395,7 @@ class Run:
             read = set(self.columns_read(sql))
             if not read.isdisjoint({"steps", "groups", *OF_SPANS}):
                 self._catalog.ask(lambda connection, _: refresh(connection))
-            # All trajectories are looked at: the condition of a question may be on those of other steps.
+            # All trajectories are looked at: a question may have a condition on other steps.
             keys = [key for key in self._catalog.step_keys() if Selection(step).takes_step(key[0], validate=key[1])]
             unreadable = [] if read.isdisjoint(OF_SPANS) else self._fill_spans(keys, on_step)
             asked = None if step is None else keys
