@@ -226,7 +226,7 @@ def tracing(backend: Any) -> Iterator[None]:
     otel_rollout.init("project", "experiment", backend=backend)
     try:
         yield
-        assert otel_rollout.flush(20)
+        assert otel_rollout.flush(60)
     finally:
         otel_rollout.shutdown(20)
         otel_rollout.RolloutTraceConfig.reset()

@@ -26,7 +26,7 @@ def record(name: str, inputs: Any = MISSING, output: Any = MISSING, **changes: A
 
 def recorded(exporter: InMemorySpanExporter) -> list[dict[str, Any]]:
     """Return all spans so far, whole."""
-    assert otel_rollout.flush(10.0)
+    assert otel_rollout.flush(60)
     return exporter.as_dicts()
 
 

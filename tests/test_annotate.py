@@ -24,7 +24,7 @@ pytestmark = pytest.mark.every_python
 
 def root_attributes(exporter: InMemorySpanExporter) -> dict[str, Any]:
     """Return the attributes of the last root."""
-    assert otel_rollout.flush(10.0)
+    assert otel_rollout.flush(60)
     attributes: dict[str, Any] = [span for span in exporter.as_dicts() if span["parent_id"] is None][-1]["attributes"]
     return attributes
 
@@ -58,7 +58,7 @@ class TestAnnotate:
             "experiment_name": "test-experiment",
         }
         own = {"scorer": "exact", "tries": 3, "late": False, "share": 0.5}
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         assert rollout_spans.as_dicts() == [
             {
                 "name": "rollout_trace",
@@ -169,7 +169,7 @@ class TestAnnotate:
                 annotate(**{name: number})
         if is_late:
             trajectory.annotate(**{name: number})
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         attributes = rollout_spans.as_dicts()[-1]["attributes"]
         assert str(attributes[f"rollout.{name}"]) == str(number)
         assert is_late or attributes["metadata"][name] is None

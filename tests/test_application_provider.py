@@ -366,7 +366,7 @@ class TestOff:
         """After `shutdown` and a new `init`, `stats` is the new run's."""
         init("p", "e", backend=InMemorySpanExporter())
         double(3)
-        assert shutdown(10)
+        assert shutdown(60)
         assert stats().exporters["InMemorySpanExporter"].delivered == 1
 
         init("p", "e", backend="none")
@@ -431,7 +431,7 @@ class TestProject:
         double(3)
 
         # Its exporter may send what is left after our shutdown.
-        assert shutdown(10)
+        assert shutdown(60)
         provider.force_flush()
         assert ours.sent[0].resource.attributes["rollout.project_name"] == "my-project"
         assert ours.sent[0].resource.attributes["service.name"] == "my-project"
@@ -498,7 +498,7 @@ class TestScope:
         init("p", "e", backend="file")
         run()
 
-        assert shutdown(10)
+        assert shutdown(60)
         [trajectory] = read_trajectories(tmp_path)
         assert {span.instrumentation_scope.schema_url for span in trajectory.spans if span.instrumentation_scope} == {
             semconv.SCHEMA_URL

@@ -37,7 +37,7 @@ PROGRAM = """
     with otel_rollout.rollout_trace_attr(step=1, sample_index=1, rollout_n=0):
         otel_rollout.rollout_trace_op(str.upper)("text")
         otel_rollout.annotate(reward=1.0)
-    assert otel_rollout.shutdown(20)
+    assert otel_rollout.shutdown(60)
     print(*sorted(name for name in sys.modules if name.startswith("otel_rollout")))
 """
 

@@ -196,10 +196,10 @@ class TestMaking:
             pass
         [queue] = runtime.pipeline.queues
 
-        assert flush(10)
+        assert flush(60)
         queue.after_fork()
         assert exporter.names == ["one"]
-        assert shutdown(10)
+        assert shutdown(60)
 
 
 class TestAddress:

@@ -83,7 +83,7 @@ class TestForkedChild:
         def show():
             exporter.clear()
             op()
-            assert otel_rollout.flush(10)
+            assert otel_rollout.flush(60)
             ids = [(span.resource.attributes["service.instance.id"], span.resource.attributes["rollout.run_id"])
                    for span in exporter.spans]
             print(json.dumps(ids), flush=True)
@@ -260,7 +260,7 @@ class TestProvider:
             exporter = InMemorySpanExporter()
             init("p", "e", backend=exporter, tracer_provider=provider)
             double(3)
-            assert shutdown(10)
+            assert shutdown(60)
             provider.get_tracer("app").start_span("while tracing is off").end()
             assert [span.name for span in exporter.spans] == ["double"]
 
@@ -281,7 +281,7 @@ class TestProvider:
         exporter = InMemorySpanExporter()
         init("p", "e", backend=exporter, tracer_provider=provider)
         double(3)
-        assert shutdown(10)
+        assert shutdown(60)
 
         assert [span.name for span in exporter.spans] == ["double"]
 

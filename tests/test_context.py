@@ -26,7 +26,7 @@ class TestForeignContexts:
             token = context_api.attach(baggage.set_baggage("user", "7"))
             op()
             context_api.detach(token)
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         assert span_tree(rollout_spans.spans) == [["root", ["op"]]]
 
     def test_left_attached_by_an_op(self, rollout_spans: InMemorySpanExporter) -> None:
@@ -49,5 +49,5 @@ class TestForeignContexts:
             assert not trace.get_current_span().get_span_context().is_valid
 
         contextvars.copy_context().run(run)
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         assert span_tree(rollout_spans.spans) == [["root", ["careless"], ["op"]]]

@@ -145,7 +145,7 @@ class TestOpenSpans:
     def test_the_line_at_the_end_names_them(self, traced, caplog):
         """A shutdown while spans are open is a warning that says how many."""
         with otel_rollout.rollout_trace_attr(0, 1, 0):
-            assert otel_rollout.shutdown(10)
+            assert otel_rollout.shutdown(60)
 
         [record] = [record for record in caplog.records if "delivered" in record.getMessage()]
         assert record.levelno == logging.WARNING
@@ -181,9 +181,9 @@ class TestOpenSpans:
             return nested(text, depth - 1) if depth else None
 
         nested("x" * 30_000, 4)
-        assert otel_rollout.flush(10)
+        assert otel_rollout.flush(60)
         nested("y" * 30_000, 1)
-        assert otel_rollout.flush(10)
+        assert otel_rollout.flush(60)
         inputs = [span.attributes["input.value"] for span in exporter.spans]
         assert sum("too many inputs of running ops" in text for text in inputs) == 2
         assert sum("y" * 30_000 in text for text in inputs) == 2

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -45,14 +44,13 @@ def start(endpoint: str, **environment: str) -> subprocess.Popen[str]:
 
 def test_ctrl_c_ends_the_wait_with_the_account(dead_endpoint: str):
     """The wait is announced with its length; Ctrl-C ends it without a traceback, and the loss is counted."""
-    with start(dead_endpoint) as process:
+    with start(dead_endpoint, OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS="3600000") as process:
         assert process.stderr is not None
         lines = []
         for line in process.stderr:
             lines.append(line)
             if "Ctrl-C" in line:
                 break
-        began = time.monotonic()
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
         code = process.wait(DEADLINE)
@@ -69,16 +67,13 @@ def test_ctrl_c_ends_the_wait_with_the_account(dead_endpoint: str):
     assert rest.strip() == "otlp: 0 of 1 spans delivered, 1 lost (shutdown 1)"
     # The program itself had ended well.
     assert code == 0
-    assert time.monotonic() - began < 20
 
 
 def test_a_spool_ends_the_wait(dead_endpoint: str, tmp_path: Path):
     """Spans that a spool can keep don't hold up the end of the process."""
-    began = time.monotonic()
-    with start(dead_endpoint, OTEL_ROLLOUT_SPOOL=str(tmp_path), OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS="50000") as process:
+    with start(dead_endpoint, OTEL_ROLLOUT_SPOOL=str(tmp_path), OTEL_ROLLOUT_SHUTDOWN_TIMEOUT_MS="3600000") as process:
         _, errors = process.communicate(timeout=DEADLINE)
 
     assert "1 spans wait on disk; once the backend is back: otel-rollout replay" in errors
     assert "Ctrl-C" not in errors
-    assert time.monotonic() - began < 40
     assert list(tmp_path.rglob("*.otlp.zst"))

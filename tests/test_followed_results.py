@@ -85,14 +85,14 @@ class AsyncStream:
 
 def one(exporter: InMemorySpanExporter, name: str = "ask") -> dict[str, Any]:
     """Return the one span of a name."""
-    assert otel_rollout.flush(10.0)
+    assert otel_rollout.flush(60)
     [span] = [span for span in exporter.as_dicts() if span["name"] == name]
     return span
 
 
 def none(exporter: InMemorySpanExporter) -> bool:
     """Return True if no span has ended."""
-    assert otel_rollout.flush(10.0)
+    assert otel_rollout.flush(60)
     return not exporter.as_dicts()
 
 

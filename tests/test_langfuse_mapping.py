@@ -65,7 +65,7 @@ def properties(rollout_spans: InMemorySpanExporter) -> list[dict[str, Any]]:
     with rollout_trace_attr(12, 7, 1):
         generate([{"role": "user", "content": "What is 6 * 7?"}], "policy")
         calculate("6*7")
-    assert otel_rollout.flush(10.0)
+    assert otel_rollout.flush(60)
     return [
         {
             name: next(span.attributes[key] for key in keys if key in span.attributes)

@@ -120,12 +120,12 @@ exporter = InMemorySpanExporter()
 otel_rollout.init("project", "experiment", exporter)
 with rollout_trace_attr(0, 0, 0):
     generate("hello", "hi")
-assert otel_rollout.flush(30.0)
+assert otel_rollout.flush(60)
 _imp.acquire_lock()
 with rollout_trace_attr(0, 0, 1):
     generate("<|im_start|>user\\nhello<|im_end|>\\n<|im_start|>assistant\\n", "hi")
     generate("hello", [{"choices": [{"delta": {"content": "hi"}}]}])
-assert otel_rollout.flush(30.0)
+assert otel_rollout.flush(60)
 _imp.release_lock()
 print(len(exporter.as_dicts()))
 """

@@ -117,7 +117,7 @@ class TestRunning:
         # Since Python 3.14 a thread keeps the context that it ran in.
         del thread
         known = runtime.pipeline.open_trajectories._known
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         # The loop's variable and the delivery thread may hold one a moment longer.
         while known and time.monotonic() < deadline:
             gc.collect()

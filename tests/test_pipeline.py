@@ -77,7 +77,7 @@ class TestFlush:
         otel_rollout.init("project", "experiment", tracer_provider=provider)
         assert otel_rollout.flush(0.1) is False
         release.set()
-        assert otel_rollout.flush(10) is True
+        assert otel_rollout.flush(60) is True
 
 
 class TestShutdown:
@@ -191,7 +191,7 @@ class TestDroppedSpans:
                 op(number)
                 assert runtime.pipeline.queues[1].flush(10)
         hanging.release.set()
-        assert otel_rollout.flush(10) is False
+        assert otel_rollout.flush(60) is False
         lost = otel_rollout.stats().exporters["_Hanging"].lost["queue_full"]
         roots = [span for span in received if span.parent is None]
         assert [root.attributes[semconv.DROPPED_SPANS] for root in roots] == [lost]
@@ -234,7 +234,7 @@ class TestQueueProcessor:
         trajectory(1)
         provider.shutdown()
         trajectory(1)
-        assert otel_rollout.flush(10) is False
+        assert otel_rollout.flush(60) is False
         counts = otel_rollout.stats().exporters["InMemorySpanExporter"]
         assert (counts.recorded, counts.delivered, counts.lost) == (4, 2, {"after_shutdown": 2})
 
@@ -243,7 +243,7 @@ class TestQueueProcessor:
         provider = TracerProvider(shutdown_on_exit=False)
         otel_rollout.init("project", "experiment", backend=InMemorySpanExporter(), tracer_provider=provider)
         with otel_rollout.rollout_trace_attr(0, 1, 0):
-            assert otel_rollout.shutdown(10)
+            assert otel_rollout.shutdown(60)
         with provider.get_tracer("app").start_as_current_span("theirs"):
             pass
         counts = otel_rollout.stats().exporters["InMemorySpanExporter"]

@@ -84,7 +84,7 @@ class TestRole:
         with rollout_trace_attr(1, 2, 3), subagent("customer", role=wrong):
             generate([])
         assert set(roles_of(rollout_spans).values()) == {None}
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
 
 
 class Play:
@@ -131,7 +131,7 @@ def played(exporter: InMemorySpanExporter, play: Play) -> tuple[Any, list[tuple[
     """Return a chat's summary, and the kind and name of each of its conversations."""
     with rollout_trace_attr(1, 2, 3):
         play.run()
-    assert otel_rollout.flush(10.0)
+    assert otel_rollout.flush(60)
     found = conversations_of(exporter.spans)
     return summarise_trajectory(exporter.spans), [(each.kind, each.name) for each in found.all]
 
@@ -161,7 +161,7 @@ class TestSides:
                 lambda _: {"role": "assistant", "content": "<tool_call>{", "finish_reason": "length"}
             )
             play.hear(play.user, play.agent, play.simulate)
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         summary = summarise_trajectory(rollout_spans.spans)
         assert (summary.user_turns, summary.finish_reason, summary.unparsed_tool_calls) == (4, None, 0)
 
@@ -216,7 +216,7 @@ class TestSides:
             play.hear(play.user, play.agent, play.simulate)
             rollout_trace_op(kind="TOOL", name="search")(len)("x")
             play.hear(play.agent, play.user, play.generate)
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         found = conversations_of(rollout_spans.spans)
         [tool] = [span for span in rollout_spans.spans if span.name == "search"]
         assert tool.context is not None

@@ -44,7 +44,7 @@ def trace_all(**settings: Any) -> list[dict[str, Any]]:
             for rollout in range(ROLLOUTS):
                 with rollout_trace_attr(sample, step, rollout):
                     inner()
-    assert otel_rollout.flush(10.0)
+    assert otel_rollout.flush(60)
     otel_rollout.shutdown()
     return exporter.as_dicts()
 
@@ -158,7 +158,7 @@ class TestRatio:
         otel_rollout.init("project", "experiment", backend=exporter)
         for _ in range(100):
             outer()
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         traces: dict[int, list[str]] = defaultdict(list)
         for span in exporter.as_dicts():
             traces[span["trace_id"]].append(span["name"])
@@ -216,7 +216,7 @@ class TestEnvironment:
         ambient = NonRecordingSpan(SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(flags)))
         with use_span(ambient), rollout_trace_attr(1):
             inner()
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         assert len(exporter.spans) == count
 
 
@@ -294,7 +294,7 @@ class TestRandomNumbers:
             otel_rollout.init("project", "experiment", backend=exporter)
             with rollout_trace_attr(1):
                 inner()
-            assert otel_rollout.flush(10.0)
+            assert otel_rollout.flush(60)
             otel_rollout.shutdown()
             seen.extend(span["span_id"] for span in exporter.as_dicts())
         assert len(set(seen)) == 4

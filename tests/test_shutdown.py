@@ -98,7 +98,7 @@ class TestFlush:
         exporter = Exporter()
         init("project", "experiment", backend=exporter)
         op()
-        assert flush(5) is True
+        assert flush(60) is True
         assert len(exporter.flushes) == 1
         assert 0 < exporter.flushes[0] <= 5000
 
@@ -106,7 +106,7 @@ class TestFlush:
         """None counts as success, with one warning: a retry would store the spans twice."""
         init("project", "experiment", backend=Exporter(None))
         op()
-        assert flush(5) is True
+        assert flush(60) is True
         assert stats().exporters["Exporter"].delivered == 1
         assert caplog.text.count("returned None") == 1
 
@@ -115,9 +115,9 @@ class TestFlush:
         """What would end the delivery thread is a failed attempt, and the next one delivers."""
         init("project", "experiment", backend=Exporter(error))
         op()
-        assert flush(10) is True
+        assert flush(60) is True
         op()
-        assert flush(10) is True
+        assert flush(60) is True
         assert stats().exporters["Exporter"].delivered == 2
 
 

@@ -519,7 +519,7 @@ class TestJson:
                 chat('{"role": "user"}', None)
             annotate(reward=1.0, parts={"format": 0.5}, output={"answer": [1, "x"]}, extra=Frozen(1))
         assert threading.get_ident() not in threads
-        assert otel_rollout.flush(10)
+        assert otel_rollout.flush(60)
         assert threading.get_ident() not in threads
         assert len(exporter.spans) == 3
         assert threads

@@ -48,7 +48,7 @@ class TestCurrentSpan:
             span.set_status(Status(StatusCode.ERROR, "half done"))
 
         op()
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         (span,) = rollout_spans.as_dicts()
         assert span == {
             "name": "chat gpt",
@@ -230,7 +230,7 @@ class TestClock:
             op()
             trajectory.record("done")
             trajectory.record("given", start_time=5, end_time=6)
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         spans = {span.name: span for span in rollout_spans.spans}
         root, outer, done, given = (spans[name] for name in ("rollout_trace", op.__qualname__, "done", "given"))
         nested = spans[inner.__qualname__]

@@ -102,7 +102,7 @@ def record(rollout_spans: InMemorySpanExporter) -> Callable[..., Any]:
             change(get_current_span())
 
         op()
-        assert otel_rollout.flush(10)
+        assert otel_rollout.flush(60)
         (span,) = rollout_spans.spans
         return span
 
@@ -122,7 +122,7 @@ class TestEveryMethod:
 
         for case in ODD:
             op(case)
-        assert otel_rollout.flush(10)
+        assert otel_rollout.flush(60)
         assert len(rollout_spans.spans) == len(ODD)
         assert encode_spans(rollout_spans.spans)
         assert orjson.loads(json_of_request(encode_spans(rollout_spans.spans)))
@@ -215,7 +215,7 @@ class TestSpansOfTheSdk:
         span.add_event(odd, {"a": 1}, timestamp=odd)
         span.end(odd)
         tracer.start_span("sound").end()
-        assert otel_rollout.flush(10)
+        assert otel_rollout.flush(60)
 
         first, second = exporter.spans
         assert (type(first.name), second.name) == (str, "sound")

@@ -26,12 +26,12 @@ class TestInMemorySpanExporter:
         exporter = InMemorySpanExporter()
         otel_rollout.init("project", "experiment", backend=exporter)
         op(1)
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         assert [span.name for span in exporter.spans] == ["op", "op"]
         exporter.clear()
         assert exporter.spans == []
         op(0)
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         assert len(exporter.spans) == 1
 
     def test_records(self, rollout_spans: InMemorySpanExporter) -> None:
@@ -47,7 +47,7 @@ class TestInMemorySpanExporter:
                     fail([1])
             except ValueError:
                 annotate(output={"given up": True})
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         failing, inner, outer = rollout_spans.as_dicts()
         stack = failing["events"][0].pop("exception.stacktrace")
         assert stack.endswith("ValueError: no\n")
@@ -93,14 +93,14 @@ class TestSpanTree:
             op(0)
         with rollout_trace_attr(2, name="second"):
             pass
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         assert span_tree(rollout_spans.spans) == [["first", ["op", ["op", ["op"]]], ["op"]], ["second"]]
 
     def test_parents_that_are_missing(self, rollout_spans: InMemorySpanExporter) -> None:
         """A span whose parent is not among those given is a root; of none, there is no tree."""
         with rollout_trace_attr(1, name="root"):
             op(1)
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         assert span_tree(rollout_spans.spans[:-1]) == [["op", ["op"]]]
         assert span_tree([]) == []
 
@@ -116,7 +116,7 @@ class TestDeterminism:
             with deterministic_ids_and_times(), rollout_trace_attr(1):
                 op(0)
         op(0)
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         numbers = [
             (span["trace_id"], span["span_id"], span["start_time"], span["end_time"]) for span in exporter.as_dicts()
         ]

@@ -350,7 +350,7 @@ class TestMemory:
             with rollout_trace_attr(1):
                 root = weakref.ref(trace.get_current_span())
                 op(1)
-            assert otel_rollout.flush(10.0)
+            assert otel_rollout.flush(60)
             assert otel_rollout.shutdown()
             assert root() is None
         finally:
@@ -377,7 +377,7 @@ class TestTwoTasks:
             await asyncio.gather(run(), run(), run())
 
         asyncio.run(main())
-        assert otel_rollout.flush(10)
+        assert otel_rollout.flush(60)
         assert [[tree[0], len(tree)] for tree in span_tree(rollout_spans.spans)] == [["shared", 2]] * 3
 
 
@@ -406,7 +406,7 @@ class TestReuse:
             await asyncio.gather(*map(rollout, range(3)))
 
         asyncio.run(rollouts())
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         assert span_tree(rollout_spans.spans) == [["rollout_trace", ["op"]]] * 2
         # A root is delivered when it ends.
         assert [span.name for span in rollout_spans.spans] == ["op", "rollout_trace"] * 2

@@ -27,7 +27,7 @@ def traced(exporter: InMemorySpanExporter, result: Any, times: int = 2) -> Any:
     with rollout_trace_attr(1, 2, 3):
         for _ in range(times):
             op("Why?")
-    assert otel_rollout.flush(10.0)
+    assert otel_rollout.flush(60)
     return summarise_trajectory(exporter.spans)
 
 
@@ -67,7 +67,7 @@ class TestUnread:
         op = rollout_trace_op(lambda: (Reply(), 3), kind="LLM", name="generate")
         with rollout_trace_attr(1, 2, 3):
             op()
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         assert "generate returned tuple[Reply, int]: no answer was recognised" in caplog.text
         assert otel_rollout.stats().unread_answers == {"generate": 1}
 
@@ -107,6 +107,6 @@ class TestFacts:
                 annotate(entropy=0.5, staleness=3.0, log_prob_gap=0.1, importance_weight=1)
         if is_late:
             trajectory.annotate(entropy=0.5, staleness=3, log_prob_gap=0.1, importance_weight=1)
-        assert otel_rollout.flush(10.0)
+        assert otel_rollout.flush(60)
         found = summarise_trajectory(rollout_spans.spans)
         assert (found.entropy, found.staleness, found.log_prob_gap, found.importance_weight) == (0.5, 3, 0.1, 1.0)

@@ -31,7 +31,7 @@ def folder(tmp_path):
         for sample in range(4):
             with otel_rollout.rollout_trace_attr(sample_index=sample, step=step, rollout_n=0):
                 op()
-    assert otel_rollout.shutdown(30.0)
+    assert otel_rollout.shutdown(60)
     return folder
 
 
@@ -145,7 +145,7 @@ class TestOutput:
         """One span is one span."""
         otel_rollout.init("replay", "exp-1", backend=FileSpanExporter(folder=tmp_path / "one"))
         otel_rollout.rollout_trace_op(lambda: None)()
-        assert otel_rollout.shutdown(30.0)
+        assert otel_rollout.shutdown(60)
         monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "copy"))
 
         assert main(["replay", str(tmp_path / "one"), "--backend", "file"]) == 0

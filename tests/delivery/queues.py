@@ -104,7 +104,7 @@ def block(queue, exporter, span):
     exporter.entered.clear()
     queue.put(span)
     queue.retry_now()
-    assert exporter.entered.wait(10)
+    assert exporter.entered.wait(60)
 
 
 def refuse_to_start(thread: threading.Thread) -> None:

@@ -26,7 +26,7 @@ class TestBatches:
         for number in range(20):
             queue.put(make_recording_span(f"op{number}"))
         queue.put(make_recording_span("root", is_root=True))
-        assert queue.flush(10)
+        assert queue.flush(60)
         assert exporter.names == [*(f"op{number}" for number in range(20)), "root"]
 
     def test_a_batch_is_bounded_by_bytes(self, make_queue, exporter, make_recording_span):
@@ -34,7 +34,7 @@ class TestBatches:
         queue = make_queue(exporter, batch_bytes=100_000, delay=60.0)
         for name, size in (("a", 40_000), ("b", 40_000), ("giant", 500_000), ("c", 40_000), ("d", 70_000)):
             queue.put(make_recording_span(name, "x" * size))
-        assert queue.flush(10)
+        assert queue.flush(60)
         assert exporter.names == ["a", "b", "giant", "c", "d"]
         assert ["giant"] in [[span.name for span in batch] for batch in exporter.batches]
         for batch in exporter.batches:
@@ -45,7 +45,7 @@ class TestBatches:
         """While an exporter sends, instrumentation is suppressed, so that its requests make no spans."""
         queue = make_queue(exporter)
         queue.put(make_span())
-        assert queue.flush(10)
+        assert queue.flush(60)
         assert exporter.suppressed == [True]
 
 
@@ -77,7 +77,7 @@ class TestTroubles:
         assert not queue.flush(600)
         assert exporter.attempts == 2
         exporter.outcome = lambda spans: DELIVERED
-        assert queue.flush(30)
+        assert queue.flush(60)
         assert exporter.names == ["kept"]
 
     def test_a_flush_does_not_cut_short_what_the_backend_asked_for(self, make_queue, exporter, make_span):
@@ -100,7 +100,7 @@ class TestTroubles:
         queue.put(make_span("kept"))
         until(lambda: exporter.attempts == 1)
         exporter.outcome = lambda spans: DELIVERED
-        assert queue.flush(10)
+        assert queue.flush(60)
 
     def test_logging_the_wait_at_the_end_holds_no_lock(self, make_queue, exporter, make_span):
         """While the line is logged other threads still get at the queue: a logging handler may wait for one of them."""
@@ -165,6 +165,6 @@ class TestOneHarmsNoOther:
             span = make_recording_span(str(number))
             hanging.put(span)
             healthy.put(span)
-        assert healthy.flush(10)
+        assert healthy.flush(60)
         assert other.names == [str(number) for number in range(50)]
         assert hanging.stats().queued == 51

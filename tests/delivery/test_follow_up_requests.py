@@ -21,11 +21,11 @@ class TestAttempts:
         work = make_work(limit=3)
         backend.gate.clear()
         add(work, "first")
-        assert backend.entered.wait(10)
+        assert backend.entered.wait(60)
         add(work, *range(7))
         work.add("rewards", "other", "x", "x")
         backend.gate.set()
-        assert work.flush(10)
+        assert work.flush(60)
         assert sorted(backend.attempts, key=str) == [["first"], ["x"], [0, 1, 2], [3, 4, 5], [6]]
 
     def test_entries_wait_for_the_backend(self, make_work, backend, caplog):
@@ -40,7 +40,7 @@ class TestAttempts:
         until(lambda: counts(work) == FollowUpStats(done=2, waiting=4))
         assert sorted(backend.done) == [1, 5]
         stored |= set(range(6))
-        assert work.flush(10)
+        assert work.flush(60)
         assert sorted(backend.done) == list(range(6))
         assert counts(work) == FollowUpStats(done=6)
         assert caplog.records == []
@@ -79,11 +79,11 @@ class TestReplacing:
         work = make_work()
         backend.gate.clear()
         add(work, "first")
-        assert backend.entered.wait(10)
+        assert backend.entered.wait(60)
         for place, order in enumerate(orders):
             work.add("rewards", None, "reward", (place, order), order=order)
         backend.gate.set()
-        assert work.flush(10)
+        assert work.flush(60)
         assert backend.done == ["first", (0, 2) if orders == (2, 1) else (1, orders[1])]
         assert counts(work) == FollowUpStats(done=2)
 
@@ -92,10 +92,10 @@ class TestReplacing:
         work = make_work()
         backend.gate.clear()
         work.add("rewards", None, "reward", "old")
-        assert backend.entered.wait(10)
+        assert backend.entered.wait(60)
         work.add("rewards", None, "reward", "new")
         backend.gate.set()
-        assert work.flush(10)
+        assert work.flush(60)
         assert backend.done == ["old", "new"]
 
 
@@ -107,10 +107,10 @@ class TestBounds:
         work = make_work(max_bytes=10 * (follow_up_requests.ITEM_BYTES + 3))
         backend.gate.clear()
         add(work, 100)
-        assert backend.entered.wait(10)
+        assert backend.entered.wait(60)
         add(work, *range(101, 150))
         assert counts(work) == FollowUpStats(waiting=10, lost={"queue_full": 40})
         backend.gate.set()
         assert not work.flush(10)
         assert backend.done == [100, *range(141, 150)]
-        assert work.flush(10)
+        assert work.flush(60)

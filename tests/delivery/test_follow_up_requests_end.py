@@ -29,7 +29,7 @@ class TestShutdown:
         work = make_work()
         backend.gate.clear()
         add(work, "one", "two")
-        assert backend.entered.wait(10)
+        assert backend.entered.wait(60)
         assert not work.shutdown(time.monotonic() + 0.1)
         assert work.is_running
         backend.gate.set()
@@ -73,7 +73,7 @@ class TestQueue:
         queue = make_queue(exporter)
         backend.gate.clear()
         queue.put(make_span("first"))
-        assert backend.entered.wait(10)
+        assert backend.entered.wait(60)
         for number in range(50):
             queue.put(make_span(str(number)))
         until(lambda: queue.stats().delivered == 51)

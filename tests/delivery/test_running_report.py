@@ -40,7 +40,7 @@ class Told(InMemorySpanExporter):
 
     def await_notes(self, count: int) -> None:
         """Wait for a number of notes."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(self.told) < count:
             assert time.monotonic() < deadline
             time.sleep(0.001)
@@ -60,7 +60,7 @@ class TestNotes:
         exporter = Told()
         init("project", "experiment", backend=exporter, schedule_delay_ms=10)
         with rollout_trace_attr(sample_index=SECRET, step=7, name=SECRET):
-            assert exporter.is_told.wait(30)
+            assert exporter.is_told.wait(60)
         shutdown()
         [told] = next(each for each in exporter.told if each)
         assert SECRET not in repr(told)
@@ -83,7 +83,7 @@ class TestNotes:
 
         thread = threading.Thread(target=roll_out)
         thread.start()
-        assert started.wait(30)
+        assert started.wait(60)
         exporter.told.clear()
         exporter.await_notes(2)
         done.set()
@@ -142,6 +142,6 @@ class TestNotes:
         exporter = Failing()
         init("project", "experiment", backend=exporter, schedule_delay_ms=10)
         with rollout_trace_attr(sample_index=1, step=7):
-            assert exporter.is_told.wait(30)
+            assert exporter.is_told.wait(60)
         assert shutdown()
         assert len(exporter.spans) == 1

@@ -32,6 +32,6 @@ def test_a_healthy_exporter_loses_nothing(monkeypatch: pytest.MonkeyPatch, size:
             await asyncio.gather(*(rollout(first + number) for number in range(max(1, min(10, size // 8)))))
 
     asyncio.run(main())
-    assert flush(10)
+    assert flush(60)
     [counts] = stats().exporters.values()
     assert (counts.lost, counts.delivered) == ({}, len(exporter.spans))

@@ -66,7 +66,7 @@ class TestOutage:
             backend.outcome = lambda spans: RETRY
             put_many(queue, make_span, 50, start=50 * outage)
             backend.outcome = lambda spans: DELIVERED
-        assert queue.flush(20) is True
+        assert queue.flush(60) is True
         assert backend.names == numbers(150)
 
 
@@ -97,7 +97,7 @@ class TestBound:
             queue.put(make_span(f"{number:04d}", "x" * 1000, parent=True))
         until(lambda: "can't be written to" in queue._spool.trouble)
         backend.outcome = lambda spans: DELIVERED
-        assert queue.flush(10) is True
+        assert queue.flush(60) is True
         assert backend.names == numbers(12)
 
     def test_a_file_that_is_damaged_loses_its_spans_alone(self, make_queue, backend, make_span, tmp_path):
@@ -109,7 +109,7 @@ class TestBound:
             file.seek(-40, os.SEEK_END)
             file.write(b"\0" * 8)
         backend.outcome = lambda spans: DELIVERED
-        assert queue.flush(10) is False
+        assert queue.flush(60) is False
         stats = queue.stats()
         assert set(stats.lost) == {"spool_unreadable"}
         assert 0 < stats.lost["spool_unreadable"] <= 4

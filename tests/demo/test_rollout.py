@@ -88,7 +88,7 @@ class TestTraces:
         exporter = InMemorySpanExporter()
         otel_rollout.init("project", "experiment", backend=exporter, token2text=True)
         self.done = run(Pass(1, samples=16, rollouts=4), tokenizer)
-        assert otel_rollout.flush(timeout=10)
+        assert otel_rollout.flush(timeout=60)
         spans = exporter.spans
         roots = {
             (span.attributes[semconv.SAMPLE_INDEX], span.attributes[semconv.ROLLOUT_N]): span

@@ -93,7 +93,7 @@ class TestNetwork:
         holder.kill()
         holder.communicate()
 
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while made in namespaces():
             assert time.monotonic() < deadline, "a namespace of the network is still there"
             time.sleep(0.05)

@@ -279,7 +279,7 @@ class TestOneOfTwo:
 
         for _ in range(20):
             op(SECRETS["input"])
-        assert otel_rollout.flush(10)
+        assert otel_rollout.flush(60)
 
         assert [shown(encode_spans, span) for span in masked.spans] == [set()] * 20
         assert [shown(encode_spans, span) for span in whole.spans] == [set(PARTS) - {"resource"}] * 20

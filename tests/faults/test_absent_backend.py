@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from trainer import account
 
 
 class TestAbsentBackend:
     """Nothing listens at the address."""
 
+    @pytest.mark.slow
     def test_at_the_start(self, receiver, start, train) -> None:
         """Training that starts before its backend is delivered whole once that is up."""
         receiver.down()
@@ -47,6 +49,7 @@ class TestAbsentBackend:
         assert lost == {"shutdown": 24}
         assert "24 lost (shutdown 24)" in trainer.errors
 
+    @pytest.mark.slow
     def test_all_the_time(self, receiver, start, train) -> None:
         """Training without its backend has its results, and every span is counted as lost."""
         receiver.down()

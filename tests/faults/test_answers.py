@@ -59,7 +59,7 @@ class TestCredentials:
         receiver.steady = Fault(status=status)
         trainer = start(receiver)
         train(trainer)
-        assert trainer.flush(30.0) is False
+        assert trainer.flush(60) is False
         assert trainer.finish() == 0
         assert account(trainer.sent, receiver.stored, counts(trainer)) == {"configuration_error": 24}
         assert receiver.requests < 5

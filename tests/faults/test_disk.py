@@ -120,6 +120,7 @@ class TestTraceFolder:
         assert [span.name for span in unfinished.spans] == ["tool"]
         assert not unfinished.has_root
 
+    @pytest.mark.slow
     def test_eight_processes(self, tmp_path, family) -> None:
         """A parent and seven children, forked, spawned and from a fork server, write one folder whole."""
         sent, counts = family(

@@ -15,7 +15,7 @@ class TestFamily:
     """A parent that has sent some and has others queued when its children start."""
 
     @pytest.mark.parametrize(
-        "kind", ["fork", "spawn", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("forkserver", "executor"))]
+        "kind", ["fork", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("spawn", "forkserver", "executor"))]
     )
     def test_each_span_arrives_once(self, receiver, family, kind) -> None:
         """Whatever the way of starting them, parent and children deliver their own spans, each once, by their ends."""
@@ -36,6 +36,7 @@ class TestFamily:
 class TestPool:
     """`multiprocessing.Pool` ends its workers by SIGTERM."""
 
+    @pytest.mark.slow
     def test_without_flush(self, receiver, family) -> None:
         """Without a flush the workers of a pool that is terminated may lose what they have queued, and nothing else."""
         sent, counts = family("pool", "3", OTEL_TRACES_EXPORTER="otlp", OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
@@ -46,7 +47,7 @@ class TestPool:
         assert set(receiver.stored.values()) == {1}
         assert counts["otlp"]["recorded"] == counts["otlp"]["delivered"] == SPANS_OF_PARENT
 
-    @pytest.mark.parametrize("way", ["flush", "close"])
+    @pytest.mark.parametrize("way", ["flush", pytest.param("close", marks=pytest.mark.slow)])
     def test_each_span_arrives_once(self, receiver, family, way) -> None:
         """With a flush at the end of each task, or where the pool is closed instead, all of it arrives."""
         sent, _ = family("pool", "3", way, OTEL_TRACES_EXPORTER="otlp", OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)

@@ -15,7 +15,9 @@ SLACK = 32 * MIB
 class TestMemory:
     """Payloads of 1 MB, 192 MB in all, before a bound of 32 MiB."""
 
-    @pytest.mark.parametrize("backend", ["away", "hanging", pytest.param("slow", marks=pytest.mark.slow)])
+    @pytest.mark.parametrize(
+        "backend", ["away", *(pytest.param(each, marks=pytest.mark.slow) for each in ("hanging", "slow"))]
+    )
     def test_stays_within_the_bound(self, receiver, start, train, backend) -> None:
         """The process grows by the bound and a batch at most; payloads go before spans; each loss is counted."""
         trainer = start(receiver, max_queue_bytes=BOUND, shutdown_timeout_ms=30_000)

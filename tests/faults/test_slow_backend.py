@@ -10,7 +10,8 @@ from trainer import account
 class TestSlowBackend:
     """Each request takes a while."""
 
-    @pytest.mark.parametrize("seconds", [0.05, pytest.param(5.0, marks=pytest.mark.slow)])
+    @pytest.mark.slow
+    @pytest.mark.parametrize("seconds", [0.05, 5.0])
     def test_answers_late(self, receiver, start, train, seconds) -> None:
         """Answers after 50 ms or 5 s keep nobody waiting but the flush, which returns True; nothing is sent twice."""
         trainer = start(receiver, max_batch_spans=24)
@@ -22,6 +23,7 @@ class TestSlowBackend:
         assert account(trainer.sent, receiver.stored, trainer.report["exporters"]["otlp"]) == {}
         assert set(receiver.stored.values()) == {1}
 
+    @pytest.mark.slow
     def test_hangs_for_a_while(self, receiver, start, train) -> None:
         """Requests that are never answered are given up at the timeout and made again."""
         trainer = start(receiver, OTEL_EXPORTER_OTLP_TIMEOUT=1)
@@ -33,6 +35,7 @@ class TestSlowBackend:
         assert sum(receiver.met.values()) == 1
         assert set(receiver.stored.values()) == {1}
 
+    @pytest.mark.slow
     def test_answers_after_our_timeout(self, receiver, start, train) -> None:
         """What was stored although we stopped waiting is sent again; by its ids, each span is there once."""
         trainer = start(receiver, OTEL_EXPORTER_OTLP_TIMEOUT=1)

@@ -61,7 +61,7 @@ def spool(tmp_path: Path, project: str) -> Callable[..., Path]:
             for batch in range(batches):
                 memory.clear()
                 run_agent(batch, number, 0)
-                assert otel_rollout.flush(30.0)
+                assert otel_rollout.flush(60)
                 file.append(encode_spans(memory.spans))
             file.close()
         otel_rollout.shutdown(30.0)

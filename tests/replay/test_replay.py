@@ -191,7 +191,7 @@ class TestFailures:
             with otel_rollout.rollout_trace_attr(sample_index=sample, step=1, rollout_n=0):
                 for _ in range(turns):
                     turn()
-        assert otel_rollout.shutdown(30.0)
+        assert otel_rollout.shutdown(60)
         exporter = Refusing(
             lambda spans: (
                 Outcome(Verdict.REFUSED, "HTTP 400")

@@ -35,7 +35,7 @@ class TestUnfinished:
         run_agent(1, 0, 0)
         with otel_rollout.rollout_trace_attr(sample_index=1, step=1, rollout_n=0):
             otel_rollout.rollout_trace_op(lambda: None)()
-            assert otel_rollout.flush(30.0)
+            assert otel_rollout.flush(60)
 
             first = replayed(folder, memory)
 

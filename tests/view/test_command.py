@@ -221,7 +221,7 @@ class TestOptions:
         otel_rollout.init("p", "exp", backend=FileSpanExporter(folder=tmp_path / "traces"))
         with otel_rollout.rollout_trace_attr(sample_index=0, step=1, rollout_n=0):
             otel_rollout.annotate(input={"password": "hunter2hunter2"})
-        assert otel_rollout.shutdown(30.0)
+        assert otel_rollout.shutdown(60)
         assert main(["view", str(tmp_path / "traces"), "--export", str(tmp_path / "out")]) == 0
         assert "1 trajectory, 1 secret replaced, " in capsys.readouterr().out
 

@@ -153,7 +153,7 @@ class TestStreams:
         otel_rollout.init("project", "experiment", backend="console")
         with otel_rollout.rollout_trace_attr(0, 1, 0):
             pass
-        assert otel_rollout.flush(10)
+        assert otel_rollout.flush(60)
         assert "AGENT rollout_trace" in capsys.readouterr().out
 
     def test_a_stream_that_has_no_lines_to_draw_with(self):

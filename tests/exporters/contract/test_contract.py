@@ -239,7 +239,7 @@ class TestAbsentBackend:
         exporter.export([make_span({})])
         exporter.shutdown()
         exporter.shutdown()
-        assert exporter.force_flush(10) is True
+        assert exporter.force_flush(60) is True
 
     def test_export_after_shutdown_does_not_raise(self, exporter):
         """An export after the shutdown fails; it does not raise."""

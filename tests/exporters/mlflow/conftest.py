@@ -220,11 +220,15 @@ def _forget_engines() -> None:
         engine.dispose()
 
 
-@pytest.fixture(
-    params=["server", "sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in ("postgresql", "mariadb"))]
-)
+def kinds(*fast: str) -> list[Any]:
+    """Return the parameters of `uri`: all kinds, the others of which run in `make test-slow` alone."""
+    marks = {kind: () if kind in fast else pytest.mark.slow for kind in ("server", "sqlite", "postgresql", "mariadb")}
+    return [pytest.param(kind, marks=mark) for kind, mark in marks.items()]
+
+
+@pytest.fixture(params=kinds("server", "sqlite"))
 def uri(request: pytest.FixtureRequest) -> str:
-    """A tracking URI of each kind: the test runs on all, on PostgreSQL and MariaDB in `make test-slow` alone."""
+    """A tracking URI of each kind: the test runs on all."""
     if request.param == "server":
         return str(request.getfixturevalue("mlflow_server").address)
     if request.param != "sqlite":

@@ -306,7 +306,7 @@ class TestManyProcesses:
             threading.Thread(target=take, daemon=True).start()
             assert not taken.wait(0.5)
             holder.kill()
-            assert taken.wait(30)
+            assert taken.wait(60)
 
 
 def check_restart(server, uri: str, project: str, read_back, caplog) -> None:

@@ -70,6 +70,7 @@ class TestSqliteFile:
         assert outcome.verdict is Verdict.CONFIGURATION_ERROR
         assert "readonly database" in outcome.reason
 
+    @pytest.mark.slow
     def test_file_that_is_emptied(self, database, project, trajectory) -> None:
         """After the file was truncated, its tables are made again, and the next batch is in them."""
         one = trajectory(project)

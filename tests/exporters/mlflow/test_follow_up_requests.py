@@ -13,16 +13,13 @@ from otel_rollout.export import send_batch
 from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
 from tests.delivery.queues import until
+from tests.exporters.mlflow.conftest import kinds
 from tests.faults.faulty_receiver import Fault, FaultyReceiver
 
 pytestmark = pytest.mark.integration
 
 PAYLOAD = "x" * 20_000
 STORED = {"messages": [{"role": "user", "content": PAYLOAD}]}
-
-
-ON_SQLITE = pytest.mark.parametrize("uri", ["server", "sqlite"], indirect=True)
-"""The test makes the database itself refuse something, and that in the words of SQLite."""
 
 
 @pytest.fixture
@@ -55,10 +52,11 @@ def large(trajectory, project, **more):
     return trajectory(project, root_attributes={"input.value": f'"{PAYLOAD}"'}, **more)
 
 
+# The database itself refuses something, in the words of SQLite.
+@pytest.mark.parametrize("uri", kinds("sqlite")[:2], indirect=True)
 class TestFailingFollowUps:
     """Requests beside the spans that fail."""
 
-    @ON_SQLITE
     def test_rewards_change_no_span(self, uri, file, project, trajectory, read_back) -> None:
         """Rewards that the backend fails for cut nothing and lose nothing; they are stored when it mends."""
         trajectories = [large(trajectory, project, reward=1.0) for _ in range(3)]
@@ -78,7 +76,6 @@ class TestFailingFollowUps:
             assert [item.value for item in trace.info.assessments] == [1.0]
         assert exporter.follow_up_requests.stats()["rewards"] == FollowUpStats(done=3)
 
-    @ON_SQLITE
     def test_links_change_no_span(self, uri, file, project, trajectory, read_back) -> None:
         """Links that the backend refuses are counted; spans and rewards are as they would be without them."""
         trajectories = [large(trajectory, project, reward=1.0) for _ in range(3)]
@@ -94,7 +91,6 @@ class TestFailingFollowUps:
         for trace in read_back(uri, project).traces():
             assert [root.inputs for root in trace.data.spans if root.parent_id is None] == [STORED]
 
-    @ON_SQLITE
     def test_reward_of_a_deleted_trace(self, uri, file, project, trajectory, read_back) -> None:
         """A reward whose trace is gone is lost alone, and counted; the others are stored."""
         kept, gone = (trajectory(project, reward=1.0) for _ in range(2))

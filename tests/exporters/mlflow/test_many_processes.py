@@ -44,10 +44,11 @@ def run_workers(uri: str, project: str, count: int, *more: str) -> list[str]:
             worker.wait()
 
 
+@pytest.mark.slow
 class TestFreshSqliteFile:
     """A file that nobody has made yet."""
 
-    @pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("count", [2, 8])
     def test_workers_lose_nothing(self, tmp_path, project, read_back, count) -> None:
         """Processes that start on one fresh file store all they have, in one experiment and one run."""
         pytest.importorskip("mlflow")

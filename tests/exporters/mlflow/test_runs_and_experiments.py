@@ -11,8 +11,9 @@ from otel_rollout.export.outcome import Verdict
 from otel_rollout_mlflow import MlflowSpanExporter
 from otel_rollout_mlflow.sql_store import SqlStore
 from otel_rollout_mlflow.store import RUN_KEY_TAG, RUN_SETTLED_TAG
+from tests.exporters.mlflow.conftest import kinds
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.parametrize("uri", kinds("sqlite"), indirect=True)]
 
 
 def deliver(exporter, spans) -> None:

@@ -216,7 +216,7 @@ class TestDelivery:
             for _ in range(30):
                 op(["x" * 1000] * 700)
             op(["x" * 1000] * 9_000)
-        assert otel_rollout.flush(30)
+        assert otel_rollout.flush(60)
         assert max(grpc_receiver.sizes) < 4 * 2**20
         assert len(grpc_receiver.names) == 32
         assert otel_rollout.stats().exporters["otlp"].delivered == 32

@@ -165,7 +165,7 @@ class TestDelivery:
         """After a fault that passes each span is there once, children before the root."""
         http_receiver.answers = [(status, {}, b"")] * 2
         trace(1, 2)
-        assert otel_rollout.flush(20)
+        assert otel_rollout.flush(60)
         assert [name.rpartition(".")[2] for name in http_receiver.names] == ["op", "op", "rollout_trace"]
         assert otel_rollout.stats().exporters["otlp"].delivered == 3
 
@@ -188,7 +188,7 @@ class TestDelivery:
         stats = otel_rollout.stats().exporters["otlp"]
         assert (stats.queued, stats.lost) == (2, {})
         http_receiver.answers = []
-        assert otel_rollout.flush(20)
+        assert otel_rollout.flush(60)
 
     def test_rejected_spans_are_counted(self, http_receiver, trace):
         """Spans that a receiver rejects from a batch that it takes are lost, and the flush returns False."""

@@ -59,7 +59,7 @@ class TestInit:
         """A traced trajectory is a tree of calls with tags, payload, exception, reward and annotations."""
         otel_rollout.init(project, "exp-1", backend="weave")
         rollout(step=2, sample=5)
-        assert otel_rollout.flush(30)
+        assert otel_rollout.flush(60)
         calls = {call["func_name"]: call for call in reader.calls(project)}
         assert set(calls) == {"agent_loop", "Calculator.execute", "Calculator.divide"}
         root = calls["agent_loop"]
@@ -96,13 +96,13 @@ class TestInit:
         monkeypatch.setenv("WF_TRACE_SERVER_URL", line.url)
         otel_rollout.init(project, "exp-1", backend="weave")
         rollout(step=0)
-        assert otel_rollout.flush(30)
+        assert otel_rollout.flush(60)
         line.cut()
         for step in range(1, 30):
             rollout(step=step)
         assert not otel_rollout.flush(1)
         line.mend()
-        assert otel_rollout.flush(30)
+        assert otel_rollout.flush(60)
         calls = server.calls(project)
         assert len({call["id"] for call in calls}) == len(calls) == 90
         assert len(server.feedback(project)) == 30

@@ -53,7 +53,7 @@ class TestOtlpRoute:
         otel_rollout.init(project, "exp-1")
         with otel_rollout.rollout_trace_attr(sample_index=1, step=2, rollout_n=3, name="agent_loop"):
             otel_rollout.rollout_trace_op(name="tool")(lambda x: x + 1)(41)
-        assert otel_rollout.flush(30)
+        assert otel_rollout.flush(60)
         calls = by_name(reader.calls(project))
         assert calls["tool"]["inputs"] == {"input.value": {"x": 41}}
         assert calls["tool"]["parent_id"] == calls["agent_loop"]["id"]

@@ -184,7 +184,7 @@ def run(modules: dict[str, Any], *, turns: int = 2, **columns: Any) -> tuple[Any
 
 def delivered(exporter: InMemorySpanExporter) -> list[Any]:
     """The spans, after a flush."""
-    assert otel_rollout.flush(10)
+    assert otel_rollout.flush(60)
     return exporter.spans
 
 
