@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
+from opentelemetry import propagate, trace
 
 from otel_rollout import RolloutTraceConfig
 from tests import environment
@@ -47,12 +50,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
+ATTRIBUTES: Final = (
+    (sys, "excepthook"),
+    (trace, "_TRACER_PROVIDER"),
+    (trace._TRACER_PROVIDER_SET_ONCE, "_done"),
+    (propagate, "propagator"),
+)
+"""What holds for the whole process. (Ids of spans come from `random`: its state goes on, so that none comes again.)"""
+
+
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
     """Restore what a test may change for the whole process: the next one starts from the same."""
-    variables, folder, modules, trace = dict(os.environ), Path.cwd(), dict(sys.modules), sys.gettrace()
+    variables, folder, modules, tracing = dict(os.environ), Path.cwd(), dict(sys.modules), sys.gettrace()
     interval, thresholds, is_collecting = sys.getswitchinterval(), gc.get_threshold(), gc.isenabled()
-    callbacks = list(gc.callbacks)
+    attributes = [getattr(owner, name) for owner, name in ATTRIBUTES]
+    # Hypothesis measures collections from its first test on: what a signal handler raises in there would be lost.
+    lists = [(each, list(each)) for each in (sys.path, gc.callbacks)]
+    loggers = _loggers()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)}
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -66,13 +81,29 @@ def _as_it_was() -> Iterator[None]:
     # A module that is imported a second time has classes that are not those of the first.
     sys.modules.update({name: module for name, module in modules.items() if sys.modules.get(name) is not module})
     # Coverage would miss all later tests.
-    if sys.gettrace() is not trace:
-        sys.settrace(trace)
+    if sys.gettrace() is not tracing:
+        sys.settrace(tracing)
     sys.setswitchinterval(interval)
-    # Hypothesis measures collections from its first test on; what a signal handler raises in there would be lost.
-    gc.callbacks[:] = callbacks
+    for (owner, name), value in zip(ATTRIBUTES, attributes, strict=True):
+        setattr(owner, name, value)
+    for each, items in lists:
+        each[:] = items
+    for logger, kept in loggers.items():
+        vars(logger).update(kept | {"handlers": list(kept["handlers"])})
+    # Loggers remember which levels are on.
+    logging.getLogger().manager._clear_cache()
     gc.set_threshold(*thresholds)
     (gc.enable if is_collecting else gc.disable)()
+
+
+def _loggers() -> dict[logging.Logger, dict[str, Any]]:
+    """Return what is set of our loggers and of OpenTelemetry's: Alembic, say, may disable all that are there."""
+    names = [name for name in logging.root.manager.loggerDict if name.startswith(("otel_rollout", "opentelemetry"))]
+    settings = ("level", "propagate", "disabled", "handlers")
+    found = {}
+    for logger in map(logging.getLogger, ["otel_rollout", *names]):
+        found[logger] = {name: getattr(logger, name) for name in settings} | {"handlers": list(logger.handlers)}
+    return found
 
 
 @pytest.fixture(scope="module", autouse=True)

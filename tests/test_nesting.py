@@ -7,7 +7,6 @@ import contextvars
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.util._once import Once
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op
@@ -42,13 +40,9 @@ def tree(exporter: InMemorySpanExporter) -> list[Any]:
 
 
 @pytest.fixture
-def global_provider() -> Iterator[None]:
-    """Let a test set the global provider, and put back what was there."""
-    before = (trace._TRACER_PROVIDER, trace._TRACER_PROVIDER_SET_ONCE)
-    trace._TRACER_PROVIDER, trace._TRACER_PROVIDER_SET_ONCE = None, Once()
-    yield
-    otel_rollout.RolloutTraceConfig.reset()
-    trace._TRACER_PROVIDER, trace._TRACER_PROVIDER_SET_ONCE = before
+def global_provider() -> None:
+    """Let a test set the global provider; it begins with none."""
+    trace._TRACER_PROVIDER, trace._TRACER_PROVIDER_SET_ONCE._done = None, False
 
 
 class TestTasksAndThreads:
