@@ -22,9 +22,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the description and the options of the command."""
     parser.description = """\
 Add the spans of files that the Collector's `file` exporter has written to a
-trace folder: OTLP JSON and protobuf, compressed or not, rotated or not. Spans
-that the folder has are left out: importing a file again, or once it has grown,
-adds what is new.
+trace folder: OTLP JSON and protobuf, compressed or not, rotated or not; and the
+OTLP JSON of other programs. Spans that the folder has are left out: importing a
+file again, or once it has grown, adds what is new.
 """
     parser.epilog = exit_codes(
         "all spans of the files are in the folder",

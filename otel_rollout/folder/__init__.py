@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from otel_rollout.folder.append_file import AppendFile, FileGoneError
+    from otel_rollout.folder.compression import BodyTooLargeError, decompress
     from otel_rollout.folder.frame_scanning import TornFrame, scan_frames
     from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, FrameFile, read_frame
     from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, IndexEntry, entry_of, index_line
@@ -25,6 +26,7 @@ else:
         __name__,
         {
             "append_file": ("FileGoneError", "AppendFile"),
+            "compression": ("BodyTooLargeError", "decompress"),
             "frame_scanning": ("TornFrame", "scan_frames"),
             "frames": ("DamagedFrameError", "FrameExtent", "FrameFile", "read_frame"),
             "index": ("IndexEntry", "MAX_INDEX_LINE_BYTES", "entry_of", "index_line"),

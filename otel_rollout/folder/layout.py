@@ -28,8 +28,8 @@ INDEX: Final = ".index.jsonl"
 CLOSED_INDEX: Final = f"{INDEX}.zst"
 """The ending of what a worker leaves of an index when it closes the file: blocks of lines, a zstd frame each."""
 RECORDS: Final = ".otlp"
-LINES: Final = (".jsonl", ".jsonl.zst")
-"""Lines of OTLP JSON that another program wrote, plain or a frame each."""
+FOREIGN: Final = (".jsonl", ".jsonl.zst", ".jsonl.gz")
+"""OTLP that another program wrote."""
 RUNNING: Final = ".running.json"
 LOST: Final = ".lost"
 NEW: Final = ".new"
@@ -144,7 +144,7 @@ def running_path(folder: Path, worker: str) -> Path:
 def worker_of(path: str | os.PathLike[str]) -> str:
     """Return the name of the worker that wrote a file of a trace folder or a spool."""
     name = os.path.basename(path)  # noqa: PTH119 - readers have strings, and many
-    for ending in (CLOSED_INDEX, INDEX, FRAMES, *reversed(LINES), RECORDS, RUNNING):
+    for ending in (CLOSED_INDEX, INDEX, FRAMES, *FOREIGN, RECORDS, RUNNING):
         if name.endswith(ending):
             name = name.removesuffix(ending)
             break

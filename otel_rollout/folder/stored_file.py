@@ -7,8 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 from operator import itemgetter
 from pathlib import Path
@@ -19,12 +18,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.files.file_lock import exclusive_lock, size_of
 from otel_rollout.files.file_modes import open_private
-from otel_rollout.folder.frame_scanning import MAGIC, TornFrame, checksum_at, has_content_size, scan_frames
-from otel_rollout.folder.frames import MAX_FRAME_BYTES, DamagedFrameError, FrameExtent, read_frame, read_range
+from otel_rollout.folder.frame_scanning import checksum_at, scan_frames
+from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, read_frame, read_range
 from otel_rollout.folder.index import IndexEntry, Row, index_line, place_of
 from otel_rollout.folder.index_reading import entries_of, read_rows, read_rows_from, rows_of_steps
 from otel_rollout.folder.layout import NEW, index_path
-from otel_rollout.folder.lines import scan_lines
+from otel_rollout.folder.otlp_file import Fault, NoOtlpFileError, OtlpFile, request_in
 from otel_rollout.folder.records import scan_records, unpack
 from otel_rollout.folder.trace_files import TraceFile
 from otel_rollout.otlp import StoredSpan, request_of_json, traces_of
@@ -40,13 +39,10 @@ _OFFSET: Final = place_of("offset")
 _LENGTH: Final = place_of("length")
 _CHECKSUM: Final = place_of("checksum")
 _STEP: Final = place_of("step")
-_MAX_BLANK_BYTES: Final = 4096
-_FOR_IMPORT: Final = "Collector file for `otel-rollout import`"
-"""The `what` of a `ReadProblem` for a file that readers don't read."""
-
-_LENGTH_BYTES: Final = 4
-_HEAD_BYTES: Final = 32
-_PROTOBUF: Final = b"\x0a"
+MAX_DECOMPRESSED_BYTES: Final = 2**28
+"""A file of another program that is compressed as a whole is read in memory, up to this."""
+_FOR_IMPORT: Final = "large compressed file for `otel-rollout import`"
+_NO_OTLP: Final = "file without OTLP"
 
 
 class MovedError(FileNotFoundError):
@@ -58,8 +54,8 @@ class ReadProblem:
     """Something that could not be read, and was skipped.
 
     Args:
-        what: `torn frame`, `torn record`, `torn line`, `unreadable request`, `unreadable line`, `unreadable file`, or a
-            file that `import` reads.
+        what: `torn frame`, `torn record`, `torn request`, `unreadable request`, `unreadable file`, `file without OTLP`,
+            or a compressed file that `import` reads.
         path: The file.
         offset: The first byte of it.
     """
@@ -182,14 +178,13 @@ class StoredFile:
         return replace_surrogates(self._file.worker)
 
     @cached_property
-    def _framing(self) -> _Framing:
-        # On first use: spans in a line that is known are read without it.
-        has_ours = self._file.index_place is not None or self._file.is_journal
-        return _Framing.OURS if has_ours else _framing_of(self._file)
-
-    @cached_property
-    def _is_compressed(self) -> bool:
-        return self._file.is_compressed or self._framing is _Framing.COMPRESSED_REQUESTS
+    def _foreign(self) -> OtlpFile | None:
+        """The file as one of another program; None if it is one of ours."""
+        # Spans in a line that is known are read without looking at its start.
+        if self._file.has_frames or self._file.has_records:
+            return None
+        found = OtlpFile(self._file.path)
+        return None if found.form == "frames" else found
 
     def parts(self, takes: Callable[[int | None], bool] | None = None) -> list[Part]:
         """Return the file's traces, from its index as far as that reaches; none once the file is gone.
@@ -198,7 +193,7 @@ class StoredFile:
             takes: Lets traces through by their step; None lets all.
         """
         index = self._file.index_place
-        if takes is not None and index is not None and self._file.is_compressed:
+        if takes is not None and index is not None and self._file.has_frames:
             rows, end = rows_of_steps(index, takes)
             with suppress(OSError):
                 if end == size_of(self._place):
@@ -212,12 +207,14 @@ class StoredFile:
             known: The part that was read before; it is not read again if the file has only grown.
         """
         try:
-            if self._framing is _Framing.OTHER:
-                self._report(_FOR_IMPORT, 0)
-                return Reading(())
-            if self._is_compressed:
-                return self._frames(known)
-            return Reading(self._records() if self._file.has_records else [*self._scan_lines()])
+            if self._file.has_records:
+                return Reading(self._records())
+            if (foreign := self._foreign) is not None:
+                return Reading([*self._bodies(foreign)])
+            return self._frames(known)
+        except NoOtlpFileError:
+            self._report(_NO_OTLP, 0)
+            return Reading(())
         except FileNotFoundError:
             # Old steps may be removed meanwhile.
             return Reading(())
@@ -237,7 +234,7 @@ class StoredFile:
         try:
             spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, lambda: self.read_request(row))
         except (FileNotFoundError, ValueError):
-            if self._is_compressed:
+            if not self._file.is_journal:
                 raise
             spans = []
         if not spans:
@@ -251,14 +248,19 @@ class StoredFile:
             OSError: The file can't be read.
             ValueError: The frame is damaged, or another request is there.
         """
-        if self._is_compressed:
-            return self._request_of(read_frame(self._place, row[_OFFSET], row[_LENGTH]))
-        data = read_range(self._place, row[_OFFSET], row[_LENGTH])
+        offset, length, checksum = row[_OFFSET], row[_LENGTH], row[_CHECKSUM]
         if self._file.has_records:
-            return unpack(data, row[_CHECKSUM])
-        if f"{crc32(data):08x}" != row[_CHECKSUM]:
-            raise ValueError("another line")
-        return self._request_of(data)
+            return unpack(read_range(self._place, offset, length), checksum)
+        if (foreign := self._foreign) is None:
+            return read_frame(self._place, offset, length)
+        if foreign.is_compressed:
+            data = (_data_of(self._place, self._identity()) or b"")[offset : offset + length]
+        else:
+            data = read_range(self._place, offset, length)
+        request, is_json = request_in(data)
+        if f"{crc32(request):08x}" != checksum:
+            raise ValueError("another request")
+        return request_of_json(request) if is_json else request
 
     def _frames(self, known: Extent) -> Reading:
         rows, index_end = read_rows_from(self._file.index_place, known.index_end)
@@ -320,8 +322,6 @@ class StoredFile:
                     continue
             elif start >= end and self._file.is_being_written():
                 return
-            if self._framing is _Framing.COMPRESSED_REQUESTS and _is_length(self._place, frame):
-                continue
             if not is_damaged:
                 self._report("torn frame", frame.offset)
             is_damaged = True
@@ -344,32 +344,37 @@ class StoredFile:
             elif offset + length < size_of(self._place) or not self._file.is_being_written():
                 self._report("torn record", offset)
 
-    def _scan_lines(self) -> Iterator[Row]:
-        for offset, length, line in scan_lines(self._place):
-            if line is None:
-                self._report("unreadable line", offset)
-            elif not line.endswith(b"\n"):
-                if not self._file.is_being_written():
-                    self._report("torn line", offset)
-            elif len(line) > _MAX_BLANK_BYTES or not line.isspace():
-                yield from self._entries(line, (offset, length), f"{crc32(line):08x}")
+    def _bodies(self, foreign: OtlpFile) -> Iterator[Row]:
+        """Yield the rows of a file of another program."""
+        if foreign.is_compressed and _data_of(self._place, self._identity()) is None:
+            self._report(_FOR_IMPORT, 0)
+            return
+        for each in foreign.bodies():
+            if not isinstance(each, Fault):
+                try:
+                    request = request_of_json(each.request) if each.is_json else each.request
+                except ValueError:
+                    self._report("unreadable request", each.offset)
+                else:
+                    yield from self._entries(request, (each.offset, each.length), f"{crc32(each.request):08x}")
+            elif not each.is_cut_off:
+                self._report("unreadable request", each.offset)
+            elif not self._file.is_being_written():
+                self._report("torn request", each.offset)
 
-    def _entries(self, data: bytes, extent: tuple[int, int], checksum: str) -> Sequence[Row]:
+    def _identity(self) -> tuple[int, int]:
+        status = os.stat(self._place)  # noqa: PTH116 - as a string, as all others
+        return status.st_size, status.st_mtime_ns
+
+    def _entries(self, request: bytes, extent: tuple[int, int], checksum: str) -> Sequence[Row]:
         try:
-            entries = entries_of(self._request_of(data), *extent, checksum)
+            entries = entries_of(request, *extent, checksum)
         except ValueError:
-            self._report("unreadable line" if self._is_json(data) else "unreadable request", extent[0])
+            self._report("unreadable request", extent[0])
             return []
         if len(entries) > 1:
             self.shared[extent[0]] = len(entries)
         return entries
-
-    def _request_of(self, data: bytes) -> bytes:
-        return request_of_json(data) if self._is_json(data) else data
-
-    def _is_json(self, data: bytes) -> bool:
-        """Return True for what another program wrote; its lines may be frames."""
-        return data.startswith(b"{") if self._is_compressed else not self._file.has_records
 
     def _is_last_record(self, row: Row) -> bool:
         """Return True if that record is there and no whole one follows it."""
@@ -415,43 +420,7 @@ def _covered(rows: Sequence[Row], start: int = 0) -> int | None:
     return ends[-1] if [row[_OFFSET] for row in rows] == ends[:-1] else None
 
 
-class _Framing(Enum):
-    """The separator of the requests in a file.
-
-    In the OpenTelemetry Collector's `file` exporter, protobuf, and whatever is compressed by request, has its length
-    before it: four bytes, the highest first.
-    """
-
-    OURS = "lines, or frames of one line each"
-    COMPRESSED_REQUESTS = "frames of one line of JSON each, with their lengths before them"
-    OTHER = "protobuf, or one zstd stream"
-
-
-def _framing_of(file: TraceFile) -> _Framing:
-    """Return the format of a file, by its first bytes."""
-    try:
-        head = read_range(file.place, 0, _HEAD_BYTES)
-        if head.startswith(MAGIC):
-            is_stream = not file.is_compressed or not has_content_size(head)
-            return _Framing.OTHER if is_stream else _Framing.OURS
-        length, start = int.from_bytes(head[:_LENGTH_BYTES], "big"), head[_LENGTH_BYTES:]
-        if not 0 < length <= MAX_FRAME_BYTES:
-            return _Framing.OURS
-        if start.startswith(MAGIC):
-            first = next(scan_frames(file.place, _LENGTH_BYTES), None)
-            if isinstance(first, FrameExtent) and first.length == length:
-                line = read_frame(file.place, *first)
-                return _Framing.COMPRESSED_REQUESTS if line.startswith(b"{") else _Framing.OTHER
-        # The length of a line's first bytes, if they are JSON, is above the limit.
-        return _Framing.OTHER if start.startswith(_PROTOBUF) else _Framing.OURS
-    except (OSError, DamagedFrameError):
-        return _Framing.OURS
-
-
-def _is_length(place: str, torn: TornFrame | FrameExtent) -> bool:
-    """Return True if bytes between two frames are the length of the second."""
-    if torn.length != _LENGTH_BYTES:
-        return False
-    length = int.from_bytes(read_range(place, torn.offset, _LENGTH_BYTES), "big")
-    following = next(scan_frames(place, torn.offset + _LENGTH_BYTES), None)
-    return isinstance(following, FrameExtent) and following.length == length
+@lru_cache(1)
+def _data_of(place: str, identity: tuple[int, int]) -> bytes | None:
+    """Return the data of a compressed file; None if it is large. `identity` changes with the file."""
+    return OtlpFile(Path(place)).data(MAX_DECOMPRESSED_BYTES)

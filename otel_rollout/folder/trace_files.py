@@ -12,9 +12,9 @@ from otel_rollout.errors import NoTracesError
 from otel_rollout.files.file_lock import is_being_written
 from otel_rollout.folder.layout import (
     CLOSED_INDEX,
+    FOREIGN,
     FRAMES,
     INDEX,
-    LINES,
     NO_STEP,
     OPEN,
     RECORDS,
@@ -26,7 +26,7 @@ from otel_rollout.folder.layout import (
 from otel_rollout.folder.selection import Selection
 
 EVERYTHING: Final = Selection()
-_ENDINGS: Final = (FRAMES, RECORDS, *LINES)
+_ENDINGS: Final = (FRAMES, RECORDS, *FOREIGN)
 ZST: Final = CLOSED_INDEX.removeprefix(INDEX)
 MAX_DEPTH: Final = 16
 """Symlinks can form a cycle."""
@@ -93,9 +93,9 @@ class TraceFile(NamedTuple):
         return Path(self.place)
 
     @property
-    def is_compressed(self) -> bool:
-        """True if its requests are zstd frames."""
-        return self.place.endswith(".zst")
+    def has_frames(self) -> bool:
+        """True if its requests are frames, as our trajectories are."""
+        return self.place.endswith(FRAMES)
 
     @property
     def has_records(self) -> bool:

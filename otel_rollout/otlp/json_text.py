@@ -1,7 +1,7 @@
 """OTLP JSON: what other programs wrote is read into protobuf, and protobuf is printed for people and other tools.
 
 Ids are in hexadecimal, 64-bit integers strings, enumerations numbers. Null is the same as no value, as in all JSON of
-protobuf.
+protobuf. Names of OTLP before 1.0 are read too, and what Grafana Tempo writes: `batches`, ids in base64.
 
 Source: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding and https://protobuf.dev/programming-guides/json/.
 """
@@ -147,9 +147,12 @@ def _parse_any(body: bytes) -> Any:
 
 def _messages(request: Any) -> Iterator[tuple[Any, Origin]]:
     """Yield each span of a request with its resource and scope; raise one of `MALFORMED`."""
-    for resource_spans in _items(request, "resourceSpans"):
+    for resource_spans in (*_items(request, "resourceSpans"), *_items(request, "batches")):
         resource = _resource(resource_spans)
-        for scope_spans in _items(resource_spans, "scopeSpans"):
+        for scope_spans in (
+            *_items(resource_spans, "scopeSpans"),
+            *_items(resource_spans, "instrumentationLibrarySpans"),
+        ):
             origin = origin_of(resource, _scope(scope_spans))
             for span in _items(scope_spans, "spans"):
                 yield span, origin
@@ -186,7 +189,7 @@ def _resource(message: dict[str, Any]) -> bytes:
 
 def _scope(message: dict[str, Any]) -> bytes:
     scope_spans = ScopeSpans(schema_url=_text(message.get("schemaUrl")))
-    if (scope := message.get("scope")) is not None:
+    if (scope := message.get("scope", message.get("instrumentationLibrary"))) is not None:
         scope_spans.scope.SetInParent()
         scope_spans.scope.name = _text(scope.get("name"))
         scope_spans.scope.version = _text(scope.get("version"))
@@ -314,7 +317,7 @@ def _flags(value: Any) -> int:
 
 def _id(text: Any, size: int) -> bytes:
     try:
-        digits = bytes.fromhex(text)
+        digits = bytes.fromhex(text) if len(text) == 2 * size else base64.b64decode(text, validate=True)
     except (TypeError, ValueError):
         digits = b""
     if len(digits) != size:

@@ -7,7 +7,6 @@ if TYPE_CHECKING:
     from otel_rollout.receive.adoption import adopt, open_folder
     from otel_rollout.receive.app import make_app
     from otel_rollout.receive.receiver import Limits, Receiver
-    from otel_rollout.receive.request_body import BodyTooLargeError, decompress
     from otel_rollout.receive.span_batch import SpanBatch
     from otel_rollout.receive.status_line import StatusLine
 else:
@@ -21,7 +20,6 @@ else:
             "receiver": ("Receiver", "Limits"),
             "status_line": ("StatusLine",),
             "adoption": ("adopt", "open_folder"),
-            "request_body": ("BodyTooLargeError", "decompress"),
             "span_batch": ("SpanBatch",),
         },
     )

@@ -137,7 +137,7 @@ def _note_frames(folder: FolderWriter, trace_ids: set[str], oldest: float) -> No
 
     cache = LineCache()
     for file in find_trace_files(folder.folder):
-        if not file.worker.startswith(ROLE) or not file.is_compressed:
+        if not file.worker.startswith(ROLE) or not file.has_frames:
             continue
         with suppress(OSError):
             if file.path.stat().st_mtime < oldest:

@@ -17,13 +17,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from otel_rollout.folder.compression import ENCODINGS, BodyTooLargeError
 from otel_rollout.guard.log_once import internal_error, warn_once
 from otel_rollout.otlp import TooManySpansError
 from otel_rollout.receive.access import is_authorized
 from otel_rollout.receive.receiver import Receiver, Totals
-from otel_rollout.receive.request_body import ENCODINGS, JSON, PROTOBUF, BodyTooLargeError
 
 PATH: Final = "/v1/traces"
+PROTOBUF: Final = "application/x-protobuf"
+JSON: Final = "application/json"
 HEALTH_PATH: Final = "/health"
 MAX_SHOWN: Final = 100
 """The characters of a header in a message."""
@@ -92,7 +94,7 @@ async def _take(receiver: Receiver, request: Request, encoding: str, media_type:
             totals.turned_away += 1
             return _failure(media_type, 503, f"the body did not come within {limits.body_seconds:g} seconds")
         try:
-            batch = await receiver.store(body, encoding, media_type)
+            batch = await receiver.store(body, encoding, is_json=media_type == JSON)
         except BodyTooLargeError as error:
             return refuse(413, str(error))
         except TooManySpansError as error:

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from otel_rollout.errors import NoTracesError
+from otel_rollout.folder.frame_scanning import TornFrame, scan_frames
+from otel_rollout.folder.frames import DamagedFrameError, read_frame
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.known_traces import has_id
 from otel_rollout.folder.layout import CLOSED_INDEX, INDEX, OPEN
+from otel_rollout.folder.otlp_file import Body, Fault, NoOtlpFileError, OtlpFile
 from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.otlp import EncodedSpan
 from otel_rollout.receive.adoption import adopt, open_folder
-from otel_rollout.receive.otlp_file import NoOtlpFileError, OtlpFile
 from otel_rollout.receive.span_batch import SpanBatch
 
 MAX_PROBLEMS: Final = 1000
@@ -123,7 +125,7 @@ def import_files(files: Iterable[tuple[Path, bool]], into: Path, on_progress: Ca
         stored = _StoredSpans(into)
         for path, is_named in files:
             try:
-                file = OtlpFile(path, report.note)
+                file = OtlpFile(path)
             except NoOtlpFileError:
                 if is_named:
                     raise
@@ -137,8 +139,6 @@ def import_files(files: Iterable[tuple[Path, bool]], into: Path, on_progress: Ca
                 traces.update(span.trace_id for span in new)
                 folder.write_due()
             report.files += 1
-            if file.is_cut_off:
-                report.cut_off.append(path)
         is_done = True
     finally:
         report.traces = len(traces)
@@ -149,12 +149,18 @@ def import_files(files: Iterable[tuple[Path, bool]], into: Path, on_progress: Ca
 def _batches(file: OtlpFile, report: ImportReport, on_progress: Callable[[int], object]) -> Iterator[list[EncodedSpan]]:
     """Yield the spans of a file, a large request's in groups."""
     position = 0
-    for request in file.requests():
+    for each in _frames(file) if file.form == "frames" else file.bodies():
+        if isinstance(each, Fault):
+            if each.is_cut_off:
+                report.cut_off.append(file.path)
+            else:
+                report.note(f"{file.path}: byte {each.offset:,}: {each.what}")
+            continue
         report.requests += 1
         try:
-            batch = SpanBatch(request.body, request.media_type)
+            batch = SpanBatch(each.request, is_json=each.is_json)
         except ValueError as error:
-            report.note(f"{file.path}: {error}")
+            report.note(f"{file.path}: byte {each.offset:,}: {error}")
         else:
             has_spans = False
             for spans in batch.groups():
@@ -162,11 +168,23 @@ def _batches(file: OtlpFile, report: ImportReport, on_progress: Callable[[int], 
                 yield spans
             report.refused += batch.refused
             if batch.refused:
-                report.note(f"{file.path}: {batch.reason}")
+                report.note(f"{file.path}: byte {each.offset:,}: {batch.reason}")
             report.other_requests += not has_spans and not batch.refused
         on_progress(file.position - position)
         position = file.position
     on_progress(file.position - position)
+
+
+def _frames(file: OtlpFile) -> Iterator[Body | Fault]:
+    """Yield the requests of a trace folder's file."""
+    for frame in scan_frames(file.path):
+        file.position = frame.offset + frame.length
+        try:
+            if isinstance(frame, TornFrame):
+                raise DamagedFrameError("a torn frame")
+            yield Body(*frame, read_frame(file.path, *frame), is_json=False)
+        except DamagedFrameError as error:
+            yield Fault(frame.offset, str(error))
 
 
 class _Place(NamedTuple):

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from otel_rollout.folder.compression import decompress
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.otlp import TooManySpansError, has_too_many_values
 from otel_rollout.receive.adoption import adopt
-from otel_rollout.receive.request_body import JSON, decompress
 from otel_rollout.receive.span_batch import SpanBatch
 
 TICK_SECONDS: Final = 0.2
@@ -81,13 +81,13 @@ class Receiver:
         self._adopt_at: float = 0.0
         self._seconds_of_taking = 0.0
 
-    async def store(self, body: bytes, encoding: str, media_type: str) -> SpanBatch:
+    async def store(self, body: bytes, encoding: str, *, is_json: bool) -> SpanBatch:
         """Store the spans of a body; when this returns they survive the death of the process.
 
         Args:
             body: The body as it came.
             encoding: Its content encoding.
-            media_type: JSON's or protobuf's.
+            is_json: True for JSON, False for protobuf.
 
         Raises:
             BodyTooLargeError: It is too large once decompressed.
@@ -95,7 +95,7 @@ class Receiver:
             ValueError: It can't be read.
             OSError: The disk failed; not all of them are stored.
         """
-        return await self._run(lambda: self._store(body, encoding, media_type))
+        return await self._run(lambda: self._store(body, encoding, is_json=is_json))
 
     async def begin(self) -> None:
         """Learn which spans of the journals that others have left are in frames; before any request."""
@@ -115,12 +115,12 @@ class Receiver:
     async def _run(self, function: Callable[[], _Result]) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)
 
-    def _store(self, body: bytes, encoding: str, media_type: str) -> SpanBatch:
+    def _store(self, body: bytes, encoding: str, *, is_json: bool) -> SpanBatch:
         limits, totals = self.limits, self.totals
         data = decompress(body, encoding, limits.decompressed_bytes)
-        if media_type == JSON and has_too_many_values(data, limits.values):
+        if is_json and has_too_many_values(data, limits.values):
             raise TooManySpansError(f"more than {limits.values:,} values")
-        batch = SpanBatch(data, media_type, limits.spans)
+        batch = SpanBatch(data, is_json=is_json, max_spans=limits.spans)
         try:
             for spans in batch.groups():
                 started = monotonic()

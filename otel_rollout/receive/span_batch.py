@@ -9,7 +9,6 @@ from typing import Final
 from otel_rollout.otlp import EncodedSpan, split_json, split_request
 from otel_rollout.otlp.received import LARGE_ORIGIN, MAX_ORIGIN_BYTES
 from otel_rollout.receive.foreign_names import as_trajectory
-from otel_rollout.receive.request_body import JSON
 
 MAX_SPAN_BYTES: Final = 64 * 2**20
 """A larger span is refused: a request in the folder has at most 256 MiB."""
@@ -25,7 +24,7 @@ class SpanBatch:
 
     Args:
         body: The decompressed body.
-        media_type: JSON's or protobuf's.
+        is_json: True for JSON, False for protobuf.
         max_spans: The limit on its spans; in protobuf its scopes and resources count too.
 
     Raises:
@@ -33,9 +32,9 @@ class SpanBatch:
         ValueError: It is no OTLP request.
     """
 
-    def __init__(self, body: bytes, media_type: str, max_spans: int = NO_LIMIT) -> None:
+    def __init__(self, body: bytes, *, is_json: bool, max_spans: int = NO_LIMIT) -> None:
         self._reasons: Counter[str] = Counter()
-        split = split_json if media_type == JSON else split_request
+        split = split_json if is_json else split_request
         self._encoded = split(body, self._refuse, max_spans)
 
     @property

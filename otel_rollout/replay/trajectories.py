@@ -150,7 +150,7 @@ def _is_damage(problem: ReadProblem) -> bool:
     A frame that the index names was: the index gets a line after the file has it.
     """
     if problem.what != "torn frame":
-        return problem.what in ("unreadable line", "unreadable file", "unreadable request")
+        return problem.what in ("unreadable file", "unreadable request")
     with suppress(OSError):
         if any(entry.offset == problem.offset for entry in read_index(index_path(problem.path))):
             return True

@@ -477,11 +477,11 @@ class TestTrouble:
         assert [row["sample_index"] for row in rows(capsys, frames, "--step", "1")] == [0, 2, 0, 10]
 
     def test_a_file_without_traces(self, tmp_path, capsys):
-        """Each line that is no trace is counted, and nothing is listed."""
+        """It is named, and nothing is listed."""
         (tmp_path / "train.log").write_text("step 1\nstep 2\n")
         code, lines, error = run(capsys, tmp_path / "train.log")
         assert (code, lines) == (0, [])
-        assert f"2 unreadable lines skipped in {tmp_path / 'train.log'}" in error
+        assert f"1 file without OTLP skipped in {tmp_path / 'train.log'}" in error
 
     def test_a_device(self, capsys):
         """What may have no end is not read."""

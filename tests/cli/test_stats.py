@@ -10,7 +10,6 @@ import pytest
 
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.collector_files import write_collector_file
 from tests.trace_folder.recordings import make_trajectory, write_lines
 
 pytest.importorskip("rich")
@@ -39,13 +38,6 @@ def folder(tmp_path):
 
 class TestStats:
     """What is counted."""
-
-    def test_files_of_another_form(self, tmp_path, capsys):
-        """Files that only `import` reads are counted in words that can be read."""
-        for name in ("one.jsonl", "two.jsonl"):
-            write_collector_file(tmp_path / name, "proto", [make_trajectory(1)])
-        assert main(["stats", str(tmp_path)]) == 0
-        assert "Collector files for `otel-rollout import`  2\n" in capsys.readouterr().out
 
     def test_json(self, folder, capsys):
         """Trajectories, spans, bytes and files, altogether and by step."""

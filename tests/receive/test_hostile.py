@@ -49,7 +49,7 @@ def test_mutations(tmp_path) -> None:
         for _ in range(rng.randint(1, 4)):
             body[rng.randrange(len(body))] = rng.randrange(256)
         try:
-            batch = SpanBatch(bytes(body), form)
+            batch = SpanBatch(bytes(body), is_json=form == JSON)
         except ValueError:
             continue
         for spans in batch.groups():
@@ -78,14 +78,14 @@ def test_a_span_of_millions_of_values() -> None:
     values = span.attributes.add(key="a").value.array_value.values
     for _ in range(3_000_000):
         values.add()
-    batch = SpanBatch(make_request([span, make_span(2, 0)]).SerializeToString(), PROTOBUF)
+    batch = SpanBatch(make_request([span, make_span(2, 0)]).SerializeToString(), is_json=False)
     assert [each.trace_id for each in spans_of(batch)] == [trace_id(2)]
     assert (batch.refused, "values" in batch.reason) == (1, True)
 
 
 def test_a_large_resource() -> None:
     """Its spans are refused with the reason: it would be written once for each trace."""
-    batch = SpanBatch(make_request(make_trace(1), service="s" * 2**20).SerializeToString(), PROTOBUF)
+    batch = SpanBatch(make_request(make_trace(1), service="s" * 2**20).SerializeToString(), is_json=False)
     assert (spans_of(batch), batch.refused, "resource" in batch.reason) == ([], 4, True)
 
 
@@ -93,7 +93,7 @@ def test_a_journal_with_a_record_that_is_no_otlp(tmp_path) -> None:
     """The records behind it are adopted, and the journal is gone."""
     folder = tmp_path / "traces"
     killed = open_folder(folder)
-    sound = spans_of(SpanBatch(make_request(make_trace(1)).SerializeToString(), PROTOBUF))
+    sound = spans_of(SpanBatch(make_request(make_trace(1)).SerializeToString(), is_json=False))
     strange = sound[0]._replace(data=sound[0].data.replace(b"op", b"\xff\xff", 1))
     killed.take([strange._replace(trace_id=trace_id(2))])
     killed.take(sound)
@@ -111,7 +111,7 @@ def test_a_quiet_receiver_on_a_disk_without_locks(tmp_path, monkeypatch) -> None
     """Its journal is adopted after an hour; if it goes on meanwhile the journal stays, and each span is read once."""
     monkeypatch.setattr(file_lock, "fcntl", None)
     quiet, other = open_folder(tmp_path / "traces"), open_folder(tmp_path / "traces")
-    batches = [spans_of(SpanBatch(make_request(make_trace(n)).SerializeToString(), PROTOBUF)) for n in (1, 2, 3)]
+    batches = [spans_of(SpanBatch(make_request(make_trace(n)).SerializeToString(), is_json=False)) for n in (1, 2, 3)]
     quiet.take(batches[0])
     [journal] = (tmp_path / "traces" / "open").glob("*.otlp")
     assert sum(adopt(other)) == 0
@@ -139,11 +139,11 @@ def test_a_trace_that_never_ends(tmp_path, monkeypatch) -> None:
     most = 0
     for number in range(10):
         spans = [make_span(1, 100 * number + each + 1) for each in range(100)]
-        taken = folder.take(spans_of(SpanBatch(make_request(spans).SerializeToString(), PROTOBUF)))
+        taken = folder.take(spans_of(SpanBatch(make_request(spans).SerializeToString(), is_json=False)))
         assert taken == (100, 0)
         trace = folder.traces.get(trace_id(1))
         assert trace is not None
         most = max(most, len(trace.ids))
     assert 512 <= most <= 1024
-    assert folder.take(spans_of(SpanBatch(make_request(spans[-40:]).SerializeToString(), PROTOBUF))) == (0, 40)
+    assert folder.take(spans_of(SpanBatch(make_request(spans[-40:]).SerializeToString(), is_json=False))) == (0, 40)
     folder.close()

@@ -101,7 +101,7 @@ class TestGroups:
         request = make_request([span] * 200)
         body = request.SerializeToString() if form == PROTOBUF else as_json(request)
         monkeypatch.setattr(span_batch, "GROUP_BYTES", MIB // 4)
-        batch = SpanBatch(body, form)
+        batch = SpanBatch(body, is_json=form == JSON)
         tracemalloc.start()
         try:
             assert sum(map(len, batch.groups())) == 200
@@ -115,7 +115,7 @@ class TestGroups:
         monkeypatch.setattr(span_batch, "GROUP_BYTES", 50_000)
         request = make_request([make_span(trace, 0) for trace in range(10)], service="s" * 20_000)
         body = request.SerializeToString() if form == PROTOBUF else as_json(request)
-        assert [len(group) for group in SpanBatch(body, form).groups()] == [2] * 5
+        assert [len(group) for group in SpanBatch(body, is_json=form == JSON).groups()] == [2] * 5
 
     def test_large_resources_are_not_kept(self, form) -> None:
         """Of resources that are large the last is kept at most: each sender may have its own."""
@@ -124,7 +124,7 @@ class TestGroups:
         tracemalloc.start()
         try:
             for body in bodies:
-                assert sum(map(len, SpanBatch(body, form).groups())) == 1
+                assert sum(map(len, SpanBatch(body, is_json=form == JSON).groups())) == 1
             kept = tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
@@ -136,9 +136,9 @@ class TestGroups:
         body = request.SerializeToString() if form == PROTOBUF else as_json(request)
         # In protobuf the resource, its fields and the scope count too.
         most = 10 if form == JSON else 14
-        assert sum(map(len, SpanBatch(body, form, most).groups())) == 10
+        assert sum(map(len, SpanBatch(body, is_json=form == JSON, max_spans=most).groups())) == 10
         with pytest.raises(TooManySpansError):
-            SpanBatch(body, form, most - 1)
+            SpanBatch(body, is_json=form == JSON, max_spans=most - 1)
 
 
 class TestCutting:

@@ -9,7 +9,7 @@ import zlib
 import pytest
 import zstandard
 
-from otel_rollout.receive import BodyTooLargeError, decompress
+from otel_rollout.folder import BodyTooLargeError, decompress
 
 LIMIT = 2**22
 COMPRESS = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress, "deflate": zlib.compress}

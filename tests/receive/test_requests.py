@@ -151,7 +151,7 @@ def test_span_too_large() -> None:
     """A span that no request of the folder takes is refused by name of the limit; the others stay."""
     good = make_trace(1)
     huge = make_span(2, 0, text="x" * (64 * 2**20))
-    batch = SpanBatch(make_request([huge, *good]).SerializeToString(), PROTOBUF)
+    batch = SpanBatch(make_request([huge, *good]).SerializeToString(), is_json=False)
     assert sum(map(len, batch.groups())) == len(good)
     assert (batch.refused, "67,108,864 bytes" in batch.reason) == (1, True)
 

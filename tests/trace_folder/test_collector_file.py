@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
+import re
+
 import orjson
 import pytest
 
 from otel_rollout import read_trajectories
 from otel_rollout.catalog import count_folder
 from otel_rollout.folder import stored_file
-from tests.trace_folder.collector_files import write_collector_file
-from tests.trace_folder.recordings import make_trajectory
+from otel_rollout.receive.importing import import_files
+from tests.trace_folder.collector_files import FORMS, write_collector_file
+from tests.trace_folder.recordings import json_line, make_trajectory
 
 TRAJECTORIES = [make_trajectory(1, sample, payload=orjson.dumps("é" * 500).decode()) for sample in range(40)]
 # Each request has a span of every trajectory.
@@ -81,16 +87,75 @@ class TestForms:
 
         found = list(read_trajectories(tmp_path, on_problem=problems.append))
 
-        assert {problem.what for problem in problems} <= {"torn frame", "unreadable line"}
+        assert {problem.what for problem in problems} == {"unreadable request"}
         assert problems
         assert {len(each.spans) for each in found} == {2}
 
-    @pytest.mark.parametrize("form", ["proto", "proto zstd", "json native zstd"])
-    @pytest.mark.parametrize("name", ["otlp.jsonl", "otlp.jsonl.zst"])
-    def test_others_are_named_for_what_they_are(self, tmp_path, name, form):
-        """Of a file in protobuf, or compressed as a whole, readers say which command reads it."""
-        write_collector_file(tmp_path / name, form, REQUESTS)
+    @pytest.mark.parametrize("form", FORMS)
+    def test_every_form_is_read(self, tmp_path, form):
+        """Whatever the format and the compression, the spans of all trajectories are read where they are."""
+        write_collector_file(tmp_path / "otlp.jsonl", form, REQUESTS)
+        problems = []
+
+        found = list(read_trajectories(tmp_path, on_problem=problems.append))
+
+        assert [[span.name for span in each.spans] for each in found] == [["generate", "look_up", "rollout"]] * 40
+        assert problems == []
+
+    def test_large_compressed_file(self, tmp_path, monkeypatch):
+        """Of a compressed file that is too large to be read in memory, readers name the command for it."""
+        monkeypatch.setattr(stored_file, "MAX_DECOMPRESSED_BYTES", 1000)
+        write_collector_file(tmp_path / "otlp.jsonl", "json native zstd", REQUESTS)
         problems = []
 
         assert list(read_trajectories(tmp_path, on_problem=problems.append)) == []
-        assert [problem.what for problem in problems] == ["Collector file for `otel-rollout import`"]
+        assert [problem.what for problem in problems] == ["large compressed file for `otel-rollout import`"]
+
+
+LINE = json_line(TRAJECTORIES[0])
+OLD = LINE.replace(b"scopeSpans", b"instrumentationLibrarySpans").replace(b'"scope"', b'"instrumentationLibrary"')
+TEMPO = LINE.replace(b"resourceSpans", b"batches")
+
+
+def in_base64(match: re.Match[bytes]) -> bytes:
+    return match[1] + base64.b64encode(bytes.fromhex(match[2].decode())) + b'"'
+
+
+OTHERS = {
+    "no line break at the end": LINE,
+    "byte order mark": b"\xef\xbb\xbf" + LINE + b"\n",
+    "many NULs": bytes(2**21) + LINE + b"\n",
+    "indented": json.dumps(json.loads(LINE), indent=2).encode(),
+    "indented, after the bracket": b'{"resourceSpans": [\n'
+    + json.dumps(json.loads(LINE), indent=2).encode().split(b"[\n", 1)[1],
+    "gzip": gzip.compress(LINE + b"\n"),
+    "old names": OLD,
+    "Tempo": TEMPO,
+    "Tempo, ids in base64": re.sub(rb'("(?:traceId|spanId|parentSpanId)":")([0-9a-f]+)"', in_base64, TEMPO),
+    "two on one line": LINE + json_line(TRAJECTORIES[1]),
+    "two indented": b"\n".join(json.dumps(json.loads(json_line(each)), indent=1).encode() for each in TRAJECTORIES[:2]),
+    "a brace in a text": json_line(make_trajectory(1, 0, payload='"{ } } resourceSpans }{"')),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_files_of_other_programs(tmp_path, name):
+    """Requests in JSON are read whatever their lines, old names and all, by readers and by `import`."""
+    path = tmp_path / "otlp.json"
+    path.write_bytes(OTHERS[name])
+    problems = []
+
+    found = list(read_trajectories(path, on_problem=problems.append))
+    report = import_files([(path, True)], tmp_path / "traces", lambda _: None)
+
+    expected = 2 if name.startswith("two") else 1
+    assert [[span.name for span in each.spans] for each in found] == [["generate", "look_up", "rollout"]] * expected
+    assert [each.sample_index for each in found] == [*range(expected)]
+    assert {span.instrumentation_scope.name for each in found for span in each.spans} == {"otel_rollout"}
+    assert (report.spans, report.traces, report.problems, report.cut_off, problems) == (
+        3 * expected,
+        expected,
+        [],
+        [],
+        [],
+    )

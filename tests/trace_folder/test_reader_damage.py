@@ -306,18 +306,18 @@ class TestDamage:
 
     def test_a_line_longer_than_any(self, folder, problems, monkeypatch):
         """It is told and left out, and takes no more memory than the longest of ours."""
-        monkeypatch.setattr("otel_rollout.folder.lines.MAX_LINE_BYTES", 50_000)
-        monkeypatch.setattr("otel_rollout.folder.lines._SKIPPED_BYTES", 1000)
+        monkeypatch.setattr("otel_rollout.folder.otlp_file.MAX_LINE_BYTES", 50_000)
+        monkeypatch.setattr("otel_rollout.folder.otlp_file._READ_BYTES", 1000)
         path = folder / "export.jsonl"
         write_lines(path, make_trajectory(1), make_trajectory(2, payload='"' + "x" * 40_000 + '"'), make_trajectory(3))
         assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0), (3, 0, 0)]
-        assert [problem.what for problem in problems] == ["unreadable line"]
+        assert [problem.what for problem in problems] == ["unreadable request"]
 
     @pytest.mark.slow
     @pytest.mark.parametrize("item", [b"[],", b"1000,"])
     def test_a_small_file_of_many_values(self, folder, problems, item):
         """A line that would take a gigabyte as objects is told and left out before it is parsed."""
-        path = folder / "steps=000000-000099" / "host-9-0009.otlp.zst"
+        path = folder / "export.jsonl.zst"
         path.parent.mkdir(parents=True)
         line = b'{"resourceSpans":[' + item * 5_000_000 + b"1]}"
         path.write_bytes(zstandard.compress(line, 1))
@@ -327,7 +327,7 @@ class TestDamage:
             assert tracemalloc.get_traced_memory()[1] < 8 * len(line)
         finally:
             tracemalloc.stop()
-        assert [problem.what for problem in problems] == ["unreadable line"]
+        assert [problem.what for problem in problems] == ["unreadable request"]
 
     def test_many_commas_in_a_text_are_no_values(self, folder, problems):
         """A long payload of numbers or lists is a text, whatever is in it."""
@@ -356,7 +356,7 @@ class TestDamage:
         path.write_bytes(path.read_bytes() + b"hello\n")
         with caplog.at_level(logging.WARNING, "otel_rollout"):
             assert len(list(read_trajectories(folder))) == 1
-        assert "unreadable line" in caplog.text
+        assert "unreadable request" in caplog.text
         assert "\x1b" not in caplog.text
 
     def test_lines_that_are_no_traces(self, folder, problems):
@@ -367,4 +367,4 @@ class TestDamage:
             file.write(b'\nhello\n[1]\n{"resourceSpans": 3}\n{"resourceLogs": []}\n')
         write_lines(path, make_trajectory(2))
         assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0), (2, 0, 0)]
-        assert [problem.what for problem in problems] == ["unreadable line"] * 3
+        assert [problem.what for problem in problems] == ["unreadable request"] * 3

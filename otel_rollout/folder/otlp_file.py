@@ -1,0 +1,303 @@
+"""Finds the requests in files of OTLP that other programs wrote, whatever their format and compression.
+
+JSON is mostly a line for each request, as of the OpenTelemetry Collector's `file` exporter; requests of other programs
+stand on several lines, or one behind the other on one. Protobuf, and whatever the Collector compresses by request, has
+its length before it: four bytes, the highest first. A file as a whole may be zstd or gzip.
+
+Source: https://github.com/open-telemetry/opentelemetry-collector-contrib/tree/main/exporter/fileexporter#file-format.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import orjson
+
+from otel_rollout.errors import UnreadableTraceError
+from otel_rollout.files.file_lock import open_to_read
+from otel_rollout.folder.compression import (
+    MAGICS,
+    BodyTooLargeError,
+    CutOffError,
+    DecompressedFile,
+    decompress,
+)
+from otel_rollout.folder.frame_scanning import MAGIC, has_content_size
+from otel_rollout.folder.frames import MAX_LINE_BYTES
+
+_BRACE: Final = b"{"
+_FIELD_1: Final = b"\x0a"
+"""The first byte of a request in protobuf: `resource_spans`."""
+_LENGTH: Final = struct.Struct(">I")
+_HEAD_BYTES: Final = 256
+_READ_BYTES: Final = 2**20
+_KEYS: Final = ("resourceSpans", "batches", "resourceMetrics", "resourceLogs", "resourceProfiles")
+"""Of a request; `batches` is Grafana Tempo's name for spans."""
+_START: Final = rb'\{\s*"(?:' + "|".join(_KEYS).encode() + rb')"\s*:'
+_REQUEST: Final = re.compile(rb"\s*" + _START)
+_JOINT: Final = re.compile(rb"\}\s*(?=" + _START + rb")")
+"""The place between two requests on one line; within a request there is none, not in a text either."""
+_TEXT_OR_BRACE: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|([{}])', re.DOTALL)
+_BEFORE_TEXT: Final = b"\0\xef\xbb\xbf"
+"""Bytes that may precede the first line: NULs after logrotate's `copytruncate`, a byte order mark."""
+_LOOK_AHEAD_BYTES: Final = 2**25
+_NULS: Final = bytes(_READ_BYTES)
+_MAX_NULS: Final = 2**32
+"""`copytruncate` leaves as many NULs as the file had bytes."""
+
+Form: TypeAlias = Literal["lines", "framed", "frames"]
+
+
+class NoOtlpFileError(UnreadableTraceError):
+    """The file has no OTLP."""
+
+
+class Body(NamedTuple):
+    """A request.
+
+    Args:
+        offset: Its first byte in the file's data.
+        length: Its bytes there.
+        request: The request, decompressed.
+        is_json: True for JSON, False for protobuf.
+    """
+
+    offset: int
+    length: int
+    request: bytes
+    is_json: bool = True
+
+
+class Fault(NamedTuple):
+    """Something in a file that is no request.
+
+    Args:
+        offset: Its first byte in the file's data.
+        what: A clause.
+        is_cut_off: True if the file ends within a request, as it does while it is written.
+    """
+
+    offset: int
+    what: str
+    is_cut_off: bool = False
+
+
+class OtlpFile:
+    """A file of requests.
+
+    Args:
+        path: The file.
+
+    Raises:
+        NoOtlpFileError: It holds something else.
+        OSError: It can't be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.position = 0
+        """The number of bytes of the file that are read."""
+        with _opened(path) as file:
+            self._encoding = _encoding_of(file)
+            has_frames = self._encoding == "zstd" and has_content_size(file.peek(_HEAD_BYTES)[:_HEAD_BYTES])
+            stream = _data_of(file, self._encoding)
+            # As a trace folder has them, with a request in protobuf each.
+            is_ours = has_frames and stream.peek(1).startswith(_FIELD_1)
+            form: Form | None = "frames" if is_ours else _form_of(stream)
+        if form is None:
+            raise NoOtlpFileError(f"{path} has no OTLP, neither in JSON nor in protobuf")
+        self.form: Form = form
+
+    @property
+    def is_compressed(self) -> bool:
+        """True if the file as a whole is."""
+        return self._encoding != ""
+
+    def bodies(self) -> Iterator[Body | Fault]:
+        """Yield the requests of a file that is none of frames, in their order.
+
+        Raises:
+            OSError: The file can't be read.
+        """
+        with _opened(self.path) as file:
+            stream = _data_of(file, self._encoding)
+            for each in _json_of(stream) if self.form == "lines" else _framed(stream):
+                self.position = file.tell()
+                fault = getattr(stream.raw, "fault", None)
+                if not (isinstance(each, Fault) and each.is_cut_off and fault):
+                    yield each
+            self.position = file.tell()
+            if isinstance(stream.raw, DecompressedFile) and (fault := stream.raw.fault):
+                what = f"the compressed data is damaged before byte {file.tell()}: {fault}"
+                yield Fault(self.position, what, isinstance(fault, CutOffError))
+
+    def data(self, max_bytes: int) -> bytes | None:
+        """Return all data of a compressed file; None if it is more than `max_bytes`."""
+        with _opened(self.path) as file:
+            data = _data_of(file, self._encoding).read(max_bytes + 1)
+        return data if len(data) <= max_bytes else None
+
+
+def request_in(body: bytes) -> tuple[bytes, bool]:
+    """Return the request in a body, decompressed, and True if it is JSON.
+
+    Raises:
+        ValueError: It is damaged, or too large.
+    """
+    if body.startswith(MAGIC):
+        try:
+            body = decompress(body, "zstd", MAX_LINE_BYTES)
+        except BodyTooLargeError as error:
+            raise ValueError(str(error)) from error
+    return body, body.lstrip()[:1] == _BRACE
+
+
+def _opened(path: Path) -> io.BufferedReader:
+    return io.BufferedReader(io.FileIO(open_to_read(path), closefd=True), _READ_BYTES)
+
+
+def _encoding_of(file: io.BufferedReader) -> str:
+    head = file.peek(_HEAD_BYTES)
+    return next((encoding for magic, encoding in MAGICS.items() if head.startswith(magic)), "")
+
+
+def _data_of(file: io.BufferedReader, encoding: str) -> io.BufferedReader[Any]:
+    return io.BufferedReader(DecompressedFile(file, encoding), _READ_BYTES) if encoding else file
+
+
+def _json_of(stream: io.BufferedReader) -> Iterator[Body | Fault]:
+    """Yield the requests in JSON, whether a line is one, a part of one, or several."""
+    offset = start = depth = size = 0
+    parts: list[bytes] = []
+    while line := stream.readline(MAX_LINE_BYTES):
+        at, offset = offset, offset + len(line)
+        if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+            while (rest := stream.readline(_READ_BYTES)) and not rest.endswith(b"\n"):
+                offset += len(rest)
+            offset += len(rest)
+            yield Fault(at, f"a request of more than {MAX_LINE_BYTES:,} bytes")
+            parts = []
+            continue
+        for begin, text in _split(line, at):
+            if parts and _REQUEST.match(text):
+                yield Fault(start, "a request that is cut off")
+                parts = []
+            if parts:
+                parts.append(text)
+                depth, size = depth + _depth(text), size + len(text)
+                if depth <= 0:
+                    yield Body(start, size, b"".join(parts))
+                    parts = []
+                elif size > MAX_LINE_BYTES:
+                    yield Fault(start, f"a request of more than {MAX_LINE_BYTES:,} bytes")
+                    parts = []
+            elif _REQUEST.match(text) or _is_begun(text):
+                if (depth := _depth(text)) <= 0:
+                    yield Body(begin, len(text), text)
+                else:
+                    start, parts, size = begin, [text], len(text)
+            elif _is_request(text):
+                yield Body(begin, len(text), text)
+            elif text.strip() not in (b"", b"{}"):
+                yield Fault(begin, "no OTLP request")
+    if parts:
+        yield Fault(start, "the file ends within a request", is_cut_off=True)
+
+
+def _split(line: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the requests that are on one line, or its only one, with their offsets."""
+    text = line.lstrip(_BEFORE_TEXT) if line[:1] in (b"\0", b"\xef") else line
+    offset += len(line) - len(text)
+    place = 0
+    for joint in _JOINT.finditer(text):
+        yield offset + place, text[place : joint.start() + 1]
+        place = joint.end()
+    yield offset + place, text[place:] if place else text
+
+
+def _depth(text: bytes) -> int:
+    """Return the number of objects that a text begins, less the number of those that it ends."""
+    if text.rstrip().endswith(b"}") and text.count(b"{") == text.count(b"}"):
+        return 0
+    depth = 0
+    for match in _TEXT_OR_BRACE.finditer(text):
+        if brace := match[1]:
+            depth += 1 if brace == b"{" else -1
+    return depth
+
+
+def _framed(stream: io.BufferedReader) -> Iterator[Body | Fault]:
+    offset = 0
+    while length := stream.read(_LENGTH.size):
+        size = _LENGTH.unpack(length)[0] if len(length) == _LENGTH.size else 0
+        if size > MAX_LINE_BYTES:
+            yield Fault(offset, "damaged, nothing behind it is read")
+            return
+        body = stream.read(size)
+        if not size or len(body) < size:
+            yield Fault(offset, "the file ends within a request", is_cut_off=True)
+            return
+        offset += _LENGTH.size
+        try:
+            request, is_json = request_in(body)
+        except ValueError as error:
+            yield Fault(offset, f"damaged: {error}")
+        else:
+            if not is_json or _is_request(request):
+                yield Body(offset, size, request, is_json)
+            elif request.strip() != b"{}":
+                yield Fault(offset, "no OTLP request")
+        offset += size
+
+
+def _form_of(stream: io.BufferedReader) -> Form | None:
+    """Return the form of a file's requests; None if its start has none."""
+    head = stream.peek(_HEAD_BYTES)
+    if _is_framed(head):
+        return "framed"
+    return "lines" if not head or _has_request(stream) else None
+
+
+def _is_framed(head: bytes) -> bool:
+    length, start = head[: _LENGTH.size], head[_LENGTH.size :]
+    return start.startswith((MAGIC, _BRACE, _FIELD_1)) and 0 < _LENGTH.unpack(length)[0] <= MAX_LINE_BYTES
+
+
+def _has_request(stream: io.BufferedReader) -> bool:
+    """Return True if a line near the start begins as a request does."""
+    nuls = 0
+    while (piece := stream.peek(1)) and nuls < _MAX_NULS and _NULS.startswith(piece):
+        nuls += len(stream.read(len(piece)))
+    left = _LOOK_AHEAD_BYTES
+    begun = b""
+    while left > 0 and (line := stream.readline(left)):
+        left -= len(line)
+        text = begun + line.lstrip(_BEFORE_TEXT)
+        if _is_request(text):
+            return True
+        # The brace of a request on several lines, or a file that is being written.
+        begun = text if _is_begun(text) else b""
+    return begun != b""
+
+
+def _is_request(text: bytes) -> bool:
+    """Return True if a text begins as a request does, or is one whose key is not the first."""
+    if _REQUEST.match(text):
+        return True
+    if text.lstrip()[:1] != _BRACE or not any(f'"{key}"'.encode() in text for key in _KEYS):
+        return False
+    try:
+        return not orjson.loads(text).keys().isdisjoint(_KEYS)
+    except ValueError:
+        return False
+
+
+def _is_begun(text: bytes) -> bool:
+    """Return True if a text is cut off within the first key of a request."""
+    start = b"".join(text[:_HEAD_BYTES].split())
+    return start != b"" and any(f'{{"{key}":'.encode().startswith(start) for key in _KEYS)
