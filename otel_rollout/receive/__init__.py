@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from otel_rollout.receive.access import is_authorized, read_token
     from otel_rollout.receive.adoption import adopt, open_folder
     from otel_rollout.receive.app import make_app
+    from otel_rollout.receive.importing import import_files
     from otel_rollout.receive.receiver import Limits, Receiver
     from otel_rollout.receive.span_batch import SpanBatch
     from otel_rollout.receive.status_line import StatusLine
@@ -17,6 +18,7 @@ else:
         {
             "access": ("read_token", "is_authorized"),
             "app": ("make_app",),
+            "importing": ("import_files",),
             "receiver": ("Receiver", "Limits"),
             "status_line": ("StatusLine",),
             "adoption": ("adopt", "open_folder"),

@@ -13,7 +13,7 @@ import pytest
 from otel_rollout import read_trajectories
 from otel_rollout.catalog import count_folder
 from otel_rollout.folder import stored_file
-from otel_rollout.receive.importing import import_files
+from otel_rollout.receive import import_files
 from tests.trace_folder.collector_files import FORMS, write_collector_file
 from tests.trace_folder.recordings import json_line, make_trajectory
 
