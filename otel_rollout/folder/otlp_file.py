@@ -1,8 +1,8 @@
 """Finds the requests in files of OTLP that other programs wrote, whatever their format and compression.
 
-JSON is mostly a line for each request, as of the OpenTelemetry Collector's `file` exporter; requests of other programs
-stand on several lines, or one behind the other on one. Protobuf, and whatever the Collector compresses by request, has
-its length before it: four bytes, the highest first. A file as a whole may be zstd or gzip.
+JSON is mostly a line for each request, as of the OpenTelemetry Collector's `file` exporter; other programs write a
+request on several lines, or several on one. Protobuf, and whatever the Collector compresses by request, has its length
+before it: four bytes, the highest first. A file as a whole may be zstd or gzip.
 
 Source: https://github.com/open-telemetry/opentelemetry-collector-contrib/tree/main/exporter/fileexporter#file-format.
 """
@@ -37,7 +37,7 @@ _LENGTH: Final = struct.Struct(">I")
 _HEAD_BYTES: Final = 256
 _READ_BYTES: Final = 2**20
 _KEYS: Final = ("resourceSpans", "batches", "resourceMetrics", "resourceLogs", "resourceProfiles")
-"""Of a request; `batches` is Grafana Tempo's name for spans."""
+"""The first key of a request; `batches` is Grafana Tempo's."""
 _START: Final = rb'\{\s*"(?:' + "|".join(_KEYS).encode() + rb')"\s*:'
 _REQUEST: Final = re.compile(rb"\s*" + _START)
 _JOINT: Final = re.compile(rb"\}\s*(?=" + _START + rb")")
