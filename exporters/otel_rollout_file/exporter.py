@@ -76,6 +76,7 @@ class FileSpanExporter(OutcomeSpanExporter):
         ConfigurationError: An argument has an invalid value.
     """
 
+    takes_records = True
     address_setting = str(DIR)
     variables = (DIR, FILE_MAX_BYTES, DIR_MAX_BYTES)
 

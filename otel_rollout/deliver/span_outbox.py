@@ -97,7 +97,7 @@ class SpanOutbox(Outbox):
         super().__init__(name, f"otel-rollout-{name}", policy)
         self.exporter = exporter
         self._reader = reader
-        reader.register()
+        reader.register(name, takes_records=vars(type(exporter)).get("takes_records") is True)
         self._limits = limits or QueueLimits()
         self._batch_bytes = self._limits.batch_bytes
         self._follow_ups: FollowUpRequests | None = None

@@ -52,6 +52,8 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     follow_up_requests: FollowUpRequests | None = None
     """Requests about stored spans, if the exporter makes any."""
     _run: RunResource | None = None
+    takes_records: ClassVar[bool] = False
+    """True if it wants `record` on spans; a subclass says so itself: one that masks spans would give away its texts."""
     address_setting: ClassVar[str] = ""
     """The variable with the address, for a message to someone who gave `init` an `endpoint` instead."""
     variables: ClassVar[Sequence[Setting]] = ()

@@ -264,4 +264,5 @@ def finished_span(draft: SpanDraft, span: RolloutSpan, *, is_shared: bool) -> Fi
         size,
         draft.texts,
         messages,
+        draft.record,
     )

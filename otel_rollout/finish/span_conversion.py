@@ -15,6 +15,7 @@ from otel_rollout import semconv
 from otel_rollout.finish.chat_writer import ChatWriter
 from otel_rollout.finish.finishing import finished_span, limit, redact, transform, write_messages
 from otel_rollout.finish.payload_finisher import PayloadFinisher
+from otel_rollout.finish.payload_record import record
 from otel_rollout.finish.span_copies import (
     changed_copy,
     copy_span,
@@ -49,6 +50,7 @@ class SpanReader:
         transforms: Sequence[Transform] = (),
     ) -> None:
         self._readers = 0
+        self._takers: set[str] = set()
         self.resource = resource
         self._joined = joined
         self._run = RunResource(resource)
@@ -76,9 +78,18 @@ class SpanReader:
         if self.chat is not None:
             self.chat.conversations.after_fork()
 
-    def register(self) -> None:
-        """Count one more exporter; called before the first span."""
+    def register(self, exporter: str, *, takes_records: bool = False) -> None:
+        """Count one more exporter; called before the first span.
+
+        Args:
+            exporter: Its name.
+            takes_records: Give it the records of payloads beside the spans.
+        """
         self._readers += 1
+        if takes_records:
+            if not self._takers:
+                self.functions.append(record)
+            self._takers.add(exporter)
 
     def release(self, span: RolloutSpan | ReadableSpan) -> None:
         """Free a span's payload once every exporter has called this for it."""
@@ -103,6 +114,8 @@ class SpanReader:
                 finished = span.finished or span.finish(self._finish(span))
         resource = self.resource if self._joined is None else self._run_resource().merged(self._joined)
         readable = readable_span(span, finished, resource, self._scope)
+        if exporter in self._takers:
+            readable.record = finished.record
         return copy_with_losses(readable, span, exporter)
 
     def _finish(self, span: RolloutSpan) -> FinishedSpan:

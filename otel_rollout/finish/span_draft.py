@@ -12,6 +12,7 @@ from opentelemetry.trace import Status, StatusCode
 from opentelemetry.util.types import Attributes
 
 from otel_rollout import semconv
+from otel_rollout.facts.span_record import SpanRecord
 from otel_rollout.finish.payload_limits import narrow_integers
 from otel_rollout.finish.token_text import add_token_text, numbers_last
 from otel_rollout.messages import ChatSide
@@ -47,6 +48,7 @@ class SpanDraft:
         "name",
         "output",
         "output_json",
+        "record",
         "recorded",
         "redacted",
         "status",
@@ -74,6 +76,8 @@ class SpanDraft:
         """The attributes of the messages, as JSON."""
         self.turn: tuple[ChatSide | None, ChatSide | None] | None = None
         """The messages that an LLM op got and its answer."""
+        self.record: SpanRecord | None = None
+        """The facts that its payload shows by itself, if an exporter needs them."""
         self.recorded: RolloutSpan | None = None
         """The span as it was recorded; None for one of another instrumentation."""
         self.is_copy = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
@@ -15,6 +15,9 @@ from opentelemetry.trace import Link, Status
 
 from otel_rollout import semconv
 from otel_rollout.record.recording_span import RecordedEvent, RecordedLink, RolloutSpan
+
+if TYPE_CHECKING:
+    from otel_rollout.facts.span_record import SpanRecord
 
 BASE_BYTES: Final = 300
 PER_ATTRIBUTE_BYTES: Final = 24
@@ -30,6 +33,7 @@ class FinishedSpan(NamedTuple):
         size: An estimate of its encoded size in bytes, rather too high than too low.
         texts: The keys among `input.value` and `output.value` whose value is a text, not JSON.
         messages: The attributes of its messages, as JSON in UTF-8.
+        record: The facts that its payload shows by itself, if an exporter needs them.
     """
 
     name: str
@@ -44,6 +48,7 @@ class FinishedSpan(NamedTuple):
     size: int
     texts: frozenset[str] = frozenset()
     messages: Mapping[str, bytes] = MappingProxyType({})
+    record: SpanRecord | None = None
 
 
 class CountedSpan(ReadableSpan):
@@ -55,6 +60,8 @@ class CountedSpan(ReadableSpan):
 
     dropped: tuple[int, int, int]
     """The numbers of dropped attributes, events and links."""
+    record: SpanRecord | None = None
+    """The facts that its payload shows by itself, for an exporter that takes them."""
     start_context: Context | None = None
     """The context that the span started in, for an application's provider."""
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from otel_rollout import semconv
 from otel_rollout.facts.span_facts import numbered
 from otel_rollout.guard import clock
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
+
+if TYPE_CHECKING:
+    from otel_rollout.facts.prompt_texts import OpenPrompts
 
 # One lock for all trajectories, so that a forked child can renew it. Reentrant, as the garbage collector may end an
 # abandoned span while this thread holds it.
@@ -40,6 +43,8 @@ class TrajectoryState:
         """True once the tags are redacted."""
         self.is_compacted = False
         """True if its next turn begins a compacted conversation."""
+        self.prompts: OpenPrompts | None = None
+        """The prompts of its turns, if an exporter needs to know what each one continues."""
         self.annotations: dict[str, Any] = {}
         self.root: Any = None
         self.open_ops: dict[Any, None] = {}
