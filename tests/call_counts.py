@@ -209,13 +209,13 @@ USAGE: Final = {"prompt_tokens": 480, "completion_tokens": 12}
 
 
 class Kept:
-    """Makes the exporter that keeps spans; the class is imported late."""
+    """Makes an exporter that keeps spans, and takes records as that of a folder; the class is imported late."""
 
     def __new__(cls) -> Any:
         """Return an exporter."""
         from otel_rollout.testing import InMemorySpanExporter
 
-        return InMemorySpanExporter()
+        return type("Kept", (InMemorySpanExporter,), {"takes_records": True})()
 
 
 @contextmanager

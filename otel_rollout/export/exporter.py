@@ -53,7 +53,7 @@ class OutcomeSpanExporter(SpanExporter, abc.ABC):
     """Requests about stored spans, if the exporter makes any."""
     _run: RunResource | None = None
     takes_records: ClassVar[bool] = False
-    """True if it wants `record` on spans; a subclass says so itself: one that masks spans would give away its texts."""
+    """True if its spans are to have a `record`. A subclass sets it anew: one that masks spans would give away texts."""
     address_setting: ClassVar[str] = ""
     """The variable with the address, for a message to someone who gave `init` an `endpoint` instead."""
     variables: ClassVar[Sequence[Setting]] = ()

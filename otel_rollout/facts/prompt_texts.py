@@ -15,15 +15,15 @@ MAX_PAYLOAD: Final = 256 * 1024
 _MAX_OPEN: Final = 64
 """A prompt is compared with so many earlier ones that none has continued yet."""
 _TOOL_FIRST: Final = ('[{"role":"tool"', '{"messages":[{"role":"tool"')
-_USER_FIRST: Final = '[{"role":"user","parts":[{"type":"text","content":"'
-_END_OF_TEXT: Final = '"}]}]'
-_NEXT_MESSAGE: Final = '},{"role":'
+_USER_FIRST: Final = b'[{"role":"user","parts":[{"type":"text","content":"'
+_END_OF_TEXT: Final = b'"}]}'
+_NEXT_MESSAGE: Final = b'},{"role":'
 _MIN_TEXT: Final = 64
 """Another task may begin with a shorter text."""
 _HEAD: Final = 48
 _MAX_ROLE: Final = 256
 _LISTS_AFTER: Final = ('"tools":', '"functions":')
-_COMPACTION: Final = '"compaction"'
+_COMPACTION: Final = b'"compaction"'
 NO_TEXT: Final = (0, 0)
 _IDS: Final = '_ids":'
 _TEXT: Final = '_text":'
@@ -56,16 +56,15 @@ class OpenPrompts:
         other._known = self._known.copy()
         return other
 
-    def add(self, given: str, *, is_clear: bool = True) -> PromptText:
+    def add(self, text: bytes, *, is_clear: bool = True) -> PromptText:
         """Add a prompt, which continues the longest open one that its text begins with.
 
         Args:
-            given: Its text, of JSON until its last message's end; empty if it has no text of its own.
+            text: Its text, of JSON until its last message's end; empty if it has no text of its own.
             is_clear: False if only its messages show what it continues.
         """
-        if not given:
+        if not text:
             return PromptText(NO_TEXT, NO_TEXT, is_clear)
-        text = given.encode("utf-8", "replace")
         data, hashed, at, before = memoryview(text), 0, 0, NO_TEXT
         for length, expected in sorted(self._known):
             if length >= len(data):
@@ -84,7 +83,7 @@ class OpenPrompts:
         return PromptText(own, before, is_clear)
 
 
-def text_of_prompt(attributes: Mapping[str, Any]) -> tuple[str, bool]:
+def text_of_prompt(attributes: Mapping[str, Any]) -> tuple[bytes, bool]:
     """Return a prompt's text, of JSON until its last message's end, and whether it shows what the prompt continues.
 
     A prompt without a text, or with the new messages alone, continues the one before it.
@@ -95,22 +94,37 @@ def text_of_prompt(attributes: Mapping[str, Any]) -> tuple[str, bool]:
         (type(text) is str and text[:_HEAD].replace(" ", "").startswith(_TOOL_FIRST))
         or (type(value) is str and PROMPT_START in value)
     ):
-        return "", True
+        return b"", True
     if not is_chat(attributes, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE):
-        return "", True
-    if type(text) is not str or _COMPACTION in text:
-        return "", False
-    is_one = text.startswith(_USER_FIRST) and text.endswith(_END_OF_TEXT) and _NEXT_MESSAGE not in text
-    if is_one and len(text) > len(_USER_FIRST) + _MIN_TEXT:
-        # A prompt of one text may go on inside of it.
-        return text.removesuffix(_END_OF_TEXT), True
+        return b"", True
+    if type(text) is not str:
+        return b"", False
+    encoded = text.encode("utf-8", "replace")
     if text.startswith("[") and text.endswith("]") and '"role"' in text[:_MAX_ROLE]:
+        found, is_clear = text_of_messages(encoded[:-1])
         # GenAI's spans may have the system prompt apart.
-        return f"{attributes.get(SYSTEM_INSTRUCTIONS, '')}{text[:-1]}", True
+        system = attributes.get(SYSTEM_INSTRUCTIONS)
+        return (system.encode("utf-8", "replace") + found if type(system) is str else found), is_clear
+    if _COMPACTION in encoded:
+        return b"", False
     if text.startswith("{") and '"messages":' in text and (end := _end_of_messages(text)):
-        return text[:end], True
+        return text[:end].encode("utf-8", "replace"), True
     is_text = semconv.INPUT_MESSAGES not in attributes and text[:1] not in ("[", "{", '"') and _TEXT not in text
-    return (text, True) if is_text and _TEXT not in str(attributes.get(semconv.OUTPUT_VALUE)) else ("", False)
+    is_clear = is_text and _TEXT not in str(attributes.get(semconv.OUTPUT_VALUE))
+    return (encoded, True) if is_clear else (b"", False)
+
+
+def text_of_messages(text: bytes) -> tuple[bytes, bool]:
+    """Return the text of a prompt's messages, and whether it shows what the prompt continues.
+
+    Args:
+        text: Their JSON without the closing bracket.
+    """
+    if _COMPACTION in text:
+        return b"", False
+    is_one = text.startswith(_USER_FIRST) and text.endswith(_END_OF_TEXT) and _NEXT_MESSAGE not in text
+    # A prompt of one text may go on inside of it.
+    return (text[: -len(_END_OF_TEXT)] if is_one and len(text) > len(_USER_FIRST) + _MIN_TEXT else text), True
 
 
 def _end_of_messages(text: str) -> int:

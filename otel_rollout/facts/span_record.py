@@ -86,17 +86,19 @@ def record_of_generation(
     )
 
 
-def record_of_call(tool: str, arguments: str, output: str | None, *, is_failed: bool) -> SpanRecord:
+def record_of_call(tool: str, arguments: str, output: str | None, value: Any = None, *, is_failed: bool) -> SpanRecord:
     """Return the record of a tool's call.
 
     Args:
         tool: The tool's name.
         arguments: `input.value`; empty if it isn't recorded.
         output: `output.value`; None without one.
+        value: The value of its JSON, if that is at hand.
         is_failed: True if it ended with an exception.
     """
-    value = None
-    if output is not None and output[:1] in ("{", "[") and len(output) <= MAX_PARSED:
+    if output is None or output[:1] not in ("{", "[") or len(output) > MAX_PARSED:
+        value = None
+    elif value is None:
         value = parse_json(output)
     keys = tuple(key[:MAX_KEY_CHARACTERS] for key in list(value)[:MAX_KEYS]) if type(value) is dict else ()
     is_odd = not is_failed and is_odd_result(output if value is None else value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from otel_rollout import semconv
-from otel_rollout.facts.prompt_texts import OpenPrompts, text_of_prompt
+from otel_rollout.facts.prompt_texts import NO_TEXT, OpenPrompts, text_of_messages, text_of_prompt
 from otel_rollout.facts.span_record import has_result, record_of_call, record_of_generation
 from otel_rollout.finish.span_draft import SpanDraft
 from otel_rollout.guard.log_once import internal_error
@@ -22,31 +22,33 @@ def record(draft: SpanDraft) -> None:
             name = attributes.get(semconv.TOOL_NAME)
             name = name if type(name) is str and name else draft.name
             output = _text(draft.output_json) if draft.has_output else None
-            draft.record = record_of_call(name, _text(draft.input_json), output, is_failed=is_failed)
+            value = draft.output if type(draft.output) is dict else None
+            draft.record = record_of_call(name, _text(draft.input_json), output, value, is_failed=is_failed)
     except Exception:
         internal_error("recording a payload")
 
 
 def _record_generation(draft: SpanDraft, asked: ChatSide | None, answered: ChatSide | None) -> None:
-    output = _text(draft.output_json)
-    payload = {semconv.INPUT_VALUE: _text(draft.input_json), semconv.OUTPUT_VALUE: output}
-    if semconv.PREFIX_BROKEN in draft.attributes:
-        payload[semconv.PREFIX_BROKEN] = draft.attributes[semconv.PREFIX_BROKEN]
-    if asked is not None:
+    output, trajectory = _text(draft.output_json), draft.trajectory
+    if asked is None:
+        text, is_clear = text_of_prompt({**draft.attributes, semconv.INPUT_VALUE: _text(draft.input_json)})
+    elif (asked.continues or asked.messages[0].role == "tool") and semconv.PREFIX_BROKEN not in draft.attributes:
+        text, is_clear = b"", True
+    else:
         # Before limits: a prompt that they cut continues the one before all the same.
-        payload[semconv.INPUT_MESSAGES] = (b"[%b]" % b",".join(asked.encoded)).decode()
-    text, is_clear = text_of_prompt(payload)
-    trajectory = draft.trajectory
+        text, is_clear = text_of_messages(b"[%b" % b",".join(asked.encoded))
     prompts = OpenPrompts() if trajectory is None or trajectory.prompts is None else trajectory.prompts
     if trajectory is not None:
         trajectory.prompts = prompts
+    prompt = prompts.add(text, is_clear=is_clear)
+    is_first = asked is not None and prompt.before == NO_TEXT
     made = record_of_generation(
-        () if asked is None else asked.messages,
+        asked.messages if asked is not None and is_first else (),
         [] if answered is None else answered.messages,
         output,
-        is_unread=answered is None and has_result(payload),
+        is_unread=answered is None and has_result({semconv.OUTPUT_VALUE: output}),
     )
-    draft.record = made._replace(prompt=prompts.add(text, is_clear=is_clear))
+    draft.record = made._replace(prompt=prompt)
 
 
 def _text(json_bytes: bytes | None) -> str:

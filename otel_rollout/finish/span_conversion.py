@@ -83,7 +83,7 @@ class SpanReader:
 
         Args:
             exporter: Its name.
-            takes_records: Give it the records of payloads beside the spans.
+            takes_records: Its spans have records of their payloads.
         """
         self._readers += 1
         if takes_records:
