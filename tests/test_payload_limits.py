@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_rollout.finish import cut_json, cut_media, narrow_integers
+from otel_rollout.finish import cut_json, cut_media, narrow_integers, payload_limits
 
 pytestmark = pytest.mark.every_python
 
@@ -176,7 +176,11 @@ class TestCutMedia:
 
     @pytest.mark.parametrize(
         "value",
-        [{"url": "data:image/png;base64,AAAA"}, {"data": "a plain sentence. " * 200}, {"token_ids": [1] * 5000}],
+        [
+            {"url": "data:image/png;base64," + "A" * 800},
+            {"data": "a plain sentence. " * 200},
+            {"token_ids": [1] * 5000},
+        ],
     )
     def test_all_else_stays(self, value):
         """Short data URIs, prose under `data` and token ids are no media."""
@@ -195,11 +199,19 @@ class TestNarrowIntegers:
             "b": {"c": 2**63 - 1, "d": -(2**63)},
         }
 
-    def test_digits_in_texts(self):
-        """Long digits in a text are a text."""
-        text = orjson.dumps({"pi": "3" * 50, "x": 0.1})
+    @pytest.mark.parametrize("value", [{"pi": "3" * 50}, [-0.0012345678901234567] * 9], ids=["text", "log-probs"])
+    def test_other_digits(self, value):
+        """Long digits in a text, and behind a point, stay what they are."""
+        text = orjson.dumps(value)
 
         assert narrow_integers(text) == text
+
+    def test_log_probs_are_not_read_again(self, monkeypatch):
+        """A JSON text of numbers with many digits behind their points isn't parsed."""
+        monkeypatch.setattr(payload_limits, "loads", None)
+        text = orjson.dumps([-0.0012345678901234567 - number / 7 for number in range(1000)])
+
+        assert narrow_integers(text) is text
 
     def test_nested_deeper_than_can_be_written(self):
         """JSON that can't be rebuilt becomes one text."""

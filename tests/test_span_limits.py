@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanContext, get_current_span
 
 import otel_rollout
 from otel_rollout import annotate, rollout_trace_attr, rollout_trace_op, semconv
-from otel_rollout.finish import cut_json_characters
+from otel_rollout.finish import PayloadFinisher
 from otel_rollout.record import environment_limits
 from otel_rollout.testing import InMemorySpanExporter
 from tests.payload_values import read_payload
@@ -152,11 +152,11 @@ class TestCharacters:
     def test_json_of_any_length(self, text):
         """Cut to any number of characters, JSON is no longer than that and valid; of none nothing is left."""
         for characters in [*range(1, 60), 100, 500, len(text) - 1]:
-            cut = cut_json_characters(text.encode(), characters).decode()
+            cut = PayloadFinisher(2**20, None, characters).cut(text.encode())[0].decode()
             assert 0 < len(cut) <= characters
             orjson.loads(cut)
-        assert len(cut_json_characters(text.encode(), 500).decode()) > 150
-        assert cut_json_characters(text.encode(), 0) == b""
+        assert len(PayloadFinisher(2**20, None, 500).cut(text.encode())[0].decode()) > 150
+        assert PayloadFinisher(2**20, None, 0).cut(text.encode()) == (b"", len(text.encode()))
 
 
 class TestVariables:

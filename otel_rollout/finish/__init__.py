@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from otel_rollout.finish.finishing import limit, redact, write_messages
     from otel_rollout.finish.known_forms import looks_random
     from otel_rollout.finish.payload_finisher import PayloadFinisher
-    from otel_rollout.finish.payload_limits import cut_json, cut_json_characters, cut_media, narrow_integers
+    from otel_rollout.finish.payload_limits import cut_json, cut_media, narrow_integers
     from otel_rollout.finish.redaction import Redactor, make_redactor
     from otel_rollout.finish.secret_keys import DEFAULT_REDACTED_KEYS
     from otel_rollout.finish.span_conversion import SpanReader
@@ -24,7 +24,7 @@ else:
             "chat_writer": ("ChatWriter",),
             "conversations": ("Conversation", "Conversations", "cut_messages"),
             "payload_finisher": ("PayloadFinisher",),
-            "payload_limits": ("cut_json", "cut_json_characters", "cut_media", "narrow_integers"),
+            "payload_limits": ("cut_json", "cut_media", "narrow_integers"),
             "finishing": ("limit", "redact", "write_messages"),
             "span_draft": ("SpanDraft", "draft_of"),
             "redaction": ("Redactor", "make_redactor"),

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from otel_rollout import semconv
-from otel_rollout.finish.payload_limits import cut_json_characters
+from otel_rollout.finish.payload_limits import cut_json
 from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN, replace_surrogates
 
@@ -83,8 +83,9 @@ class AttributeLimits:
             return text
         if is_stack:
             shorter = text[len(text) - most :]
-        elif text[0] in "{[" and _is_json(text):
-            shorter = cut_json_characters(text.encode(), most).decode()
+        elif most and text[0] in "{[" and _is_json(text):
+            # As many bytes as there may be characters.
+            shorter = cut_json(text.encode(), most).decode()
         else:
             shorter = text[:most] if most == self._characters else cut_text(text, most)
         self.cut += len(text) - len(shorter)

@@ -138,10 +138,10 @@ class ChatWriter:
         lost = 0
         if encoded:
             text, lost = encode_messages(encoded, self._finisher.max_bytes)
-            most = self._finisher.max_characters
-            if most is not None and len(text) > most and len(text.decode()) > most:
+            most = self._finisher.most_bytes(text)
+            if len(text) > most:
                 text, lost = encode_messages(encoded, most)
-            if len(text) <= self._finisher.max_bytes and (most is None or len(text.decode()) <= most):
+            if len(text) <= most:
                 attributes[key] = text
             else:
                 # There is no room for a single message.

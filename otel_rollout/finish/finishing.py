@@ -196,9 +196,8 @@ def limit(draft: SpanDraft, finisher: PayloadFinisher) -> None:
 def _limit_side(draft: SpanDraft, key: str, json_bytes: bytes | None, finisher: PayloadFinisher) -> bytes | None:
     if json_bytes is None:
         return None
-    if len(json_bytes) > finisher.limit:
-        json_bytes, cut = finisher.cut(json_bytes)
-        draft.cut += cut
+    json_bytes, cut = finisher.cut(json_bytes)
+    draft.cut += cut
     if json_bytes[:1] != b'"':
         return json_bytes
     draft.texts |= {key}

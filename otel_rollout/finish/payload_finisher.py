@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from otel_rollout.finish.payload_limits import (
-    cut_json,
-    cut_json_characters,
-    cut_media,
-    may_need_cleaning,
-    narrow_integers,
-)
+from otel_rollout.finish.payload_limits import cut_json, cut_media, narrow_integers
 from otel_rollout.finish.redaction import Redactor
 
 UNREADABLE: Final = "…[the payload could not be read]"
@@ -30,23 +24,24 @@ class PayloadFinisher:
         self.max_characters = max_characters
         self.redactor = redactor
 
-    @property
-    def limit(self) -> int:
-        """Bytes that fit both limits, whatever the characters are."""
-        return self.max_bytes if self.max_characters is None else min(self.max_bytes, self.max_characters)
-
     def clean(self, json_bytes: bytes) -> tuple[bytes, int]:
         """Return one or more lines, each a JSON text, without secrets and media, and the number of secrets.
 
         The lines themselves are returned if they have none of these, as is usual.
         """
-        if may_need_cleaning(json_bytes):
-            json_bytes = b"\n".join(map(narrow_integers, cut_media(json_bytes).split(b"\n")))
+        json_bytes = narrow_integers(cut_media(json_bytes))
         return (json_bytes, 0) if self.redactor is None else self.redactor(json_bytes)
 
+    def most_bytes(self, json_bytes: bytes) -> int:
+        """Return the most bytes of a text in place of this one: as many as characters if it has too many of these."""
+        most = self.max_characters
+        if most is None or len(json_bytes) <= most or len(json_bytes.decode()) <= most:
+            return self.max_bytes
+        return min(self.max_bytes, most)
+
     def cut(self, json_bytes: bytes) -> tuple[bytes, int]:
-        """Return a clean JSON text within the limits, and the number of bytes cut from it."""
-        finished = cut_json(json_bytes, self.max_bytes)
-        if self.max_characters is not None:
-            finished = cut_json_characters(finished, self.max_characters)
-        return finished, max(0, len(json_bytes) - len(finished))
+        """Return a clean JSON text within the limits, empty if there is no room, and the number of bytes cut."""
+        most = self.most_bytes(json_bytes)
+        finished = cut_json(json_bytes, most)
+        finished = finished if len(finished) <= most else b""
+        return finished, len(json_bytes) - len(finished)

@@ -15,7 +15,7 @@ from otel_rollout.text.plain_json import dumps, loads
 from otel_rollout.text.plain_text import cut_text
 from otel_rollout.text.sanitize import fits_int64
 
-_DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_-]{256,}")
+_DATA_URI: Final = re.compile(rb"data:([\w/+.;=-]{0,100});base64,[A-Za-z0-9+/=_-]{1024,}")
 _BARE_BASE64: Final = re.compile(rb'"(data|b64_json)":"[A-Za-z0-9+/=_-]{1024,}"')
 """Keys of images and audio without a data URI in the APIs of OpenAI, Anthropic and MCP."""
 _MEDIA_BASE64: Final = re.compile(
@@ -25,49 +25,48 @@ _MEDIA_BASE64: Final = re.compile(
 _BASE64_BYTES: Final = bytes(
     0x30 if (chr(code).isalnum() and code < 0x80) or code in b"+/=_-" else 0x20 for code in range(256)
 )
-_LONG_BASE64: Final = b"0" * 128
-"""Every eighth byte of 1,024 bytes of base64 in a row."""
-_SOME_BASE64: Final = b"0" * 32
-"""Every eighth byte of 256 bytes of base64 in a row."""
+_LONG_BASE64: Final = b"0" * 126
+"""Every eighth byte of a thousand bytes of base64 in a row."""
 _DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else code for code in range(256))
 _NINETEEN_DIGITS: Final = b"0" * 19
 _SOME_DIGITS: Final = b"00"
 """Every eighth byte of nineteen digits in a row."""
-_MEDIA_MARK: Final = re.compile(rb";(?=base64,)")
-"""A single byte is found many times faster than several."""
 _NOTE_BYTES: Final = 48
 """The longest note of a cut."""
 _READABLE_BYTES: Final = 200
 """The least share of a long item, if there is room: fewer readable items rather than only notes."""
 
 
-def may_need_cleaning(json_bytes: bytes) -> bool:
-    """Return False if `json_bytes` (one or more JSON texts) surely has no media and no wide integers."""
-    every_eighth = json_bytes[::8]
-    base64 = every_eighth.translate(_BASE64_BYTES)
-    return (_SOME_BASE64 in base64 and (_LONG_BASE64 in base64 or _MEDIA_MARK.search(json_bytes) is not None)) or (
-        _SOME_DIGITS in every_eighth.translate(_DIGITS) and _NINETEEN_DIGITS in json_bytes.translate(_DIGITS)
-    )
-
-
 def cut_media(json_bytes: bytes) -> bytes:
-    """Return `json_bytes` with inline media (`data:…;base64,…`) replaced by its type and size."""
-    if b";base64," in json_bytes:
-        json_bytes = _DATA_URI.sub(
-            lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), json_bytes
-        )
-    if _LONG_BASE64 in json_bytes[::8].translate(_BASE64_BYTES):
-        json_bytes = _BARE_BASE64.sub(
-            lambda match: b'"%s":"[%d bytes of base64 cut]"' % (match[1], len(match[0])), json_bytes
-        )
-        json_bytes = _MEDIA_BASE64.sub(lambda match: b'"[%d bytes of base64 cut]' % len(match[0]), json_bytes)
-    return json_bytes
+    """Return JSON texts with inline media (`data:…;base64,…`) of a kilobyte or more replaced by its type and size."""
+    if _LONG_BASE64 not in json_bytes[::8].translate(_BASE64_BYTES):
+        return json_bytes
+    json_bytes = _DATA_URI.sub(lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), json_bytes)
+    json_bytes = _BARE_BASE64.sub(
+        lambda match: b'"%s":"[%d bytes of base64 cut]"' % (match[1], len(match[0])), json_bytes
+    )
+    return _MEDIA_BASE64.sub(lambda match: b'"[%d bytes of base64 cut]' % len(match[0]), json_bytes)
 
 
 def narrow_integers(json_bytes: bytes) -> bytes:
-    """Return `json_bytes` with integers over 64 bits as texts: MLflow can't read them back as numbers."""
-    if _NINETEEN_DIGITS not in json_bytes.translate(_DIGITS):
+    """Return lines of JSON with integers over 64 bits as texts: MLflow can't read them back as numbers."""
+    if not _may_have_wide_integers(json_bytes):
         return json_bytes
+    return b"\n".join([_narrow_line(line) for line in json_bytes.split(b"\n")])
+
+
+def _may_have_wide_integers(json_bytes: bytes) -> bool:
+    if _SOME_DIGITS not in json_bytes[::8].translate(_DIGITS):
+        return False
+    digits = json_bytes.translate(_DIGITS)
+    place = digits.find(_NINETEEN_DIGITS)
+    # A log-prob has as many behind its point.
+    while place > 0 and json_bytes[place - 1] == ord("."):
+        place = digits.find(_NINETEEN_DIGITS, place + len(_NINETEEN_DIGITS))
+    return place >= 0
+
+
+def _narrow_line(json_bytes: bytes) -> bytes:
     try:
         return dumps(_narrow(loads(json_bytes)))
     except (ValueError, TypeError, RecursionError) as error:
@@ -102,19 +101,6 @@ def cut_json(json_bytes: bytes, limit: int) -> bytes:
         # Not JSON, or nested deeper than orjson can write.
         return _cut_whole(json_bytes, limit)
     return result if len(result) <= limit else _cut_whole(json_bytes, limit)
-
-
-def cut_json_characters(json_bytes: bytes, characters: int) -> bytes:
-    """Return `json_bytes` cut to at most `characters`, still valid JSON; empty if it can't be."""
-    length = len(json_bytes.decode("utf-8", "replace"))
-    if length <= characters:
-        return json_bytes
-    # First with the text's average of bytes per character; if that is too long, with one byte per character.
-    for limit in (characters * len(json_bytes) // length, characters):
-        shorter = cut_json(json_bytes, limit)
-        if len(shorter.decode("utf-8", "replace")) <= characters:
-            return shorter
-    return b""
 
 
 def _fit(value: Any, budget: int) -> Any:

@@ -6,7 +6,7 @@ Each is replaced inside the text that contains it; the text around it stays as i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from json import JSONDecoder
@@ -47,25 +47,20 @@ class Redactor:
 
     def _compile_looks(self) -> None:
         self._forms = _compile(FORMS_LOOK) if self._has_forms else None
-        self._names = _compile(f"{self._keys.look}|{NOTATIONS_LOOK}") if self._keys else None
+        self._names = _compile(f"{self._keys.look}|{NOTATIONS_LOOK}", ignores_case=True) if self._keys else None
         self._is_of_parent = False
 
     def after_fork(self) -> None:
         """Have a forked child compile its own patterns: a thread of the parent may hold a mutex in google-re2's."""
         self._is_of_parent = True
 
-    def may_find(self, json_bytes: bytes) -> bool:
-        """Return False if `json_bytes` (one or more JSON texts) has no secret."""
-        # A user's pattern may match characters that JSON escapes, or the ends of a text.
-        return (
-            bool(self._patterns)
-            or next(self._spans(json_bytes.decode("utf-8", "replace"), is_json=True), None) is not None
-        )
-
     def __call__(self, json_bytes: bytes) -> tuple[bytes, int]:
-        """Return a JSON text with its secrets replaced; it stays valid JSON."""
+        """Return one or more JSON texts with their secrets replaced; each stays valid JSON."""
+        places = self._places(json_bytes)
+        if not any(places) and not self._patterns:
+            return json_bytes, 0
         text = json_bytes.decode()
-        clean, count = _replace(text, self._spans(text, is_json=True))
+        clean, count = self._replace_found(text, json_bytes, places, is_json=True)
         if self._patterns:
             # They see the strings unescaped.
             spans: list[Span] = []
@@ -82,7 +77,9 @@ class Redactor:
 
     def text(self, text: str) -> tuple[str, int]:
         """Return any text (JSON, a message, a stack trace) with its secrets replaced."""
-        clean, count = _replace(text, self._spans(text, is_json=text.lstrip()[:1] in ("{", "[", '"')))
+        given = text.encode("utf-8", "replace")
+        is_json = text.lstrip()[:1] in ("{", "[", '"')
+        clean, count = self._replace_found(text, given, self._places(given), is_json=is_json)
         clean, more = self._replace_matches(clean)
         return clean, count + more
 
@@ -136,16 +133,24 @@ class Redactor:
             count += more
         return tuple(items) if any(item is not was for item, was in zip(items, value, strict=True)) else value, count
 
-    def _spans(self, text: str, *, is_json: bool) -> Iterator[Span]:
+    def _places(self, given: bytes) -> tuple[list[int], list[int]]:
+        """Return the offsets, in a text's UTF-8, at which a known form may begin, and at which a name ends."""
         if self._is_of_parent:
             self._compile_looks()
-        given = text.encode("utf-8", "replace")
-        if self._forms is not None:
-            yield from form_spans(text, _places(given, (found.start() for found in self._forms.finditer(given))))
-        if self._names is not None:
-            # A match includes one character more than the name.
-            ends = (found.end() - 1 for found in self._names.finditer(given.lower()))
-            yield from secret_spans(text, _places(given, ends), self._keys, is_json=is_json)
+        forms = [] if self._forms is None else [found.start() for found in self._forms(given)]
+        # A match includes one character more than the name.
+        names = [] if self._names is None else [found.end() - 1 for found in self._names(given)]
+        return forms, names
+
+    def _replace_found(
+        self, text: str, given: bytes, places: tuple[list[int], list[int]], *, is_json: bool
+    ) -> tuple[str, int]:
+        forms, names = places
+        spans = [
+            *form_spans(text, _places_in_text(given, forms)),
+            *secret_spans(text, _places_in_text(given, names), self._keys, is_json=is_json),
+        ]
+        return _replace(text, spans)
 
     def _replace_matches(self, text: str) -> tuple[str, int]:
         count = 0
@@ -155,19 +160,27 @@ class Redactor:
         return text, count
 
 
-def _compile(pattern: str) -> Any:
-    """Return a pattern of bytes, of google-re2, which releases the GIL, or of `re` where that isn't installed."""
+def _compile(pattern: str, *, ignores_case: bool = False) -> Callable[[bytes], Iterator[Any]]:
+    """Return the search of a pattern, by google-re2, which releases the GIL, or by `re` where that isn't installed.
+
+    Args:
+        pattern: A pattern of bytes.
+        ignores_case: The pattern has lower case, and matches letters of ASCII in upper case too.
+    """
     if find_spec("re2") is None:
-        return re.compile(pattern.encode())
+        search = re.compile(pattern.encode()).finditer
+        return (lambda given: search(given.lower())) if ignores_case else search
     re2 = import_module("re2")
     # It keeps compiled patterns.
     re2.purge()
     options = re2.Options()
     options.max_mem, options.log_errors, options.encoding = MOST_MEMORY, False, re2.Options.Encoding.LATIN1
-    return re2.compile(pattern.encode(), options)
+    options.case_sensitive = not ignores_case
+    finditer: Callable[[bytes], Iterator[Any]] = re2.compile(pattern.encode(), options).finditer
+    return finditer
 
 
-def _places(given: bytes, offsets: Iterable[int]) -> Iterator[int]:
+def _places_in_text(given: bytes, offsets: Iterable[int]) -> Iterator[int]:
     """Yield the places in a text of offsets in its UTF-8, in their order."""
     last = place = 0
     for offset in offsets:

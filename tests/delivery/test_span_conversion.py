@@ -205,7 +205,7 @@ class TestPayloadFinisher:
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
         monkeypatch.setattr(Redactor, "__call__", lambda *_: 1 / 0)
         span = recording()
-        span.input = take_snapshot({"image": f"data:image/png;base64,{'A' * 400}", "password": "secret"})
+        span.input = take_snapshot({"image": f"data:image/png;base64,{'A' * 4000}", "password": "secret"})
 
         finished = read(span, redactor=Redactor())
         assert finished.attributes[semconv.INPUT_VALUE] == "…[the payload could not be read]"
