@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from otel_rollout.finish import cut_json, cut_media, narrow_integers, payload_limits
+from otel_rollout.finish import cut_json, cut_media, narrow_integers
 
 pytestmark = pytest.mark.every_python
 
@@ -208,7 +208,7 @@ class TestNarrowIntegers:
 
     def test_log_probs_are_not_read_again(self, monkeypatch):
         """A JSON text of numbers with many digits behind their points isn't parsed."""
-        monkeypatch.setattr(payload_limits, "loads", None)
+        monkeypatch.setattr("otel_rollout.finish.payload_limits.loads", None)
         text = orjson.dumps([-0.0012345678901234567 - number / 7 for number in range(1000)])
 
         assert narrow_integers(text) is text
