@@ -60,7 +60,7 @@ def _may_have_wide_integers(json_bytes: bytes) -> bool:
         return False
     digits = json_bytes.translate(_DIGITS)
     place = digits.find(_NINETEEN_DIGITS)
-    # A log-prob has as many behind its point.
+    # The fraction of a log-prob may have as many digits.
     while place > 0 and json_bytes[place - 1] == ord("."):
         place = digits.find(_NINETEEN_DIGITS, place + len(_NINETEEN_DIGITS))
     return place >= 0
