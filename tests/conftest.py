@@ -33,7 +33,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     database=None,
     derandomize=not IS_SLOW,
-    max_examples=500 if IS_SLOW else 50,
+    max_examples=500 if IS_SLOW else 25,
 )
 settings.load_profile("tests")
 # A shell without job control starts a background job with Ctrl-C ignored, and the programs of tests inherit that.

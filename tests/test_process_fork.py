@@ -243,7 +243,14 @@ class TestLocksAtFork:
             stop.set()
             thread.join()
 
-    @pytest.mark.parametrize("lock", [lock for locks in LOCKS.values() for lock in locks])
+    @pytest.mark.parametrize(
+        "lock",
+        [
+            pytest.param(lock, marks=pytest.mark.slow if file in OF_DELIVERY else ())
+            for file, locks in LOCKS.items()
+            for lock in locks
+        ],
+    )
     def test_a_lock_that_another_thread_holds(self, program, lock):
         """A child that was forked while a thread held the lock traces, counts, delivers and ends."""
         pytest.importorskip("zstandard")

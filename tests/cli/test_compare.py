@@ -59,10 +59,11 @@ def compare(capsys, *arguments: str | Path) -> tuple[int, str, str]:
     return code, out, err
 
 
-@pytest.fixture
-def runs(tmp_path) -> tuple[Path, Path, Path]:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> tuple[Path, Path, Path]:
     """A run, an equal one of another seed, and one that solves nine prompts of twelve no more."""
-    made = [write_run(tmp_path / name, seed, lost=lost) for name, seed, lost in [("a", 1, 0), ("b", 2, 0), ("c", 3, 9)]]
+    folder = tmp_path_factory.mktemp("runs")
+    made = [write_run(folder / name, seed, lost=lost) for name, seed, lost in [("a", 1, 0), ("b", 2, 0), ("c", 3, 9)]]
     return made[0], made[1], made[2]
 
 
@@ -121,9 +122,9 @@ class TestExitCode:
             (["a", "b", "--figure", "rewad"], "there is no figure 'rewad' in both runs; did you mean 'reward'?"),
         ],
     )
-    def test_is_2_if_the_command_line_is_wrong(self, capsys, tmp_path, monkeypatch, runs, arguments, message):
+    def test_is_2_if_the_command_line_is_wrong(self, capsys, monkeypatch, runs, arguments, message):
         """One line says what is wrong."""
-        monkeypatch.chdir(tmp_path)
+        monkeypatch.chdir(runs[0].parent)
         code, out, err = compare(capsys, *arguments)
         assert (code, out) == (2, "")
         assert message in err
@@ -146,9 +147,9 @@ class TestExitCode:
 class TestARunThatIsWritten:
     """A run whose process still writes its last step."""
 
-    def test_its_open_step_is_not_compared(self, capsys, runs):
+    def test_its_open_step_is_not_compared(self, capsys, tmp_path):
         """The rollouts that are there of it are left out on both sides, with a line that says so."""
-        before, after, _ = runs
+        before, after = write_run(tmp_path / "a", 1), write_run(tmp_path / "b", 2)
         write_frames(
             before / "step=000007" / "node-1-00071.otlp.zst", *(make_trajectory(7, n, n % 2) for n in range(16))
         )

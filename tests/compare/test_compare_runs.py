@@ -48,6 +48,7 @@ class TestEqualRuns:
         ]
         assert len(alarms) <= 5
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["reward", "output_tokens", "seconds", "tools.search.errors", "zero_variance"])
     def test_have_intervals_that_hold_0(self, name):
         """Of 40 intervals at 95% 33 or more hold no change: fewer do in one of 300 trials."""
