@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from scripts.test_versions import VERSIONS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,17 +25,6 @@ class TestVersions:
 
         assert re.findall(r"[\d.]+", matrix) == declared
         assert list(VERSIONS) == declared
-
-
-class TestWorkflows:
-    """The workflows of GitHub; zizmor, in `make check`, knows the rest."""
-
-    @pytest.mark.parametrize("file", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda file: file.name)
-    def test_actions_are_pinned_by_hash(self, file: Path):
-        """Each action of others is pinned by a commit's hash, with its version beside it."""
-        used = re.findall(r"uses: (?!\$/)(.*)", file.read_text(encoding="utf-8"))
-
-        assert [action for action in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)] == []
 
 
 class TestContributing:

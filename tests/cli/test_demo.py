@@ -106,6 +106,7 @@ class TestPlainText:
         assert "Policy.generate" in done.stdout
         assert "\x1b" not in done.stdout
 
+    @pytest.mark.slow
     def test_without_a_backend(self):
         """`--backend none` runs untraced, and says so."""
         done = run("--backend", "none", *SMALL)
@@ -114,6 +115,7 @@ class TestPlainText:
         assert "It was not traced" in done.stdout
         assert "Where to look next" not in done.stdout
 
+    @pytest.mark.slow
     def test_the_default_run_ends_in_every_way(self):
         """Two steps of 64 trajectories and 16 validations, with every way to end among them."""
         # Few at a time, so that on a busy machine too a deadline ends only those that stall.
