@@ -74,14 +74,14 @@ def megabytes_a_second(redactor: Redactor) -> dict[str, float]:
     lines = [line for text in topics.values() for line in text.split("\n") if line[:1].isalpha() and "(" not in line]
     texts = {"programs": programs, "prose": ["\n".join(lines)] * TURNS}
     return {
-        name: sum(map(len, group)) / 1e6 / _seconds(lambda group=group: [redactor.text(text) for text in group])
+        name: sum(map(len, group)) / 1e6 / _seconds(lambda group=group: [redactor.value(text) for text in group])
         for name, group in texts.items()
     }
 
 
 def _redacted(redactor: Redactor, text: str) -> tuple[str, str]:
     """Return the redacted text, and the text of a redacted JSON object."""
-    return redactor.text(text)[0], json.loads(redactor(orjson.dumps({"content": text}))[0])["content"]
+    return redactor.value(text)[0], json.loads(redactor(orjson.dumps({"content": text}))[0])["content"]
 
 
 def _is_left(secret: str, texts: tuple[str, ...]) -> bool:

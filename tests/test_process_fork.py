@@ -222,7 +222,7 @@ class TestLocksAtFork:
         redactor, stop, generator = Redactor(), threading.Event(), random.Random(0)
 
         def search():
-            redactor.text("".join(generator.choices(string.printable, k=3000)))
+            redactor.value("".join(generator.choices(string.printable, k=3000)))
 
         def search_on():
             while not stop.is_set():

@@ -37,7 +37,7 @@ def redact(value: Any, **options: Any) -> Any:
 
 def redact_text(text: str) -> str:
     """Return the redacted text."""
-    return Redactor().text(text)[0]
+    return Redactor().value(text)[0]
 
 
 class TestKeys:
@@ -137,16 +137,16 @@ class TestAttributes:
         """In a list attribute, the value after an option or a header is replaced."""
         given = {"process.command_args": ("train.py", "--api-key", SECRET), "headers": ("Authorization", SECRET)}
 
-        assert Redactor().attributes(given)[0] == {
+        assert Redactor().value(given)[0] == {
             "process.command_args": ("train.py", "--api-key", "[redacted]"),
             "headers": ("Authorization", "[redacted]"),
         }
 
     def test_secret_in_a_name(self):
         """A secret in an attribute's name is replaced."""
-        assert Redactor().attributes({FORMS["OpenAI, old"]: "x", FORMS["Slack"]: "y", "a": 1})[0] == {
+        assert Redactor().value({FORMS["OpenAI, old"]: "x", FORMS["Slack"]: "y", "a": 1})[0] == {
             "[redacted]": "x",
-            "[redacted]'": "y",
+            "[redacted] (2)": "y",
             "a": 1,
         }
 
@@ -154,7 +154,7 @@ class TestAttributes:
         """Attributes without a secret come back as they are."""
         given = {"a": "b", "n": (1, 2), "names": ("x", "y")}
 
-        assert Redactor().attributes(given)[0] is given
+        assert Redactor().value(given)[0] is given
 
 
 class TestTexts:
@@ -397,8 +397,8 @@ class TestTables:
         text = f"password=hunter2 token={SECRET}"
 
         assert Redactor()(orjson.dumps({"api_key": SECRET, "n": 1, "text": text}))[1] == 3
-        assert Redactor().text(text)[1] == 2
-        assert Redactor().attributes({"api_key": SECRET, "n": 1, "text": text, "command": ("--token", SECRET)})[1] == 4
+        assert Redactor().value(text)[1] == 2
+        assert Redactor().value({"api_key": SECRET, "n": 1, "text": text, "command": ("--token", SECRET)})[1] == 4
         assert Redactor(patterns=[r"id \d"])(b'["id 5 and id 6","id","id 7"]')[1] == 3
 
 
@@ -501,7 +501,7 @@ class TestLook:
         names = [spell(name.split("_")) for name in DEFAULT_REDACTED_KEYS if name.isascii()]
         redactor = Redactor()
 
-        assert [name for name in names if value in redactor.text(f'{{"{name}": "{value}"}}')[0]] == []
+        assert [name for name in names if value in redactor.value(f'{{"{name}": "{value}"}}')[0]] == []
 
     def test_without_re2(self, monkeypatch) -> None:
         """`re` finds what google-re2 finds, in any mixture; JSON stays valid."""
@@ -517,8 +517,8 @@ class TestLook:
 
         for text in texts:
             for given in (text, f"é密\U0001f600{text}ü\ud800", json.dumps([1, text])):
-                assert by_re.text(given) == by_re2.text(given)
+                assert by_re.value(given) == by_re2.value(given)
             in_json = orjson.dumps({"密": [text, json.dumps([text])], "n": 1})
             assert by_re(in_json) == by_re2(in_json)
             assert orjson.loads(by_re(in_json)[0])["n"] == 1
-        assert by_re.text(texts[-1]) == ("пароль: [redacted] 密码: [redacted]", 2)
+        assert by_re.value(texts[-1]) == ("пароль: [redacted] 密码: [redacted]", 2)

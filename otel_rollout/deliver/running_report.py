@@ -78,8 +78,8 @@ class RunningReport:
         if redactor is None:
             return trajectory._replace(op=op)
         if op is not None:
-            op = op._replace(name=redactor.label(op.name)[0], kind=redactor.label(op.kind)[0])
-        name, tags = redactor.label(trajectory.name)[0], redactor.attributes(trajectory.tags)[0]
+            op = op._replace(name=redactor.value(op.name)[0], kind=redactor.value(op.kind)[0])
+        (name,), tags = redactor.value(((trajectory.name,), trajectory.tags))[0]
         return trajectory._replace(name=name, tags=tags, op=op)
 
     def _text_of(self, given: Snapshot | str | None) -> str | None:

@@ -163,7 +163,7 @@ def shown_value(variable: str, value: str) -> str:
     if variable.endswith("HEADERS"):
         return ", ".join(_shown_pair(pair) for pair in value.split(",") if pair.strip())
     if variable.endswith("ATTRIBUTES"):
-        return Redactor().text(value)[0]
+        return str(Redactor().value(value)[0])
     if "://" in value or variable.endswith("ENDPOINT"):
         shown = without_userinfo(value)
         if "@" in shown:

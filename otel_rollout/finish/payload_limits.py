@@ -52,7 +52,7 @@ def narrow_integers(json_bytes: bytes) -> bytes:
     """Return lines of JSON with integers over 64 bits as texts: MLflow can't read them back as numbers."""
     if not _may_have_wide_integers(json_bytes):
         return json_bytes
-    return b"\n".join([_narrow_line(line) for line in json_bytes.split(b"\n")])
+    return b"\n".join([_narrow_line(line) if line else line for line in json_bytes.split(b"\n")])
 
 
 def _may_have_wide_integers(json_bytes: bytes) -> bool:

@@ -116,16 +116,15 @@ def _name_before(text: str, end: int, quote: str) -> _Name:
     return _Name(name[is_escape:], "", before + name[:is_escape])
 
 
-def secret_spans(text: str, places: Iterable[int], keys: SecretKeys, *, is_json: bool) -> Iterator[Span]:
-    """Yield the span of each value after a name that ends at one of these places.
+def secret_spans(text: str, places: Iterable[int], keys: SecretKeys) -> Iterator[Span]:
+    """Yield the span of each value after a name that ends at one of these places; none crosses the end of a string.
 
     Args:
-        text: The text.
+        text: JSON.
         places: The last characters of the matches of `keys.look` and `NOTATIONS_LOOK`, in ascending order.
         keys: Classifies the names.
-        is_json: True if the text is JSON, so that no value crosses the ends of its strings.
     """
-    value = _Value(text, is_json=is_json)
+    value = _Value(text)
     for place in places:
         if text[place] == "@":
             start = text.rfind("://", max(0, place - 4 * TAIL), place)
@@ -144,7 +143,7 @@ def secret_spans(text: str, places: Iterable[int], keys: SecretKeys, *, is_json:
 def _after_name(value: _Value, keys: SecretKeys, text: str, after: re.Match[str]) -> Iterator[Span]:
     """Yield the spans of the value that follows a name."""
     quote, sign, end = after["quote"] or "", after.lastgroup or "", after.end()
-    if value.is_json and quote[-1:] == '"' and len(quote) % 2:
+    if quote[-1:] == '"' and len(quote) % 2:
         # The backslashes are the key's.
         quote = '"'
     name = _name_before(text, after.start(), quote)
@@ -200,9 +199,8 @@ def _is_name(text: str, after: re.Match[str], name: _Name, kind: KeyKind) -> boo
 class _Value:
     """Reads the values of one text."""
 
-    def __init__(self, text: str, *, is_json: bool) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
-        self.is_json = is_json
         self.walked = [0] * len(KeyKind)
         """The end of the last container of each kind or a stronger one, whose values are found."""
 
@@ -282,7 +280,7 @@ class _Value:
             if found is None:
                 break
             sign, position, run = found[0][-1], found.end(), len(found[0]) - 1
-            if self.is_json and sign == '"' and slashes and (run < slashes or run % 2 == 0):
+            if sign == '"' and slashes and (run < slashes or run % 2 == 0):
                 break
             if sign in "\"'":
                 stop = self._closing(found[0], position)
@@ -313,7 +311,7 @@ class _Value:
                 run += 1
             if wanted == "'" and not run and position > start and text[position + 1 : position + 2] == "'":
                 position += 1
-            elif self.is_json and sign == '"' and run % 2 == 0:
+            elif sign == '"' and run % 2 == 0:
                 # Escaped backslashes, and the end of the JSON string.
                 return position
             elif run < slashes or run % (2 * (slashes + 1)) == slashes:
@@ -321,4 +319,4 @@ class _Value:
                 break
             position = text.find(wanted, position + 1, stop)
         # The JSON string around it may end before.
-        return self._closing('"', start, stop) if self.is_json and sign != '"' else stop
+        return self._closing('"', start, stop) if sign != '"' else stop

@@ -14,7 +14,7 @@ from otel_rollout.finish.conversations import encode_messages
 from otel_rollout.finish.payload_limits import cut_json
 from otel_rollout.finish.span_draft import SpanDraft
 from otel_rollout.record.attribute_values import read_name
-from otel_rollout.record.finished_span import CountedSpan
+from otel_rollout.record.finished_span import CountedSpan, counted_attributes
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import Snapshot
 from otel_rollout.text.plain_text import cut_text
@@ -157,9 +157,12 @@ def _is_time(time: object) -> bool:
 
 def changed_copy(span: ReadableSpan, draft: SpanDraft) -> ReadableSpan:
     """Return a copy of another instrumentation's span with what its draft has."""
-    events = [Event(event.name, event.attributes, event.timestamp) for event in draft.events]
-    links = [Link(link.context, link.attributes) for link in draft.links]
-    return copy_span(span, dict(draft.attributes), name=draft.name, events=events, links=links, status=draft.status)
+    events = [
+        Event(event.name, counted_attributes(event.attributes, event.dropped_attributes), event.timestamp)
+        for event in draft.events
+    ]
+    links = [Link(link.context, counted_attributes(link.attributes, link.dropped_attributes)) for link in draft.links]
+    return copy_span(span, draft.attributes, name=draft.name, events=events, links=links, status=draft.status)
 
 
 def copy_without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | ReadableSpan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import orjson
 from opentelemetry.sdk.trace import ReadableSpan
@@ -146,16 +146,20 @@ def draft_of(span: RolloutSpan) -> SpanDraft:
 
 def draft_of_readable(span: ReadableSpan) -> SpanDraft:
     """Return the draft of another instrumentation's span, all of whose payload is in its attributes."""
-    draft = SpanDraft(span.name, _theirs(span.attributes))
+    draft = SpanDraft(span.name, {**(span.attributes or {})})
     draft.status = span.status
-    draft.events = [RecordedEvent(event.name, event.timestamp, _theirs(event.attributes), 0) for event in span.events]
-    draft.links = [RecordedLink(link.context, _theirs(link.attributes), 0) for link in span.links]
+    draft.events = [
+        RecordedEvent(event.name, event.timestamp, {**(event.attributes or {})}, _dropped(event.attributes))
+        for event in span.events
+    ]
+    draft.links = [
+        RecordedLink(link.context, {**(link.attributes or {})}, _dropped(link.attributes)) for link in span.links
+    ]
     return draft
 
 
-def _theirs(attributes: Attributes) -> dict[str, Any]:
-    # As they are: the SDK's container has the count of those that it dropped.
-    return cast("dict[str, Any]", attributes or {})
+def _dropped(attributes: Attributes) -> int:
+    return getattr(attributes, "dropped", 0)
 
 
 def _shown_event(draft: SpanDraft, event: RecordedEvent) -> RecordedEvent:

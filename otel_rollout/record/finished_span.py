@@ -92,10 +92,10 @@ def readable_span(
         resource,
         _attributes(finished),
         [
-            Event(event.name, _counted(event.attributes, event.dropped_attributes), event.timestamp)
+            Event(event.name, counted_attributes(event.attributes, event.dropped_attributes), event.timestamp)
             for event in finished.events
         ],
-        [Link(link.context, _counted(link.attributes, link.dropped_attributes)) for link in finished.links],
+        [Link(link.context, counted_attributes(link.attributes, link.dropped_attributes)) for link in finished.links],
         status=finished.status,
         start_time=span.start_time,
         end_time=span.end_time,
@@ -122,7 +122,7 @@ def _attributes(finished: FinishedSpan) -> dict[str, Any]:
     return attributes
 
 
-def _counted(attributes: dict[str, Any], dropped: int) -> dict[str, Any]:
+def counted_attributes(attributes: dict[str, Any], dropped: int) -> dict[str, Any]:
     """Return a copy of an event's or link's attributes; the SDK reads their dropped count from its own container."""
     if not dropped:
         return dict(attributes)
