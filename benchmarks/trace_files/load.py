@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanContext, TraceFlags
 
 from benchmarks.trace_files.text import Writer
 from otel_rollout import semconv
-from otel_rollout.finish import PayloadFinisher, SpanReader
+from otel_rollout.finish import ChatWriter, PayloadFinisher, SpanReader
 from otel_rollout.record import RolloutSpan, TrajectoryState
 from otel_rollout.record.finished_span import FinishedSpan
 from otel_rollout.record.snapshot import take_snapshot
@@ -39,7 +39,9 @@ _RESOURCE = Resource(
 )
 _SCOPE = InstrumentationScope("otel_rollout", "0")
 _MAX_PAYLOAD_BYTES = 2**20
-_READER = SpanReader(_RESOURCE, _SCOPE, PayloadFinisher(_MAX_PAYLOAD_BYTES, None))
+_FINISHER = PayloadFinisher(_MAX_PAYLOAD_BYTES, None)
+_READER = SpanReader(_RESOURCE, _SCOPE, _FINISHER, ChatWriter(_FINISHER))
+_READER.register("benchmark", takes_records=True)
 
 
 class Load(NamedTuple):
@@ -95,7 +97,7 @@ def batches(load: Load, seed: int = 1) -> Iterator[Batch]:
             finished: FinishedSpan = span.finished
             spans.append(span)
             size += finished.size
-            payload_bytes += len(finished.input) + len(finished.output)
+            payload_bytes += len(finished.input) + len(finished.output) + sum(map(len, finished.messages.values()))
             if size >= BATCH_BYTES or len(spans) >= BATCH_SPANS:
                 yield Batch(step, spans, payload_bytes)
                 spans, size, payload_bytes = [], 0, 0

@@ -289,6 +289,7 @@ def _is_failed(members: Sequence[_Member], is_listed: bool) -> bool:
         item for name, meaning, item in members if not _is_aside((name, meaning, item)) and not _is_nothing(item)
     ]
     has_message = any(meaning == "message" and isinstance(item, str) for _, meaning, item in members)
+    is_bare = not content or _JSEND.issuperset(names)
     for name, meaning, item in members:
         is_word = meaning in ("status", "HTTP status") or name == "result"
         if meaning == "failed if true":
@@ -305,7 +306,6 @@ def _is_failed(members: Sequence[_Member], is_listed: bool) -> bool:
             failed = type(item) is int and item != 0 and not _has_report(item, names)
         else:
             failed = name == "detail" and bool(item) and (isinstance(item, list) or len(members) == 1)
-        is_bare = not content or _JSEND.issuperset(names)
         if failed or (is_word and not is_listed and _is_failed_word(item, is_bare=is_bare)):
             return True
     # boto3 has the status next to the content, others wrap all of it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -14,19 +14,18 @@ from otel_rollout.messages import (
     RESPONSE_TEXT,
     Message,
     chat_messages,
-    messages_in,
     parse_json,
-    read_template,
+    split_input,
+    split_output,
     text_message,
     unfolded,
     value_text,
 )
-from otel_rollout.messages.names import MESSAGE_ARGUMENTS, PROMPT_ARGUMENTS
+from otel_rollout.messages.names import MESSAGE_ARGUMENTS
 from otel_rollout.text.plain_text import printable, shorten
 
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 MAX_PREVIEWED_CHARACTERS: Final = 200_000
-_TEXTS: Final = ("text", "content", "response")
 _LIST: Final = r"\[(?:-?\d[-+.\deE]*,\s*){7,}-?\d[-+.\deE]*\]"
 NUMBERS: Final = re.compile(rf'"[^"\\]{{0,64}}":\s*{_LIST},?\s*|{_LIST}')
 """A long list of numbers, with its name if it has one."""
@@ -35,46 +34,67 @@ NUMBERS: Final = re.compile(rf'"[^"\\]{{0,64}}":\s*{_LIST},?\s*|{_LIST}')
 def messages_of(text: Any) -> list[Message]:
     """Return the messages in the JSON of `gen_ai.input.messages` or `gen_ai.output.messages`; empty if it has none."""
     found = chat_messages({semconv.INPUT_MESSAGES: text})
-    return [] if found is None else [each for message in found.input for each in unfolded(message)]
+    return [] if found is None else _as_seen(found.input)
+
+
+def asked_in(attributes: Mapping[str, Any]) -> Sequence[Message]:
+    """Return the messages that a span was given, as ops and clients record them."""
+    found = chat_messages({semconv.INPUT_MESSAGES: attributes.get(semconv.INPUT_MESSAGES)})
+    if found is not None:
+        return found.input
+    value = _payload_in(attributes, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE)
+    if f'"{PROMPT_TEXT}"' in text_in(attributes, semconv.OUTPUT_VALUE):
+        # With the response's token ids.
+        output = parse_json(attributes.get(semconv.OUTPUT_VALUE))
+        value = output if isinstance(output, dict) and PROMPT_TEXT in output else value
+    side = split_input(value)
+    if side is None and isinstance(value, dict):
+        # A client of completions.
+        texts = (value[name] for name in MESSAGE_ARGUMENTS if isinstance(value.get(name), str))
+        side = split_input(next(texts, ""))
+    return [] if side is None else side.messages
+
+
+def answered_in(attributes: Mapping[str, Any]) -> Sequence[Message]:
+    """Return the messages that a span answered."""
+    found = chat_messages({semconv.OUTPUT_MESSAGES: attributes.get(semconv.OUTPUT_MESSAGES)})
+    if found is not None:
+        return found.output
+    value = _payload_in(attributes, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE)
+    side = split_output(value) if value else None
+    return [] if side is None else side.messages
+
+
+def _payload_in(attributes: Mapping[str, Any], value_key: str, mime_key: str) -> Any:
+    """Return the value of a payload's JSON; of a text, and of what is no JSON, the text."""
+    text = text_in(attributes, value_key)
+    if attributes.get(mime_key) == semconv.TEXT_MIME_TYPE or text[:1] not in ("{", "[", '"', "n"):
+        return text
+    value = parse_json(text)
+    return text if value is None and text[0] not in "{[" and text != "null" else value
+
+
+def text_in(attributes: Mapping[str, Any], key: str) -> str:
+    """Return an attribute's text; empty if it has none."""
+    value = attributes.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def input_messages(span: ReadableSpan) -> list[Message]:
-    """Return the messages that a span was given; empty if it has none."""
+    """Return the messages that a span was given, as people see them; empty if it has none."""
     attributes = span.attributes or {}
     system = parse_json(attributes.get(SYSTEM_INSTRUCTIONS))
     before = [text_message("system", value_text(system))] if system else []
-    if standard := messages_of(attributes.get(semconv.INPUT_MESSAGES)):
-        return before + standard
-    prompt = _field(attributes.get(semconv.OUTPUT_VALUE), PROMPT_TEXT)
-    if prompt is None:
-        prompt = _field(attributes.get(semconv.INPUT_VALUE), PROMPT_TEXT)
-    if isinstance(prompt, str):
-        return _from_template(prompt, "user")
-    value = attributes.get(semconv.INPUT_VALUE)
-    parsed = parse_json(value)
-    if found := messages_in(parsed):
-        return before + found
-    if isinstance(parsed, Mapping):
-        names = (name for name in (*PROMPT_ARGUMENTS, *MESSAGE_ARGUMENTS) if isinstance(parsed.get(name), str))
-        parsed = parsed.get(next(names, "prompt"))
-    text = _text(value, parsed)
-    return before + _from_template(text, "user")
+    return before + _as_seen(asked_in(attributes))
 
 
 def output_messages(span: ReadableSpan) -> list[Message]:
-    """Return the messages that a span gave; empty if it has none."""
-    attributes = span.attributes or {}
-    if standard := messages_of(attributes.get(semconv.OUTPUT_MESSAGES)):
-        return standard
-    value = attributes.get(semconv.OUTPUT_VALUE)
-    parsed = parse_json(value)
-    if isinstance(parsed, Mapping) and isinstance(parsed.get(RESPONSE_TEXT), str):
-        return _from_template(parsed[RESPONSE_TEXT], "assistant")
-    if found := messages_in(parsed):
-        return found
-    if isinstance(parsed, Mapping):
-        parsed = next((parsed[key] for key in _TEXTS if isinstance(parsed.get(key), str)), None)
-    return _from_template(_text(value, parsed), "assistant")
+    """Return the messages that a span gave, as people see them; empty if it has none."""
+    return _as_seen(answered_in(span.attributes or {}))
+
+
+def _as_seen(messages: Sequence[Message]) -> list[Message]:
+    return [each for message in messages for each in unfolded(message, has_results=len(messages) > 1)]
 
 
 def said_by(span: ReadableSpan) -> str:
@@ -120,24 +140,3 @@ def _preview(payload: str, limit: int) -> str:
 
 def _without_numbers(found: re.Match[str]) -> str:
     return "" if found.group().startswith('"') else f"[{found.group().count(',') + 1} numbers]"
-
-
-def _from_template(text: str, role: str) -> list[Message]:
-    if text and (role == "assistant" or read_template(text)):
-        return list(unfolded(text_message(role, text)))
-    return [text_message(role, text)] if text else []
-
-
-def _text(payload: Any, said: Any) -> str:
-    """Return the text in a payload's JSON, else the payload if it is no JSON."""
-    if isinstance(said, str):
-        return said
-    is_text = isinstance(payload, str) and payload != "null" and parse_json(payload) is None
-    return str(payload) if is_text else ""
-
-
-def _field(payload: Any, name: str) -> Any:
-    if not isinstance(payload, str) or f'"{name}"' not in payload:
-        return None
-    value = parse_json(payload)
-    return value.get(name) if isinstance(value, Mapping) else None

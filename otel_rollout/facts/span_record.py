@@ -16,7 +16,8 @@ from otel_rollout import semconv
 from otel_rollout.facts.content_hash import answer_hash, call_hash, payload_hash
 from otel_rollout.facts.odd_results import MAX_PARSED, is_odd_result
 from otel_rollout.facts.prompt_texts import MAX_PAYLOAD, PromptText, is_chat
-from otel_rollout.messages import Message, chat_messages, parse_json, read_template, split_input, split_output, unfolded
+from otel_rollout.facts.span_messages import answered_in, asked_in, text_in
+from otel_rollout.messages import Message, parse_json, read_template, unfolded
 from otel_rollout.text.plain_text import shorten
 from otel_rollout.text.sanitize import replace_surrogates
 
@@ -141,41 +142,6 @@ def root_lines(attributes: Mapping[str, Any]) -> tuple[str, str]:
         line = line_in(messages_of(payload)) or line_in(messages_of(attributes))
         lines.append(line or (first_line(value) if value[:1] in ("{", "[") else ""))
     return lines[0], lines[1]
-
-
-def asked_in(attributes: Mapping[str, Any]) -> Sequence[Message]:
-    """Return the messages that a span was given, as ops and clients record them."""
-    found = chat_messages({semconv.INPUT_MESSAGES: attributes.get(semconv.INPUT_MESSAGES)})
-    if found is not None:
-        return found.input
-    value = _payload_in(attributes, semconv.INPUT_VALUE, semconv.INPUT_MIME_TYPE)
-    side = split_input(value)
-    return [] if side is None else side.messages
-
-
-def answered_in(attributes: Mapping[str, Any]) -> Sequence[Message]:
-    """Return the messages that a span answered."""
-    found = chat_messages({semconv.OUTPUT_MESSAGES: attributes.get(semconv.OUTPUT_MESSAGES)})
-    if found is not None:
-        return found.output
-    value = _payload_in(attributes, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME_TYPE)
-    side = split_output(value) if value else None
-    return [] if side is None else side.messages
-
-
-def _payload_in(attributes: Mapping[str, Any], value_key: str, mime_key: str) -> Any:
-    """Return the value of a payload's JSON; of a text, and of what is no JSON, the text."""
-    text = text_in(attributes, value_key)
-    if attributes.get(mime_key) == semconv.TEXT_MIME_TYPE or text[:1] not in ("{", "[", '"', "n"):
-        return text
-    value = parse_json(text)
-    return text if value is None and text[0] not in "{[" and text != "null" else value
-
-
-def text_in(attributes: Mapping[str, Any], key: str) -> str:
-    """Return an attribute's text; empty if it has none."""
-    value = attributes.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def has_result(attributes: Mapping[str, Any]) -> bool:
