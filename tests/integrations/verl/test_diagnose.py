@@ -33,35 +33,6 @@ BATCHES = [
         "step": WAITING_STEP,
     },
 ]
-HACKED_STEPS, COLLAPSING_STEPS, DEAD_STEP, CUT_STEP = (21, 22, 23, 24), (31, 32, 33, 34), 41, 51
-FAULTS_OVER_STEPS = [
-    *(
-        {
-            "prompts": [f"{'brief' if number < 3 * since else 'vary'} {number}" for number in range(10)],
-            "n": 2,
-            "step": step,
-        }
-        for since, step in enumerate(HACKED_STEPS)
-    ),
-    *(
-        {
-            "prompts": [f"{'plan' if number < 3 * since else 'vary'} {number}" for number in range(10)],
-            "n": 2,
-            "step": step,
-        }
-        for since, step in enumerate(COLLAPSING_STEPS)
-    ),
-    {
-        "prompts": [f"{'hopeless' if number < 8 else 'vary'} {number}" for number in range(10)],
-        "n": 2,
-        "step": DEAD_STEP,
-    },
-    {
-        "prompts": [f"{'long' if number < 3 else 'vary'} {number}" for number in range(10)],
-        "n": 2,
-        "step": CUT_STEP,
-    },
-]
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +42,6 @@ def steps(run_program: RunProgram) -> dict[int | None, list[TrajectorySummary]]:
         "run_worker.py", batches=BATCHES, overrides=traced("actor_rollout_ref.rollout.trace.token2text=True")
     )
     return by_step(run)
-
-
-@pytest.fixture(scope="module")
-def faulty_steps(run_program: RunProgram) -> dict[int | None, list[TrajectorySummary]]:
-    """The trajectories of steps whose reward is hacked, whose answers grow alike, whose prompts can't be solved."""
-    reward = f"reward.custom_reward_function.path={PROGRAMS / 'parts_reward.py'}"
-    return by_step(run_program("run_worker.py", batches=FAULTS_OVER_STEPS, overrides=traced(reward)))
 
 
 def by_step(run: Run) -> dict[int | None, list[TrajectorySummary]]:
@@ -166,36 +130,6 @@ class TestVerl:
         assert {each.prompt for each in of(steps, found["stragglers"], WAITING_STEP)} == {"straggle 0"}
         stalled = [each for each in steps[WAITING_STEP] if each.prompt.startswith("stall")]
         assert {failure_class(each, worst_reward=each.reward) for each in stalled} == {"timeout"}
-
-    def test_a_hacked_reward_is_found(self, faulty_steps):
-        """A part of the reward that rises while another falls is found, with the trajectories that earn it."""
-        found = found_in(*(faulty_steps[step] for step in HACKED_STEPS))
-        assert found["reward_part_traded"].subject == "brevity"
-        evidence = of(faulty_steps, found["reward_part_traded"], HACKED_STEPS[-1])
-        assert evidence
-        assert {each.prompt.split()[0] for each in evidence} == {"brief"}
-        assert "mode_collapse" not in found
-
-    def test_mode_collapse_is_found(self, faulty_steps):
-        """Rollouts that say the same more and more often are found."""
-        found = found_in(*(faulty_steps[step] for step in COLLAPSING_STEPS))
-        assert found["mode_collapse"].number == 9
-        evidence = of(faulty_steps, found["mode_collapse"], COLLAPSING_STEPS[-1])
-        assert {each.prompt.split()[0] for each in evidence} == {"plan"}
-        assert "reward_part_traded" not in found
-
-    def test_dead_groups_are_found(self, faulty_steps):
-        """Prompts all of whose rollouts have the worst reward are found."""
-        found = found_in(faulty_steps[DEAD_STEP])["groups_without_signal"]
-        assert (found.number, found.total) == (8, 10)
-        assert {each.prompt.split()[0] for each in of(faulty_steps, found, DEAD_STEP)} == {"hopeless"}
-
-    def test_truncation_without_a_reward_is_found(self, faulty_steps):
-        """Answers that are cut off and get nothing for it are found, with what that costs."""
-        found = found_in(faulty_steps[CUT_STEP])["truncated"]
-        assert (found.number, found.total) == (6, 20)
-        assert {each.reward for each in of(faulty_steps, found, CUT_STEP)} == {0.0}
-        assert "0.6" in found.meaning
 
     def test_trajectories_without_an_end_are_found(self, run_program: RunProgram):
         """Trajectories whose process ends in the middle of a tool call are found."""
