@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from otel_rollout.cli.main import main
-from tests.cli.otlp_receiver import Receiver
+from tests.faults.faulty_receiver import Fault, FaultyReceiver
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli", "doctor"]
 
@@ -19,9 +19,9 @@ COMMAND = [sys.executable, "-m", "otel_rollout.cli", "doctor"]
 @pytest.fixture
 def receiver(monkeypatch):
     """A receiver that takes everything, and the environment that leads to it."""
-    with Receiver() as receiver:
+    with FaultyReceiver() as receiver:
         monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.address)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
         yield receiver
 
 
@@ -32,16 +32,16 @@ class TestExitCodes:
         """A backend that takes the trajectory is well, also where it can't be asked for it."""
         assert main(["doctor"]) == 0
         shown = capsys.readouterr().out
-        assert f"✓ otlp, {receiver.address}/v1/traces\n      took a trajectory of 2 spans\n" in shown
+        assert f"✓ otlp, {receiver.url}/v1/traces\n      took a trajectory of 2 spans\n" in shown
         assert "not read back: OTLP has no way to ask a receiver what it has" in shown
-        assert receiver.taken.total() == 2
+        assert receiver.stored.total() == 2
 
     def test_a_backend_failed(self, receiver, capsys):
         """A backend that turns us away is named with what it said."""
-        receiver.status = 403
+        receiver.steady = Fault(status=403)
 
         assert main(["doctor"]) == 1
-        assert f"auth or configuration error: HTTP 403 from {receiver.address}/v1/traces" in capsys.readouterr().out
+        assert f"auth or configuration error: HTTP 403 from {receiver.url}/v1/traces" in capsys.readouterr().out
 
     def test_one_of_two_backends_failed(self, receiver, capsys, monkeypatch):
         """Each is tried, whatever came of the other."""
@@ -109,7 +109,7 @@ class TestOutput:
     def test_offline_sends_nothing(self, receiver, capsys):
         """With --offline the backends are named with their addresses, and left alone."""
         assert main(["doctor", "--offline"]) == 0
-        assert f"  - otlp, {receiver.address}/v1/traces\n      not tried\n" in capsys.readouterr().out
+        assert f"  - otlp, {receiver.url}/v1/traces\n      not tried\n" in capsys.readouterr().out
         assert receiver.requests == 0
 
     @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ class TestOutput:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20s3cret")
         monkeypatch.setenv("WANDB_API_KEY", "s3cret")
         monkeypatch.setenv("MLFLOW_TRACKING_URI", "htp://me:s3cret@127.0.0.1:9/db?password=s3cret")
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{receiver.address}/v1/traces?token=s3cret")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{receiver.url}/v1/traces?token=s3cret")
 
         for more in ([], ["--json"]):
             main(["doctor", "--backend", "otlp,mlflow", *more])

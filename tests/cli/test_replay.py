@@ -15,7 +15,8 @@ import otel_rollout
 from otel_rollout.cli.main import main
 from otel_rollout.replay import LineProgress, ReplayReport, Total
 from otel_rollout_file import FileSpanExporter
-from tests.cli.otlp_receiver import Receiver
+from tests.delivery.queues import until
+from tests.faults.faulty_receiver import Fault, FaultyReceiver
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli", "replay"]
 TRAJECTORIES = 8
@@ -38,7 +39,7 @@ def folder(tmp_path):
 @pytest.fixture
 def receiver():
     """A receiver that takes everything."""
-    with Receiver() as receiver:
+    with FaultyReceiver() as receiver:
         yield receiver
 
 
@@ -47,7 +48,7 @@ def environ(receiver):
     """The environment that leads a replay to the receiver, two spans in a request."""
     return {
         **os.environ,
-        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.address,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
         "OTEL_EXPORTER_OTLP_TIMEOUT": "60",
         "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "2",
         "PYTHONWARNINGS": "error",
@@ -79,9 +80,9 @@ class TestOutput:
         done = replay()
 
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith(f"otlp, {receiver.address}/v1/traces: 8 trajectories delivered (16 spans) in ")
-        assert set(receiver.taken.values()) == {1}
-        assert len(receiver.taken) == 16
+        assert done.stdout.startswith(f"otlp, {receiver.url}/v1/traces: 8 trajectories delivered (16 spans) in ")
+        assert set(receiver.stored.values()) == {1}
+        assert len(receiver.stored) == 16
 
     def test_says_what_was_delivered_before(self, replay, receiver):
         """A second replay makes no request, and says why."""
@@ -98,7 +99,7 @@ class TestOutput:
         done = replay("--step", "2", "--sample", "3")
 
         assert "1 trajectory delivered (2 spans)" in done.stdout
-        assert len(receiver.taken) == 2
+        assert len(receiver.stored) == 2
 
     def test_one_trajectory(self, folder, replay, receiver):
         """`--trace` sends the trajectory whose id begins so, and nothing else."""
@@ -107,7 +108,7 @@ class TestOutput:
         done = replay("--trace", one.trace_id[:12])
 
         assert "1 trajectory delivered (2 spans)" in done.stdout
-        assert set(receiver.taken) == {f"{span.get_span_context().span_id:016x}" for span in one.spans}
+        assert set(receiver.stored) == {f"{span.get_span_context().span_id:016x}" for span in one.spans}
 
     def test_a_trace_that_is_not_there(self, folder, replay, receiver):
         """An id that no trajectory has sends nothing, and is said."""
@@ -118,7 +119,7 @@ class TestOutput:
 
     def test_says_what_was_not_delivered(self, replay, receiver):
         """Counts by reason and what the backend said stand on standard error; the exit code is 1."""
-        receiver.status = 401
+        receiver.steady = Fault(status=401)
 
         done = replay()
 
@@ -127,19 +128,19 @@ class TestOutput:
             "1 trajectory not delivered, or not whole:\n    2 spans refused: auth or configuration error" in done.stderr
         )
         assert "7 trajectories not tried any more" in done.stderr
-        assert f"HTTP 401 from {receiver.address}/v1/traces" in done.stderr
+        assert f"HTTP 401 from {receiver.url}/v1/traces" in done.stderr
 
     def test_gives_up_a_backend_that_is_away(self, replay, receiver):
         """After `--patience` seconds without anything delivered; the next replay sends all of it."""
-        receiver.status = 503
+        receiver.steady = Fault(status=503)
 
         done = replay("--patience", "1")
 
         assert done.returncode == 1
         assert "2 spans not sent, because the backend took nothing for too long" in done.stderr
-        receiver.status = 200
+        receiver.steady = None
         assert replay().returncode == 0
-        assert set(receiver.taken.values()) == {1}
+        assert set(receiver.stored.values()) == {1}
 
     def test_a_single_span(self, tmp_path, monkeypatch, capsys):
         """One span is one span."""
@@ -193,7 +194,7 @@ class TestOutput:
         )
 
         assert done.returncode == 0, done.stderr
-        assert len(receiver.taken) == 16
+        assert len(receiver.stored) == 16
         assert len(list(otel_rollout.read_trajectories(tmp_path / "copy"))) == TRAJECTORIES
 
 
@@ -279,19 +280,19 @@ class TestInterruption:
     @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
     def test_goes_on_where_it_was(self, folder, environ, receiver, replay, number, code):
         """What was confirmed before is not sent again, the rest is; a third replay sends nothing."""
-        receiver.let_through(3)
+        receiver.faults += [None] * 3
+        receiver.steady = Fault(hangs=True)
         with subprocess.Popen(
             [*COMMAND, str(folder), "--backend", "otlp"], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
-            for _ in range(4):
-                assert receiver.arrived.acquire(timeout=300)
+            until(lambda: receiver.requests == 4, 300)
             # Three trajectories are confirmed; the fourth is with the receiver, which does not answer.
             process.send_signal(number)
             output, errors = process.communicate(timeout=300)
         assert process.returncode == code, errors
-        before = set(receiver.taken)
+        before = set(receiver.stored)
         assert len(before) == 6
-        receiver.gate.release(1000)
+        receiver.release()
 
         second = replay()
         receiver.requests = 0
@@ -299,8 +300,8 @@ class TestInterruption:
 
         assert "5 trajectories delivered (10 spans)" in second.stdout
         assert "3 delivered before" in second.stdout
-        assert len(receiver.taken) == 16
-        assert {receiver.taken[span_id] for span_id in before} == {1}
+        assert len(receiver.stored) == 16
+        assert {receiver.stored[span_id] for span_id in before} == {1}
         assert (third.returncode, receiver.requests) == (0, 0)
         if number == signal.SIGINT:
             assert b"interrupted: 5 trajectories not tried; run it again to go on" in errors + output
@@ -351,7 +352,7 @@ class TestAfterTheProcess:
         )
 
         assert done.returncode == 0, done.stderr
-        assert (len(receiver.taken), set(receiver.taken.values())) == (8, {1})
+        assert (len(receiver.stored), set(receiver.stored.values())) == (8, {1})
         assert list(spool.rglob("*.otlp.zst")) == []
 
     def test_what_a_killed_process_recorded_is_replayed(self, environ, receiver, tmp_path):
@@ -373,4 +374,4 @@ class TestAfterTheProcess:
         assert done.returncode == 0, done.stderr
         assert "4 trajectories delivered (7 spans)" in done.stdout
         assert "1 without a root: their process ended before they did" in done.stdout
-        assert len(receiver.taken) == 7
+        assert len(receiver.stored) == 7

@@ -52,7 +52,7 @@ class FaultyReceiver:
     """Takes OTLP over HTTP, or passes requests on, and fails as it is told.
 
     Args:
-        target: The backend's base address that requests are passed on to; where empty, spans are counted here.
+        target: The backend's base address that requests are passed on to; where empty, they end here.
     """
 
     def __init__(self, target: str = "") -> None:
@@ -82,6 +82,11 @@ class FaultyReceiver:
         self._port = free_port()
         self.up()
         self.url = f"http://127.0.0.1:{self._port}"
+
+    def endpoint(self, protocol: str) -> str:
+        """Return the OTLP endpoint; there is one for HTTP only."""
+        assert protocol == "http/protobuf"
+        return self.url
 
     def up(self) -> None:
         """Accept connections."""
@@ -146,18 +151,22 @@ class FaultyReceiver:
                 handler.command, self._target + handler.path, data=body, headers=headers, timeout=60
             )
             kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
+            if answer.ok and handler.path.endswith("/v1/traces") and "content-encoding" not in handler.headers:
+                self._keep_account(_spans_in(body))
             return answer.status_code, kept, answer.content
-        request = ExportTraceServiceRequest.FromString(body)
-        spans = [span for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans]
+        spans = _spans_in(body)
         status = self.refuses(spans, len(body))
         if status:
             return status, {}, b"the receiver does not take this"
+        self._keep_account(spans)
+        return 200, {}, b""
+
+    def _keep_account(self, spans: Sequence[Any]) -> None:
         with self._lock:
             self.stored.update(span.span_id.hex() for span in spans)
             self.names.update(span.name for span in spans)
             for span in spans:
                 self.times[span.span_id] = span.parent_span_id, span.start_time_unix_nano, span.end_time_unix_nano
-        return 200, {}, b""
 
     def keep(self, connection: socket.socket) -> None:
         """Remember a connection, to break it."""
@@ -168,6 +177,11 @@ class FaultyReceiver:
         """Forget a connection that has ended."""
         with self._lock:
             self._open.discard(connection)
+
+
+def _spans_in(body: bytes) -> list[Any]:
+    request = ExportTraceServiceRequest.FromString(body)
+    return [span for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans]
 
 
 class _Server(ThreadingHTTPServer):

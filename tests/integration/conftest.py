@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.faults.faulty_receiver import FaultyReceiver
 from tests.servers.fixtures import missing
-from tests.servers.recording_proxy import RecordingProxy
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 
@@ -21,7 +21,7 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 @pytest.fixture
 def proxy(phoenix: Any) -> Iterator[Any]:
     """A proxy in front of Phoenix that counts how often each span was taken."""
-    with RecordingProxy(phoenix.address) as server:
+    with FaultyReceiver(phoenix.address) as server:
         yield server
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.faults.faulty_receiver import FaultyReceiver
 from tests.payload_values import read_payload
 from tests.servers.phoenix_server import Phoenix
-from tests.servers.recording_proxy import RecordingProxy
 from tests.servers.span_trees import trees
 
 pytestmark = pytest.mark.integration
@@ -185,7 +185,7 @@ class Outage:
 @pytest.fixture(scope="module")
 def outages(environment, programs, otlp, uncaptured):
     """One outage of Phoenix, seen by a program that sends over HTTP and one that sends over gRPC."""
-    with Phoenix(environment("phoenix"), uncaptured=uncaptured) as phoenix, RecordingProxy(phoenix.address) as proxy:
+    with Phoenix(environment("phoenix"), uncaptured=uncaptured) as phoenix, FaultyReceiver(phoenix.address) as proxy:
         receivers = {"http/protobuf": proxy, "grpc": phoenix}
         projects = {protocol: f"outage-{protocol[:4]}" for protocol in PROTOCOLS}
         running = {
@@ -214,7 +214,7 @@ def outages(environment, programs, otlp, uncaptured):
                 after[protocol],
                 phoenix.api.wait_for_spans(project, 30),
                 programs.report(project),
-                proxy.taken if protocol != "grpc" else None,
+                proxy.stored if protocol != "grpc" else None,
             )
             for protocol, project in projects.items()
         }

@@ -62,7 +62,7 @@ class TestInstrument:
         variables = {**otlp(proxy, "http/protobuf"), **instrumented("instrument-once")}
         programs.run("group", "instrument-once", launcher=instrument, **variables)
         spans = phoenix.api.wait_for_spans("instrument-once", 42)
-        assert proxy.taken == {span["context"]["span_id"]: 1 for span in spans}
+        assert proxy.stored == {span["context"]["span_id"]: 1 for span in spans}
         assert len(trees(spans)) == 7
 
     @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
