@@ -25,6 +25,7 @@ from otel_rollout.catalog import COLUMNS, GroupSummary, Spread, StepSummary
 from otel_rollout.catalog.columns import Column
 from otel_rollout.export.exporter import settings_of
 from otel_rollout.facts import FACTS, SUMS, Conversation, Percentiles, SpanError, ToolCounts, TrajectorySummary
+from otel_rollout.facts.table import INFERRED
 from otel_rollout.look.findings import CHECKS
 from otel_rollout.semconv import ATTRIBUTES
 from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES, Setting
@@ -116,8 +117,10 @@ def summaries_types() -> str:
     hints = get_type_hints(TrajectorySummary, include_extras=True)
     interfaces = [
         _interface(kind.__name__, get_type_hints(kind, include_extras=True))
-        for kind in (Spread, Percentiles, ToolCounts, StepSummary, GroupSummary, SpanError)
+        for kind in (Spread, Percentiles, ToolCounts, GroupSummary, SpanError)
     ]
+    steps = get_type_hints(StepSummary, include_extras=True)
+    interfaces.append(_interface("StepSummary", {name: hint for name, hint in steps.items() if name not in INFERRED}))
     interfaces.append(_interface(Conversation.__name__, get_type_hints(Conversation)))
     interfaces.append(_interface("TrajectorySummary", {name: hints[name] for name in facts}))
     rows = {name: hints[name] for name, fact in facts.items() if fact.shown == "row"}

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock, local
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
+
+import orjson
 
 from otel_rollout.catalog import kept_figures as figures
 from otel_rollout.catalog.database import Database
-from otel_rollout.catalog.filling import Filling, Found, OnProblem, OnProgress, Reader, note_problems
+from otel_rollout.catalog.filling import (
+    SECONDS_UNTIL_PROGRESS,
+    Filling,
+    Found,
+    OnProblem,
+    OnProgress,
+    Reader,
+    note_problems,
+)
 from otel_rollout.catalog.records import load
+from otel_rollout.catalog.spans import keep_inferred
 from otel_rollout.catalog.step_summary import StepIdentity
-from otel_rollout.errors import NoTracesError
+from otel_rollout.errors import NoTracesError, UnreadableTraceError
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import Part, ReadProblem
 from otel_rollout.folder.trace_files import EVERYTHING
+from otel_rollout.guard.clock import monotonic
 
 Answered = TypeVar("Answered")
 
@@ -28,7 +41,10 @@ Seen: TypeAlias = "dict[tuple[sqlite3.Connection, Selection], Found]"
 StepKey: TypeAlias = tuple[int | None, bool]
 """A step, and whether it is a validation pass."""
 
-IN_STEP = "t.step IS ? AND t.validate = ?"
+INFERRED_AT_ONCE: Final = 512
+"""The trajectories whose inferred facts are kept in one transaction."""
+IN_STEP: Final = "t.step IS ? AND t.validate = ?"
+OF_IDS: Final = "t.trace_id IN (SELECT value FROM json_each(?))"
 
 
 class Catalog:
@@ -37,7 +53,7 @@ class Catalog:
     Args:
         folders: The trace folders.
         on_problem: Called once for everything that can't be read.
-        on_progress: Called with the number of files that have been read, and of those to read, if that takes a while.
+        on_progress: See `OnProgress`.
     """
 
     def __init__(
@@ -48,7 +64,8 @@ class Catalog:
         self._problems: set[ReadProblem] = set()
         self._problems_lock = Lock()
         self._database = Database(folders)
-        self._filling = Filling(folders, on_progress or (lambda done, total: None))
+        self.on_progress: OnProgress = on_progress or (lambda done, total, what: None)
+        self._filling = Filling(folders, self.on_progress)
         self._looks = local()
 
     @contextmanager
@@ -140,6 +157,32 @@ class Catalog:
 
         return _one_by_one(self.ask(question, selection, seen))
 
+    def infer(self, lacking: Sequence[str], selection: Selection = EVERYTHING) -> None:
+        """Compute the facts of trajectories that only their messages show.
+
+        Args:
+            lacking: The trajectories, as `lacking` gives them.
+            selection: Look only at the files that can have them.
+        """
+        seen: Seen = {}
+        long = monotonic() + SECONDS_UNTIL_PROGRESS
+        for at in range(0, len(lacking), INFERRED_AT_ONCE):
+            ids = lacking[at : at + INFERRED_AT_ONCE]
+            read: dict[str, TrajectorySummary | None] = dict.fromkeys(ids)
+            for number, each in enumerate(self.recorded(OF_IDS, (json_list(ids),), selection, seen), at + 1):
+                with suppress(UnreadableTraceError):
+                    read[each.trace_id] = each.read_summary()
+                if monotonic() >= long:
+                    self.on_progress(number, len(lacking), "trajectory")
+            self.keep(partial(keep_inferred, read=read))
+
+    def lacking(self, where: str = "1", values: Sequence[Any] = (), selection: Selection = EVERYTHING) -> list[str]:
+        """Return the trajectories that match a condition, of `t`, and lack the facts that are inferred."""
+        select = "SELECT trace_id FROM inferred JOIN trajectories t USING (trace_id)"
+        select += f" WHERE NOT is_known AND {where} ORDER BY t.step, trace_id"
+        rows = self.ask(lambda connection, _: connection.execute(select, values).fetchall(), selection)
+        return [trace_id for (trace_id,) in rows]
+
     def _reader(self, connection: sqlite3.Connection, found: Found) -> Reader:
         return Reader(connection, self._folders, found, self._find)
 
@@ -173,6 +216,11 @@ def refresh(connection: sqlite3.Connection, selection: Selection = EVERYTHING) -
         connection.execute("BEGIN IMMEDIATE")
         figures.judge_steps(connection)
         connection.execute("COMMIT")
+
+
+def json_list(values: Iterable[str]) -> str:
+    """Return texts as a JSON array, for `json_each`."""
+    return orjson.dumps(list(values)).decode()
 
 
 def selection_of(step: int | None) -> Selection:

@@ -28,7 +28,8 @@ from otel_rollout.folder.trace_files import EVERYTHING, StepRange, TraceFile, fi
 from otel_rollout.guard.clock import monotonic
 
 OnProblem: TypeAlias = Callable[[ReadProblem], None]
-OnProgress: TypeAlias = Callable[[int, int], None]
+OnProgress: TypeAlias = Callable[[int, int, str], None]
+"""Called with the number of things that have been read, of those to read, and their name, if that takes a while."""
 
 SECONDS_BETWEEN_COMMITS: Final = 1.0
 """Others wait no longer for the lock, and a reader that is killed leaves what it has done."""
@@ -137,7 +138,7 @@ class Filling:
 
     Args:
         folders: The folders.
-        on_progress: Called with the number of files read, and of those to read, if that takes a while.
+        on_progress: Called with the number of files read, and of those to read.
     """
 
     def __init__(self, folders: Sequence[Path], on_progress: OnProgress) -> None:
@@ -182,7 +183,7 @@ class Filling:
             while waiting:
                 batch.read(waiting.pop())
                 if monotonic() >= long:
-                    self._on_progress(total - len(waiting), total)
+                    self._on_progress(total - len(waiting), total, "file")
                 if monotonic() >= end:
                     break
             batch.finish()
@@ -237,11 +238,22 @@ def _summary_of(trajectory: RecordedTrajectory) -> TrajectorySummary:
     try:
         return trajectory.summary
     except UnreadableTraceError:
-        summary = TrajectorySummary(**listed_of(main_row(trajectory.parts), trajectory.parts[0][0].worker))
-        summary.start_time, summary.end_time = trajectory.start_time, trajectory.end_time
-        summary.spans = sum(IndexEntry._make(row).spans for _, row in trajectory.parts)
-        summary.bytes, summary.stored_bytes = trajectory.size_bytes, trajectory.stored_bytes
-        return summary
+        return _identity_of(trajectory)
+
+
+def _read(trajectory: RecordedTrajectory) -> TrajectorySummary:
+    try:
+        return trajectory.read_summary()
+    except UnreadableTraceError:
+        return _identity_of(trajectory)
+
+
+def _identity_of(trajectory: RecordedTrajectory) -> TrajectorySummary:
+    summary = TrajectorySummary(**listed_of(main_row(trajectory.parts), trajectory.parts[0][0].worker))
+    summary.start_time, summary.end_time = trajectory.start_time, trajectory.end_time
+    summary.spans = sum(IndexEntry._make(row).spans for _, row in trajectory.parts)
+    summary.bytes, summary.stored_bytes = trajectory.size_bytes, trajectory.stored_bytes
+    return summary
 
 
 class Reader:
@@ -397,11 +409,24 @@ class _Batch(Reader):
             ((row[_TRACE_ID], number, row[_OFFSET], stored.shared.get(row[_OFFSET], 1), _line_of(row)) for row in rows),
         )
         single = [row for row in rows if row[_TRACE_ID] not in several] if several else rows
-        insert(self._connection, summaries_of(RecordedTrajectory(row, ((stored, row),), self._find) for row in single))
+        self._insert(RecordedTrajectory(row, ((stored, row),), self._find) for row in single)
         self._changed.difference_update(row[_TRACE_ID] for row in single)
         self._changed |= several
         if (several or gone) and not reading.start:
             self._keep(number, rows)
+
+    def _insert(self, trajectories: Iterable[RecordedTrajectory]) -> None:
+        lacking: list[tuple[str]] = []
+
+        def summaries() -> Iterator[TrajectorySummary]:
+            for each in trajectories:
+                summary = each.listed_summary
+                if summary is not None and each.lacks_inferred:
+                    lacking.append((each.trace_id,))
+                yield summary or _read(each)
+
+        insert(self._connection, summaries())
+        self._connection.executemany("INSERT OR REPLACE INTO inferred VALUES (?, 0)", lacking)
 
     def _known_ids(self, ids: Sequence[str]) -> set[str]:
         """Return the traces that have a line already."""
@@ -428,7 +453,7 @@ class _Batch(Reader):
             delete(self._connection, (each for each in part if each not in traces))
             # One file after the other: each is read once.
             ordered = sorted(traces.values(), key=lambda lines: [number for _, number, *_ in lines])
-            insert(self._connection, summaries_of(self._joined(ordered)))
+            self._insert(self._joined(ordered))
         self._changed.clear()
 
     def _joined(self, of_traces: Iterable[Sequence[tuple[str, int, int, int, str]]]) -> Iterator[RecordedTrajectory]:

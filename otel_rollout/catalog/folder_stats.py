@@ -57,6 +57,7 @@ def count_folder(
     on_progress: OnProgress | None = None,
     experiment: str | None = None,
     run: str | None = None,
+    has_inferred: bool = True,
 ) -> FolderStats:
     """Count a trace folder by its steps' summaries.
 
@@ -66,6 +67,7 @@ def count_folder(
         on_progress: See `Run`.
         experiment: Count only the steps of this experiment, and all files of the folder.
         run: Count the steps of the run whose id begins so.
+        has_inferred: False if nobody asks for the facts that are inferred.
 
     Raises:
         NoTracesError: The folder doesn't exist or holds no traces.
@@ -77,7 +79,10 @@ def count_folder(
         if on_problem is not None:
             on_problem(problem)
 
-    steps = Run([Path(folder)], note, on_progress, experiment=experiment, run=run).steps()
+    recorded = Run([Path(folder)], note, on_progress, experiment=experiment, run=run)
+    if has_inferred:
+        recorded.infer()
+    steps = recorded.steps()
     files = find_trace_files(folder)
     return FolderStats(
         folder=str(folder),

@@ -149,6 +149,23 @@ def facts_of_step(connection: sqlite3.Connection, step: StepIdentity, names: Seq
     return facts_of(connection, names, *_members(connection, step), ORDER)
 
 
+def inferred_of(connection: sqlite3.Connection, step: StepIdentity) -> list[tuple[str, bool]]:
+    """Return the trajectories of a step with facts that are inferred, and whether they are known, in a fixed order."""
+    where, values = _members(connection, step)
+    select = "SELECT trace_id, is_known FROM inferred JOIN trajectories t USING (trace_id)"
+    rows = connection.execute(f"{select} WHERE {where} ORDER BY trace_id", values)
+    return [(trace_id, bool(is_known)) for trace_id, is_known in rows]
+
+
+def sides_of(connection: sqlite3.Connection, step: StepIdentity) -> tuple[int, int]:
+    """Return the trajectories of a step whose inferred facts are known, and those among them with two sides."""
+    where, values = _members(connection, step)
+    select = "SELECT count(*), total(two_sides) FROM trajectories"
+    unknown = "SELECT trace_id FROM inferred WHERE NOT is_known"
+    [(looked_at, two_sides)] = connection.execute(f"{select} WHERE {where} AND trace_id NOT IN ({unknown})", values)
+    return looked_at, int(two_sides)
+
+
 def shapes_of(connection: sqlite3.Connection, step: StepIdentity) -> dict[str, Sequence[Shape]]:
     """Return the shapes that are kept of the same trajectories, by trace id."""
     where, values = _members(connection, step)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import islice, zip_longest
 from pathlib import Path
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,17 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from otel_rollout.catalog import kept_figures as figures
-from otel_rollout.catalog.catalog import IN_STEP, Answered, Catalog, Seen, StepKey, refresh, selection_of
+from otel_rollout.catalog.catalog import (
+    IN_STEP,
+    OF_IDS,
+    Answered,
+    Catalog,
+    Seen,
+    StepKey,
+    json_list,
+    refresh,
+    selection_of,
+)
 from otel_rollout.catalog.filling import Found, OnProblem, OnProgress, find_files, version_of
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.live import LiveRun, read_live
@@ -31,7 +42,7 @@ from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
 from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
 from otel_rollout.facts.json_types import from_json, to_json
 from otel_rollout.facts.shapes import Shape
-from otel_rollout.facts.table import TrajectorySummary
+from otel_rollout.facts.table import INFERRED, TrajectorySummary
 from otel_rollout.folder.layout import worker_of
 from otel_rollout.folder.losses import LostSpans, read_losses
 from otel_rollout.folder.reader import RecordedTrajectory, main_row
@@ -43,7 +54,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
-_OF_IDS = "t.trace_id IN (SELECT value FROM json_each(?))"
+_INFERRED = frozenset(INFERRED)
+MAX_INFERRED = 2048
+"""The most trajectories of a run whose messages `judged` compares."""
 
 
 class Run:
@@ -54,7 +67,7 @@ class Run:
     Args:
         folders: The trace folders: several hold parts of one run, or runs to compare.
         on_problem: Called once for everything that can't be read; by default nothing is.
-        on_progress: Called with the number of files that have been read, and of those to read, if that takes a while.
+        on_progress: See `OnProgress`.
         experiment: The only experiment whose steps there are; None for all.
         run: The beginning of the id of the only run whose steps there are; None for all.
     """
@@ -92,6 +105,16 @@ class Run:
             NoTracesError: None of the folders has traces.
         """
         return version_of(find_files(self.folders))
+
+    def infer(self, step: int | Container[int | None] | None = None) -> None:
+        """Compute the facts of trajectories that only their messages show, where nothing else did.
+
+        Args:
+            step: Only of these steps; None for all.
+        """
+        selection = EVERYTHING if step is None else Selection(step)
+        for key in self._catalog.step_keys("t.trace_id IN (SELECT trace_id FROM inferred)", (), selection):
+            self._infer(IN_STEP, key, selection_of(key[0]))
 
     # Steps
 
@@ -181,8 +204,18 @@ class Run:
         return 0
 
     def judged(self, steps: Iterable[StepSummary]) -> list[JudgedStep]:
-        """Return steps with their signs of trouble, which are computed from their trajectories, and kept."""
-        judged = [JudgedStep.of(step, self._catalog.ask_step(step, partial(_signals_of, step=step))) for step in steps]
+        """Return steps with their signs of trouble, which are computed from their trajectories, and kept.
+
+        Facts that are inferred are those of 2,048 trajectories at most, spread over the steps.
+        """
+        steps = list(steps)
+        inferred = [self._catalog.ask_step(step, partial(figures.inferred_of, step=step)) for step in steps]
+        self._catalog.infer(_spread(inferred, MAX_INFERRED))
+        judged = []
+        for step in steps:
+            signals = self._catalog.ask_step(step, partial(_signals_of, step=step))
+            looked_at, two_sides = self._catalog.ask_step(step, partial(figures.sides_of, step=step))
+            judged.append(JudgedStep.of(replace(step, two_sides=two_sides), signals, looked_at))
         lost: dict[object, Counter[str]] = {}
         for each in self.losses():
             home = _home_of(each, self.steps())
@@ -223,10 +256,24 @@ class Run:
 
     def summaries(self, step: StepIdentity) -> list[TrajectorySummary]:
         """Return a step's trajectories in the order of prompts and rollouts."""
+        self._infer_step(step)
+        return self.listed(step)
+
+    def listed(self, step: StepIdentity) -> list[TrajectorySummary]:
+        """Return the same trajectories without what would have to be inferred for them."""
         return self._catalog.ask_step(step, lambda connection: figures.trajectories_of(connection, step))
+
+    def _infer_step(self, step: StepIdentity) -> None:
+        self._infer(IN_STEP, step.identity[:2], selection_of(step.step))
+
+    def _infer(self, where: str, values: Sequence[Any], selection: Selection) -> None:
+        if lacking := self._catalog.lacking(where, values, selection):
+            self._catalog.infer(lacking, selection)
 
     def facts(self, step: StepIdentity, names: Sequence[str]) -> list[list[Any]]:
         """Return facts of a step's trajectories by their names, in the order of prompts and rollouts."""
+        if not _INFERRED.isdisjoint(names):
+            self._infer_step(step)
         return self._catalog.ask_step(step, lambda connection: figures.facts_of_step(connection, step, names))
 
     def groups(self, step: StepIdentity) -> list[GroupSummary]:
@@ -254,7 +301,7 @@ class Run:
         missing = {trace_id: known for trace_id, *known in facts if trace_id not in found}
         if missing:
             read = []
-            for each in self._catalog.recorded(_OF_IDS, (_json(missing),), selection_of(step.step)):
+            for each in self._catalog.recorded(OF_IDS, (json_list(missing),), selection_of(step.step)):
                 with suppress(LookupError, UnreadableTraceError):
                     read.append((each.trace_id, *missing[each.trace_id], each.shapes))
             self._catalog.keep(partial(keep_shapes, read=read))
@@ -266,8 +313,9 @@ class Run:
     def rollouts(self, group: GroupSummary) -> list[TrajectorySummary]:
         """Return the trajectories of a group in the order of rollouts."""
         places = {trace_id: place for place, trace_id in enumerate(group.trace_ids)}
+        self._infer(OF_IDS, (json_list(places),), selection_of(group.step))
         found = self._catalog.ask(
-            lambda connection, _: load(connection, _OF_IDS, (_json(places),)), selection_of(group.step)
+            lambda connection, _: load(connection, OF_IDS, (json_list(places),)), selection_of(group.step)
         )
         return sorted(found, key=lambda each: places[each.trace_id])
 
@@ -300,6 +348,7 @@ class Run:
         Raises:
             KeyError: There is none with this id.
         """
+        self._infer("t.trace_id = ?", (trace_id,), EVERYTHING)
         found = self._catalog.ask(lambda connection, _: load(connection, "t.trace_id = ?", (trace_id,)))
         if not found:
             raise KeyError(f"there is no trajectory {trace_id}")
@@ -339,7 +388,6 @@ class Run:
         *,
         max_rows: int,
         seconds: float,
-        on_step: OnProgress = lambda done, total: None,
     ) -> Answer:
         """Answer a question in SQL over the catalog's tables; spans and messages are filled first, if it reads them.
 
@@ -348,7 +396,6 @@ class Run:
             step: Only these steps; None for all.
             max_rows: The most rows of the answer.
             seconds: The time that the answer may take, without the filling.
-            on_step: Called with the number of steps whose spans have been read, and of those to read.
 
         Raises:
             QueryError: It is no question, takes longer, or wants the spans of too many trajectories.
@@ -366,7 +413,7 @@ class Run:
                 size += sum(map(getsizeof, row))
             return answer
 
-        answer, unreadable = self.take(sql, take, step, seconds=seconds, on_step=on_step)
+        answer, unreadable = self.take(sql, take, step, seconds=seconds)
         return replace(answer, unreadable=unreadable)
 
     def take(
@@ -376,7 +423,6 @@ class Run:
         step: int | Container[int | None] | None = None,
         *,
         seconds: float,
-        on_step: OnProgress = lambda done, total: None,
     ) -> tuple[Answered, Sequence[str]]:
         """Ask a question as `query` does; return what is made of its rows, and the trajectories that can't be read.
 
@@ -385,19 +431,21 @@ class Run:
             take: Makes something of the rows, without a trace of an earlier call: a damaged catalog is asked anew.
             step: Only these steps; None for all.
             seconds: The time that the answer may take, without the filling.
-            on_step: Called with the number of steps whose spans have been read, and of those to read.
 
         Raises:
             QueryError: It is no question, takes longer, or wants the spans of too many trajectories.
             NoTracesError: None of the folders has traces.
         """
         with self.one_look():
-            read = set(self.columns_read(sql))
+            columns = self.columns_read(sql)
+            read = set(columns)
+            if not all(_INFERRED.isdisjoint(columns.get(table, ())) for table in ("trajectories", "steps")):
+                self.infer(step)
             if not read.isdisjoint({"steps", "groups", *OF_SPANS}):
                 self._catalog.ask(lambda connection, _: refresh(connection))
             # All trajectories are looked at: a question may have a condition on other steps.
             keys = [key for key in self._catalog.step_keys() if Selection(step).takes_step(key[0], validate=key[1])]
-            unreadable = [] if read.isdisjoint(OF_SPANS) else self._fill_spans(keys, on_step)
+            unreadable = [] if read.isdisjoint(OF_SPANS) else self._fill_spans(keys)
             asked = None if step is None else keys
 
             def question(connection: sqlite3.Connection, _: Found) -> Answered:
@@ -414,7 +462,7 @@ class Run:
         """
         return self._catalog.ask(lambda connection, _: columns_of_question(connection, sql))
 
-    def _fill_spans(self, keys: Sequence[StepKey], on_step: OnProgress) -> list[str]:
+    def _fill_spans(self, keys: Sequence[StepKey]) -> list[str]:
         """Fill the spans of steps, and return the trace ids of trajectories that can't be read."""
 
         def missing_of(connection: sqlite3.Connection, _: Found) -> list[StepKey]:
@@ -431,17 +479,13 @@ class Run:
         unreadable: list[str] = []
         missing = self._catalog.ask(missing_of)
         for done, key in enumerate(missing):
-            on_step(done, len(missing))
+            self._catalog.on_progress(done, len(missing), "step")
             recorded = self._catalog.recorded(IN_STEP, key, selection_of(key[0]))
             fill = partial(fill_step, key=key, trajectories=recorded, max_bytes=max(MAX_BYTES, 2 * MAX_SPAN_BYTES))
             unreadable += self._catalog.keep(fill)
         if missing:
-            on_step(len(missing), len(missing))
+            self._catalog.on_progress(len(missing), len(missing), "step")
         return unreadable
-
-
-def _json(values: Iterable[str]) -> str:
-    return orjson.dumps(list(values)).decode()
 
 
 def _condition_of(trace: str, filters: Filters) -> tuple[str, list[Any]]:
@@ -480,6 +524,19 @@ def _signals_of(connection: sqlite3.Connection, step: StepSummary) -> StepSignal
     connection.execute("INSERT INTO signals VALUES (?, ?, ?, ?, ?)", (*step.identity, to_json(found).decode()))
     connection.execute("COMMIT")
     return found
+
+
+def _spread(of_steps: Sequence[Sequence[tuple[str, bool]]], most: int) -> list[str]:
+    """Return trajectories whose facts are to be inferred, as many of each step as there are, in all at most so many.
+
+    Args:
+        of_steps: The trajectories of each step in any fixed order, with True if they are known: they count, too.
+        most: The most trajectories.
+    """
+    count = len(of_steps)
+    chosen = of_steps if count <= most else [of_steps[at * count // most] for at in range(most)]
+    ranks = (each for rank in zip_longest(*chosen) for each in rank if each is not None)
+    return [trace_id for trace_id, is_known in islice(ranks, most) if not is_known]
 
 
 def _home_of(lost: LostSpans, steps: Iterable[StepSummary]) -> StepSummary | None:

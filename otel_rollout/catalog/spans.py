@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -13,6 +13,7 @@ from otel_rollout.catalog.span_columns import OF_SPANS, rows_of
 from otel_rollout.catalog.tables import COLUMNS
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.facts.shapes import Shape
+from otel_rollout.facts.table import INFERRED, TrajectorySummary
 from otel_rollout.folder.reader import RecordedTrajectory
 
 MAX_BYTES: Final = 2**28
@@ -23,6 +24,18 @@ MAX_SHAPES: Final = 65_536
 """The trajectories whose places on timelines are kept: some 60 MB."""
 _ROW_BYTES: Final = 200
 _OF_STEP: Final = "step IS ? AND validate = ?"
+_SUM: Final = """
+UPDATE steps SET (two_sides, subagents, forks, compactions) = (
+  SELECT sum(t.two_sides), CAST(total(t.subagents) AS INTEGER), CAST(total(t.forks) AS INTEGER),
+    CAST(total(t.compactions) AS INTEGER)
+  FROM trajectories t
+  WHERE t.step IS steps.step AND t.validate = steps.validate AND t.experiment_name IS steps.experiment_name
+    AND (t.run_id IS steps.run_id OR 1 = (SELECT count(*) FROM steps s
+      WHERE s.step IS steps.step AND s.validate = steps.validate AND s.experiment_name IS steps.experiment_name)))
+WHERE EXISTS (SELECT 1 FROM trajectories t WHERE t.trace_id IN (SELECT value FROM json_each(?))
+  AND t.step IS steps.step AND t.validate = steps.validate)
+"""
+"""Sums what was inferred of some trajectories in the rows of their steps."""
 
 
 def filled_steps(connection: sqlite3.Connection) -> set[tuple[int | None, bool]]:
@@ -81,6 +94,24 @@ def keep_shapes(connection: sqlite3.Connection, read: Iterable[tuple[str, int, i
         ((*known, orjson.dumps(shapes, default=tuple).decode()) for *known, shapes in read),
     )
     connection.execute("DELETE FROM shapes WHERE number <= (SELECT max(number) FROM shapes) - ?", (MAX_SHAPES,))
+
+
+def keep_inferred(connection: sqlite3.Connection, read: Mapping[str, TrajectorySummary | None]) -> None:
+    """Keep the facts that were inferred, and sum them in their steps. The caller commits.
+
+    Args:
+        connection: The catalog.
+        read: The summaries by trace id; None of a trajectory that can't be read.
+    """
+    names = ", ".join(f"{name} = ?" for name in INFERRED)
+    for trace_id, summary in read.items():
+        if summary is not None:
+            facts = [getattr(summary, name) for name in INFERRED]
+            # It may have changed since.
+            where = "trace_id = ? AND spans = ?"
+            connection.execute(f"UPDATE trajectories SET {names} WHERE {where}", (*facts, trace_id, summary.spans))
+        connection.execute("UPDATE inferred SET is_known = 1 WHERE trace_id = ?", (trace_id,))
+    connection.execute(_SUM, (orjson.dumps([*read]).decode(),))
 
 
 def empty_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:

@@ -105,16 +105,19 @@ class JudgedStep(StepSummary):
 
     Args:
         signals: The signs.
+        looked_at: The trajectories whose messages were compared, or did not have to be: `two_sides` is of these.
         lost: The spans that the folder lacks, by reason.
     """
 
     signals: StepSignals
+    looked_at: int
     lost: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, step: StepSummary, signals: StepSignals) -> JudgedStep:
-        """Return a step with these signs."""
-        return cls(**{each.name: getattr(step, each.name) for each in fields(StepSummary)}, signals=signals)
+    def of(cls, step: StepSummary, signals: StepSignals, looked_at: int | None = None) -> JudgedStep:
+        """Return a step with these signs; all of its trajectories were looked at by default."""
+        known = {each.name: getattr(step, each.name) for each in fields(StepSummary)}
+        return cls(**known, signals=signals, looked_at=step.trajectories if looked_at is None else looked_at)
 
 
 def signals_of(summaries: Sequence[TrajectorySummary]) -> StepSignals:

@@ -44,8 +44,8 @@ def _declared(column: Column) -> str:
     return f'"{column.name}"{kind}'
 
 
-# The last trigger's conditions are not an OR IGNORE: in a trigger, how the statement that fires it handles conflicts
-# counts. For what comes anew a trigger would take a sixth of the time of inserting.
+# Triggers don't OR IGNORE: in a trigger, how the statement that fires it handles conflicts counts. For what comes anew
+# one would take a sixth of the time of inserting. What is inferred later sets no reward, and changes no other figure.
 SQL: Final = f"""
 CREATE TABLE about (version TEXT);
 
@@ -78,17 +78,19 @@ CREATE TABLE signals (step INTEGER, validate INTEGER, experiment_name TEXT, run_
 CREATE INDEX signals_by_step ON signals (step, validate);
 CREATE TABLE unjudged (one INTEGER PRIMARY KEY);
 CREATE TABLE changed_steps (step INTEGER, validate INTEGER, UNIQUE (step, validate));
-CREATE TRIGGER trajectory_changed AFTER UPDATE ON trajectories BEGIN
+CREATE TRIGGER trajectory_changed AFTER UPDATE OF reward ON trajectories BEGIN
   INSERT INTO changed_steps SELECT old.step, old.validate
     WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c.step IS old.step AND c.validate IS old.validate);
   INSERT INTO changed_steps SELECT new.step, new.validate
     WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c.step IS new.step AND c.validate IS new.validate);
   DELETE FROM shapes WHERE trace_id = old.trace_id;
+  DELETE FROM inferred WHERE trace_id = old.trace_id;
 END;
 CREATE TRIGGER trajectory_went AFTER DELETE ON trajectories BEGIN
   INSERT INTO changed_steps SELECT old.step, old.validate
     WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c.step IS old.step AND c.validate IS old.validate);
   DELETE FROM shapes WHERE trace_id = old.trace_id;
+  DELETE FROM inferred WHERE trace_id = old.trace_id;
 END;
 
 -- What is read from frames once it is asked for.
@@ -102,6 +104,7 @@ CREATE TABLE conversations ({_listed("conversations")});
 CREATE INDEX conversations_by_step ON conversations (step, validate);
 CREATE INDEX conversations_by_trace ON conversations (trace_id);
 CREATE TABLE filled_steps (number INTEGER PRIMARY KEY, step INTEGER, validate INTEGER, bytes INTEGER);
+CREATE TABLE inferred (trace_id TEXT PRIMARY KEY, is_known INTEGER);
 CREATE TABLE shapes (number INTEGER PRIMARY KEY, trace_id TEXT UNIQUE, shapes TEXT);
 """
 VERSION: Final = f"{__version__} {crc32(SQL.encode()):08x}"

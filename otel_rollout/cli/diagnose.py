@@ -151,6 +151,7 @@ def _as_dict(diagnosis: Diagnosis) -> dict[str, object]:
     return {
         "steps": diagnosis.steps,
         "trajectories": diagnosis.trajectories,
+        "looked_at": diagnosis.looked_at,
         "findings": diagnosis.findings,
         "gone": diagnosis.gone,
         "too_few": diagnosis.too_few,

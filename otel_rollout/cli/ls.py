@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
             for step in _steps(arguments, problems):
                 print_json(to_json(step))
         else:
-            trajectories = list(selected(arguments, problems))
+            trajectories = list(selected(arguments, problems, has_inferred=True))
             for each, summary in _sorted(arguments, zip(trajectories, summaries_of(trajectories), strict=True)):
                 print_json(to_json(_as_dict(each, summary)))
     else:
@@ -213,12 +213,16 @@ def _steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterable[Step
 
 def _known_steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[StepSummary]:
     if not any(value is not None for value in filters_of(arguments).values()):
-        yield from Run([arguments.folder], problems.note, show_progress).steps()
+        everything = Run([arguments.folder], problems.note, show_progress)
+        if arguments.json:
+            everything.infer()
+        yield from everything.steps()
         return
     # The scale is the same with and without filters.
     known = Run([arguments.folder]).steps()
     scales = {(each.experiment_name, each.validate): each.scale for each in known}
-    for _, step in groupby(selected(arguments, problems), lambda each: (each.step, each.validate)):
+    chosen = selected(arguments, problems, has_inferred=arguments.json)
+    for _, step in groupby(chosen, lambda each: (each.step, each.validate)):
         for run in summarise_runs(summaries_of(step), scales):
             yield run.summary
 

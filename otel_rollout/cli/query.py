@@ -124,7 +124,6 @@ def _ask(recorded: Run, arguments: argparse.Namespace, sql: str) -> None:
         arguments.step,
         max_rows=arguments.limit,
         seconds=arguments.timeout,
-        on_step=_show_steps,
     )
     if arguments.json:
         names = _distinct(answer.columns)
@@ -189,13 +188,6 @@ def _cell(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else printable(str(value))
-
-
-def _show_steps(done: int, total: int) -> None:
-    """Show the number of steps whose spans were read, on a terminal."""
-    if sys.stderr.isatty():
-        text = f"reading the spans of {counted(total, 'step')}: {done:,} done" if done < total else "\x1b[K"
-        print(text, end="\r", file=sys.stderr, flush=True)
 
 
 class _Prompt:

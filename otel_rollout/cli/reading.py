@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from otel_rollout.catalog import Run, StepSummary
 from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
+from otel_rollout.cli.progress import count_progress
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.finish.known_forms import REDACTED
 from otel_rollout.folder.layout import VALIDATE, steps_of
@@ -60,15 +61,21 @@ def filters_of(arguments: argparse.Namespace) -> Filters:
     return cast(Filters, {name: getattr(arguments, name) for name in Filters.__optional_keys__})
 
 
-def selected(arguments: argparse.Namespace, problems: ProblemLog, trace: str = "") -> Iterator[RecordedTrajectory]:
+def selected(
+    arguments: argparse.Namespace, problems: ProblemLog, trace: str = "", *, has_inferred: bool = False
+) -> Iterator[RecordedTrajectory]:
     """Return the trajectories of the command line's folder that its filters let through.
 
     Args:
         arguments: The arguments.
         problems: Takes what can't be read.
         trace: The beginning of the trace id.
+        has_inferred: True if all of their facts are asked for.
     """
-    return Run([arguments.folder], problems.note, show_progress).read(trace, **filters_of(arguments))
+    run = Run([arguments.folder], problems.note, show_progress)
+    if has_inferred:
+        run.infer(arguments.step)
+    return run.read(trace, **filters_of(arguments))
 
 
 def nothing_matches(arguments: argparse.Namespace) -> str:
@@ -141,11 +148,10 @@ def distinct_digits(trace_ids: Sequence[str]) -> int:
     return digits
 
 
-def show_progress(done: int, total: int) -> None:
-    """Show the number of files that were read, on a terminal."""
+def show_progress(done: int, total: int, what: str = "step") -> None:
+    """Show a bar of what has been read, on a terminal."""
     if sys.stderr.isatty():
-        end = "\r" if done < total else "\r\x1b[K"
-        print(f"reading {total:,} files: {done:,} done" if done < total else "", end=end, file=sys.stderr, flush=True)
+        count_progress(done, total, what)
 
 
 def require_reader() -> None:

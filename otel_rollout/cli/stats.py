@@ -33,6 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         on_progress=show_progress,
         experiment=arguments.experiment,
         run=arguments.run,
+        has_inferred=arguments.json,
     )
     is_filtered = arguments.experiment is not None or arguments.run is not None
     if is_filtered and not stats.steps:

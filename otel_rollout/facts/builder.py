@@ -40,7 +40,7 @@ from otel_rollout.facts.reward_parts import (
     measures_of,
     reward_parts_of,
 )
-from otel_rollout.facts.sides import Sides, find_sides
+from otel_rollout.facts.sides import Sides, find_sides, marked_sides
 from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_record import MAX_KEYS, SpanRecord, call_record, generation_record, root_lines
 from otel_rollout.facts.span_values import (
@@ -481,6 +481,7 @@ class Collected:
         "guessed_users",
         "is_exact",
         "is_undecided",
+        "lacks_users",
         "prompt",
         "root",
         "totals",
@@ -493,10 +494,14 @@ class Collected:
         """The root's scalar attributes; empty without a root."""
         self._rows = unpack(trace.rows)
         scopes = list(scopes_of(self._rows))
-        known = _sides_of(scopes, trace.generations, read)
+        turns = _turns_of(scopes, trace.generations)
+        known = find_sides(turns, trace.generations, read)
         self.is_exact = known is not None
-        """False if only the messages tell the conversations apart."""
-        sides = known or Sides([])
+        """False if only the messages tell the conversations apart: there are no facts of these, then."""
+        sides = known or marked_sides(turns, trace.generations)
+        self.lacks_users = sides is None
+        """True if only the messages may tell whose turns there are: nothing is a fact, then."""
+        sides = sides or Sides([])
         self.is_undecided = sides.is_undecided
         self.guessed_users = sides.users if sides.is_guessed else frozenset[int]()
         """The spans of a simulated user's turns that no mark shows."""
@@ -556,12 +561,10 @@ def _outermost(kept: Mapping[_Place, Said], scopes: Sequence[tuple[SpanRow, Scop
     return said.text
 
 
-def _sides_of(
-    scopes: Iterable[tuple[SpanRow, Scope]], prompts: Prompts, read: Callable[[], Histories] | None
-) -> Sides | None:
+def _turns_of(scopes: Iterable[tuple[SpanRow, Scope]], prompts: Prompts) -> list[Turn]:
     given = []
     for row, scope in scopes:
         span_id = row[2]
         prompt = prompts.of_span.get(span_id, UNKNOWN)
         given.append(Turn(span_id, row[0], row[1], row[10] == ERROR, scope, prompt))
-    return find_sides(given, prompts, read)
+    return given

@@ -48,12 +48,30 @@ def find_sides(turns: Sequence[Turn], prompts: Prompts, read: Callable[[], Histo
         prompts: The marks on its spans.
         read: Returns their messages.
     """
-    roles = [next((mark.role for mark in prompts.marks(turn.span_id, turn.scope) if mark.role), "") for turn in turns]
+    roles = _roles_of(turns, prompts)
     is_user = [role == semconv.USER for role in roles]
     sides = _apart(turns, is_user, exact_conversations)
     if sides is not None and (any(roles) or not _is_served(sides.found, turns, prompts)):
         return sides
     return None if read is None else _infer(turns, roles, prompts, read())._replace(is_inferred=True)
+
+
+def marked_sides(turns: Sequence[Turn], prompts: Prompts) -> Sides | None:
+    """Return the turns of marked users, without conversations; None if the messages may show more users.
+
+    The arguments are those of `find_sides`, which needs the messages.
+    """
+    roles = _roles_of(turns, prompts)
+    # A user is guessed if only its turns aren't trained.
+    are_trained = {any(mark.is_trained for mark in prompts.marks(turn.span_id, turn.scope)) for turn in turns}
+    if len(are_trained) > 1 and not any(roles):
+        return None
+    users = (turn.span_id for turn, role in zip(turns, roles, strict=True) if role == semconv.USER)
+    return Sides([], frozenset(users))
+
+
+def _roles_of(turns: Sequence[Turn], prompts: Prompts) -> list[str]:
+    return [next((mark.role for mark in prompts.marks(turn.span_id, turn.scope) if mark.role), "") for turn in turns]
 
 
 def _is_served(found: Sequence[Found], turns: Sequence[Turn], prompts: Prompts) -> bool:

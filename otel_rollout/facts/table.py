@@ -427,6 +427,8 @@ COLUMNS: Final = tuple((each.name, each.of) for each in FACTS if each.of is not 
 """The facts of an index's line that lists don't need."""
 DEFAULTS: Final[Mapping[str, Any]] = {each.name: getattr(TrajectorySummary(""), each.name) for each in FACTS}
 """The value of each fact that a line leaves out."""
+INFERRED: Final = ("two_sides", "conversations", "subagents", "forks", "compactions")
+"""The facts that only messages show where scopes, marks and the texts of prompts don't: readers compute them."""
 _LISTED: Final = tuple((each.name, each.of) for each in FACTS if each.of is not None and each.is_listed)
 LISTED: Final = tuple(name for name, _ in _LISTED)
 _NAMES: Final = tuple(each.name for each in FACTS)

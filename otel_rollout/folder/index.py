@@ -13,7 +13,7 @@ import orjson
 
 from otel_rollout import semconv
 from otel_rollout.facts.builder import Collected, SummaryBuilder
-from otel_rollout.facts.table import DEFAULTS, columns_of
+from otel_rollout.facts.table import DEFAULTS, INFERRED, columns_of
 from otel_rollout.folder.lines import seal_of
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import clean
@@ -60,6 +60,8 @@ Row: TypeAlias = Sequence[Any]
 place_of: Final[Callable[[str], int]] = IndexEntry._fields.index
 """Returns the position of a field in a row."""
 
+NOT_INFERRED: Final = "not_inferred"
+"""The name in the facts of a line that lacks those that readers infer."""
 FACTS: Final = b',"facts":'
 """Precedes the other facts in a line; nothing before them is an object."""
 
@@ -102,15 +104,17 @@ def entry_of(builder: SummaryBuilder, offset: int, length: int, size: int, check
 
 
 def _facts_of(builder: SummaryBuilder) -> bytes:
-    """Return the other facts; none if they can't be had, or need the messages: readers have the spans."""
+    """Return the other facts; none if they can't be had: readers have the spans, and infer what needs the messages."""
     if not builder.is_complete:
         return b""
     try:
         collected = Collected(builder)
-        if not collected.is_exact:
+        if collected.lacks_users:
             return b""
-        facts = columns_of(collected)
-        return orjson.dumps({name: value for name, value in facts.items() if value != DEFAULTS[name]}, default=tuple)
+        facts = {name: value for name, value in columns_of(collected).items() if value != DEFAULTS[name]}
+        if not collected.is_exact:
+            facts = {name: value for name, value in facts.items() if name not in INFERRED} | {NOT_INFERRED: True}
+        return orjson.dumps(facts, default=tuple)
     except Exception:
         internal_error("summarising a trajectory")
         return b""

@@ -31,7 +31,7 @@ from otel_rollout.folder.frames import (
     FrameExtent,
     read_frame,
 )
-from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, IndexEntry, Row, entry_of, place_of
+from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, NOT_INFERRED, IndexEntry, Row, entry_of, place_of
 from otel_rollout.folder.layout import CLOSED_INDEX, INDEX
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole
 from otel_rollout.otlp import decode_spans
@@ -51,6 +51,7 @@ _TYPES: Final[Sequence[frozenset[Any]]] = [
     frozenset(get_args(hint) if get_origin(hint) is UnionType else (get_origin(hint) or hint,))
     for hint in list(get_type_hints(IndexEntry).values())[:-1]
 ]
+_NOT_INFERRED: Final = f'"{NOT_INFERRED}":true'.encode()
 _MAX_CACHED: Final = 1024
 _STEP: Final = re.compile(rb'"step":(-?\d+),')
 _PLACE: Final = re.compile(rb'"offset":(\d+),"length":(\d+),')
@@ -249,8 +250,14 @@ def entries_of(request: bytes, offset: int, length: int, checksum: str) -> list[
     return [entry_of(builder, offset, length, size, checksum) for builder in builders.values()]
 
 
+def lacks_inferred(row: Row) -> bool:
+    """Return True if the facts of a row lack those that only the messages show."""
+    # In a text, a quote has a backslash before it.
+    return _NOT_INFERRED in IndexEntry._make(row).summary
+
+
 def summary_of_row(row: Row, worker: str) -> TrajectorySummary | None:
-    """Return the summary of a row's spans; None if the index doesn't have it.
+    """Return the summary of a row's spans, as far as the index has it; None if it has no facts.
 
     Args:
         row: The row.

@@ -22,7 +22,7 @@ from otel_rollout.facts.shapes import SpanShape, shapes_of
 from otel_rollout.facts.summaries import merge_late, summarise_trajectory
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.index import IndexEntry, Row, place_of
-from otel_rollout.folder.index_reading import summary_of_row
+from otel_rollout.folder.index_reading import lacks_inferred, summary_of_row
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import NO_STEPS, StepKey, TraceFile, find_trace_files
@@ -410,16 +410,34 @@ class RecordedTrajectory:
         """
         if (known := self._known(self.trace_id)) is not None:
             return known
+        listed = None if self.lacks_inferred else self.listed_summary
+        return listed or self.read_summary()
+
+    @property
+    def lacks_inferred(self) -> bool:
+        """True if its index lacks the facts that only the messages show."""
+        return any(lacks_inferred(row) for _, row in self.parts)
+
+    @property
+    def listed_summary(self) -> TrajectorySummary | None:
+        """The facts that its index has; None if it lacks others than those that are inferred."""
         found = [summary_of_row(row, file.worker) for file, row in self.parts]
         parts = [part for part in found if part is not None]
-        if len(parts) == len(found):
-            # A journal's spans may be in a frame, too.
-            has_journal = len(parts) > 1 and any(file.is_journal for file, _ in self.parts)
-            merged = parts[0] if len(parts) == 1 else None if has_journal else merge_late(parts)
-            if merged is not None:
-                # A line may have spans of other traces, too.
-                merged.stored_bytes = self.stored_bytes
-                return merged
+        # A journal's spans may be in a frame, too.
+        if len(parts) < len(found) or (len(parts) > 1 and any(file.is_journal for file, _ in self.parts)):
+            return None
+        merged = parts[0] if len(parts) == 1 else merge_late(parts)
+        if merged is not None:
+            # A line may have spans of other traces, too.
+            merged.stored_bytes = self.stored_bytes
+        return merged
+
+    def read_summary(self) -> TrajectorySummary:
+        """Return its facts, from its spans.
+
+        Raises:
+            UnreadableTraceError: The file is damaged or gone.
+        """
         return replace(
             summarise_trajectory(self._read_once()),
             worker=self.parts[0][0].worker,

@@ -36,6 +36,7 @@ class Diagnosis:
     Args:
         steps: The number of steps that were checked, validation passes included.
         trajectories: The number of their trajectories.
+        looked_at: Those that `two_sides` looked at; it needs more than the index of some, and reads 2,048 at most.
         findings: The checks that are above their threshold, the gravest first.
         gone: The findings of the step or folder that this is compared with, if they are not among these.
         too_few: The checks that are above their threshold, in steps too small to be sure.
@@ -45,6 +46,7 @@ class Diagnosis:
 
     steps: int
     trajectories: int
+    looked_at: int
     findings: tuple[Finding, ...]
     gone: tuple[Finding, ...]
     too_few: tuple[TooFew, ...]
@@ -56,6 +58,13 @@ class Diagnosis:
         """The failed trajectories by who is to blame: `model`, `environment`, or `unresolved`."""
         sums = {blame: sum(self.failures.get(name, 0) for name in names) for blame, names in BLAMES.items()}
         return {blame: number for blame, number in sums.items() if number}
+
+    @property
+    def looked_at_note(self) -> str:
+        """A sentence on the trajectories that were looked at; empty if all were."""
+        if self.looked_at == self.trajectories:
+            return ""
+        return f"two_sides looked at {self.looked_at:,} of {self.trajectories:,} trajectories, spread over the steps"
 
     @property
     def unknown_share(self) -> float | None:
@@ -116,6 +125,7 @@ def diagnose(
     return Diagnosis(
         steps=len(steps),
         trajectories=sum(step.trajectories for step in steps),
+        looked_at=sum(step.looked_at for step in steps),
         findings=tuple(sorted(findings, key=lambda each: each.severity.value)),
         gone=tuple(each for each in earlier if _key(each) not in keys),
         too_few=_too_few(steps, limits, is_running, keys),
@@ -371,4 +381,4 @@ def diagnose_run(
 ) -> Diagnosis:
     """Run all checks over steps of a run; the other arguments are the same as for `diagnose`."""
     judged = run.judged(steps)
-    return diagnose(judged, run.summaries, thresholds=thresholds, against=against, folder=folder, running=running)
+    return diagnose(judged, run.listed, thresholds=thresholds, against=against, folder=folder, running=running)

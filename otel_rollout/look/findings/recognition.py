@@ -10,7 +10,7 @@ from otel_rollout.look.findings.finding import Severity
 
 
 def _sides_in(step: JudgedStep) -> Iterable[Measure]:
-    yield Measure.share(step.two_sides, step.trajectories)
+    yield Measure.share(step.two_sides, step.looked_at)
 
 
 def _answers_in(step: JudgedStep) -> Iterable[Measure]:

@@ -71,6 +71,8 @@ def _lines(diagnosis: Diagnosis, width: int | None, rewards: str) -> Iterator[Te
     if diagnosis.too_few:
         small = "; ".join(map(_too_few, diagnosis.too_few))
         yield from (Text(line, style="dim") for line in wrapped(f"too few to tell: {small}", width, ""))
+    if note := diagnosis.looked_at_note:
+        yield from (Text(line, style="dim") for line in wrapped(note, width, ""))
     has_several = len({(finding.experiment_name, finding.run_id) for finding in found}) > 1
     for finding in found:
         yield Text()

@@ -16,8 +16,8 @@ from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
 from otel_rollout.facts.conversations import conversations_of
 from otel_rollout.facts.shapes import Shape
-from otel_rollout.facts.table import FACTS, shown_of
-from otel_rollout.look.findings import Finding, diagnose_run, running_steps
+from otel_rollout.facts.table import FACTS, INFERRED, shown_of
+from otel_rollout.look.findings import Diagnosis, diagnose_run, running_steps
 from otel_rollout.look.findings.reward_level import scale_of
 from otel_rollout.look.view.answers import AskedWrongError, asked_step, is_validation
 from otel_rollout.look.view.comparing import biography, compared
@@ -59,7 +59,7 @@ class Endpoints:
     def __init__(self, state: RunState) -> None:
         self._state = state
         self._run = state.run
-        self._findings: dict[tuple[object, ...], Sequence[Finding]] = {}
+        self._findings: dict[tuple[object, ...], Diagnosis] = {}
         self._compared: tuple[tuple[object, ...], dict[str, Any]] | None = None
 
     def run(self, path: Parameters, query: Parameters) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Endpoints:
                 {"experiment": experiment, "run": run_id, "project": None, "steps": count}
                 for (experiment, run_id), count in experiments.items()
             ],
-            "steps": steps,
+            "steps": list(map(_shown, steps)),
             "run_folders": self._state.run_folders(),
             "is_live": self._state.is_live(),
             "waiting": waiting if waiting or steps or progress else self._state.waits_for(),
@@ -97,7 +97,7 @@ class Endpoints:
         step = self._asked(path, query)
         return {
             "version": version,
-            "summary": step,
+            "summary": _shown(step),
             "groups": self._run.groups(step),
             "rollouts": {"columns": COLUMNS, "rows": list(map(_row, self._run.facts(step, _FACTS)))},
         }
@@ -197,11 +197,11 @@ class Endpoints:
                 steps,
                 folder=str(self._state.folders[0]) if len(self._state.folders) == 1 else None,
                 running=running_steps(self._run, known) if is_live else (),
-            ).findings
+            )
             if len(self._findings) >= MAX_DIAGNOSES:
                 self._findings.clear()
             self._findings[key] = found
-        return {"findings": found}
+        return {"findings": found.findings, "looked_at": found.looked_at_note}
 
     def prompt(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/prompt?sample=…`: a prompt over the steps of its run."""
@@ -272,6 +272,11 @@ class Endpoints:
 def name_in_address(value: int | str | None) -> str:
     """Return a step or a prompt as an address has it."""
     return "none" if value is None else str(value)
+
+
+def _shown(step: StepSummary) -> dict[str, Any]:
+    """Return a step without the facts that are inferred for whom they are shown to."""
+    return {each.name: getattr(step, each.name) for each in fields(step) if each.name not in INFERRED}
 
 
 def _row(given: Sequence[Any]) -> Sequence[Any]:

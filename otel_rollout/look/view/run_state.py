@@ -228,8 +228,10 @@ class RunState:
         with self._lock:
             self._problems[problem.what, problem.path] += 1
 
-    def _progress_is(self, done: int, total: int) -> None:
-        self._progress = Progress(done, total)
+    def _progress_is(self, done: int, total: int, what: str) -> None:
+        # The page of the run waits for files alone.
+        if what == "file":
+            self._progress = Progress(done, total)
 
     def _is_being_written(self) -> bool:
         files: list[TraceFile] = []

@@ -19,56 +19,6 @@ export interface ToolCounts {
   errors: number;
 }
 
-export interface StepSummary {
-  step: number | null;
-  validate: boolean;
-  experiment_name: string | null;
-  run_id: string | null;
-  sole_run_id: string | null;
-  trajectories: number;
-  groups: number;
-  start_time: number;
-  end_time: number;
-  reward_mean: number | null;
-  reward_parts: Record<string, number>;
-  tools: Record<string, ToolCounts>;
-  turns: Percentiles | null;
-  tokens: Percentiles | null;
-  seconds: Percentiles | null;
-  subagents: number;
-  forks: number;
-  compactions: number;
-  two_sides: number;
-  unread_answers: number;
-  prefix_breaks: number;
-  staleness: Percentiles | null;
-  fates: Record<string, number>;
-  dropped_spans: number;
-  truncated_bytes: number;
-  redacted: number;
-  spans: number;
-  bytes: number;
-  stored_bytes: number;
-  rewarded: number;
-  reward_std: number | null;
-  reward_lowest: number | null;
-  reward_highest: number | null;
-  group_std: number | null;
-  scale_lowest: number | null;
-  scale_highest: number | null;
-  solved: number | null;
-  comparable_groups: number;
-  zero_variance: Record<string, number>;
-  errors: number;
-  truncated: number;
-  cancelled: number;
-  rootless: number;
-  truncated_with_worst_reward: number;
-  error_types: Record<string, number>;
-  last_5_percent_share: number | null;
-  duplicates: number;
-}
-
 export interface GroupSummary {
   step: number | null;
   validate: boolean;
@@ -99,6 +49,52 @@ export interface SpanError {
   type: string;
   is_mended: boolean;
   is_first: boolean;
+}
+
+export interface StepSummary {
+  step: number | null;
+  validate: boolean;
+  experiment_name: string | null;
+  run_id: string | null;
+  sole_run_id: string | null;
+  trajectories: number;
+  groups: number;
+  start_time: number;
+  end_time: number;
+  reward_mean: number | null;
+  reward_parts: Record<string, number>;
+  tools: Record<string, ToolCounts>;
+  turns: Percentiles | null;
+  tokens: Percentiles | null;
+  seconds: Percentiles | null;
+  unread_answers: number;
+  prefix_breaks: number;
+  staleness: Percentiles | null;
+  fates: Record<string, number>;
+  dropped_spans: number;
+  truncated_bytes: number;
+  redacted: number;
+  spans: number;
+  bytes: number;
+  stored_bytes: number;
+  rewarded: number;
+  reward_std: number | null;
+  reward_lowest: number | null;
+  reward_highest: number | null;
+  group_std: number | null;
+  scale_lowest: number | null;
+  scale_highest: number | null;
+  solved: number | null;
+  comparable_groups: number;
+  zero_variance: Record<string, number>;
+  errors: number;
+  truncated: number;
+  cancelled: number;
+  rootless: number;
+  truncated_with_worst_reward: number;
+  error_types: Record<string, number>;
+  last_5_percent_share: number | null;
+  duplicates: number;
 }
 
 export interface Conversation {

@@ -18,7 +18,8 @@ export function Findings({ step, selection }) {
   const all = data?.findings ?? [];
   // An export has those of one experiment.
   const findings = all.filter(({ experiment_name }) => (experiment_name ?? "") === (selection.experiment ?? ""));
-  if (!findings.length) return null;
+  const note = data?.looked_at;
+  if (!findings.length) return note ? html`<p class="weak said">${visible(note)}</p>` : null;
   return html`<section class="findings" aria-label="findings">
     ${findings.map(
       (finding) =>
@@ -45,6 +46,7 @@ export function Findings({ step, selection }) {
           }
         </details>`,
     )}
+    ${note ? html`<p class="weak said">${visible(note)}</p>` : null}
   </section>`;
 }
 

@@ -1,0 +1,176 @@
+"""Facts that only messages show are computed when somebody asks for them, and for no more trajectories than asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+
+from otel_rollout import read_trajectories, semconv
+from otel_rollout.catalog import Run
+from otel_rollout.cli.main import main
+from otel_rollout.facts.table import INFERRED
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.look.findings import diagnose_run
+from tests.trace_folder.recordings import make_span, trace_id_of
+
+STEPS, ROLLOUTS = 3, 4
+
+
+def forked(step: int, rollout: int) -> list[ReadableSpan]:
+    """Return a trajectory of two turns whose prompts don't continue each other, and nothing says what they are."""
+    trace_id = trace_id_of(step, 0, rollout)
+    tags = {semconv.STEP: step, semconv.SAMPLE_INDEX: 0, semconv.ROLLOUT_N: rollout, semconv.EXPERIMENT_NAME: "exp"}
+
+    def turn(number: int, *texts: str) -> ReadableSpan:
+        messages = [
+            {"role": "user" if at % 2 == 0 else "assistant", "parts": [{"type": "text", "content": text}]}
+            for at, text in enumerate(texts)
+        ]
+        attributes: dict[str, Any] = {
+            semconv.SPAN_KIND: "LLM",
+            **tags,
+            semconv.INPUT_MESSAGES: json.dumps(messages[:-1]),
+            semconv.OUTPUT_MESSAGES: json.dumps(messages[-1:]),
+        }
+        return make_span("generate", number, trace_id, seconds=(number, number + 0.5), attributes=attributes)
+
+    root = make_span("root", 1, trace_id, parent=None, seconds=(0, 9), attributes={semconv.SPAN_KIND: "AGENT", **tags})
+    return [turn(2, "Why?", f"Because {rollout}."), turn(3, "Who?", "Nobody."), root]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of three steps with four such trajectories each."""
+    writer = FolderWriter(tmp_path / "traces")
+    for step in range(1, STEPS + 1):
+        for rollout in range(ROLLOUTS):
+            writer.write(forked(step, rollout))
+    writer.close()
+    return tmp_path / "traces"
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The trajectories whose spans were read for their facts."""
+    found: list[str] = []
+    original = RecordedTrajectory.read_summary
+
+    def noted(trajectory: RecordedTrajectory) -> Any:
+        found.append(trajectory.trace_id)
+        return original(trajectory)
+
+    monkeypatch.setattr(RecordedTrajectory, "read_summary", noted)
+    return found
+
+
+class TestWhenAsked:
+    """What asks for them, and what doesn't."""
+
+    def test_index_has_all_other_facts(self, folder, read):
+        """They equal those of the spans; steps, groups and other columns need no span."""
+        run = Run([folder])
+        steps = run.steps()
+        listed = [each for step in steps for each in run.listed(step)]
+        assert run.query("SELECT sum(turns) FROM trajectories", max_rows=1, seconds=10).rows == [(24,)]
+        assert read == []
+        known = {each.trace_id: each.summary for each in read_trajectories(folder)}
+        for each in listed:
+            for name in INFERRED:
+                setattr(each, name, getattr(known[each.trace_id], name))
+            assert each == known[each.trace_id]
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "SELECT step, sum(subagents), count(*) FROM trajectories GROUP BY step ORDER BY step",
+            "SELECT step, subagents, trajectories FROM steps ORDER BY step",
+        ],
+    )
+    def test_a_question_in_sql(self, folder, read, sql):
+        """They are never null, nor the default, and computed once; of a step that is named, for it alone."""
+        assert Run([folder]).query(sql, 1, max_rows=9, seconds=10).rows == [(1, 4, 4)]
+        assert len(read) == ROLLOUTS
+        for _ in range(2):
+            rows = Run([folder]).query(sql, max_rows=9, seconds=10).rows
+            assert rows == [(step, 4, 4) for step in range(1, STEPS + 1)]
+        assert len(read) == STEPS * ROLLOUTS
+
+    def test_pages(self, folder, read):
+        """A step has those of its trajectories, a group its own, a trajectory its own."""
+        run = Run([folder])
+        first, second, third = run.steps()
+        assert run.facts(first, ("subagents",)) == [[1]] * ROLLOUTS
+        assert len(read) == ROLLOUTS
+        [group] = run.groups(second)
+        assert [each.subagents for each in run.rollouts(group)] == [1] * ROLLOUTS
+        assert len(read) == 2 * ROLLOUTS
+        [group] = run.groups(third)
+        assert run.summary(group.trace_ids[0]).subagents == 1
+        assert len(read) == 2 * ROLLOUTS + 1
+        assert [each.conversations for each in run.summaries(third)] == [2] * ROLLOUTS
+
+    def test_what_changes_is_inferred_anew(self, folder):
+        """A reward that comes late leaves the fact as it is."""
+        run = Run([folder])
+        [group, *_] = run.groups(run.steps(1)[0])
+        assert run.summary(group.trace_ids[0]).subagents == 1
+        late = make_span(
+            "annotate", 50, int(group.trace_ids[0], 16), seconds=(20, 20), attributes={semconv.REWARD: 0.5}
+        )
+        writer = FolderWriter(folder)
+        writer.write([late])
+        writer.close()
+        found = run.summary(group.trace_ids[0])
+        assert (found.subagents, found.spans, found.reward) == (1, 4, 0.5)
+
+    def test_commands(self, folder, capsys):
+        """`ls --json` and `stats --json` have them, of steps and of trajectories."""
+        assert main(["ls", str(folder), "--json"]) == 0
+        assert [json.loads(line)["subagents"] for line in capsys.readouterr().out.splitlines()] == [4, 4, 4]
+        assert main(["ls", str(folder), "--step", "2", "--json"]) == 0
+        assert [json.loads(line)["subagents"] for line in capsys.readouterr().out.splitlines()] == [1, 1, 1, 1]
+        assert main(["stats", str(folder), "--json"]) == 0
+        assert [step["subagents"] for step in json.loads(capsys.readouterr().out)["steps"]] == [4, 4, 4]
+
+
+class TestChecks:
+    """A check over a run that needs them."""
+
+    def test_looks_at_some_of_each_step(self, folder, read, monkeypatch):
+        """The same ones each time, spread over the steps, and says how many."""
+        monkeypatch.setattr("otel_rollout.catalog.rollout_run.MAX_INFERRED", 7)
+        for _ in range(2):
+            run = Run([folder])
+            diagnosis = diagnose_run(run, run.steps())
+            assert (diagnosis.looked_at, diagnosis.trajectories) == (7, 12)
+            assert diagnosis.looked_at_note == "two_sides looked at 7 of 12 trajectories, spread over the steps"
+            assert [step.looked_at for step in run.judged(run.steps())] == [3, 2, 2]
+        assert len(read) == 7
+
+    def test_looks_at_all_of_few(self, folder, read):
+        """And has nothing to say of it."""
+        run = Run([folder])
+        diagnosis = diagnose_run(run, run.steps())
+        assert (diagnosis.looked_at, diagnosis.looked_at_note, len(read)) == (12, "", 12)
+
+    def test_more_steps_than_it_may_look_at(self, folder, monkeypatch):
+        """Steps at even distances have one each."""
+        monkeypatch.setattr("otel_rollout.catalog.rollout_run.MAX_INFERRED", 2)
+        run = Run([folder])
+        assert [step.looked_at for step in run.judged(run.steps())] == [1, 1, 0]
+
+    def test_command(self, folder, monkeypatch, capsys):
+        """`diagnose` says it in a line, and in JSON as a number."""
+        pytest.importorskip("rich")
+        monkeypatch.setattr("otel_rollout.catalog.rollout_run.MAX_INFERRED", 6)
+        main(["diagnose", str(folder)])
+        assert "two_sides looked at 6 of 12 trajectories, spread over the steps" in capsys.readouterr().out
+        main(["diagnose", str(folder), "--json"])
+        found = json.loads(capsys.readouterr().out)
+        assert (found["looked_at"], found["trajectories"]) == (6, 12)
