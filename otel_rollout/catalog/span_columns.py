@@ -13,7 +13,7 @@ from otel_rollout.catalog.columns import Column
 from otel_rollout.facts.conversations import Conversations, conversations_of
 from otel_rollout.facts.span_facts import kind_of, span_id_of
 from otel_rollout.facts.span_values import count_of, error_type_of, last_text, text_of, times_of
-from otel_rollout.facts.trace_tree import error_of, place_of
+from otel_rollout.facts.trace_tree import error_of, id_of
 from otel_rollout.facts.utterances import Utterance, utterances_of
 from otel_rollout.messages import json_of
 from otel_rollout.text.sanitize import clean
@@ -284,7 +284,7 @@ def _spans_of(spans: Sequence[ReadableSpan], found: Conversations | None) -> Ite
     turns = {} if found is None else {id(span): turn for turn, span in enumerate(found.turns, 1)}
     of_span = {} if found is None else found.of_span
     for span in sorted(spans, key=lambda span: (span.start_time or 0, span.parent is not None)):
-        yield _Span(span, span.attributes or {}, turns.get(id(span)), of_span.get(place_of(span).span_id))
+        yield _Span(span, span.attributes or {}, turns.get(id(span)), of_span.get(id_of(span)))
 
 
 def _messages_of(spans: Sequence[ReadableSpan], found: Conversations) -> Iterator[_Message]:

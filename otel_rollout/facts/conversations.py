@@ -18,7 +18,7 @@ from otel_rollout.facts.reward_parts import Dated
 from otel_rollout.facts.sides import Sides, find_sides
 from otel_rollout.facts.span_facts import is_late_annotation, kind_of
 from otel_rollout.facts.span_values import count_of, text_of, times_of
-from otel_rollout.facts.trace_tree import outermost, place_of, spans_around
+from otel_rollout.facts.trace_tree import id_of, outermost, spans_around
 from otel_rollout.messages import Message
 from otel_rollout.text.sanitize import INT64_MAX
 
@@ -87,7 +87,7 @@ class Conversations(NamedTuple):
 
 def conversations_of(spans: Sequence[ReadableSpan]) -> Conversations:
     """Return the conversations of a trajectory."""
-    ordered = sorted(spans, key=lambda span: (span.start_time or 0, place_of(span).span_id))
+    ordered = sorted(spans, key=lambda span: (span.start_time or 0, id_of(span)))
     reading = _Reading(ordered)
     numbers = {turn: number for number, each in enumerate(reading.found, 1) for turn in each.turns}
     fate = _fate_of(ordered)
@@ -101,7 +101,7 @@ class _Reading:
 
     def __init__(self, ordered: Sequence[ReadableSpan]) -> None:
         self._ordered = ordered
-        self._known = {place_of(span).span_id: span for span in ordered}
+        self._known = {id_of(span): span for span in ordered}
         self.turns = outermost(ordered, "LLM")
         self.histories, prompts = Histories(), Prompts()
         # In the order in which the writer has them.
@@ -110,17 +110,22 @@ class _Reading:
             if kind == "LLM":
                 prompts.add(span)
             elif kind == "AGENT":
-                prompts.add_agent(place_of(span).span_id, span.attributes or {})
+                prompts.add_agent(id_of(span), span.attributes or {})
         self._given: list[Turn] = []
         for span in self.turns:
             self.histories.add(span)
             start, end = times_of(span)
-            span_id, failed = place_of(span).span_id, span.status.status_code is StatusCode.ERROR
+            span_id, failed = id_of(span), span.status.status_code is StatusCode.ERROR
             prompt = prompts.of_span.get(span_id, UNKNOWN)
             self._given.append(Turn(span_id, start, end, failed, self._scope(span), prompt))
         self.sides = find_sides(self._given, prompts, lambda: self.histories) or Sides([])
         self.found = self.sides.found
-        if not self.sides.is_inferred:
+        if self.sides.is_inferred:
+            return
+        if len(self.found) == 1:
+            [only] = self.found
+            only.messages = self.histories.messages_after([self._given[turn].span_id for turn in only.turns])
+        else:
             measure(self.found, [turn.span_id for turn in self._given], self.histories)
 
     def conversation(self, number: int, numbers: Mapping[int, int], fate: str | None) -> Conversation:
@@ -136,7 +141,7 @@ class _Reading:
         parent = () if found.parent is None else self.found[found.parent].turns
         after = [turn for turn in parent if turn > last]
         spans = [self.turns[turn] for turn in found.turns]
-        history = self.histories.of_span.get(self._given[first].span_id)
+        conversation_id = (spans[0].attributes or {}).get(semconv.CONVERSATION_ID)
         return Conversation(
             number,
             found.kind,
@@ -153,7 +158,7 @@ class _Reading:
             self._is_trained(found, fate),
             self._given[first].start,
             max(self._given[turn].end for turn in found.turns),
-            history.conversation if history is not None else "",
+            conversation_id if type(conversation_id) is str else "",
             self.sides.is_inferred and not self._is_said(found),
         )
 
@@ -177,7 +182,7 @@ class _Reading:
                 by_scope.setdefault(given.scope, []).append((given.start, numbers[turn]))
         places = {given.span_id: numbers[turn] for turn, given in enumerate(self._given)}
         for span in self._ordered:
-            span_id = place_of(span).span_id
+            span_id = id_of(span)
             if span_id in places or span.parent is None:
                 continue
             scope = self._scope(span)
@@ -191,7 +196,7 @@ class _Reading:
     def _scope(self, span: ReadableSpan) -> Scope:
         """Return the agents, tools and evaluators around a span, from the outermost; without the root."""
         scopes = [
-            place_of(around).span_id
+            id_of(around)
             for around in spans_around(span, self._known)
             if around.parent is not None and kind_of(around.attributes or {}) in semconv.SCOPES
         ]

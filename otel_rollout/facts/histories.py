@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate, takewhile
 from operator import eq
 from typing import Any, Final, NamedTuple
@@ -61,70 +62,103 @@ NO_HISTORY: Final = History(0, 0, (0, 0, 0), [], (), False, "", False, False, ""
 
 
 class Histories:
-    """The histories of one trajectory."""
+    """The messages of one trajectory's generations; they are compared by their codes on first use of these."""
 
     def __init__(self) -> None:
-        self.of_span: dict[int, History] = {}
         self.prompts: dict[int, list[Message]] = {}
         """The messages of each prompt, by span id."""
-        self.compactions: set[int] = set()
-        """The codes of messages with a part of type `compaction`."""
-        self._known: list[tuple[str, list[Message], list[int]]] = []
+        self._spans: dict[int, ReadableSpan] = {}
+        self._known: list[tuple[str, list[Message]]] = []
         """The last prompts without the closing bracket: most begin with an earlier one, which isn't read again."""
 
     def add(self, span: ReadableSpan) -> None:
         """Add a generation."""
+        prompt = self._read(span, span.attributes or {})
+        if span.context is not None:
+            self.prompts[span.context.span_id] = prompt
+            self._spans[span.context.span_id] = span
+
+    @cached_property
+    def of_span(self) -> Mapping[int, History]:
+        """The histories by span id."""
+        # Most prompts begin with the messages of an earlier one.
+        codes: dict[int, int] = {}
+        for asked in self.prompts.values():
+            for message in asked:
+                if id(message) not in codes:
+                    codes[id(message)] = code_of(message)
+        return {span_id: self._history(span, self.prompts[span_id], codes) for span_id, span in self._spans.items()}
+
+    @cached_property
+    def compactions(self) -> set[int]:
+        """The codes of messages with a part of type `compaction`."""
+        messages = {id(message): message for asked in self.prompts.values() for message in asked}
+        marked = (each for each in messages.values() if any(part.get("type") == "compaction" for part in each.parts))
+        return set(map(code_of, marked))
+
+    def messages_after(self, turns: Sequence[int]) -> int:
+        """Return the length of the history that turns of one conversation lead to, with the last answer.
+
+        Args:
+            turns: Their spans.
+        """
+        number, last = 0, None
+        for span in (self._spans[span_id] for span_id in turns if span_id in self._spans):
+            asked = self.prompts[span.context.span_id if span.context else 0]
+            is_added = last is not None and has_only_new_messages(span.attributes or {}, asked)
+            number = number + bool(self._answers(last)) if is_added and last is not None else 0
+            number += len(asked) - _system_messages(asked)
+            last = span
+        first = self.prompts.get(turns[0], [])
+        has_system = bool("\n".join([message.text for message in first[: _system_messages(first)]]))
+        return number + (last is not None and bool(self._answers(last))) + has_system
+
+    def _history(self, span: ReadableSpan, asked: Sequence[Message], codes: Mapping[int, int]) -> History:
         attributes: Mapping[str, Any] = span.attributes or {}
-        asked, codes = self._read(span, attributes)
-        can_answer = is_chat(attributes, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)
-        answers = [each for each in (output_messages(span) if can_answer else []) if _is_said(each)]
-        at = len(list(takewhile(lambda message: _ROLES.get(message.role) == SYSTEM, asked)))
+        answers = self._answers(span)
+        at = _system_messages(asked)
         text = "\n".join([message.text for message in asked[:at]])
         conversation, request = attributes.get(semconv.CONVERSATION_ID), attributes.get(semconv.REQUEST_ID)
-        if span.context is not None:
-            self.prompts[span.context.span_id] = asked
-            self.of_span[span.context.span_id] = History(
-                _hash(text),
-                _hash(text[:_HEAD]),
-                (_hash(text[:_START]), _hash(text[-_END:]), len(text)),
-                codes[at:],
-                tuple(map(code_of, answers)),
-                has_only_new_messages(attributes, asked),
-                asked[at].text if len(asked) == at + 1 else "",
-                any(message.calls for message in answers),
-                attributes.get(semconv.COMPACTED) is True,
-                conversation if type(conversation) is str else "",
-                request if type(request) is str else "",
-            )
+        return History(
+            _hash(text),
+            _hash(text[:_HEAD]),
+            (_hash(text[:_START]), _hash(text[-_END:]), len(text)),
+            [codes[id(message)] for message in asked[at:]],
+            tuple(map(code_of, answers)),
+            has_only_new_messages(attributes, asked),
+            asked[at].text if len(asked) == at + 1 else "",
+            any(message.calls for message in answers),
+            attributes.get(semconv.COMPACTED) is True,
+            conversation if type(conversation) is str else "",
+            request if type(request) is str else "",
+        )
 
-    def _read(self, span: ReadableSpan, attributes: Mapping[str, Any]) -> tuple[list[Message], list[int]]:
-        """Return the messages of a prompt, and their codes; of one that begins with an earlier one, read the rest."""
+    def _answers(self, span: ReadableSpan) -> list[Message]:
+        can_answer = is_chat(span.attributes or {}, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)
+        return [each for each in (output_messages(span) if can_answer else []) if _is_said(each)]
+
+    def _read(self, span: ReadableSpan, attributes: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of a prompt; of one that begins with an earlier one, read the rest."""
         if not is_chat(attributes, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE, semconv.OUTPUT_VALUE):
-            return [], []
+            return []
         text = attributes.get(semconv.INPUT_MESSAGES)
         if type(text) is not str or SYSTEM_INSTRUCTIONS in attributes or not text.endswith("]"):
-            asked = input_messages(span)
-            return asked, self._codes_of(asked)
+            return input_messages(span)
         for known in reversed(self._known):
-            begin, asked, codes = known
+            begin, earlier = known
             if text.startswith(begin) and text.startswith(",", len(begin)):
-                more = messages_of(f"[{text[len(begin) + 1 :]}")
-                asked, codes = [*asked, *more], [*codes, *self._codes_of(more)]
+                asked = [*earlier, *messages_of(f"[{text[len(begin) + 1 :]}")]
                 self._known.remove(known)
                 self._known.append(known)
                 break
         else:
             asked = input_messages(span)
-            codes = self._codes_of(asked)
-        self._known = [*self._known[1 - _MAX_KNOWN :], (text[:-1], asked, codes)]
-        return asked, codes
+        self._known = [*self._known[1 - _MAX_KNOWN :], (text[:-1], asked)]
+        return asked
 
-    def _codes_of(self, messages: Sequence[Message]) -> list[int]:
-        codes = list(map(code_of, messages))
-        for message, code in zip(messages, codes, strict=True):
-            if any(part.get("type") == "compaction" for part in message.parts):
-                self.compactions.add(code)
-        return codes
+
+def _system_messages(asked: Sequence[Message]) -> int:
+    return len(list(takewhile(lambda message: _ROLES.get(message.role) == SYSTEM, asked)))
 
 
 def histories_of(spans: Iterable[ReadableSpan]) -> Histories:

@@ -32,10 +32,19 @@ class Place(NamedTuple):
     start_time: int
 
 
+def id_of(span: ReadableSpan) -> int:
+    """Return a span's id; 0 if it has none."""
+    context = span.get_span_context()
+    return context.span_id if context else 0
+
+
+def _parent_of(span: ReadableSpan) -> int | None:
+    return span.parent.span_id if span.parent else None
+
+
 def place_of(span: ReadableSpan) -> Place:
     """Return a span's place in its trace."""
-    context = span.get_span_context()
-    return Place(context.span_id if context else 0, span.parent.span_id if span.parent else None, span.start_time or 0)
+    return Place(id_of(span), _parent_of(span), span.start_time or 0)
 
 
 def walk_tree(nodes: Sequence[Node], place: Callable[[Node], Place]) -> Iterator[tuple[Node, str, str]]:
@@ -69,29 +78,29 @@ def walk_tree(nodes: Sequence[Node], place: Callable[[Node], Place]) -> Iterator
 def spans_around(span: ReadableSpan, known: Mapping[int, ReadableSpan]) -> Iterator[ReadableSpan]:
     """Yield the spans around a span, from the innermost; spans of other programs may be nested in a circle."""
     passed: set[int] = set()
-    parent = place_of(span).parent_id
+    parent = _parent_of(span)
     while parent is not None and parent in known and parent not in passed:
         passed.add(parent)
         yield known[parent]
-        parent = place_of(known[parent]).parent_id
+        parent = _parent_of(known[parent])
 
 
 def outermost(ordered: Sequence[ReadableSpan], kind: str) -> list[ReadableSpan]:
     """Return the spans of a kind that are not inside another of that kind, in their order."""
-    places = {place_of(span).span_id: span for span in ordered}
+    places = {id_of(span): span for span in ordered}
     # The answer for each span that was passed: a chain is walked once, not once for each of its spans.
     inside: dict[int, bool] = {}
 
     def is_inside(span: ReadableSpan) -> bool:
         passed: dict[int, None] = {}
-        parent, found = place_of(span).parent_id, False
+        parent, found = _parent_of(span), False
         while parent in places and parent not in passed and not found:
             if parent in inside:
                 found = inside[parent]
                 break
             found = kind_of(places[parent].attributes or {}) == kind
             passed[parent] = None
-            parent = place_of(places[parent]).parent_id
+            parent = _parent_of(places[parent])
         inside.update(dict.fromkeys(passed, found))
         return found
 

@@ -15,7 +15,7 @@ from otel_rollout.facts.conversations import Conversations, conversations_of
 from otel_rollout.facts.histories import has_only_new_messages
 from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_messages import input_messages, output_messages
-from otel_rollout.facts.trace_tree import error_of, outermost, place_of, spans_around
+from otel_rollout.facts.trace_tree import error_of, id_of, outermost, spans_around
 from otel_rollout.messages import CALL, RESULT, Message, Part, ToolCall, parse_json, text_message
 
 _TOKENS: Final = ("token_ids", "response_ids", "output_ids")
@@ -59,13 +59,13 @@ class _Teller:
         """The tool calls of each conversation that are not among the utterances yet."""
         main = next((each.id for each in found.all if each.kind == "main"), 1)
         for tool in tools_of(ordered, found):
-            self._tools.setdefault(found.of_span.get(place_of(tool).span_id, main), deque()).append(tool)
+            self._tools.setdefault(found.of_span.get(id_of(tool), main), deque()).append(tool)
 
     def add(self, turn: ReadableSpan) -> None:
         """Add a turn."""
-        number = self._found.of_span[place_of(turn).span_id]
+        number = self._found.of_span[id_of(turn)]
         self._add_results(turn.start_time or 0)
-        prompt = self._found.prompts.get(place_of(turn).span_id) or input_messages(turn)
+        prompt = self._found.prompts.get(id_of(turn)) or input_messages(turn)
         if not prompt and not self.told:
             prompt = _prompt_of(self._ordered)
         before = self._known.get(number)
@@ -116,17 +116,17 @@ def tools_of(ordered: Sequence[ReadableSpan], found: Conversations) -> list[Read
     """Return the tool calls of the conversations, by start: those inside another one only if a sub-agent made them."""
     tools = outermost(ordered, "TOOL")
     if len(found.all) > 1:
-        outer = {place_of(tool).span_id for tool in tools}
+        outer = {id_of(tool) for tool in tools}
         of_span = found.of_span
-        known = {place_of(span).span_id: span for span in ordered}
+        known = {id_of(span): span for span in ordered}
         for span in ordered:
-            place = place_of(span)
-            if place.span_id in outer or kind_of(span.attributes or {}) != "TOOL":
+            span_id = id_of(span)
+            if span_id in outer or kind_of(span.attributes or {}) != "TOOL":
                 continue
             tools_around = (each for each in spans_around(span, known) if kind_of(each.attributes or {}) == "TOOL")
             around = next(tools_around, None)
-            number = of_span.get(place.span_id)
-            if around is not None and number is not None and number != of_span.get(place_of(around).span_id):
+            number = of_span.get(span_id)
+            if around is not None and number is not None and number != of_span.get(id_of(around)):
                 tools.append(span)
         tools.sort(key=lambda span: span.start_time or 0)
     return tools

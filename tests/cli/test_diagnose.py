@@ -288,6 +288,7 @@ class TestJson:
             "blames",
             "too_few",
             "trajectories",
+            "looked_at",
             "unknown_share",
         }
         finding = next(each for each in found["findings"] if each["check"] == "tool_errors")

@@ -54,6 +54,8 @@ class MadeRun:
         """Return the trajectories of a step."""
         return [each for each in self._summaries if (each.step, each.validate) == (step.step, step.validate)]
 
+    listed = summaries
+
     def groups(self, step: StepSummary) -> list[GroupSummary]:
         """Return the groups of a step."""
         return [group for run in summarise_runs(self.summaries(step)) for group in run.groups]

@@ -12,7 +12,7 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.facts.conversations import Conversations
-from otel_rollout.facts.trace_tree import error_of, place_of
+from otel_rollout.facts.trace_tree import error_of, id_of, place_of
 from otel_rollout.facts.utterances import Utterance, utterances_of
 from otel_rollout.messages import ToolCall, parse_json
 
@@ -64,7 +64,7 @@ STATUSES: Final = {StatusCode.UNSET: "unset", StatusCode.OK: "ok", StatusCode.ER
 
 def span_id_of(span: ReadableSpan) -> str:
     """Return a span's id, 16 hexadecimal digits."""
-    return f"{place_of(span).span_id:016x}"
+    return f"{id_of(span):016x}"
 
 
 def span_records(
@@ -166,7 +166,7 @@ def utterances(
     seen: set[int] = set()
     records = []
     for each in told:
-        span_id = place_of(each.span).span_id if each.span is not None else None
+        span_id = id_of(each.span) if each.span is not None else None
         is_first = span_id is not None and span_id not in seen
         seen |= {span_id} if span_id is not None else set()
         records.append(_record(each, span_id, turns, cutter, is_first, has_token_ids))
@@ -219,7 +219,7 @@ def _tokens(span: ReadableSpan) -> dict[str, Any] | None:
 
 def turn_numbers(conversations: Conversations) -> dict[int, int]:
     """Return the number of each turn, from 1, by span id."""
-    return {place_of(span).span_id: number for number, span in enumerate(conversations.turns, 1)}
+    return {id_of(span): number for number, span in enumerate(conversations.turns, 1)}
 
 
 def prefix_breaks(turns: Sequence[ReadableSpan]) -> dict[int, dict[str, int | None]]:
@@ -241,7 +241,7 @@ def prefix_breaks(turns: Sequence[ReadableSpan]) -> dict[int, dict[str, int | No
         is_whole = prompt is not None and start <= len(before)
         whole = before[:start] + prompt if prompt is not None and is_whole else None
         if _is_broken(turn):
-            breaks[place_of(turn).span_id] = _first_difference(before, whole)
+            breaks[id_of(turn)] = _first_difference(before, whole)
         known[request] = [] if whole is None or answer is None else whole + answer
     return breaks
 
