@@ -6,8 +6,7 @@ import importlib.metadata
 import json
 import shlex
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 _DISTRIBUTION = "otel-rollout"
 
@@ -18,7 +17,7 @@ def install_line(extra: str) -> str:
         # https://packaging.python.org/en/latest/specifications/direct-url/
         origin = json.loads(importlib.metadata.distribution(_DISTRIBUTION).read_text("direct_url.json") or "{}")
         url = urlsplit(origin["url"])
-        path = Path(url2pathname(url.path))
+        path = Path(unquote(url.path))
         is_editable = bool(origin.get("dir_info", {}).get("editable"))
     except (importlib.metadata.PackageNotFoundError, KeyError, TypeError, ValueError, AttributeError):
         return f"pip install '{_DISTRIBUTION}[{extra}]'"

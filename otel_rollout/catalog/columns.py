@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
+from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -57,6 +58,7 @@ class Column(NamedTuple):
         return not _SCALARS.issuperset(self.kinds)
 
 
+@lru_cache(None)
 def kinds_of(hint: Any) -> Sequence[Any]:
     """Return the plain types of a type hint, without None."""
     hints = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)

@@ -16,7 +16,6 @@ from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.progress import count_progress
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.finish.known_forms import REDACTED
 from otel_rollout.folder.layout import VALIDATE, steps_of
 from otel_rollout.folder.reader import RecordedTrajectory, read_trajectories
 from otel_rollout.folder.selection import Filters
@@ -177,6 +176,9 @@ def redacted_in(values: Iterable[tuple[str, Any]]) -> Counter[str]:
     Args:
         values: The values with their names; only texts count.
     """
+    # Its patterns are compiled once it is imported.
+    from otel_rollout.finish.known_forms import REDACTED
+
     found: Counter[str] = Counter()
     for name, value in values:
         if isinstance(value, str) and REDACTED in value:
