@@ -24,8 +24,16 @@ from otel_rollout.backends import factory_of
 from otel_rollout.catalog import COLUMNS, GroupSummary, Spread, StepSummary
 from otel_rollout.catalog.columns import Column
 from otel_rollout.export.exporter import settings_of
-from otel_rollout.facts import FACTS, SUMS, Conversation, Percentiles, SpanError, ToolCounts, TrajectorySummary
-from otel_rollout.facts.table import INFERRED
+from otel_rollout.facts import (
+    FACTS,
+    INFERRED,
+    SUMS,
+    Conversation,
+    Percentiles,
+    SpanError,
+    ToolCounts,
+    TrajectorySummary,
+)
 from otel_rollout.look.findings import CHECKS
 from otel_rollout.semconv import ATTRIBUTES
 from otel_rollout.settings import SETTINGS, STANDARD_VARIABLES, Setting

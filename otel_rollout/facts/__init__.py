@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from otel_rollout.facts.table import (
         COLUMNS,
         FACTS,
+        INFERRED,
         SUMS,
         Percentiles,
         Sum,
@@ -41,6 +42,7 @@ else:
             "table": (
                 "COLUMNS",
                 "FACTS",
+                "INFERRED",
                 "Percentiles",
                 "SUMS",
                 "Sum",

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from otel_rollout.cli.main import main
-from otel_rollout.facts.table import INFERRED
+from otel_rollout.facts import INFERRED
 from otel_rollout.look.view import RunState, make_application
 from tests.run.random_runs import naive_groups, naive_steps
 from tests.run.random_spans import write_run

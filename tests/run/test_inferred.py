@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import read_trajectories, semconv
 from otel_rollout.catalog import Run
 from otel_rollout.cli.main import main
-from otel_rollout.facts.table import INFERRED
+from otel_rollout.facts import INFERRED
 from otel_rollout.folder.folder_writer import FolderWriter
-from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.look.findings import diagnose_run
 from tests.trace_folder.recordings import make_span, trace_id_of
 
@@ -59,13 +59,14 @@ def folder(tmp_path: Path) -> Path:
 def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The trajectories whose spans were read for their facts."""
     found: list[str] = []
-    original = RecordedTrajectory.read_summary
+    place = "otel_rollout.folder.reader.RecordedTrajectory.read_summary"
+    original = pkgutil.resolve_name(place)
 
-    def noted(trajectory: RecordedTrajectory) -> Any:
+    def noted(trajectory: Any) -> Any:
         found.append(trajectory.trace_id)
         return original(trajectory)
 
-    monkeypatch.setattr(RecordedTrajectory, "read_summary", noted)
+    monkeypatch.setattr(place, noted)
     return found
 
 

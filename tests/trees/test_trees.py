@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import semconv
 from otel_rollout.facts import (
     COLUMNS,
+    INFERRED,
     Collected,
     SummaryBuilder,
     columns_of,
@@ -25,7 +26,6 @@ from otel_rollout.facts import (
     summarise_trajectory,
     utterances_of,
 )
-from otel_rollout.facts.table import INFERRED
 from otel_rollout.messages import convert_messages, json_of
 from tests.trace_folder.recordings import make_span
 
