@@ -206,7 +206,7 @@ class Run:
     def judged(self, steps: Iterable[StepSummary]) -> list[JudgedStep]:
         """Return steps with their signs of trouble, which are computed from their trajectories, and kept.
 
-        Facts that are inferred are those of 2,048 trajectories at most, spread over the steps.
+        Facts are inferred for 2,048 trajectories at most, spread over the steps.
         """
         steps = list(steps)
         inferred = [self._catalog.ask_step(step, partial(figures.inferred_of, step=step)) for step in steps]

@@ -500,7 +500,7 @@ class Collected:
         """False if only the messages tell the conversations apart: there are no facts of these, then."""
         sides = known or marked_sides(turns, trace.generations)
         self.lacks_users = sides is None
-        """True if only the messages may tell whose turns there are: nothing is a fact, then."""
+        """True if only the messages may show whose turns there are: nothing is a fact, then."""
         sides = sides or Sides([])
         self.is_undecided = sides.is_undecided
         self.guessed_users = sides.users if sides.is_guessed else frozenset[int]()

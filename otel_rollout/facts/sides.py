@@ -59,7 +59,9 @@ def find_sides(turns: Sequence[Turn], prompts: Prompts, read: Callable[[], Histo
 def marked_sides(turns: Sequence[Turn], prompts: Prompts) -> Sides | None:
     """Return the turns of marked users, without conversations; None if the messages may show more users.
 
-    The arguments are those of `find_sides`, which needs the messages.
+    Args:
+        turns: The turns, by start.
+        prompts: The marks on their spans.
     """
     roles = _roles_of(turns, prompts)
     # A user is guessed if only its turns aren't trained.

@@ -229,7 +229,7 @@ class RunState:
             self._problems[problem.what, problem.path] += 1
 
     def _progress_is(self, done: int, total: int, what: str) -> None:
-        # The page of the run waits for files alone.
+        # The page of the run waits for no others.
         if what == "file":
             self._progress = Progress(done, total)
 
