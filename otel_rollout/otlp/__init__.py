@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from otel_rollout.otlp.encoding import EncodedSpan, encode_spans, join_spans
     from otel_rollout.otlp.json_text import has_too_many_values, json_of_request, request_of_json, split_json
     from otel_rollout.otlp.reading import StoredSpan, decode_spans, lazy_spans, traces_of
-    from otel_rollout.otlp.received import encoded_spans, split_request
+    from otel_rollout.otlp.received import split_request
 else:
     from otel_rollout.lazy import lazy_names
 
@@ -19,7 +19,7 @@ else:
             "json_text": ("has_too_many_values", "json_of_request", "request_of_json", "split_json"),
             "cutting": ("TooManySpansError", "ScopePart", "cut_request", "spans_of"),
             "reading": ("StoredSpan", "decode_spans", "lazy_spans", "traces_of"),
-            "received": ("encoded_spans", "split_request"),
+            "received": ("split_request",),
             "attributes": ("varint",),
         },
     )

@@ -5,14 +5,13 @@ Source: opentelemetry-proto's common.proto and https://protobuf.dev/programming-
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
-from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN, fits_int64, replace_surrogates
+from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 
 SHORT_TEXT: Final = 64
 """Texts up to this length are cached: they may be the same on thousands of spans."""
@@ -20,18 +19,12 @@ LARGE_TEXT: Final = 16 * 1024
 """Longer texts are copied as seldom as possible."""
 MAX_CACHED: Final = 8192
 _MAX_KEPT_NUMBER: Final = 0x4000
-_UINT64_MAX: Final = 2**64 - 1
 
 # Tags of length-delimited fields: (field number << 3) | 2.
 _SPAN_ATTRIBUTES: Final = b"\x4a"
 _PAIR_KEY: Final = b"\x0a"
 _PAIR_VALUE: Final = b"\x12"
 _VALUE_STRING: Final = b"\x0a"
-# Booleans and integers (fields 2 and 3, varints), doubles (field 4, fixed64).
-_VALUE_FALSE: Final = b"\x10\x00"
-_VALUE_TRUE: Final = b"\x10\x01"
-_VALUE_INT: Final = b"\x18"
-_VALUE_DOUBLE: Final = struct.Struct("<Bd").pack
 
 # Most attributes (tags, kinds, MIME types) are the same on thousands of spans.
 _encoded_pairs: dict[tuple[str, type, str | int], bytes] = {}
@@ -111,21 +104,9 @@ def _encode_key(key: str) -> bytes:
 
 def _encode_pair(key: str, value: Any) -> bytes:
     """Return a span message with only this attribute."""
-    kind = type(value)
-    if kind is str:
-        return b"".join(_encode_long_text(key, value))
-    if kind is bool:
-        number = _VALUE_TRUE if value else _VALUE_FALSE
-    elif kind is float:
-        number = _VALUE_DOUBLE(0x21, value)
-    elif kind is int and INT64_MIN <= value <= INT64_MAX:
-        number = _VALUE_INT + varint(value & _UINT64_MAX)
-    else:
-        message = SpanMessage()
-        fill_attributes(message.attributes, {key: value})
-        return message.SerializeToString()
-    start = _encoded_keys.get(key) or _encode_key(key)
-    return b"".join((_SPAN_ATTRIBUTES, varint(len(start) + 1 + len(number)), start, varint(len(number)), number))
+    message = SpanMessage()
+    fill_attributes(message.attributes, {key: value})
+    return message.SerializeToString()
 
 
 def fill_attributes(message: Any, attributes: Mapping[str, Any]) -> None:

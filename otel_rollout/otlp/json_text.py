@@ -24,7 +24,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
 from otel_rollout.otlp.cutting import TooManySpansError
 from otel_rollout.otlp.encoding import EncodedSpan, join_spans
-from otel_rollout.otlp.reading import MALFORMED
+from otel_rollout.otlp.reading import MALFORMED, MAX_FIELDS
 from otel_rollout.otlp.received import Origin, check_span, origin_of
 from otel_rollout.text.sanitize import clean, fits_int64
 
@@ -63,21 +63,17 @@ def json_of_request(request: bytes) -> bytes:
     return orjson.dumps(message)
 
 
-def request_of_json(line: bytes) -> bytes:
-    """Return a line of OTLP JSON in protobuf.
+def request_of_json(body: bytes) -> bytes:
+    """Return a request in JSON as protobuf.
 
     Raises:
-        ValueError: It is no such line, or a span in it is malformed.
+        ValueError: It is no such request, or a span in it is malformed.
     """
 
     def refuse(reason: str) -> NoReturn:
-        raise ValueError(f"not a line of OTLP JSON ({reason}): {line[:40]!r}")
+        raise ValueError(f"the body is no OTLP request in JSON: {reason}")
 
-    try:
-        messages = list(_messages(_parse(line)))
-    except MALFORMED as error:
-        refuse(_reason_of(error))
-    return join_spans(_encode(messages, refuse))
+    return join_spans(split_json(body, refuse, MAX_FIELDS))
 
 
 def split_json(body: bytes, on_refused: Callable[[str], object], max_spans: int) -> Iterator[EncodedSpan]:
@@ -93,7 +89,7 @@ def split_json(body: bytes, on_refused: Callable[[str], object], max_spans: int)
         ValueError: It is no such request.
     """
     try:
-        messages = list(islice(_messages(_parse_any(body)), max_spans + 1))
+        messages = list(islice(_messages(_parse(body)), max_spans + 1))
     except MALFORMED as error:
         raise ValueError(f"the body is no OTLP request in JSON: {_reason_of(error)}") from error
     if len(messages) > max_spans:
@@ -103,14 +99,12 @@ def split_json(body: bytes, on_refused: Callable[[str], object], max_spans: int)
 
 def has_too_many_values(json_bytes: bytes, most: int = MAX_VALUES) -> bool:
     """Return True if JSON of more than `LONG_BYTES` has more than `most` values."""
+    # An upper bound first: commas and brackets within strings count too.
     return (
-        len(json_bytes) > LONG_BYTES and _count_values(json_bytes) > most and _has_more_outside_text(json_bytes, most)
+        len(json_bytes) > LONG_BYTES
+        and sum(map(json_bytes.count, (b",", b"[", b"{"))) > most
+        and _has_more_outside_text(json_bytes, most)
     )
-
-
-def _count_values(json_bytes: bytes) -> int:
-    """Return an upper bound on the number of values: commas and brackets within strings count too."""
-    return json_bytes.count(b",") + json_bytes.count(b"[") + json_bytes.count(b"{")
 
 
 def _has_more_outside_text(json_bytes: bytes, most: int) -> bool:
@@ -122,21 +116,16 @@ def _has_more_outside_text(json_bytes: bytes, most: int) -> bool:
     return False
 
 
-def _parse(json_bytes: bytes) -> Any:
-    """Parse JSON.
+def _parse(body: bytes) -> Any:
+    """Parse JSON; senders in JavaScript cut characters in half, which no UTF-8 has.
 
     Raises:
         ValueError: It is no JSON, or has more than `MAX_VALUES` values.
     """
-    if has_too_many_values(json_bytes):
+    if has_too_many_values(body):
         raise ValueError(f"more than {MAX_VALUES:,} values")
-    return orjson.loads(json_bytes)
-
-
-def _parse_any(body: bytes) -> Any:
-    """Parse the JSON of any sender: JavaScript's cuts characters in half, which no UTF-8 has."""
     try:
-        return _parse(body)
+        return orjson.loads(body)
     except orjson.JSONDecodeError:
         if len(body) > LONG_BYTES:
             raise

@@ -13,7 +13,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from otel_rollout.otlp.cutting import ScopePart, TooManySpansError, cut_request, spans_of
 from otel_rollout.otlp.encoding import EncodedSpan
-from otel_rollout.otlp.reading import MALFORMED, MAX_FIELDS, StoredSpan, resource_of, scope_of
+from otel_rollout.otlp.reading import MALFORMED, StoredSpan, resource_of, scope_of
 
 MAX_ORIGIN_BYTES: Final = 2**20
 """Each record of the journal repeats its resource and scope."""
@@ -93,18 +93,3 @@ def _split(body: bytes, parts: Iterable[ScopePart], on_refused: Callable[[str], 
                 yield check_span(data, origin)
             except MALFORMED as error:  # noqa: PERF203 - each span by itself
                 on_refused(str(error))
-
-
-def encoded_spans(request: bytes) -> Iterator[EncodedSpan]:
-    """Yield the spans of a request that was stored before.
-
-    Raises:
-        ValueError: It is no such request, or a span in it is malformed.
-    """
-    try:
-        for part in cut_request(request, MAX_FIELDS):
-            origin = origin_of(part.resource, part.scope)
-            for data in spans_of(request, part):
-                yield check_span(data, origin)
-    except MALFORMED as error:
-        raise ValueError(str(error)) from error

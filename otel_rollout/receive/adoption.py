@@ -19,7 +19,8 @@ from otel_rollout.folder.records import scan_records
 from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout.otlp import EncodedSpan, encoded_spans
+from otel_rollout.otlp import EncodedSpan, split_request
+from otel_rollout.otlp.reading import MAX_FIELDS
 
 ROLE: Final = "receive-"
 """The begin of the names of our files: only what an ended receiver has left is adopted."""
@@ -106,11 +107,14 @@ def _state_of(path: Path) -> tuple[int, int]:
 
 
 def _spans_of(request: bytes, path: Path) -> list[EncodedSpan]:
+    def refuse(reason: str) -> None:
+        warn_once("adopted journal", "%s has damaged records: some traces miss spans: %s", path, reason)
+
     try:
-        return list(encoded_spans(request))
-    except ValueError:
+        return list(split_request(request, refuse, MAX_FIELDS))
+    except ValueError as error:
         # An error would leave the journal, and all after it, to the next attempt, which would fail too.
-        warn_once("adopted journal", "%s has damaged records: some traces miss spans", path)
+        refuse(str(error))
         return []
 
 

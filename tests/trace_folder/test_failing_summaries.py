@@ -12,7 +12,7 @@ from otel_rollout.facts import SummaryBuilder, summarise_trajectory
 from otel_rollout.folder import folder_writer
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.guard import internal_errors
-from otel_rollout.otlp import encode_spans, encoded_spans
+from otel_rollout.otlp import encode_spans, split_request
 from otel_rollout.receive import open_folder
 from otel_rollout_file import FileSpanExporter
 
@@ -105,7 +105,7 @@ class TestFault:
         folder = open_folder(tmp_path, idle_seconds=0)
         batch = [span for _ in range(3) for span in trajectory()]
         with mock.patch(place, side_effect=ZeroDivisionError):
-            folder.take(encoded_spans(encode_spans(batch)))
+            folder.take(split_request(encode_spans(batch), pytest.fail, 1000))
             while folder.write_due():
                 pass
             assert (len(folder.traces), folder.written) == (0, 3)

@@ -292,7 +292,7 @@ class TestFormat:
     )
     def test_what_is_no_line_is_a_value_error(self, line):
         """Damage comes out as one kind of error."""
-        with pytest.raises(ValueError, match="not a line of OTLP JSON"):
+        with pytest.raises(ValueError, match="no OTLP request in JSON"):
             request_of_json(line)
 
     @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ class TestFormat:
         """A span of another form is damage when it is read, not later, where somebody draws it or sends it on."""
         span = {"traceId": "0" * 31 + "1", "spanId": "0" * 15 + "2", "name": "op", **fields}
         line = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
-        with pytest.raises(ValueError, match="not a line of OTLP JSON"):
+        with pytest.raises(ValueError, match="no OTLP request in JSON"):
             request_of_json(line)
 
 
