@@ -12,10 +12,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar
 
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import SpanContext
 
 from otel_rollout import otlp
 from otel_rollout.facts.builder import SummaryBuilder
@@ -26,12 +25,12 @@ from otel_rollout.folder.known_traces import KnownTrace, KnownTraces, known_ids
 from otel_rollout.folder.step_files import StepFiles
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import warn_once
-from otel_rollout.otlp import EncodedSpan, encode_spans, join_spans
+from otel_rollout.otlp import EncodedSpan, encode_each, join_spans
 
 MAX_LINE_BYTES: Final = 16 * 2**20
 """A larger trajectory is written in several lines, since receivers take bodies up to 20 MiB; bounds memory, too."""
-MAX_BATCH_LINE_BYTES: Final = frames.MAX_LINE_BYTES - MAX_LINE_BYTES
-"""The bound on a trace's part of one batch; together with its earlier spans it fits into a line."""
+MAX_SPAN_LINE_BYTES: Final = frames.MAX_LINE_BYTES - MAX_LINE_BYTES
+"""The bound on a line of one span, which is all that a larger line may have."""
 NEVER: Final = float("inf")
 _Item = TypeVar("_Item")
 
@@ -58,25 +57,10 @@ class Policy(NamedTuple):
     max_written_memory: int = 2**23
 
 
-class _OwnSpan(NamedTuple):
-    """A span of this process, encoded together with the others of its trace: that is faster.
-
-    With a parent in another process it is a root, too: this one gets no more of the trace.
-    """
-
-    trace_id: bytes
-    span_id: bytes
-    is_root: bool
-    readable: ReadableSpan
-
-
-_Span: TypeAlias = EncodedSpan | _OwnSpan
-
-
 class _Line(NamedTuple):
     """New spans of one trace, its root last, their ids and their request."""
 
-    spans: Sequence[_Span]
+    spans: Sequence[EncodedSpan]
     ids: bytes
     request: bytes
 
@@ -129,13 +113,13 @@ class FolderWriter:
         Raises:
             OSError: Not all were written; those that were are left out when the batch is repeated.
             TypeError: A span can't be encoded.
-            ValueError: A trace has more bytes in this batch than readers take.
+            ValueError: A span has more bytes than readers take.
             OverflowError: An id is too long for OTLP.
             MissingExtraError: zstandard isn't installed.
         """
-        self.take([_own_span(span, span.context) for span in spans if span.context is not None])
+        self.take([*encode_each(spans)])
 
-    def take(self, spans: Iterable[_Span]) -> tuple[int, int]:
+    def take(self, spans: Iterable[EncodedSpan]) -> tuple[int, int]:
         """Write encoded spans; when this returns all of them are in files, and survive the death of the process.
 
         Args:
@@ -153,7 +137,7 @@ class FolderWriter:
         require_zstandard()
         with self._lock:
             traces, doubles = self._sort_out(spans)
-            waiting, ending = dict[bytes, list[_Span]](), dict[bytes, list[_Span]]()
+            waiting, ending = dict[bytes, list[EncodedSpan]](), dict[bytes, list[EncodedSpan]]()
             for trace_id, new in traces.items():
                 known = self.traces.get(trace_id)
                 ends = new[-1].is_root or (known is not None and known.has_ended)
@@ -216,15 +200,15 @@ class FolderWriter:
         self._files.forget()
         self._reset()
 
-    def _sort_out(self, spans: Iterable[_Span]) -> tuple[dict[bytes, list[_Span]], int]:
+    def _sort_out(self, spans: Iterable[EncodedSpan]) -> tuple[dict[bytes, list[EncodedSpan]], int]:
         """Return the new spans by trace, its end last, and the number of the others."""
-        by_trace: dict[bytes, dict[bytes, _Span]] = {}
+        by_trace: dict[bytes, dict[bytes, EncodedSpan]] = {}
         doubles = 0
         for span in spans:
             batch = by_trace.setdefault(span.trace_id, {})
             doubles += span.span_id in batch
             batch.setdefault(span.span_id, span)
-        traces: dict[bytes, list[_Span]] = {}
+        traces: dict[bytes, list[EncodedSpan]] = {}
         for trace_id, batch in by_trace.items():
             new = list(batch.values())
             if (known := self.traces.get(trace_id)) is not None:
@@ -321,21 +305,14 @@ def _summary_of(trace_id: bytes, requests: Iterable[bytes]) -> SummaryBuilder:
     return summary
 
 
-def _own_span(span: ReadableSpan, context: SpanContext) -> _OwnSpan:
-    is_root = span.parent is None or span.parent.is_remote
-    return _OwnSpan(context.trace_id.to_bytes(16, "big"), context.span_id.to_bytes(8, "big"), is_root, span)
+def _lines_of(spans: list[EncodedSpan]) -> list[_Line]:
+    return [_line_of(group) for group in _by_size(spans, [len(span.data) for span in spans])]
 
 
-def _lines_of(spans: list[_Span]) -> list[_Line]:
-    if isinstance(spans[0], _OwnSpan):
-        return [_line_of(spans, encode_spans([span.readable for span in spans]))]
-    encoded = cast("list[EncodedSpan]", spans)
-    return [_line_of(group, join_spans(group)) for group in _by_size(encoded, [len(span.data) for span in encoded])]
-
-
-def _line_of(spans: Sequence[_Span], request: bytes) -> _Line:
-    if len(request) > MAX_BATCH_LINE_BYTES:
-        raise ValueError(f"{len(request):,} bytes of one trace in a batch: the limit is {MAX_BATCH_LINE_BYTES:,}")
+def _line_of(spans: Sequence[EncodedSpan]) -> _Line:
+    request = join_spans(spans)
+    if len(request) > MAX_SPAN_LINE_BYTES:
+        raise ValueError(f"a span of {len(request):,} bytes: the limit is {MAX_SPAN_LINE_BYTES:,}")
     return _Line(spans, b"".join([span.span_id for span in spans]), request)
 
 

@@ -220,15 +220,16 @@ class TestBounds:
         assert [span for line in lines for span in line] == ids(spans)
 
     @pytest.mark.parametrize("is_running", [True, False])
-    def test_more_of_a_trace_than_readers_take_is_refused(self, writer, monkeypatch, is_running):
-        """Nothing of such a batch is written, and what comes in smaller ones is."""
-        monkeypatch.setattr(folder_writer, "MAX_BATCH_LINE_BYTES", 5000)
+    def test_a_span_that_is_larger_than_readers_take_is_refused(self, writer, monkeypatch, is_running):
+        """Nothing of such a batch is written, and the other spans are in a batch of their own."""
+        monkeypatch.setattr(folder_writer, "MAX_SPAN_LINE_BYTES", 5000)
+        monkeypatch.setattr(folder_writer, "MAX_LINE_BYTES", 1000)
         spans = trajectory(children=4, payload=2000)
-        with pytest.raises(ValueError, match="of one trace in a batch: the limit is 5,000"):
-            writer.write(spans[:-1] if is_running else spans)
+        large = trajectory(children=1, payload=6000)[:1]
+        with pytest.raises(ValueError, match="the limit is 5,000"):
+            writer.write([*large, *(spans[:-1] if is_running else spans)])
         assert count_spans(writer.folder) == {}
-        for span in spans:
-            writer.write([span])
+        writer.write(spans)
         writer.close()
         assert count_spans(writer.folder) == dict.fromkeys(ids(spans), 1)
 
