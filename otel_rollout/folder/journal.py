@@ -1,11 +1,10 @@
 """A worker's journal: requests of spans whose root has not ended yet, on disk so that memory stays small.
 
-The latest are kept in memory too. After a crash readers find the file.
+After a crash readers find the file.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,8 +18,6 @@ from otel_rollout.folder.records import HEAD_BYTES, head_of, unpack
 MIN_DEAD_BYTES: Final = 64 * 2**20
 """With fewer bytes that are no longer needed, a journal is not rewritten."""
 COPY_BYTES: Final = 2**20
-MAX_KEPT_BYTES: Final = 64 * 2**20
-"""The latest requests are kept in memory up to this, so that they need not be read."""
 
 
 @dataclass(eq=False, slots=True)
@@ -40,8 +37,6 @@ class Journal:
         """The size of all records that are still needed."""
         self._within = within
         self._file: AppendFile | None = None
-        self._kept: OrderedDict[JournalPart, bytes] = OrderedDict()
-        self._kept_bytes = 0
 
     def append(self, requests: Sequence[bytes], live: Iterable[JournalPart]) -> list[JournalPart]:
         """Append requests in one write, and return their places.
@@ -65,33 +60,22 @@ class Journal:
         for request in requests:
             part = JournalPart(offset, HEAD_BYTES + len(request))
             parts.append(part)
-            self._kept[part] = request
             offset += part.length
-        size = sum(part.length for part in parts)
-        self.live_bytes += size
-        self._kept_bytes += size
-        while self._kept_bytes > MAX_KEPT_BYTES:
-            self._kept_bytes -= self._kept.popitem(last=False)[0].length
+        self.live_bytes += sum(part.length for part in parts)
         return parts
 
     def read(self, parts: Iterable[JournalPart]) -> list[bytes]:
         """Return requests, without those that another process has damaged."""
         requests: list[bytes] = []
         for part in parts:
-            request = self._kept.get(part)
-            if request is None and self._file is not None:
+            if self._file is not None:
                 with suppress(OSError, ValueError):
-                    request = unpack(self._file.read(part.offset, part.length))
-            if request is not None:
-                requests.append(request)
+                    requests.append(unpack(self._file.read(part.offset, part.length)))
         return requests
 
     def release(self, parts: Iterable[JournalPart]) -> None:
         """Mark records as no longer needed."""
-        for part in parts:
-            self.live_bytes -= part.length
-            if self._kept.pop(part, None) is not None:
-                self._kept_bytes -= part.length
+        self.live_bytes -= sum(part.length for part in parts)
 
     def compact(self, live: Iterable[JournalPart]) -> None:
         """Free disk space: truncate the file if no record is needed, rewrite it if most aren't.
@@ -123,8 +107,6 @@ class Journal:
         if self._file is not None:
             self._file.close()
         self._file, self.live_bytes = None, 0
-        self._kept.clear()
-        self._kept_bytes = 0
 
     def _rewrite(self, live: Iterable[JournalPart]) -> None:
         """Replace the file by one with only the needed records."""
@@ -142,8 +124,7 @@ class Journal:
                 offsets.append(new.end + size)
                 # A record that can't be read is noticed by `read`.
                 with suppress(OSError):
-                    kept = self._kept.get(part)
-                    pieces += (old.read(part.offset, part.length),) if kept is None else (head_of(kept), kept)
+                    pieces.append(old.read(part.offset, part.length))
                     size += part.length
                 if size >= COPY_BYTES:
                     new.append(pieces)

@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from os import PathLike
+from sys import intern
 from typing import Any, Final
 
 import orjson
@@ -113,7 +114,11 @@ def _trajectories(
     # Journals, and files outside our folders: only their lines have the step.
     # Spans without a step: their writer had forgotten the trace, or another program wrote the root.
     loose = parts_by_trace(
-        part for steps in (None, NO_STEPS) for file in files if file.steps == steps for part in parts_of(file)
+        (file, _without_summary(row))
+        for steps in (None, NO_STEPS)
+        for each in files
+        if each.steps == steps
+        for file, row in parts_of(each)
     )
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
@@ -163,6 +168,13 @@ def bundles_of(files: Iterable[TraceFile], keys: Iterable[StepKey]) -> Iterator[
             of_bundle[1].append(each)
     if until is not None:
         yield of_bundle
+
+
+def _without_summary(row: Row) -> Row:
+    """Return a row that takes little memory: a spool has millions, each a part of a trajectory."""
+    if b'"late":{' in row[_SUMMARY]:
+        return row
+    return *[intern(value) if type(value) is str else value for value in row[:_SUMMARY]], b""
 
 
 def _may_be_in(row: Row, selection: Selection) -> bool:

@@ -13,13 +13,10 @@ from otel_rollout.files.file_clock import file_clock
 from otel_rollout.files.file_lock import exclusive_folder_lock, remove
 from otel_rollout.folder import layout
 from otel_rollout.guard.background_thread import BackgroundThread
-from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
 
-SETTLED_SECONDS: Final = 600.0
-"""A bundle is over once nothing was written to it for so long."""
-KEPT_SECONDS: Final = 3600.0
-"""The sizes of a bundle that is over are looked at again after so long, or once a file comes or goes."""
+RECENT_SECONDS: Final = 600.0
+"""The workers whose files were written to since then share the bound."""
 
 
 class _StoredFile(NamedTuple):
@@ -30,14 +27,6 @@ class _StoredFile(NamedTuple):
     name: str
     bytes: int
     indexes: tuple[str, ...]
-
-
-class _Bundle(NamedTuple):
-    """The files of a folder as they were found."""
-
-    modified: int
-    looked_at: float
-    files: tuple[_StoredFile, ...]
 
 
 class FolderBound:
@@ -55,7 +44,6 @@ class FolderBound:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._thread: BackgroundThread | None = None
-        self._bundles: dict[str, _Bundle] = {}
         self.writers = 1
         """The number of processes that have written lately, as far as it is known."""
 
@@ -104,23 +92,9 @@ class FolderBound:
 
     def _stored(self) -> list[_StoredFile]:
         """Return the files that we wrote, by their names and places; all others are not ours to remove."""
-        now = monotonic()
-        known, self._bundles = self._bundles, {}
-        found: list[_StoredFile] = []
-        for place, is_ours in _places(self._folder):
-            bundle = known.get(place)
-            with suppress(OSError):
-                modified = os.stat(place).st_mtime_ns  # noqa: PTH116 - one of many
-                if bundle is None or bundle.modified != modified or bundle.looked_at < now - KEPT_SECONDS:
-                    bundle = _Bundle(modified, now, tuple(_files_of(place, is_ours)))
-                self._bundles[place] = bundle
-                found += bundle.files
-        recent = file_clock(self._folder) - SETTLED_SECONDS
-        lately = [each for each in found if each.modified > recent]
-        self.writers = max(1, len({layout.worker_of(each.name) for each in lately}))
-        for each in lately:
-            # It may grow.
-            self._bundles.pop(each.folder, None)
+        found = [file for place, is_ours in _places(self._folder) for file in _files_of(place, is_ours)]
+        recent = file_clock(self._folder) - RECENT_SECONDS
+        self.writers = max(1, len({layout.worker_of(each.name) for each in found if each.modified > recent}))
         return found
 
 

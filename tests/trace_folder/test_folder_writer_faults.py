@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from writing import contents, count_spans, ids, place, spans_in, trajectory
 
 from otel_rollout.files import is_being_written
-from otel_rollout.folder import TornFrame, journal, read_frame, read_index, scan_frames, scan_records
+from otel_rollout.folder import TornFrame, read_frame, read_index, scan_frames, scan_records
 from otel_rollout.folder.folder_writer import FolderWriter
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -61,17 +61,8 @@ class TestRemoved:
         assert not (writer.folder / first.replace(".otlp.zst", ".index.jsonl")).exists()
         assert len(read_index(writer.folder / second.replace(".otlp.zst", ".index.jsonl"))) == 1
 
-    def test_a_journal_that_somebody_has_emptied_is_still_in_memory(self, writer):
-        """As far as its latest lines are kept, nothing is gone."""
-        spans = trajectory(children=4)
-        writer.write(spans[:2])
-        os.truncate(writer.folder / "open" / f"{writer.worker}.otlp", 0)
-        writer.write(spans[2:])
-        assert contents(writer.folder)[place(writer, "steps=000000-000099")] == [ids(spans)]
-
-    def test_a_journal_that_somebody_has_emptied_holds_nothing_up(self, writer, caplog, monkeypatch):
+    def test_a_journal_that_somebody_has_emptied_holds_nothing_up(self, writer, caplog):
         """What is gone is gone, and said; what comes after it is written."""
-        monkeypatch.setattr(journal, "MAX_KEPT_BYTES", 0)
         spans = trajectory(children=4)
         writer.write(spans[:2])
         os.truncate(writer.folder / "open" / f"{writer.worker}.otlp", 0)

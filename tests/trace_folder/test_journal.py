@@ -14,9 +14,8 @@ from otel_rollout.folder import journal as journal_module
 
 @pytest.fixture
 def journal(tmp_path, monkeypatch):
-    """A journal that is written anew once 100 bytes of it, and most of it, are dead; nothing is kept in memory."""
+    """A journal that is written anew once 100 bytes of it, and most of it, are dead."""
     monkeypatch.setattr(journal_module, "MIN_DEAD_BYTES", 100)
-    monkeypatch.setattr(journal_module, "MAX_KEPT_BYTES", 0)
     journal = Journal(tmp_path / "open" / "worker.otlp")
     yield journal
     journal.forget()
@@ -46,17 +45,6 @@ class TestJournal:
         assert journal.read([third, first]) == [request(b"three"), request(b"one")]
         assert journal.path.read_bytes() == stored(b"one") + stored(b"two") + stored(b"three")
         assert journal.live_bytes == journal.path.stat().st_size
-
-    def test_the_latest_lines_are_kept_in_memory(self, journal, monkeypatch):
-        """Up to a bound in bytes, and until they are released: they are there without a look at the file."""
-        monkeypatch.setattr(journal_module, "MAX_KEPT_BYTES", 2 * len(stored(b"1")))
-        parts = journal.append([request(b"%d" % number) for number in range(4)], [])
-        os.truncate(journal.path, 0)
-        assert journal.read(parts) == [request(b"2"), request(b"3")]
-        journal.release(parts[3:])
-        [fifth] = journal.append([request(b"4")], parts[:3])
-        os.truncate(journal.path, 0)
-        assert journal.read([*parts, fifth]) == [request(b"2"), request(b"4")]
 
     def test_there_is_no_file_before_the_first_line_nor_after_the_last(self, journal):
         """Nothing is left behind where nothing runs."""

@@ -228,6 +228,20 @@ class TestPlaces:
         assert [each.span_count for each in found] == [3, 3, 3]
         assert tags(read_trajectories(folder, step=3)) == [(3, 0, 0)]
 
+    def test_the_rows_of_a_spool_are_small(self, folder):
+        """Each part of a trajectory takes little memory while the first ones are read."""
+        for number in range(20):
+            batch = [make_trajectory(1, sample, number)[0] for sample in range(100)]
+            write_frames(folder / "mlflow" / f"host-1-abcd-{number + 1}.otlp.zst", batch)
+        tracemalloc.start()
+        try:
+            first = next(read_trajectories(folder))
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert first.summary.turns == 1
+        assert held < 2000 * 1700
+
     def test_plain_lines_of_any_exporter(self, folder):
         """Uncompressed OTLP JSON lines are read as well, and foreign spans in them."""
         foreign = make_span("GET /", 9, 5, parent=None)

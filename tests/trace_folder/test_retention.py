@@ -6,7 +6,6 @@ import errno
 import os
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from writing import contents, ids, trajectory
@@ -177,31 +176,7 @@ class TestEnforceBound:
             thread.join()
         assert sorted(path.name for path in tmp_path.iterdir()) == [bundle(number) for number in range(20, 40)]
 
-    def test_a_bundle_that_is_over_is_remembered(self, tmp_path, make_file, monkeypatch):
-        """Its files are looked at once, until one comes or goes, or an hour has gone by."""
-        for number in (1, 2):
-            make_file(f"{bundle(number)}/w-1-00ab.otlp.zst", size=1000)
-        listed = []
-        scandir = os.scandir
-
-        def note(folder):
-            if Path(folder) != tmp_path:
-                listed.append(str(folder))
-            return scandir(folder)
-
-        monkeypatch.setattr(os, "scandir", note)
-        bound = FolderBound(tmp_path, 10_000)
-        for _ in range(3):
-            assert bound.enforce() == 0
-        assert len(listed) == 2
-        make_file(f"{bundle(1)}/w-2-00ab.otlp.zst", size=1000)
-        bound.enforce()
-        assert listed[2:] == [str(tmp_path / bundle(1))]
-        monkeypatch.setattr(f"{RETENTION}.monotonic", lambda: time.monotonic() + 3601)
-        bound.enforce()
-        assert len(listed) == 5
-
-    def test_a_bundle_that_is_written_is_looked_at_each_time(self, tmp_path, make_file):
+    def test_files_are_looked_at_each_time(self, tmp_path, make_file):
         """Files grow without a change of their folder."""
         path = make_file(f"{bundle(1)}/w-1-00ab.otlp.zst", size=1000, modified=time.time())
         bound = FolderBound(tmp_path, 1500)
