@@ -115,7 +115,7 @@ class TestTroubles:
                 if "the end of the process" in record.getMessage():
                     other = threading.Thread(target=lambda: was_free.append(bool(queue.stats())), daemon=True)
                     other.start()
-                    other.join(3.0)
+                    other.join(60)
                     was_free.append(not other.is_alive())
 
         handler = Handler()
