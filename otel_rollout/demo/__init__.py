@@ -4,7 +4,6 @@ from otel_rollout.demo.chat import (
     ASSISTANT,
     SPECIAL_TOKENS,
     SYSTEM_PROMPT,
-    BpeTokenizer,
     find_answer,
     find_tool_calls,
     train_tokenizer,
@@ -14,17 +13,14 @@ from otel_rollout.demo.chat import (
 )
 from otel_rollout.demo.destination import choose_backends, describe, where_next, with_folder
 from otel_rollout.demo.policy import (
-    VARIETY,
     Behaviour,
     EngineError,
     Policy,
     SamplingParams,
-    TokenOutput,
     choose_behaviour,
 )
 from otel_rollout.demo.problems import LOOKUP_TABLE, PROBLEMS, Problem, ToolCall, problem_at
 from otel_rollout.demo.rollout import (
-    TRAJECTORY_DEADLINE,
     AgentLoop,
     AgentLoopOutput,
     Pass,
@@ -32,9 +28,7 @@ from otel_rollout.demo.rollout import (
     Verifier,
     mean_reward,
     passes,
-    request_id,
     run_pass,
-    sampling_params,
 )
 from otel_rollout.demo.tools import Calculator, Lookup, ToolError, calculate, format_number
 
@@ -44,12 +38,9 @@ __all__ = [
     "PROBLEMS",
     "SPECIAL_TOKENS",
     "SYSTEM_PROMPT",
-    "TRAJECTORY_DEADLINE",
-    "VARIETY",
     "AgentLoop",
     "AgentLoopOutput",
     "Behaviour",
-    "BpeTokenizer",
     "Calculator",
     "EngineError",
     "Lookup",
@@ -57,7 +48,6 @@ __all__ = [
     "Policy",
     "Problem",
     "SamplingParams",
-    "TokenOutput",
     "ToolCall",
     "ToolError",
     "Trajectory",
@@ -72,9 +62,7 @@ __all__ = [
     "mean_reward",
     "passes",
     "problem_at",
-    "request_id",
     "run_pass",
-    "sampling_params",
     "train_tokenizer",
     "where_next",
     "with_folder",
