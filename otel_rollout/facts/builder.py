@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.facts.exact_conversations import Scope, Turn
+from otel_rollout.facts.exact_conversations import Turn
 from otel_rollout.facts.packed_spans import (
     AGENT,
     ERROR,
     EVALUATOR,
     KINDS,
     LLM,
-    MAX_DEPTH,
     PACKED,
     TOOL,
     SpanRow,
@@ -29,7 +28,7 @@ from otel_rollout.facts.packed_spans import (
     scopes_of,
     unpack,
 )
-from otel_rollout.facts.prompts import UNKNOWN, Prompts
+from otel_rollout.facts.prompts import UNKNOWN, Prompt, Prompts
 from otel_rollout.facts.reward_parts import (
     MAX_PARTS,
     MEASURES,
@@ -48,7 +47,6 @@ from otel_rollout.facts.span_values import (
     error_type_of,
     integer_of,
     is_unknown_tool,
-    last_text,
     scalars_of,
     short_name,
     text_of,
@@ -65,8 +63,6 @@ MAX_TOOLS: Final = 64
 """Odd results of further tools are not counted."""
 MAX_NAMES: Final = 1024
 """Later names of spans are an ellipsis."""
-MAX_SAID: Final = 8
-"""The spans whose generations' first prompt, and whose last answer, are kept."""
 
 _NAMED: Final = (REWARD, *OF_TRAINING)
 _MAX_FACTS: Final = MAX_PARTS + len(_NAMED) + len(MEASURES)
@@ -86,7 +82,6 @@ _NOBODY: Final = (2, 1, 0, 0)
 _NO_RECORD: Final = SpanRecord()
 _BASE_BYTES: Final = 4096
 _NAME_BYTES: Final = 256
-_SAID_BYTES: Final = 800
 
 
 class SummaryBuilder:
@@ -94,12 +89,10 @@ class SummaryBuilder:
 
     Args:
         trace_id: The trace.
-        users: The spans of a simulated user's turns that no mark shows.
     """
 
-    def __init__(self, trace_id: int, users: Container[int] = ()) -> None:
+    def __init__(self, trace_id: int) -> None:
         self.trace_id = trace_id
-        self._users = users
         self.is_complete = True
         """False once a span could not be summarised."""
         self.spans = 0
@@ -122,17 +115,11 @@ class SummaryBuilder:
         self.rows = bytearray()
         self.names: dict[str, int] = {}
         self.generations = Prompts()
-        """The prompts and marks of its generations."""
+        """The prompts, marks and records of its generations."""
         self.errors: list[tuple[int, int, str, str, str]] = []
         self.error_type: str | None = None
         self.root_prompt = self.root_answer = ""
-        self.prompts: dict[_Place, Said] = {}
-        """The first prompt of the generations right inside a span, by its id: the least deep one's is main's."""
-        self.answers: dict[_Place, Said] = {}
-        """Likewise the last answer, by the negative of its start."""
-        self._finish = Said(-1, "")
-        self.output_characters = self.unread_answers = self.unknown_tool_calls = self.unparsed_tool_calls = 0
-        self.prefix_breaks = self.invalid_rewards = 0
+        self.unread_answers = self.unknown_tool_calls = self.prefix_breaks = self.invalid_rewards = 0
         self.odd_results: dict[str, int] = {}
         """The calls by tool whose result is nothing, or reads like an error, without an exception."""
         self.result_keys: dict[str, tuple[str, ...]] = {}
@@ -186,11 +173,6 @@ class SummaryBuilder:
         return status or ("error" if self.status_code == ERROR else None)
 
     @property
-    def finish_reason(self) -> str | None:
-        """The last generation's."""
-        return self._finish.text or None
-
-    @property
     def step(self) -> int | None:
         """The training step, if it is an integer."""
         return integer_of(self.attributes.get(semconv.STEP))
@@ -236,8 +218,7 @@ class SummaryBuilder:
     @property
     def size(self) -> int:
         """The bytes that it takes in memory, roughly."""
-        texts = _NAME_BYTES * len(self.names) + _SAID_BYTES * (len(self.prompts) + len(self.answers))
-        return _BASE_BYTES + len(self.rows) + texts + self.generations.size
+        return _BASE_BYTES + len(self.rows) + _NAME_BYTES * len(self.names) + self.generations.size
 
     def _add_place(self, span: ReadableSpan) -> None:
         attributes: Mapping[str, Any] = span.attributes or {}
@@ -271,7 +252,7 @@ class SummaryBuilder:
         record = _NO_RECORD
         asked = answered = -1
         if kind == LLM:
-            record = self._add_generation(span, attributes, start, is_failed=status == ERROR)
+            record = self._add_generation(span, attributes, is_failed=status == ERROR)
             asked, answered = _tokens(get(_ASKED)), _tokens(get(_ANSWERED))
         elif kind == TOOL:
             tool = get(_TOOL_NAME)
@@ -302,30 +283,13 @@ class SummaryBuilder:
             status,
         )
 
-    def _add_generation(
-        self, span: ReadableSpan, attributes: Mapping[str, Any], start: int, *, is_failed: bool
-    ) -> SpanRecord:
-        get, span_id = attributes.get, 0 if span.context is None else span.context.span_id
+    def _add_generation(self, span: ReadableSpan, attributes: Mapping[str, Any], *, is_failed: bool) -> SpanRecord:
         record: SpanRecord | None = getattr(span, "record", None)
-        prompt = self.generations.add(span, None if record is None else record.prompt)
-        is_user = prompt.mark.role == semconv.USER or span_id in self._users
-        place = 0 if span.parent is None else span.parent.span_id & UINT64_MAX, prompt.mark.is_trained
-        is_asked = not is_user and not self.root_prompt and _may_keep(self.prompts, place, start)
         if record is None:
-            record = generation_record(attributes, has_line=is_asked, is_failed=is_failed)
+            record = generation_record(attributes, self.generations.open, is_failed=is_failed)
+        self.generations.add(span, record)
         self.unread_answers += record.is_unread and not is_failed
-        if not is_user:
-            if is_asked:
-                _keep(self.prompts, place, Said(start, record.prompt_line))
-            if _may_keep(self.answers, place, -start):
-                _keep(self.answers, place, Said(-start, record.answer_line))
-            self.output_characters += record.characters
-            self.unparsed_tool_calls += record.unparsed_calls
-            reasons = get(_FINISH_REASONS)
-            if reasons and start >= self._finish.at:
-                reason = last_text(reasons) or ""
-                self._finish = Said(start, min(reason, self._finish.text) if start == self._finish.at else reason)
-        self.prefix_breaks += get(_PREFIX_BROKEN) is True
+        self.prefix_breaks += attributes.get(_PREFIX_BROKEN) is True
         if _MIN_WEIGHTS in attributes or _MAX_WEIGHTS in attributes:
             self._add_weights(attributes)
         return record
@@ -410,40 +374,8 @@ class SummaryBuilder:
         return self.names.setdefault(short, len(self.names))
 
 
-class Said(NamedTuple):
-    """A text with the start of the generation that it came from, or the negative of it: the least counts."""
-
-    at: int
-    text: str
-
-
-_Place: TypeAlias = tuple[int, bool]
-"""The id of the span around a generation, and whether the generation has marks of training."""
-
-
 def _tokens(count: Any) -> int:
     return count if type(count) is int and 0 <= count <= INT64_MAX else -1
-
-
-def _may_keep(kept: Mapping[_Place, Said], place: _Place, at: int) -> bool:
-    """Return True if a generation that starts then may be among those kept; most are not, and none is parsed for it."""
-    known = kept.get(place)
-    if known is not None:
-        return at <= known.at
-    return len(kept) < MAX_SAID or at <= max(said.at for said in kept.values())
-
-
-def _keep(kept: dict[_Place, Said], place: _Place, said: Said) -> None:
-    """Keep the first text inside each of the spans with the first ones; of two with the same start, the lesser text.
-
-    The lines of a trajectory may be joined in any order.
-    """
-    known = kept.get(place)
-    if not said.text or (known is not None and known <= said):
-        return
-    kept[place] = said
-    if len(kept) > MAX_SAID:
-        del kept[max(kept, key=lambda each: (kept[each], each))]
 
 
 class SpanError(NamedTuple):
@@ -478,14 +410,15 @@ class Collected:
         "conversations",
         "figures",
         "finish_reason",
-        "guessed_users",
         "is_exact",
         "is_undecided",
         "lacks_users",
+        "output_characters",
         "prompt",
         "root",
         "totals",
         "trace",
+        "unparsed_tool_calls",
     )
 
     def __init__(self, trace: SummaryBuilder, read: Callable[[], Histories] | None = None) -> None:
@@ -494,7 +427,7 @@ class Collected:
         """The root's scalar attributes; empty without a root."""
         self._rows = unpack(trace.rows)
         scopes = list(scopes_of(self._rows))
-        turns = _turns_of(scopes, trace.generations)
+        turns = [Turn(row[2], row[0], row[1], row[10] == ERROR, scope, self._prompt(row)) for row, scope in scopes]
         known = find_sides(turns, trace.generations, read)
         self.is_exact = known is not None
         """False if only the messages tell the conversations apart: there are no facts of these, then."""
@@ -503,25 +436,32 @@ class Collected:
         """True if only the messages may show whose turns there are: nothing is a fact, then."""
         sides = sides or Sides([])
         self.is_undecided = sides.is_undecided
-        self.guessed_users = sides.users if sides.is_guessed else frozenset[int]()
-        """The spans of a simulated user's turns that no mark shows."""
         self.conversations = Counter(each.kind for each in sides.found)
         """The number of conversations by kind, and of all."""
         for each in sides.found:
             self.conversations.update(each.others)
         root_id, users = trace.main[3] if trace.has_root else 0, {span_id & UINT64_MAX for span_id in sides.users}
         self.figures = figures_of(self._rows, list(trace.names), root_id, users)
-        own = Totals(*[count_of(self.root.get(key)) for key in _TOTALS])
+        totals = Totals(*[count_of(self.root.get(key)) for key in _TOTALS])
         # The caller's side counts every turn that isn't marked.
-        self.totals = self.figures.totals if sides.is_guessed or own == (None, None, None) else own
-        prompts, answers = (_policys(kept, scopes, users, sides) for kept in (trace.prompts, trace.answers))
+        self.totals = self.figures.totals if sides.is_guessed or totals == (None, None, None) else totals
+        own = [(len(scope), self._prompt(row)) for row, scope in scopes if row[2] not in users]
+        self.output_characters = sum(prompt.record.characters for _, prompt in own)
+        self.unparsed_tool_calls = sum(prompt.record.unparsed_calls for _, prompt in own)
+        # The first and the last inside the least agents; of two that start at once, the lesser text.
+        asked = [(depth, it.start, it.record.prompt_line) for depth, it in own if it.record.prompt_line]
+        answered = [(depth, -it.start, it.record.answer_line) for depth, it in own if it.record.answer_line]
+        stopped = [(-it.start, it.finish_reason) for _, it in own if it.finish_reason]
+        said = (min(asked)[-1] if asked else "", min(answered)[-1] if answered else "")
         # Unless the policy is marked, a root has the prompt and the answer of the first side.
         first = (trace.root_prompt, trace.root_answer)
-        said = (_outermost(prompts, scopes), _outermost(answers, scopes))
         texts = zip(said, first, strict=True) if sides.is_guessed else zip(first, said, strict=True)
         self.prompt, self.answer = (one or other for one, other in texts)
-        reason = text_of(self.root.get(semconv.FINISH_REASON))
-        self.finish_reason = trace.finish_reason if reason is None else reason
+        last = min(stopped)[-1] if stopped else None
+        self.finish_reason = text_of(self.root.get(semconv.FINISH_REASON)) or last
+
+    def _prompt(self, row: SpanRow) -> Prompt:
+        return self.trace.generations.of_span.get(row[2], UNKNOWN)
 
     @property
     def errors(self) -> tuple[SpanError, ...]:
@@ -540,31 +480,3 @@ class Collected:
             )
             for _, span_id, name, kind, type_ in sorted(self.trace.errors)[:MAX_ERRORS]
         )
-
-
-def _policys(
-    kept: Mapping[_Place, Said], scopes: Sequence[tuple[SpanRow, Scope]], users: Container[int], sides: Sides
-) -> Mapping[_Place, Said]:
-    """Return the texts of the policy."""
-    if not users:
-        return kept
-    own = {row[3] for row, _ in scopes if row[2] not in users}
-    return {place: said for place, said in kept.items() if place[0] in own and (place[1] or not sides.is_guessed)}
-
-
-def _outermost(kept: Mapping[_Place, Said], scopes: Sequence[tuple[SpanRow, Scope]]) -> str:
-    """Return the main conversation's text: the first one inside the least agents, tools and evaluators."""
-    if len(kept) < 2:
-        return next((said.text for said in kept.values()), "")
-    depths = {row[3]: len(scope) for row, scope in scopes}
-    said = min(kept.items(), key=lambda each: (depths.get(each[0][0], MAX_DEPTH), each[1]))[1]
-    return said.text
-
-
-def _turns_of(scopes: Iterable[tuple[SpanRow, Scope]], prompts: Prompts) -> list[Turn]:
-    given = []
-    for row, scope in scopes:
-        span_id = row[2]
-        prompt = prompts.of_span.get(span_id, UNKNOWN)
-        given.append(Turn(span_id, row[0], row[1], row[10] == ERROR, scope, prompt))
-    return given

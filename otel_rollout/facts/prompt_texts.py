@@ -56,7 +56,7 @@ class OpenPrompts:
         other._known = self._known.copy()
         return other
 
-    def add(self, text: bytes, *, is_clear: bool = True) -> PromptText:
+    def add(self, text: bytes, is_clear: bool) -> PromptText:
         """Add a prompt, which continues the longest open one that its text begins with.
 
         Args:

@@ -1,4 +1,4 @@
-"""The prompts of a trajectory's generations, in a few dozen bytes each: texts and marks."""
+"""The prompts of a trajectory's generations, in some hundred bytes each: texts, marks and records."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.facts.prompt_texts import NO_TEXT, OpenPrompts, PromptText, text_of_prompt
+from otel_rollout.facts.span_record import SpanRecord
+from otel_rollout.facts.span_values import last_text, times_of
 
 MAX_AGENTS: Final = 16_384
 _MAX_ID: Final = 256
-_PROMPT_BYTES: Final = 400
+_PROMPT_BYTES: Final = 1000
 _IDS: Final = '_ids":'
 _TOKEN_IDS: Final = tuple(f'"{name}_ids":' for name in ("token", "response", "output", "prompt", "input", "completion"))
 
@@ -42,6 +44,9 @@ class Prompt(NamedTuple):
         conversation: `gen_ai.conversation.id`; empty without one.
         request: verl's id of the conversation; empty without one.
         mark: The marks on the generation.
+        record: The facts that its payload shows.
+        finish_reason: The reason for which it stopped; empty without one.
+        start: Its start, in nanoseconds since 1970.
     """
 
     text: PromptText
@@ -49,9 +54,12 @@ class Prompt(NamedTuple):
     conversation: str
     request: str
     mark: Mark
+    record: SpanRecord
+    finish_reason: str
+    start: int
 
 
-UNKNOWN: Final = Prompt(PromptText(NO_TEXT, NO_TEXT, True), False, "", "", NO_MARK)
+UNKNOWN: Final = Prompt(PromptText(NO_TEXT, NO_TEXT, True), False, "", "", NO_MARK, SpanRecord(), "", 0)
 
 
 class Prompts:
@@ -61,7 +69,7 @@ class Prompts:
         self.of_span: dict[int, Prompt] = {}
         self.agents: dict[int, Mark] = {}
         """The agents that are marked, by span id."""
-        self._open = OpenPrompts()
+        self.open = OpenPrompts()
 
     def copy(self) -> Prompts:
         """Return a copy, to which generations can be added without changing this one."""
@@ -75,28 +83,24 @@ class Prompts:
         """The bytes that it takes in memory, roughly."""
         return _PROMPT_BYTES * len(self.of_span)
 
-    def add(self, span: ReadableSpan, text: PromptText | None = None) -> Prompt:
-        """Add a generation, and return its prompt.
-
-        Args:
-            span: The generation.
-            text: The text of its prompt, if it was compared when the span was finished.
-        """
+    def add(self, span: ReadableSpan, record: SpanRecord | None = None) -> None:
+        """Add a generation, with its record if that has more than its prompt."""
         attributes: Mapping[str, Any] = span.attributes or {}
+        text = None if record is None else record.prompt
         if text is None:
-            given, is_clear = text_of_prompt(attributes)
-            text = self._open.add(given, is_clear=is_clear)
+            text = self.open.add(*text_of_prompt(attributes))
         conversation, request = attributes.get(semconv.CONVERSATION_ID), attributes.get(semconv.REQUEST_ID)
-        prompt = Prompt(
-            text,
-            attributes.get(semconv.COMPACTED) is True,
-            conversation[:_MAX_ID] if type(conversation) is str else "",
-            request[:_MAX_ID] if type(request) is str else "",
-            _mark_of(attributes),
-        )
         if span.context is not None:
-            self.of_span[span.context.span_id] = prompt
-        return prompt
+            self.of_span[span.context.span_id] = Prompt(
+                text,
+                attributes.get(semconv.COMPACTED) is True,
+                conversation[:_MAX_ID] if type(conversation) is str else "",
+                request[:_MAX_ID] if type(request) is str else "",
+                _mark_of(attributes),
+                record or UNKNOWN.record,
+                last_text(attributes.get(semconv.FINISH_REASONS)) or "",
+                times_of(span)[0],
+            )
 
     def add_agent(self, span_id: int, attributes: Mapping[str, Any]) -> None:
         """Keep the marks on an agent, if it has some."""

@@ -15,7 +15,7 @@ import orjson
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import answer_hash, call_hash, payload_hash
 from otel_rollout.facts.odd_results import MAX_PARSED, is_odd_result
-from otel_rollout.facts.prompt_texts import MAX_PAYLOAD, PromptText, is_chat
+from otel_rollout.facts.prompt_texts import MAX_PAYLOAD, NO_TEXT, OpenPrompts, PromptText, is_chat, text_of_prompt
 from otel_rollout.facts.span_messages import answered_in, asked_in, text_in
 from otel_rollout.messages import Message, parse_json, read_template, unfolded
 from otel_rollout.text.plain_text import shorten
@@ -50,7 +50,7 @@ class SpanRecord(NamedTuple):
         is_unread: True if no answer was recognised in a generation's result.
         is_odd: True if a tool's result holds nothing, or is an error in data.
         keys: The keys of the JSON object that a tool returned.
-        prompt: The text of a generation's prompt; None if it isn't compared yet.
+        prompt: The text of a generation's prompt.
     """
 
     content: int = 0
@@ -66,7 +66,7 @@ class SpanRecord(NamedTuple):
 
 
 def record_of_generation(
-    asked: Iterable[Message], answered: Sequence[Message], output: str, *, is_unread: bool
+    asked: Iterable[Message], answered: Sequence[Message], output: str, prompt: PromptText, *, is_unread: bool
 ) -> SpanRecord:
     """Return the record of a generation.
 
@@ -74,6 +74,7 @@ def record_of_generation(
         asked: The messages that it was given.
         answered: Its answers, as many as were recognised.
         output: `output.value`, which counts if it has no answer; empty if it isn't recorded.
+        prompt: The text of its prompt.
         is_unread: True if no answer was recognised in a result.
     """
     texts = [part["content"] for message in answered for part in message.parts if _is_text(part)]
@@ -84,6 +85,7 @@ def record_of_generation(
         characters=sum(map(len, texts)),
         unparsed_calls=sum(map(_unparsed_calls, texts)),
         is_unread=is_unread,
+        prompt=prompt,
     )
 
 
@@ -106,19 +108,21 @@ def record_of_call(tool: str, arguments: str, output: str | None, value: Any = N
     return SpanRecord(payload_hash(output or ""), call_hash(tool, arguments), is_odd=is_odd, keys=keys)
 
 
-def generation_record(attributes: Mapping[str, Any], *, has_line: bool, is_failed: bool) -> SpanRecord:
+def generation_record(attributes: Mapping[str, Any], prompts: OpenPrompts, *, is_failed: bool) -> SpanRecord:
     """Return the record of a generation that nobody made one of when it was finished.
 
     Args:
         attributes: Its attributes.
-        has_line: True if the line that was asked is needed: prompts take long to parse.
+        prompts: The open prompts of its trajectory.
         is_failed: True if it ended with an exception.
     """
     output = text_in(attributes, semconv.OUTPUT_VALUE)
     answered = answered_in(attributes) if is_chat(attributes, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE) else []
-    asked = asked_in(attributes) if has_line else ()
+    prompt = prompts.add(*text_of_prompt(attributes))
+    # Prompts take long to parse: only the first one's line is shown.
+    asked = asked_in(attributes) if prompt.before == NO_TEXT else ()
     is_unread = not is_failed and not answered and has_result(attributes)
-    return record_of_generation(asked, answered, output, is_unread=is_unread)
+    return record_of_generation(asked, answered, output, prompt, is_unread=is_unread)
 
 
 def call_record(name: str, attributes: Mapping[str, Any], *, is_failed: bool) -> SpanRecord:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any, Final
 
 import orjson
@@ -40,12 +39,7 @@ def summarise_trajectory(spans: Iterable[ReadableSpan]) -> TrajectorySummary:
     # As the writer has them.
     ordered = sorted(known.values(), key=lambda span: (span.parent is None, span.end_time or 0))
     builder.add(ordered)
-    histories = cache(lambda: histories_of(ordered))
-    collected = Collected(builder, histories)
-    if collected.guessed_users:
-        builder = SummaryBuilder(builder.trace_id, collected.guessed_users)
-        builder.add(ordered)
-        collected = Collected(builder, histories)
+    collected = Collected(builder, lambda: histories_of(ordered))
     return TrajectorySummary(**identity_of(collected), **columns_of(collected))
 
 

@@ -218,7 +218,7 @@ class TrajectorySummary:
     output_characters: Count = _fact(
         "the characters of the generations' answers, but a simulated user's, without thoughts and tool calls",
         0,
-        lambda it: it.trace.output_characters,
+        lambda it: it.output_characters,
         unit="characters",
     )
     user_turns: Count | None = _fact(
@@ -313,9 +313,9 @@ class TrajectorySummary:
         better="lower",
     )
     unparsed_tool_calls: Count = _fact(
-        "the tool calls in the model's text that are neither JSON nor the tags of Qwen3-Coder or GLM",
+        "the tool calls in the policy's text that are neither JSON nor the tags of Qwen3-Coder or GLM",
         0,
-        lambda it: it.trace.unparsed_tool_calls,
+        lambda it: it.unparsed_tool_calls,
         unit="calls",
         better="lower",
     )

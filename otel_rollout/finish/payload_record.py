@@ -40,15 +40,15 @@ def _record_generation(draft: SpanDraft, asked: ChatSide | None, answered: ChatS
     prompts = OpenPrompts() if trajectory is None or trajectory.prompts is None else trajectory.prompts
     if trajectory is not None:
         trajectory.prompts = prompts
-    prompt = prompts.add(text, is_clear=is_clear)
+    prompt = prompts.add(text, is_clear)
     is_first = asked is not None and prompt.before == NO_TEXT
-    made = record_of_generation(
+    draft.record = record_of_generation(
         asked.messages if asked is not None and is_first else (),
         [] if answered is None else answered.messages,
         output,
+        prompt,
         is_unread=answered is None and has_result({semconv.OUTPUT_VALUE: output}),
     )
-    draft.record = made._replace(prompt=prompt)
 
 
 def _text(json_bytes: bytes | None) -> str:
