@@ -448,7 +448,7 @@ class Collected:
         own = [(len(scope), self._prompt(row)) for row, scope in scopes if row[2] not in users]
         self.output_characters = sum(prompt.record.characters for _, prompt in own)
         self.unparsed_tool_calls = sum(prompt.record.unparsed_calls for _, prompt in own)
-        # The first and the last inside the least agents; of two that start at once, the lesser text.
+        # The first and the last inside the least agents; of two with one start, the lesser text.
         asked = [(depth, it.start, it.record.prompt_line) for depth, it in own if it.record.prompt_line]
         answered = [(depth, -it.start, it.record.answer_line) for depth, it in own if it.record.answer_line]
         stopped = [(-it.start, it.finish_reason) for _, it in own if it.finish_reason]
