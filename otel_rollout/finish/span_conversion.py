@@ -20,7 +20,6 @@ from otel_rollout.finish.span_copies import (
     changed_copy,
     copy_span,
     copy_with_losses,
-    encodable_copy,
     is_without_payload,
 )
 from otel_rollout.finish.span_draft import SpanDraft, Transform, draft_of, draft_of_readable
@@ -104,10 +103,10 @@ class SpanReader:
             exporter: The exporter's name; a root counts the spans of its trajectory that this exporter's queue dropped.
         """
         if not isinstance(span, RolloutSpan):
-            # With our project in its resource: exporters file it by that.
-            span = self._run_resource().named(encodable_copy(span))
-            draft = self._pass(draft_of_readable(span))
-            return changed_copy(span, draft) if self.transforms or draft.redacted else span
+            theirs = span.resource
+            # With our project in it: exporters file it by that.
+            resource = theirs if theirs is self.resource else self._run_resource().merged(theirs)
+            return changed_copy(span, self._pass(draft_of_readable(span)), resource)
         finished = span.finished
         if finished is None:
             with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import orjson
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, Status
 from opentelemetry.util.types import AnyValue
@@ -13,7 +14,6 @@ from otel_rollout import semconv
 from otel_rollout.finish.conversations import encode_messages
 from otel_rollout.finish.payload_limits import cut_json
 from otel_rollout.finish.span_draft import SpanDraft
-from otel_rollout.record.attribute_values import read_name
 from otel_rollout.record.finished_span import CountedSpan, counted_attributes
 from otel_rollout.record.recording_span import RolloutSpan
 from otel_rollout.record.snapshot import Snapshot
@@ -126,43 +126,35 @@ def _shrunk_messages(text: str) -> str:
         return cut_json(text.encode("utf-8", "replace"), SHRUNK_ATTRIBUTE_CHARACTERS).decode()
 
 
-def encodable_copy(span: ReadableSpan) -> ReadableSpan:
-    """Return a span that OTLP can encode: `span` itself, or a copy if a name or a time has a wrong type.
+def changed_copy(span: ReadableSpan, draft: SpanDraft, resource: Resource) -> ReadableSpan:
+    """Return a copy of another instrumentation's span with what its draft has, and times that OTLP can encode.
 
-    The SDK accepts any object as a name or a time.
+    The SDK accepts any object as a time.
     """
-    if (
-        type(span.name) is str
-        and _is_time(span.start_time)
-        and _is_time(span.end_time)
-        and all(type(event.name) is str and _is_time(event.timestamp) for event in span.events)
-    ):
-        return span
+    events = [
+        Event(
+            event.name,
+            counted_attributes(event.attributes, event.dropped_attributes),
+            event.timestamp if _is_time(event.timestamp) else 0,
+        )
+        for event in draft.events
+    ]
+    links = [Link(link.context, counted_attributes(link.attributes, link.dropped_attributes)) for link in draft.links]
     return copy_span(
         span,
-        dict(span.attributes or {}),
-        name=read_name(span.name),
+        draft.attributes,
+        name=draft.name,
+        events=events,
+        links=links,
+        status=draft.status,
+        resource=resource,
         start_time=span.start_time if _is_time(span.start_time) else None,
         end_time=span.end_time if _is_time(span.end_time) else None,
-        events=[
-            Event(read_name(event.name), event.attributes, event.timestamp if _is_time(event.timestamp) else 0)
-            for event in span.events
-        ],
     )
 
 
 def _is_time(time: object) -> bool:
-    return time is None or (type(time) is int and 0 <= time <= INT64_MAX)
-
-
-def changed_copy(span: ReadableSpan, draft: SpanDraft) -> ReadableSpan:
-    """Return a copy of another instrumentation's span with what its draft has."""
-    events = [
-        Event(event.name, counted_attributes(event.attributes, event.dropped_attributes), event.timestamp)
-        for event in draft.events
-    ]
-    links = [Link(link.context, counted_attributes(link.attributes, link.dropped_attributes)) for link in draft.links]
-    return copy_span(span, draft.attributes, name=draft.name, events=events, links=links, status=draft.status)
+    return type(time) is int and 0 <= time <= INT64_MAX
 
 
 def copy_without_payload(span: RolloutSpan | ReadableSpan) -> RolloutSpan | ReadableSpan:

@@ -16,6 +16,7 @@ from otel_rollout.facts.span_record import SpanRecord
 from otel_rollout.finish.payload_limits import narrow_integers
 from otel_rollout.finish.token_text import add_token_text, numbers_last
 from otel_rollout.messages import ChatSide
+from otel_rollout.record.attribute_values import read_name
 from otel_rollout.record.recording_span import RecordedEvent, RecordedLink, RolloutSpan
 from otel_rollout.record.snapshot import Snapshot, to_json
 from otel_rollout.record.trajectory_state import TrajectoryState
@@ -146,10 +147,10 @@ def draft_of(span: RolloutSpan) -> SpanDraft:
 
 def draft_of_readable(span: ReadableSpan) -> SpanDraft:
     """Return the draft of another instrumentation's span, all of whose payload is in its attributes."""
-    draft = SpanDraft(span.name, {**(span.attributes or {})})
+    draft = SpanDraft(read_name(span.name), {**(span.attributes or {})})
     draft.status = span.status
     draft.events = [
-        RecordedEvent(event.name, event.timestamp, {**(event.attributes or {})}, _dropped(event.attributes))
+        RecordedEvent(read_name(event.name), event.timestamp, {**(event.attributes or {})}, _dropped(event.attributes))
         for event in span.events
     ]
     draft.links = [
