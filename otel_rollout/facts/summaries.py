@@ -56,7 +56,7 @@ def summary_of_json(identity: Mapping[str, Any], facts: bytes) -> TrajectorySumm
     try:
         given = orjson.loads(facts)
         values = {name: _READERS[name](value) for name, value in given.items() if name in _READERS}
-    except (LookupError, TypeError) as error:
+    except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"no summary: {error}") from error
     if any(counts.errors > counts.calls for counts in values.get("tools", {}).values()):
         raise ValueError("tools has another form")

@@ -15,8 +15,6 @@ from otel_rollout.text.sanitize import fits_int64, replace_surrogates
 
 SHORT_TEXT: Final = 64
 """Texts up to this length are cached: they may be the same on thousands of spans."""
-LARGE_TEXT: Final = 16 * 1024
-"""Longer texts are copied as seldom as possible."""
 MAX_CACHED: Final = 8192
 _MAX_KEPT_NUMBER: Final = 0x4000
 
@@ -49,15 +47,13 @@ class _Varints(dict[int, bytes]):
 varint: Final = _Varints().__getitem__
 
 
-def encode_attributes(parts: list[bytes], attributes: Mapping[str, Any]) -> bool:
-    """Add attributes of a span to its pieces; return True if one is large."""
-    has_large_text = False
+def encode_attributes(parts: list[bytes], attributes: Mapping[str, Any]) -> None:
+    """Add attributes of a span to its pieces."""
     value: Any
     for key, value in attributes.items():
         kind = type(value)
         if kind is str:
             if len(value) > SHORT_TEXT:
-                has_large_text = has_large_text or len(value) > LARGE_TEXT
                 parts += _encode_long_text(key, value)
                 continue
             name = key, kind, value
@@ -75,7 +71,6 @@ def encode_attributes(parts: list[bytes], attributes: Mapping[str, Any]) -> bool
                 _encoded_pairs.clear()
             _encoded_pairs[name] = pair
         parts.append(pair)
-    return has_large_text
 
 
 def _encode_long_text(key: str, value: str) -> tuple[bytes, ...]:

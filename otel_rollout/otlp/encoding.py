@@ -1,4 +1,4 @@
-"""Encodes spans in OTLP's binary form, and copies each payload only once, as bytes.
+"""Encodes spans in OTLP's binary form, and copies each payload twice, as bytes.
 
 The SDK's encoder passes each message to the next constructor, which copies it: a payload is copied at six levels, then
 serialized in one call that holds the GIL for milliseconds. Here the fields of every span are written directly, mostly
@@ -64,6 +64,7 @@ _kinds: Final = {kind: kind.value + 1 for kind in SpanKind}
 """OTLP numbers the kinds from 1, the API from 0."""
 _MAX_ORIGINS: Final = 256
 _LARGE_ORIGIN_BYTES: Final = 2**14
+_LARGE_BYTES: Final = 2**14
 
 
 class EncodedSpan(NamedTuple):
@@ -102,69 +103,51 @@ def encode_spans(spans: Iterable[ReadableSpan], additions: Callable[[ReadableSpa
         TypeError: A field of a span has another type.
         ValueError: A value is too deep.
     """
-    try:
-        return _join(_groups_of(spans, additions))
-    except struct.error as error:
-        raise OverflowError(f"a time beyond 64 bits: {error}") from error
-    except EncodeError as error:
-        raise ValueError(f"values within values without end: {error}") from error
+    return join_spans(encode_each(spans, additions))
 
 
-def encode_each(spans: Iterable[ReadableSpan]) -> Iterator[EncodedSpan]:
+def encode_each(
+    spans: Iterable[ReadableSpan], additions: Callable[[ReadableSpan], Additions] | None = None
+) -> Iterator[EncodedSpan]:
     """Yield finished spans of this process, each encoded; one with a parent in another process is a root, too.
 
-    Raises as `encode_spans` does.
+    Takes and raises what `encode_spans` does.
     """
-    own = [span for span in spans if span.context is not None]
-    try:
-        for span, (resource, scope, pieces) in zip(own, _groups_of(own, None), strict=True):
-            trace_id, span_id, *_ = cast("SpanContext", span.context)
-            is_root = span.parent is None or span.parent.is_remote
-            ids = trace_id.to_bytes(16, "big"), span_id.to_bytes(8, "big")
-            yield EncodedSpan(*ids, is_root, resource, scope, b"".join(pieces), span)
-    except struct.error as error:
-        raise OverflowError(f"a time beyond 64 bits: {error}") from error
-    except EncodeError as error:
-        raise ValueError(f"values within values without end: {error}") from error
-
-
-def join_spans(spans: Iterable[EncodedSpan]) -> bytes:
-    """Return the OTLP request of encoded spans."""
-    return _join((resource, scope, (data,)) for _, _, _, resource, scope, data, _ in spans)
-
-
-def _groups_of(
-    spans: Iterable[ReadableSpan], additions: Callable[[ReadableSpan], Additions] | None
-) -> Iterator[tuple[bytes, bytes, Sequence[bytes]]]:
-    """Yield the resource, the scope and the pieces of each span."""
     last_resource: Any = None
     last_scope: Any = None
     resource_data = scope_data = b""
     yielder = GilYielder()
     for span in spans:
-        if span.context is None:
+        context = span.context
+        if context is None:
             continue
         resource, scope = span.resource, span.instrumentation_scope
         if resource is not last_resource or scope is not last_scope:
             resource_data, scope_data = _encode_resource(resource), _encode_scope(scope)
             last_resource, last_scope = resource, scope
-        pieces, has_large_text = _encode_span(span, *(additions(span) if additions is not None else _NOTHING))
-        if has_large_text:
-            yield resource_data, scope_data, pieces
-            yielder.worked(sum(map(len, pieces)))
-        else:
-            # A copy of a small span costs less than handling its pieces.
-            yield resource_data, scope_data, (b"".join(pieces),)
+        # Unpacked as a tuple: each property of a context is a Python call.
+        trace_id, span_id, *_ = context
+        ids = trace_id.to_bytes(16, "big"), span_id.to_bytes(8, "big")
+        is_root = span.parent is None or span.parent.is_remote
+        try:
+            data = _encode_span(span, *ids, *(additions(span) if additions is not None else _NOTHING))
+        except struct.error as error:
+            raise OverflowError(f"a time beyond 64 bits: {error}") from error
+        except EncodeError as error:
+            raise ValueError(f"values within values without end: {error}") from error
+        if len(data) > _LARGE_BYTES:
+            yielder.worked(len(data))
+        yield EncodedSpan(*ids, is_root, resource_data, scope_data, data, span)
 
 
-def _join(spans: Iterable[tuple[bytes, bytes, Sequence[bytes]]]) -> bytes:
-    """Return a request of spans in pieces, each with its resource and its scope."""
+def join_spans(spans: Iterable[EncodedSpan]) -> bytes:
+    """Return the OTLP request of encoded spans."""
     resources: list[tuple[bytes, list[tuple[bytes, list[bytes]]]]] = []
     last_resource: bytes | None = None
     last_scope: bytes | None = None
     scopes: list[tuple[bytes, list[bytes]]] = []
     parts: list[bytes] = []
-    for resource, scope, pieces in spans:
+    for _, _, _, resource, scope, data, _ in spans:
         if resource is not last_resource and resource != last_resource:
             scopes, last_scope = [], None
             resources.append((resource, scopes))
@@ -173,7 +156,7 @@ def _join(spans: Iterable[tuple[bytes, bytes, Sequence[bytes]]]) -> bytes:
             parts = []
             scopes.append((scope, parts))
             last_scope = scope
-        parts += (_SCOPE_SPANS_SPANS, varint(sum(map(len, pieces))), *pieces)
+        parts += (_SCOPE_SPANS_SPANS, varint(len(data)), data)
     request: list[bytes] = []
     for resource, scopes in resources:
         resource_parts = [resource]
@@ -220,19 +203,21 @@ def _remember(origin: Resource | InstrumentationScope, encoded: bytes) -> bytes:
 
 
 def _encode_span(
-    span: ReadableSpan, more_attributes: Mapping[str, Any], more_events: Sequence[Event]
-) -> tuple[list[bytes], bool]:
-    """Return a span's pieces, and True if one is so large that it should not be copied before the final join."""
-    # Unpacked as tuples: each property of a context is a Python call.
-    trace_id, span_id, _, trace_flags, trace_state, _ = cast("SpanContext", span.context)
+    span: ReadableSpan,
+    trace_id: bytes,
+    span_id: bytes,
+    more_attributes: Mapping[str, Any],
+    more_events: Sequence[Event],
+) -> bytes:
+    _, _, _, trace_flags, trace_state, _ = cast("SpanContext", span.context)
     parent = span.parent
     flags = _HAS_IS_REMOTE | (trace_flags & 0xFF)
     name = span.name
     parts = [
         _SPAN_TRACE_ID,
-        trace_id.to_bytes(16, "big"),
+        trace_id,
         _SPAN_SPAN_ID,
-        span_id.to_bytes(8, "big"),
+        span_id,
         _encoded_names.get(name) or _encode_name(name),
     ]
     if parent is not None:
@@ -246,9 +231,8 @@ def _encode_span(
     else:
         times = [_SPAN_TIME(tag, time) for tag, time in ((0x39, start), (0x41, end)) if time is not None]
         parts += (*times, _SPAN_NUMBERS_WITHOUT_TIMES(0x30, kind, 0x0185, flags))
-    has_large_text = encode_attributes(parts, span.attributes or {})
-    if more_attributes:
-        has_large_text = encode_attributes(parts, more_attributes) or has_large_text
+    encode_attributes(parts, span.attributes or {})
+    encode_attributes(parts, more_attributes)
     if (
         span.events
         or more_events
@@ -263,7 +247,7 @@ def _encode_span(
         parts.append(_encode_rest(span, trace_state, more_events))
     else:
         parts.append(_SPAN_STATUS_UNSET)
-    return parts, has_large_text
+    return b"".join(parts)
 
 
 def _encode_name(name: str) -> bytes:

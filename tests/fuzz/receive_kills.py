@@ -26,7 +26,7 @@ from tests.receive.receiving import ReceiverProcess, make_trace, spans_in_frames
 
 KILLS_A_FOLDER = 10
 SENDERS = 4
-TORN = {"torn frame"}
+TORN = {"torn frame", "torn record"}
 
 
 class Sender:

@@ -102,6 +102,8 @@ class TestRecordedTrajectory:
             ("tools", [1]),
             ("tools", {"search": [1, 2]}),
             ("errors", [[1]]),
+            (None, [1]),
+            (None, "text"),
         ],
     )
     def test_columns_of_another_form_are_made_anew(self, tmp_path, column, value):
@@ -109,7 +111,7 @@ class TestRecordedTrajectory:
         write(tmp_path, make_trajectory())
         [index] = tmp_path.rglob("*.index.jsonl")
         line = orjson.loads(index.read_bytes())
-        line["facts"][column] = value
+        line["facts"] = value if column is None else {**line["facts"], column: value}
         del line["crc32"]
         start = orjson.dumps(line)[:-1]
         index.write_bytes(start + seal_of(start))
