@@ -28,7 +28,7 @@ BATCHES = [
         "step": FAULTY_STEP,
     },
     {
-        "prompts": ["straggle 0", *(f"{fault} {number}" for fault in ("stall", "plan") for number in range(10))],
+        "prompts": [f"{fault} {number}" for fault in ("stall", "plan") for number in range(10)],
         "n": 2,
         "step": WAITING_STEP,
     },
@@ -123,11 +123,9 @@ class TestVerl:
         found = found_in(steps[FAULTY_STEP])
         assert {each.prompt.split()[0] for each in of(steps, found["unknown_tools"])} == {"broken"}
 
-    def test_timeouts_and_stragglers_are_found(self, steps):
-        """Tools that time out are found and told as such, with the two trajectories that hold the step up."""
-        found = found_in(steps[WAITING_STEP])
-        assert {"stragglers", "tool_errors"} <= set(found)
-        assert {each.prompt for each in of(steps, found["stragglers"], WAITING_STEP)} == {"straggle 0"}
+    def test_timeouts_are_found(self, steps):
+        """Tools that time out are found and told as such."""
+        assert "tool_errors" in found_in(steps[WAITING_STEP])
         stalled = [each for each in steps[WAITING_STEP] if each.prompt.startswith("stall")]
         assert {failure_class(each, worst_reward=each.reward) for each in stalled} == {"timeout"}
 

@@ -147,7 +147,6 @@ TOOL_CALLS: dict[str, list] = {
     "garbled": [("add", UNREADABLE), ("add", {"a": 1, "b": 2})],
     "long": [],
     "stall": [("fail", {"why": "no answer in 0"})],
-    "straggle": [("fail", {"why": "no answer in 5"})],
     "die": [("fail", {"why": "the process ends"})],
 }
 ANSWERS = {
