@@ -79,10 +79,15 @@ def exact_conversations(turns: Sequence[Turn]) -> list[Found] | None:
     for at, turn in enumerate(turns):
         known = open_.get(turn.scope)
         if known is None:
-            if at and (turn.scope[: len(turns[0].scope)] != turns[0].scope or turn.prompt.text.before != NO_TEXT):
+            if turn.scope[: len(turns[0].scope)] != turns[0].scope:
+                return None
+            begun, text = _begun(turn.scope, open_, at), turn.prompt.text
+            caller = NO_TEXT if begun.parent is None else turns[found[begun.parent].turns[-1]].prompt.text.own
+            if text.before and text.before[-1] != caller:
+                # It may go on with what another agent was told.
                 return None
             open_[turn.scope] = len(found)
-            found.append(_begun(turn.scope, open_, at))
+            found.append(begun)
         elif turn.prompt.is_compacted:
             last = found[known].turns[-1]
             open_[turn.scope] = len(found)
@@ -116,4 +121,4 @@ def _continues(turn: Turn, last: Turn) -> bool:
         return prompt.request == before.request or not (prompt.request and before.request)
     # A generation that failed is tried again.
     is_repeated = text.own == before.text.own and (turn.failed or last.failed)
-    return is_repeated or text.before == before.text.own != NO_TEXT
+    return is_repeated or before.text.own in text.before

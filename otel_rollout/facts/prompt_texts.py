@@ -1,4 +1,4 @@
-"""The texts of prompts as lengths and hashes: a prompt continues the one before that its text begins with."""
+"""The texts of prompts as lengths and hashes: a prompt continues the one before whose text it begins with."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ PROMPT_START: Final = '"prompt_ids_start":'
 MAX_PAYLOAD: Final = 256 * 1024
 _MAX_OPEN: Final = 64
 """A prompt is compared with so many earlier ones that none has continued yet."""
+_MAX_CONTINUED: Final = 4
+_MAX_BEFORE: Final = 2
 _TOOL_FIRST: Final = ('[{"role":"tool"', '{"messages":[{"role":"tool"')
 _USER_FIRST: Final = b'[{"role":"user","parts":[{"type":"text","content":"'
 _END_OF_TEXT: Final = b'"}]}'
@@ -30,16 +32,16 @@ _TEXT: Final = '_text":'
 
 
 class PromptText(NamedTuple):
-    """The text of a generation's prompt, and the one before that it continues.
+    """The text of a generation's prompt, and those before that it begins with.
 
     Args:
         own: The length and a hash of its text, of JSON until its last message's end; zeros if it has no text.
-        before: The same of the earlier prompt that its text begins with; zeros without one.
+        before: The same of the longest earlier prompts that its text begins with.
         is_clear: False if only its messages show what it continues.
     """
 
     own: tuple[int, int]
-    before: tuple[int, int]
+    before: tuple[tuple[int, int], ...]
     is_clear: bool
 
 
@@ -47,40 +49,45 @@ class OpenPrompts:
     """The prompts of one trajectory that none has continued yet, by the lengths and hashes of their texts."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int], int] = {}
+        self._open: dict[tuple[int, int], int] = {}
         """The number of prompts with a text."""
+        self._continued: dict[tuple[int, int], None] = {}
+        """The last ones that a prompt has continued: of two that begin with a text, the first may be a sub-agent's."""
 
     def copy(self) -> OpenPrompts:
         """Return a copy, to which prompts can be added without changing this one."""
         other = OpenPrompts()
-        other._known = self._known.copy()
+        other._open, other._continued = self._open.copy(), self._continued.copy()
         return other
 
     def add(self, text: bytes, is_clear: bool) -> PromptText:
-        """Add a prompt, which continues the longest open one that its text begins with.
+        """Add a prompt.
 
         Args:
             text: Its text, of JSON until its last message's end; empty if it has no text of its own.
             is_clear: False if only its messages show what it continues.
         """
         if not text:
-            return PromptText(NO_TEXT, NO_TEXT, is_clear)
-        data, hashed, at, before = memoryview(text), 0, 0, NO_TEXT
-        for length, expected in sorted(self._known):
+            return PromptText(NO_TEXT, (), is_clear)
+        data, hashed, at, before = memoryview(text), 0, 0, list[tuple[int, int]]()
+        for length, expected in sorted(self._open.keys() | self._continued.keys()):
             if length >= len(data):
                 break
             hashed, at = crc32(data[at:length], hashed), length
             if expected == hashed and (text[length - 1 : length] != b"}" or text[length : length + 1] == b","):
-                before = length, expected
+                before.append((length, expected))
         own = len(data), crc32(data[at:], hashed)
-        if before in self._known:
-            self._known[before] -= 1
-            if not self._known[before]:
-                del self._known[before]
-        self._known[own] = self._known.get(own, 0) + 1
-        if len(self._known) > _MAX_OPEN:
-            del self._known[next(iter(self._known))]
-        return PromptText(own, before, is_clear)
+        if before and (last := before[-1]) in self._open:
+            self._open[last] -= 1
+            if not self._open[last]:
+                del self._open[last]
+            self._continued[last] = None
+            if len(self._continued) > _MAX_CONTINUED:
+                del self._continued[next(iter(self._continued))]
+        self._open[own] = self._open.get(own, 0) + 1
+        if len(self._open) > _MAX_OPEN:
+            del self._open[next(iter(self._open))]
+        return PromptText(own, tuple(before[-_MAX_BEFORE:]), is_clear)
 
 
 def text_of_prompt(attributes: Mapping[str, Any]) -> tuple[bytes, bool]:

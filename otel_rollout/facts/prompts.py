@@ -59,7 +59,7 @@ class Prompt(NamedTuple):
     start: int
 
 
-UNKNOWN: Final = Prompt(PromptText(NO_TEXT, NO_TEXT, True), False, "", "", NO_MARK, SpanRecord(), "", 0)
+UNKNOWN: Final = Prompt(PromptText(NO_TEXT, (), True), False, "", "", NO_MARK, SpanRecord(), "", 0)
 
 
 class Prompts:

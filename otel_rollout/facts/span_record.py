@@ -15,7 +15,7 @@ import orjson
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import answer_hash, call_hash, payload_hash
 from otel_rollout.facts.odd_results import MAX_PARSED, is_odd_result
-from otel_rollout.facts.prompt_texts import MAX_PAYLOAD, NO_TEXT, OpenPrompts, PromptText, is_chat, text_of_prompt
+from otel_rollout.facts.prompt_texts import MAX_PAYLOAD, OpenPrompts, PromptText, is_chat, text_of_prompt
 from otel_rollout.facts.span_messages import answered_in, asked_in, text_in
 from otel_rollout.messages import Message, parse_json, read_template, unfolded
 from otel_rollout.text.plain_text import shorten
@@ -120,7 +120,7 @@ def generation_record(attributes: Mapping[str, Any], prompts: OpenPrompts, *, is
     answered = answered_in(attributes) if is_chat(attributes, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE) else []
     prompt = prompts.add(*text_of_prompt(attributes))
     # Prompts take long to parse: only the first one's line is shown.
-    asked = asked_in(attributes) if prompt.before == NO_TEXT else ()
+    asked = () if prompt.before else asked_in(attributes)
     is_unread = not is_failed and not answered and has_result(attributes)
     return record_of_generation(asked, answered, output, prompt, is_unread=is_unread)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from otel_rollout import semconv
-from otel_rollout.facts.prompt_texts import NO_TEXT, OpenPrompts, text_of_messages, text_of_prompt
+from otel_rollout.facts.prompt_texts import OpenPrompts, text_of_messages, text_of_prompt
 from otel_rollout.facts.span_record import has_result, record_of_call, record_of_generation
 from otel_rollout.finish.span_draft import SpanDraft
 from otel_rollout.guard.log_once import internal_error
@@ -41,9 +41,8 @@ def _record_generation(draft: SpanDraft, asked: ChatSide | None, answered: ChatS
     if trajectory is not None:
         trajectory.prompts = prompts
     prompt = prompts.add(text, is_clear)
-    is_first = asked is not None and prompt.before == NO_TEXT
     draft.record = record_of_generation(
-        asked.messages if asked is not None and is_first else (),
+        () if asked is None or prompt.before else asked.messages,
         [] if answered is None else answered.messages,
         output,
         prompt,

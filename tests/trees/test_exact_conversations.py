@@ -81,6 +81,10 @@ EXACT = {
         [agent(2), llm(11, [Q, A, R], 2), llm(12, [Q, A, R, A], 2), llm(10, [Q], takes=9)],
         ["main", "subagent"],
     ),
+    "an agent that gets main's history": (
+        [agent(2), llm(10, [Q]), llm(11, [Q, A, SUMMARY], 2), llm(12, [Q, A, SUMMARY, A], 2), llm(13, [Q, A, R])],
+        ["main", "subagent"],
+    ),
     "a mark": ([llm(10, [Q]), llm(11, [SUMMARY], **{semconv.COMPACTED: True})], ["main", "compacted"]),
     "a simulated user": (
         [llm(10, [SUMMARY], **{semconv.ROLE: "user"}), llm(11, [Q]), llm(12, [Q, A, Q])],
