@@ -84,7 +84,7 @@ def exact_conversations(turns: Sequence[Turn]) -> list[Found] | None:
             begun, text = _begun(turn.scope, open_, at), turn.prompt.text
             caller = NO_TEXT if begun.parent is None else turns[found[begun.parent].turns[-1]].prompt.text.own
             if text.before and text.before[-1] != caller:
-                # It may go on with what another agent was told.
+                # It may continue the conversation of another agent.
                 return None
             open_[turn.scope] = len(found)
             found.append(begun)
