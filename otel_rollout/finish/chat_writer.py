@@ -51,30 +51,34 @@ class ChatWriter:
         self.conversations = Conversations(finisher.max_bytes)
         """The turns of running trajectories, added and taken by who writes their spans."""
 
-    def write_arguments(self, value: Any) -> WrittenSide:
+    def write_arguments(self, value: Any, json_bytes: bytes | None) -> WrittenSide:
         """Return the input of an LLM op.
 
         Args:
             value: Its arguments by name, or what stands for them.
+            json_bytes: The same as JSON.
         """
         side = None if is_note(value) else split_input(value)
         if side is None:
-            return WrittenSide(value_to_json(value), {}, None, 0)
+            return WrittenSide(json_bytes, {}, None, 0)
         attributes, cut = self._attributes(semconv.INPUT_MESSAGES, side.encoded, side.tools)
         text = preview(side.messages[-1])
         return WrittenSide(_payload(PROMPT_TEXT, text, side.rest), attributes, side, cut)
 
-    def write_result(self, value: Any, arguments: Any, *, is_stream: bool = False) -> WrittenSide:
+    def write_result(
+        self, value: Any, json_bytes: bytes | None, arguments: Any, *, is_stream: bool = False
+    ) -> WrittenSide:
         """Return the output of an LLM op.
 
         Args:
             value: Its result.
+            json_bytes: The same as JSON.
             arguments: Its arguments, if they were captured.
             is_stream: The result is the list of what a generator yielded.
         """
         side = None if is_note(value) else split_output(value, arguments, is_stream=is_stream)
         if side is None:
-            return WrittenSide(value_to_json(value), {}, None, 0)
+            return WrittenSide(json_bytes, {}, None, 0)
         attributes, cut = self._attributes(semconv.OUTPUT_MESSAGES, side.encoded, None)
         text = preview(side.messages[-1]) if side.messages else ""
         return WrittenSide(_payload(RESPONSE_TEXT, text, side.rest), attributes, side, cut)

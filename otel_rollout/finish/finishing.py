@@ -30,6 +30,8 @@ SIZE_OF_ATTRIBUTE: Final = 72
 _OTHER_ATTRIBUTES: Final = 13
 """At most this many attributes besides the span's own: input, output, their MIME types, the messages, and the tags."""
 _MAX_OPS: Final = 256
+_MOST_JOINED: Final = 32 * 1024
+"""Joining longer texts costs more than a search of each."""
 
 
 def transform(draft: SpanDraft, transforms: Sequence[Transform]) -> None:
@@ -77,30 +79,37 @@ def _redact(draft: SpanDraft, finisher: PayloadFinisher) -> None:
     given = value_to_json(draft.input) if draft.has_input else b""
     output = value_to_json(draft.output) if draft.has_output else b""
     others = b"" if finisher.redactor is None else value_to_json(rest)
-    # One search costs less than three. No JSON of ours has a line feed.
-    lines = b"%b\n%b\n%b" % (given, output, others)
-    clean, count = finisher.clean(lines)
-    if clean is not lines:
-        draft.redacted += count
-        clean_given, clean_output, clean_others = clean.split(b"\n")
-        if clean_given != given:
-            given, draft.input = clean_given, loads(clean_given)
-        if clean_output != output:
-            output, draft.output = clean_output, loads(clean_output)
-        if clean_others != others:
-            (draft.name,), (description,), draft.attributes, events, links = restored(rest, clean_others)
-            draft.status = Status(draft.status.status_code, description or None)
-            draft.events = [
-                event._replace(name=name, attributes=attributes)
-                for event, ((name,), attributes) in zip(draft.events, events, strict=True)
-            ]
-            draft.links = [link._replace(attributes=each) for link, each in zip(draft.links, links, strict=True)]
+    (clean_given, clean_output, clean_others), count = _clean((given, output, others), finisher)
+    draft.redacted += count
+    if clean_given != given:
+        given, draft.input = clean_given, loads(clean_given)
+    if clean_output != output:
+        output, draft.output = clean_output, loads(clean_output)
+    if clean_others != others:
+        (draft.name,), (description,), draft.attributes, events, links = restored(rest, clean_others)
+        draft.status = Status(draft.status.status_code, description or None)
+        draft.events = [
+            event._replace(name=name, attributes=attributes)
+            for event, ((name,), attributes) in zip(draft.events, events, strict=True)
+        ]
+        draft.links = [link._replace(attributes=each) for link, each in zip(draft.links, links, strict=True)]
     draft.input_json, draft.output_json = given or None, output or None
     trajectory = draft.trajectory
     if finisher.redactor is not None and trajectory is not None and not trajectory.has_clean_tags:
         trajectory.tags, count = finisher.redactor.value(trajectory.tags)
         draft.tags, trajectory.has_clean_tags = trajectory.tags, True
         draft.redacted += count
+
+
+def _clean(texts: Sequence[bytes], finisher: PayloadFinisher) -> tuple[Sequence[bytes], int]:
+    """Return JSON texts without secrets and media, and the number of secrets; unchanged ones are the same objects."""
+    if sum(map(len, texts)) > _MOST_JOINED:
+        cleaned = [finisher.clean(text) for text in texts]
+        return [text for text, _ in cleaned], sum([count for _, count in cleaned])
+    # One search costs less than three. No JSON of ours has a line feed.
+    lines = b"\n".join(texts)
+    clean, count = finisher.clean(lines)
+    return (texts, 0) if clean is lines else (clean.split(b"\n"), count)
 
 
 def write_messages(draft: SpanDraft, chat: ChatWriter) -> None:
@@ -123,10 +132,10 @@ def write_messages(draft: SpanDraft, chat: ChatWriter) -> None:
             )
         else:
             if draft.has_input:
-                asked = chat.write_arguments(draft.input)
+                asked = chat.write_arguments(draft.input, draft.input_json)
             if draft.has_output:
                 is_stream = span.output is not None and span.output.is_stream
-                answered = chat.write_result(draft.output, draft.input, is_stream=is_stream)
+                answered = chat.write_result(draft.output, draft.output_json, draft.input, is_stream=is_stream)
             draft.turn = asked.side, answered.side
     except Exception:
         internal_error("writing messages")
