@@ -60,17 +60,8 @@ _sound_types: set[tuple[type, ...]] = set()
 
 
 def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
-    """Return the sound entries of an index; none if there is no index."""
-    return list(map(IndexEntry._make, read_rows(path)))
-
-
-def read_rows(path: str | PathLike[str]) -> list[Row]:
-    """Return the sound rows of an index, closed and open; none if there is no index.
-
-    Args:
-        path: The open one.
-    """
-    return read_rows_from(path, 0)[0]
+    """Return the sound entries of an index, closed and open, by the path of the open one; none if there is no index."""
+    return list(map(IndexEntry._make, read_rows_from(path, 0)[0]))
 
 
 def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[Row], int]:

@@ -7,7 +7,6 @@ DIR/steps=000000-000099/<worker>-2.otlp.zst           the next file, once the fi
 DIR/validate/steps=000000-000099/<worker>.otlp.zst    the validation passes of these steps
 DIR/no-step/<worker>.otlp.zst                         spans without a step
 DIR/open/<worker>.otlp                                the journal: spans whose root has not ended yet
-DIR/open/<worker>.index.jsonl                         a line for each record of the journal, once its process has ended
 DIR/open/<worker>.running.json                        the trajectories that run for longer than a few seconds
 DIR/<worker>.lost                                     the spans that the exporter lost, by step and reason, if any
 
@@ -33,7 +32,7 @@ FOREIGN: Final = (".jsonl", ".jsonl.zst", ".jsonl.gz")
 RUNNING: Final = ".running.json"
 LOST: Final = ".lost"
 NEW: Final = ".new"
-"""The suffix of a journal, or of its index, that is being rewritten and will replace the old one."""
+"""The suffix of a journal, or of a file of running trajectories, that will replace the old one."""
 
 BUNDLE_STEPS: Final = 100
 VALIDATE: Final = "validate"
@@ -47,7 +46,7 @@ _WORKER: Final = re.compile(f"({_NAME}){_NUMBER}")
 _FRAME_FILE: Final = re.compile(_NAME + _NUMBER + re.escape(FRAMES))
 _JOURNAL_FILE: Final = re.compile(_NAME + re.escape(RECORDS))
 _RUNNING_FILE: Final = re.compile(_NAME + re.escape(RUNNING))
-_REPLACED: Final = "|".join(map(re.escape, (RECORDS, INDEX, RUNNING)))
+_REPLACED: Final = "|".join(map(re.escape, (RECORDS, RUNNING)))
 _NEW_FILE: Final = re.compile(rf"\.{_NAME}{_NUMBER}(?:{_REPLACED}){re.escape(NEW)}")
 _BUNDLE: Final = re.compile("steps=(-?[0-9]{1,19})-(-?[0-9]{1,19})", re.ASCII)
 
@@ -91,14 +90,9 @@ def is_bundle_folder(name: str) -> bool:
     return name == NO_STEP or (steps is not None and name == bundle_folder(steps[0], validate=False))
 
 
-def is_frame_file(name: str, *, may_be_new: bool = False) -> bool:
-    """Return True if we name a file of frames so, in a trace folder or a spool.
-
-    Args:
-        name: The name.
-        may_be_new: Accept the file that will replace an index, too.
-    """
-    return _FRAME_FILE.fullmatch(name) is not None or (may_be_new and _NEW_FILE.fullmatch(name) is not None)
+def is_frame_file(name: str) -> bool:
+    """Return True if we name a file of frames so, in a trace folder or a spool."""
+    return _FRAME_FILE.fullmatch(name) is not None
 
 
 def is_journal_file(name: str, *, may_be_new: bool = False) -> bool:
@@ -106,7 +100,7 @@ def is_journal_file(name: str, *, may_be_new: bool = False) -> bool:
 
     Args:
         name: The name.
-        may_be_new: Accept the file that will replace a journal, its index, or a file of running trajectories, too.
+        may_be_new: Accept the file that will replace a journal or a file of running trajectories, too.
     """
     return _JOURNAL_FILE.fullmatch(name) is not None or (may_be_new and _NEW_FILE.fullmatch(name) is not None)
 
@@ -122,8 +116,8 @@ def data_path(folder: Path, worker: str, number: int) -> Path:
 
 
 def index_path(path: Path) -> Path:
-    """Return the index of a file of trajectories, or of a journal."""
-    return path.with_name(path.name.removesuffix(FRAMES).removesuffix(RECORDS) + INDEX)
+    """Return the index of a file of trajectories."""
+    return path.with_name(path.name.removesuffix(FRAMES) + INDEX)
 
 
 def closed_index_path(path: Path) -> Path:

@@ -103,18 +103,13 @@ def _places(folder: Path) -> Iterator[tuple[str, Callable[[str], bool]]]:
     for place in _folders(folder):
         name = os.path.basename(place)  # noqa: PTH119 - one of many
         if layout.is_bundle_folder(name):
-            yield place, _is_stored
+            yield place, layout.is_frame_file
         elif name == layout.OPEN:
             yield place, _is_ours_in_open
         elif name == layout.VALIDATE:
             for bundle in _folders(place):
                 if layout.is_bundle_folder(os.path.basename(bundle)):  # noqa: PTH119 - one of many
-                    yield bundle, _is_stored
-
-
-def _is_stored(name: str) -> bool:
-    """Return True for a file of frames, and for an index that a reader has left half written."""
-    return layout.is_frame_file(name, may_be_new=True)
+                    yield bundle, layout.is_frame_file
 
 
 def _is_ours_in_open(name: str) -> bool:
@@ -139,6 +134,6 @@ def _files_of(folder: str, is_ours: Callable[[str], bool]) -> Iterator[_StoredFi
                     sizes[entry.name] = (status.st_mtime, status.st_size)
     for name, (modified, size) in sizes.items():
         if is_ours(name):
-            stem = name.removesuffix(layout.FRAMES).removesuffix(layout.RECORDS)
+            stem = name.removesuffix(layout.FRAMES)
             indexes = tuple(index for index in (stem + layout.INDEX, stem + layout.CLOSED_INDEX) if index in sizes)
             yield _StoredFile(modified, folder, name, size + sum(sizes[index][1] for index in indexes), indexes)

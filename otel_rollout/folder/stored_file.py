@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate, islice
+from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -16,21 +16,16 @@ from zlib import crc32
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from otel_rollout.files.file_lock import exclusive_lock, size_of
-from otel_rollout.files.file_modes import open_private
+from otel_rollout.files.file_lock import size_of
 from otel_rollout.folder.frame_scanning import checksum_at, scan_frames
 from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, read_frame, read_range
-from otel_rollout.folder.index import IndexEntry, Row, index_line, place_of
-from otel_rollout.folder.index_reading import entries_of, read_rows, read_rows_from, rows_of_steps
-from otel_rollout.folder.layout import NEW, index_path
+from otel_rollout.folder.index import IndexEntry, Row, place_of
+from otel_rollout.folder.index_reading import entries_of, read_rows_from, rows_of_steps
 from otel_rollout.folder.otlp_file import Fault, NoOtlpFileError, OtlpFile, request_in
 from otel_rollout.folder.records import scan_records, unpack
 from otel_rollout.folder.trace_files import TraceFile
 from otel_rollout.otlp import StoredSpan, request_of_json, traces_of
 from otel_rollout.text.sanitize import replace_surrogates
-
-MIN_BYTES: Final = 2**20
-"""A smaller journal gets no index: it is parsed in milliseconds."""
 
 MAX_CACHED_BYTES: Final = 32 * 2**20
 """The most bytes of requests; a larger one is cached by itself."""
@@ -208,7 +203,7 @@ class StoredFile:
         """
         try:
             if self._file.has_records:
-                return Reading(self._records())
+                return Reading([*self._records()])
             if (foreign := self._foreign) is not None:
                 return Reading([*self._bodies(foreign)])
             return self._frames(known)
@@ -326,19 +321,8 @@ class StoredFile:
                 self._report("torn frame", frame.offset)
             is_damaged = True
 
-    def _records(self) -> Sequence[Row]:
-        index, size = self._file.index_place, size_of(self._place)
-        known = read_rows(index) if index else []
-        end = _covered(known)
-        if not end or end > size or not self._is_last_record(known[-1]):
-            known, end = [], 0
-        rows = [*known, *self._scan_records(end)]
-        if self._file.is_journal and size - end > MIN_BYTES and _covered(rows):
-            _write_index(self._file.path, rows)
-        return rows
-
-    def _scan_records(self, start: int) -> Iterator[Row]:
-        for offset, length, request, checksum in scan_records(self._place, start):
+    def _records(self) -> Iterator[Row]:
+        for offset, length, request, checksum in scan_records(self._place):
             if request is not None:
                 yield from self._entries(request, (offset, length), checksum)
             elif offset + length < size_of(self._place) or not self._file.is_being_written():
@@ -376,11 +360,6 @@ class StoredFile:
             self.shared[extent[0]] = len(entries)
         return entries
 
-    def _is_last_record(self, row: Row) -> bool:
-        """Return True if that record is there and no whole one follows it."""
-        first, *more = islice(scan_records(self._place, row[_OFFSET]), 2)
-        return first.checksum == row[_CHECKSUM] and all(rest.request is None for rest in more)
-
     def _is_frame(self, row: Row) -> bool:
         return bool(row[_CHECKSUM] == checksum_at(self._place, row[_OFFSET], row[_LENGTH]))
 
@@ -390,28 +369,6 @@ class StoredFile:
 
 Part: TypeAlias = tuple[StoredFile, Row]
 """The spans of one trace in one line: the file and the row."""
-
-
-def _write_index(lines: Path, rows: Sequence[Row]) -> None:
-    """Write the index of a file whose process has ended; failing is no error: readers parse the file then.
-
-    Args:
-        lines: The journal, or the file of frames.
-        rows: The rows of all its lines.
-    """
-    path = index_path(lines)
-    new = path.with_name(f".{path.name}{NEW}")
-    # Locked meanwhile, so that no two readers write it at the same time.
-    with suppress(OSError), exclusive_lock(lines) as descriptor:
-        if descriptor is None:
-            return
-        try:
-            with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
-                file.writelines(index_line(IndexEntry._make(row)) for row in rows)
-            new.replace(path)
-        except OSError:
-            new.unlink()
-            raise
 
 
 def _covered(rows: Sequence[Row], start: int = 0) -> int | None:

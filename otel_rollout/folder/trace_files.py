@@ -104,7 +104,7 @@ class TraceFile(NamedTuple):
 
     @property
     def is_journal(self) -> bool:
-        """True if it is a journal of ours, which may have an index."""
+        """True if it is a journal of ours, from which records are removed again."""
         return _is_journal(self.place)
 
     @property
@@ -224,32 +224,28 @@ class _Walk:
         """Add a file if it is one of traces; `names` are the names of the files in its folder."""
         if name.endswith(_ENDINGS):
             self.has_traces = True
-            index_name = _index_of(name)
-            index = place.removesuffix(name) + index_name
-            has_index = _has_index(index) if names is None else not names.isdisjoint((index_name, index_name + ZST))
-            self.files.append(TraceFile(place, index if has_index and _may_have_index(place) else None, context.steps))
+            self.files.append(TraceFile(place, _index_of(place, name, names), context.steps))
 
 
 def _named_file(place: str) -> TraceFile:
     # A pipe or a device may have no end.
     if not os.path.isfile(place):  # noqa: PTH113 - as a string, as all others
         raise NoTracesError(f"{place} is neither a folder nor a file")
-    index = _index_of(place)
-    has_index = _may_have_index(place) and _has_index(index)
     # Its lines have the step.
-    return TraceFile(place, index if has_index else None, None)
+    return TraceFile(place, _index_of(place, os.path.basename(place)), None)  # noqa: PTH119 - as a string
 
 
-def _index_of(name: str) -> str:
-    return name.removesuffix(FRAMES).removesuffix(RECORDS) + INDEX
-
-
-def _has_index(index: str) -> bool:
-    return os.path.isfile(index) or os.path.isfile(index + ZST)  # noqa: PTH113 - one of many
-
-
-def _may_have_index(place: str) -> bool:
-    return place.endswith(FRAMES) or _is_journal(place)
+def _index_of(place: str, name: str, names: set[str] | None = None) -> str | None:
+    """Return the index of a file, if it has one; `names` are the names of the files in its folder."""
+    if not name.endswith(FRAMES):
+        return None
+    index = place.removesuffix(FRAMES) + INDEX
+    if names is None:
+        has_index = os.path.isfile(index) or os.path.isfile(index + ZST)  # noqa: PTH113 - one of many
+    else:
+        stem = name.removesuffix(FRAMES)
+        has_index = stem + INDEX in names or stem + CLOSED_INDEX in names
+    return index if has_index else None
 
 
 def _enter(name: str, steps: tuple[int, int] | None, context: _Context) -> _Context:

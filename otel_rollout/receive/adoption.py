@@ -97,7 +97,6 @@ def adopt(folder: FolderWriter) -> Generator[int, None, None]:
                 yield folder.take(_spans_of(request, path))[0]
             # Without locks, a receiver that was quiet for long may go on; its journal has spans that are not read.
             if _state_of(path) == state:
-                layout.index_path(path).unlink(missing_ok=True)
                 path.unlink()
 
 

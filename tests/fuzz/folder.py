@@ -29,7 +29,7 @@ from unittest import mock
 
 from otel_rollout import RecordedTrajectory, RolloutTraceError, read_trajectories
 from otel_rollout.cli.main import main as command_line
-from otel_rollout.folder import FrameFile, layout, stored_file
+from otel_rollout.folder import FrameFile, layout
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import encode_spans
 from tests.fuzz.folder_mutations import BOMB, MUTATIONS, Mutation
@@ -90,8 +90,6 @@ def make_folder(folder: Path) -> None:
         spooled.close()
         (folder / ".replay").mkdir()
         (folder / ".replay" / "console-0123456789ab.txt").write_text("# delivered\ntoken\n")
-    with mock.patch.object(stored_file, "MIN_BYTES", 0):
-        list(read_trajectories(folder))
 
 
 def view(folder: Path) -> View:

@@ -2,124 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import zstandard
 
 from otel_rollout import read_trajectories
-from otel_rollout.folder import read_index, stored_file
+from otel_rollout.folder import read_index
 from otel_rollout.folder.folder_writer import FolderWriter
 
-from .read_folders import data_file, index_file, names, record, tags
+from .read_folders import data_file, index_file, record, tags
 from .recordings import frame, make_trajectory, write_frames, write_lines, write_records
-
-
-class TestJournalOfTheDead:
-    """The journal of a process that is gone, which is parsed once."""
-
-    @pytest.fixture
-    def journal(self, folder, monkeypatch):
-        """A journal of a process that was killed, large enough for an index."""
-        monkeypatch.setattr(stored_file, "MIN_BYTES", 0)
-        record(folder, make_trajectory(1))
-        writer = FolderWriter(folder)
-        for spans in (make_trajectory(2)[:1], make_trajectory(3)[:2], make_trajectory(2)[1:2]):
-            writer.write(spans)
-        [journal] = folder.glob("open/*.otlp")
-        writer._files.close()
-        writer._journal.forget()
-        return journal
-
-    @pytest.fixture
-    def parsed(self, monkeypatch):
-        """The lines that are parsed to know what they are."""
-        parsed = []
-        genuine = stored_file.entries_of
-        monkeypatch.setattr(stored_file, "entries_of", lambda *line: parsed.append(line) or genuine(*line))
-        return parsed
-
-    def facts(self, folder):
-        """What a reader is given of each trajectory."""
-        return [
-            (each.step, each.span_count, each.size_bytes, each.start_time, names(each))
-            for each in read_trajectories(folder)
-        ]
-
-    def test_the_second_reader_parses_nothing(self, folder, journal, parsed):
-        """The first one leaves an index beside it, which says the same."""
-        first = self.facts(folder)
-        assert len(parsed) == 3
-        assert self.facts(folder) == first
-        assert len(parsed) == 3
-        assert len(read_index(journal.with_suffix(".index.jsonl"))) == 3
-
-    def test_a_journal_that_is_written_is_parsed(self, folder, parsed, monkeypatch):
-        """Of a process that lives nothing is remembered: more may come, and the file may be written anew."""
-        monkeypatch.setattr(stored_file, "MIN_BYTES", 0)
-        writer = FolderWriter(folder)
-        writer.write(make_trajectory(2)[:1])
-        assert len(list(read_trajectories(folder))) == len(list(read_trajectories(folder))) == 1
-        assert len(parsed) == 2
-        assert not list(folder.glob("open/*.index.jsonl"))
-        writer.close()
-
-    def test_a_folder_that_cannot_be_written_to(self, folder, journal, parsed, monkeypatch):
-        """Each reader parses the journal, none fails, and nothing is left behind."""
-
-        def refuse(*arguments):
-            raise OSError(errno.EROFS, "Read-only file system")
-
-        monkeypatch.setattr("otel_rollout.folder.stored_file.open_private", refuse)
-        assert self.facts(folder) == self.facts(folder)
-        assert len(parsed) == 6
-        assert [path.name for path in journal.parent.iterdir()] == [journal.name]
-
-    def test_a_full_disk_leaves_no_half_of_an_index(self, folder, journal, monkeypatch):
-        """What could not be written whole is removed."""
-
-        def refuse(entry):
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-        monkeypatch.setattr("otel_rollout.folder.stored_file.index_line", refuse)
-        assert len(self.facts(folder)) == 3
-        assert [path.name for path in journal.parent.iterdir()] == [journal.name]
-
-    def test_a_small_journal_has_no_index(self, folder, journal, monkeypatch):
-        """It is parsed in no time."""
-        monkeypatch.undo()
-        assert len(self.facts(folder)) == 3
-        assert [path.name for path in journal.parent.iterdir()] == [journal.name]
-
-    def test_its_torn_end_is_told_each_time(self, folder, journal, parsed, problems):
-        """A process that was killed while it wrote: the index covers what is whole."""
-        with journal.open("ab") as file:
-            file.write(journal.read_bytes()[:20])
-        for _ in range(2):
-            assert len(list(read_trajectories(folder, on_problem=problems.append))) == 3
-        assert len(parsed) == 3
-        assert [problem.what for problem in problems] == ["torn record"] * 2
-
-    def test_an_index_that_is_damaged_or_of_another_journal(self, folder, journal, parsed):
-        """It is passed over."""
-        first = self.facts(folder)
-        index = journal.with_suffix(".index.jsonl")
-        data = index.read_bytes()
-        for damaged in (data[:-5], data[5:], data.replace(b'"spans":1', b'"spans":7'), b"", data + data):
-            index.write_bytes(damaged)
-            assert self.facts(folder) == first
-
-    def test_readers_at_once_do_not_harm_each_other(self, folder, journal):
-        """Whoever comes first writes it; all say the same."""
-        with ThreadPoolExecutor(8) as threads:
-            found = list(threads.map(lambda _: self.facts(folder), range(16)))
-        assert found == [found[0]] * 16
-        assert sorted(path.suffixes for path in journal.parent.iterdir()) == [[".index", ".jsonl"], [".otlp"]]
 
 
 class TestDamage:
@@ -219,17 +115,6 @@ class TestDamage:
         assert tags(read_trajectories(folder, step=1, on_problem=problems.append)) == [
             (1, sample, 0) for sample in range(3)
         ]
-        assert not problems
-
-    def test_an_index_of_the_first_form(self, folder, problems):
-        """Folders whose index is a list of values are read from their frames."""
-        record(folder, make_trajectory(1, reward=0.5))
-        [entry] = read_index(index_file(folder, 1))
-        text = '["rollout","project","run",{}]'
-        values = [*entry[:11], entry.offset, entry.length, entry.bytes, entry.spans, entry.status_code, text]
-        values[values.index(0.5)] = 0.75
-        index_file(folder, 1).write_text(json.dumps(values) + "\n")
-        assert [each.reward for each in read_trajectories(folder, on_problem=problems.append)] == [0.5]
         assert not problems
 
     def test_an_index_of_another_form(self, folder, problems):

@@ -144,13 +144,6 @@ class TestEnforceBound:
         assert link.is_symlink()
         assert theirs.exists()
 
-    def test_a_journal_goes_with_its_index(self, tmp_path, make_file):
-        """What a reader wrote beside the journal of a process that is gone."""
-        for name in ("w-1-00ab.otlp", "w-1-00ab.index.jsonl"):
-            make_file(f"open/{name}")
-        assert enforce_bound(tmp_path, 0) == 2000
-        assert not (tmp_path / "open").exists()
-
     def test_what_is_being_written_or_read_by_its_owner_stays(self, tmp_path, make_file):
         """A file that a process holds is left alone, however old; the next oldest goes in its place."""
         for number in (1, 2, 3):
@@ -259,15 +252,14 @@ class TestBoundedWriter:
         assert len(contents(tmp_path)) == 20
 
 
-class TestHalfWrittenIndexes:
-    """Files that a reader left behind when it died while it wrote an index anew."""
+class TestHalfWritten:
+    """Files that a process left behind when it died while it wrote one anew."""
 
-    @pytest.mark.parametrize("place", ["steps=000000-000099", "validate/steps=000000-000099", "no-step", "open"])
-    def test_they_count_and_go(self, tmp_path, make_file, place):
-        """In any folder, of any number of a worker's files; files of other names stay."""
-        for name in (".w-1-00ab.index.jsonl.new", ".w-1-00ab-2.index.jsonl.new"):
-            make_file(f"{place}/{name}", size=1000)
-        other = make_file(f"{place}/.mine.index.jsonl.new", size=10)
+    def test_they_count_and_go(self, tmp_path, make_file):
+        """Of a journal, and of running trajectories; files of other names stay."""
+        for name in (".w-1-00ab.otlp.new", ".w-1-00ab.running.json.new"):
+            make_file(f"open/{name}", size=1000)
+        other = make_file("open/.mine.otlp.new", size=10)
         assert enforce_bound(tmp_path, 1000) == 1000
         assert enforce_bound(tmp_path, 0) == 1000
         assert size_of(tmp_path) == other.stat().st_size
