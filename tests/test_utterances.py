@@ -10,7 +10,7 @@ import pytest
 from otel_rollout import semconv
 from otel_rollout.facts import said_by, utterances_of
 from otel_rollout.look.terminal import advantages, answer_of, prompt_of
-from otel_rollout.messages import Message, ToolCall, messages_in, read_template, text_message, unfolded
+from otel_rollout.messages import ToolCall, messages_in, read_template, text_message, unfolded
 from tests.trace_folder.recordings import make_span, make_trajectory
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
@@ -35,12 +35,6 @@ QWEN = [
     "\n<|im_start|>user\n<tool_response>\n3\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
     "It is 3.<|im_end|>",
 ]
-
-LLAMA = "<|begin_of_text|>" + "".join(
-    f"<|start_header_id|>{role}<|end_header_id|>\n\n{text}<|eot_id|>"
-    for role, text in (("system", "S"), ("user", "U"), ("assistant", "A"))
-)
-DEEPSEEK = "<|begin_of_sentence|><|System|>S<|User|>U<|Assistant|>A<|end_of_sentence|>".replace("|", "\uff5c")
 
 
 def turn(number: int, given: Any, said: Any, **attributes: Any):
@@ -81,11 +75,6 @@ def verl_turns():
         turn(2, {"prompt_ids": [1] * 20}, {"prompt_text": "".join(QWEN[:2]), "response_text": QWEN[2]}),
         turn(4, {"prompt_ids": [1] * 40}, {"prompt_text": "".join(QWEN[:4]), "response_text": QWEN[4]}),
     ]
-
-
-def shown(messages: list[Message]) -> list[tuple[Any, ...]]:
-    """Return the role, text, calls, id of the answered call and reasoning of each message."""
-    return [(each.role, each.text, each.calls, each.call_id, each.reasoning) for each in messages]
 
 
 def said(text: str) -> tuple[str, tuple[ToolCall, ...]]:
@@ -252,50 +241,6 @@ class TestConversation:
 class TestMessages:
     """The forms of messages."""
 
-    def test_anthropics_blocks(self):
-        """Text, thoughts, calls and results are blocks of the content."""
-        blocks = [
-            {"type": "thinking", "thinking": "Hm."},
-            {"type": "tool_use", "name": "add", "input": {"a": 1}, "id": "x"},
-        ]
-        result = [{"type": "tool_result", "tool_use_id": "x", "content": [{"type": "text", "text": "1"}]}]
-        found = messages_in([{"role": "assistant", "content": blocks}, {"role": "user", "content": result}])
-        assert shown(found) == [
-            ("assistant", "", (ToolCall("add", {"a": 1}, "x"),), "", "Hm."),
-            ("tool", "1", (), "x", ""),
-        ]
-
-    @pytest.mark.parametrize(
-        ("given", "expected"),
-        [
-            (
-                [{"type": "human", "content": "hi"}, {"type": "tool", "content": "3", "tool_call_id": "c1"}],
-                [("user", "hi", (), "", ""), ("tool", "3", (), "c1", "")],
-            ),
-            (
-                [{"type": "function_call", "id": "fc", "call_id": "c1", "name": "add", "arguments": "{}"}],
-                [("assistant", "", (ToolCall("add", {}, "c1"),), "", "")],
-            ),
-            (
-                {"role": "assistant", "reasoning_content": "Hm.", "content": "3"},
-                [("assistant", "3", (), "", "Hm.")],
-            ),
-            (
-                {
-                    "role": "user",
-                    "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}],
-                },
-                [("user", "[image: inline]", (), "", "")],
-            ),
-            ({"role": "user", "content": {"a": 1}}, [("user", '{"a":1}', (), "", "")]),
-            ({"role": "tool", "content": f"a{QWEN[1]}"}, [("tool", f"a{QWEN[1]}", (), "", "")]),
-        ],
-        ids=["LangChain", "Responses", "reasoning", "media", "data", "a tool's text"],
-    )
-    def test_forms_that_spans_take_too(self, given, expected):
-        """A payload is read in each form that becomes messages on spans; a tool's text is never split."""
-        assert shown(messages_in(given)) == expected
-
     def test_media_on_a_span(self):
         """They are shown by their address, inline ones without their bytes."""
         parts = [
@@ -306,69 +251,21 @@ class TestMessages:
         span = turn(2, None, "A cat.", **{semconv.INPUT_MESSAGES: messages})
         assert told([span])[0] == ("user", "[image: https://e.com/a.png]\n[image: inline]")
 
-    def test_a_role_beside_other_fields(self):
-        """An object that says nothing as a message keeps its fields."""
-        assert messages_in({"role": "judge", "reasoning": "Right.", "score": 3}) == []
-
-    @pytest.mark.parametrize("value", [None, 3, "text", [], [1], {}, {"role": "user"}, [{"content": "x"}]])
+    @pytest.mark.parametrize(
+        "value", [None, 3, "text", [], [1], {}, {"role": "user"}, [{"content": "x"}], {"role": "judge", "score": 3}]
+    )
     def test_what_is_no_message(self, value):
-        """Other payloads have none."""
+        """Other payloads have none, also an object with a role that says nothing as a message."""
         assert messages_in(value) == []
 
 
 class TestTemplates:
     """The texts of chat templates."""
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "<|system|>S<|end|><|user|>U<|end|><|assistant|>A<|end|><|assistant|>",
-            "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n",
-            LLAMA,
-            DEEPSEEK,
-        ],
-    )
-    def test_are_split(self, text):
-        """Each message has its role and its text, without special tokens."""
-        assert [(each.role, each.text) for each in read_template(text)] == [
-            ("system", "S"),
-            ("user", "U"),
-            ("assistant", "A"),
-        ]
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "<bos><start_of_turn>user\nU<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n<start_of_turn>model\n",
-            "<s>[INST] U [/INST] A</s>",
-            "[gMASK]<sop><|user|>\nU<|assistant|>\nA<|user|>",
-        ],
-        ids=["Gemma", "Mistral", "GLM"],
-    )
-    def test_of_other_models_are_split(self, text):
-        """Marks before the first role and after the last are no messages."""
-        found = [(each.role, each.text.strip()) for each in read_template(text)]
-        assert found[-2:] == [("user", "U"), ("assistant", "A")]
-
-    def test_a_system_prompt_without_a_role(self):
-        """DeepSeek's template writes it between the mark of the beginning and the first role."""
-        text = "<|begin\u2581of\u2581sentence|>S<|User|>U<|Assistant|>".replace("|", "\uff5c")
-        assert [(each.role, each.text) for each in read_template(text)] == [("system", "S"), ("user", "U")]
-        assert read_template(text, strict=True) == read_template(text)
-
-    def test_the_beginning_of_a_thought_is_no_message(self):
-        """A template that ends in the mark of a thought asks for an answer."""
-        text = "<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\n<think>\n"
-        assert [each.role for each in read_template(text)] == ["user"]
-
     def test_marks_of_another_template_are_text(self):
         """A user may ask about one."""
         text = "<|im_start|>user\nWhat is <|user|>?<|im_end|>\n"
         assert [(each.role, each.text) for each in read_template(text)] == [("user", "What is <|user|>?")]
-
-    def test_other_text_is_none(self):
-        """A text without roles stays as it is."""
-        assert read_template("1 < 2 <b>bold</b>") == []
 
     def test_a_malformed_call_stays_text(self):
         """The model's mistake can be read."""

@@ -199,10 +199,7 @@ class SummaryBuilder:
                 continue
             self.spans += 1
             try:
-                if self.is_complete:
-                    self._add(span, span.context.span_id)
-                else:
-                    self._add_place(span)
+                self._add(span, span.context.span_id)
             except Exception:
                 self.give_up()
                 internal_error("summarising a span")
@@ -220,25 +217,14 @@ class SummaryBuilder:
         """The bytes that it takes in memory, roughly."""
         return _BASE_BYTES + len(self.rows) + _NAME_BYTES * len(self.names) + self.generations.size
 
-    def _add_place(self, span: ReadableSpan) -> None:
-        attributes: Mapping[str, Any] = span.attributes or {}
-        start, end = self._add_times(span)
-        self._add_identity(span, attributes, start, 0)
-        if _REWARD in attributes:
-            self._add_facts(span, 0 if span.parent is None else end)
-
-    def _add_times(self, span: ReadableSpan) -> tuple[int, int]:
-        start, end = times_of(span)
-        self.start_time = min(self.start_time, start)
-        self._last_end = max(self._last_end, end)
-        if span.parent is None:
-            self._root_end = end
-        return start, end
-
     def _add(self, span: ReadableSpan, span_id: int) -> None:
         attributes, parent = span.attributes or {}, span.parent
         get = attributes.get
-        start, end = self._add_times(span)
+        start, end = times_of(span)
+        self.start_time = min(self.start_time, start)
+        self._last_end = max(self._last_end, end)
+        if parent is None:
+            self._root_end = end
         code = span.status.status_code
         status = 0 if code is _UNSET else ERROR if code is _ERROR else 1
         main = self.main
@@ -246,6 +232,10 @@ class SummaryBuilder:
             self._add_identity(span, attributes, start, status)
         elif main[1] and _STEP in attributes:
             self._add_tags((start, span_id), attributes)
+        if parent is None or _REWARD in attributes or _PARTS in attributes or _LATE in attributes:
+            self._add_facts(span, 0 if parent is None else end)
+        if not self.is_complete:
+            return
         given = get(_SPAN_KIND)
         kind = _KIND_NUMBERS.get(given if type(given) is str and given else kind_of(attributes) or "", 0)
         name = span.name
@@ -266,8 +256,6 @@ class SummaryBuilder:
             kind = 0
         if status == ERROR:
             self._add_error(span, start, short_name(name), KINDS[kind])
-        if parent is None or _REWARD in attributes or _PARTS in attributes or _LATE in attributes:
-            self._add_facts(span, 0 if parent is None else end)
         position = self.names.get(name)
         self.rows += PACKED.pack(
             start // 1000,
