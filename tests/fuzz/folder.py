@@ -81,8 +81,8 @@ def make_folder(folder: Path) -> None:
         for sample in (20, 21):
             for span in make_trajectory(3, sample)[:2]:
                 second.write([span])
-        # Its process is gone before these have ended.
-        second._files.close()
+        # Its process is killed before these have ended.
+        second._files.forget()
         second._journal.forget()
         spooled = FrameFile(folder / "spooled" / "host-7-0007-000001.otlp.zst")
         for sample in (1, 2):
