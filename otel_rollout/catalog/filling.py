@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,8 +34,8 @@ SECONDS_BETWEEN_COMMITS: Final = 1.0
 """Others wait no longer for the lock, and a reader that is killed leaves what it has done."""
 SECONDS_UNTIL_PROGRESS: Final = 0.5
 """Nobody needs to know how far a shorter reading is."""
-MAX_ROWS: Final = 2**15
-"""The most rows with their summaries that are kept to join the lines of a trajectory."""
+MAX_FILES: Final = 4
+"""The files whose rows with their summaries are kept to join the lines of a trajectory."""
 IDS_AT_ONCE: Final = 8192
 
 _TRACE_ID: Final = place_of("trace_id")
@@ -73,8 +72,6 @@ def find_files(folders: Sequence[Path], selection: Selection = EVERYTHING) -> Fo
         NoTracesError: None of them has traces.
     """
     found: dict[bytes, FoundFile] = {}
-    # One of the folders can be in another, or a link to it.
-    seen: set[tuple[int, int, str]] = set()
     missing: list[NoTracesError] = []
     for number, folder in enumerate(map(os.fspath, folders)):
         try:
@@ -82,15 +79,10 @@ def find_files(folders: Sequence[Path], selection: Selection = EVERYTHING) -> Fo
         except NoTracesError as error:
             missing.append(error)
             continue
-        identity_of = lru_cache(None)(_identity)
         for file in files:
-            directory, name = os.path.split(file.place)
-            identity = (*identity_of(directory), name)
             status = status_of(file.place)
-            if identity in seen or status is None:
-                continue
-            seen.add(identity)
-            found[os.fsencode(f"{number}/{file.place[len(folder) :].lstrip('/')}")] = FoundFile(file, status)
+            if status is not None:
+                found[os.fsencode(f"{number}/{file.place[len(folder) :].lstrip('/')}")] = FoundFile(file, status)
     if len(missing) == len(folders):
         raise missing[0]
     return found
@@ -112,14 +104,6 @@ def status_of(place: str) -> str | None:
         # Reading a link to nowhere reports that.
         return None if not os.path.lexists(place) else f"0 0 {error.errno} 0"
     return f"{status.st_dev} {status.st_ino} {status.st_ctime_ns} {status.st_size}"
-
-
-def _identity(directory: str) -> tuple[int, int]:
-    try:
-        status = os.stat(directory)  # noqa: PTH116 - one of many
-    except OSError:
-        return 0, 0
-    return status.st_dev, status.st_ino
 
 
 class _Known(NamedTuple):
@@ -341,7 +325,7 @@ class _Batch(Reader):
         super().__init__(connection, folders, found)
         self._changed: set[str] = set()
         """Traces whose lines are to be joined anew."""
-        self._rows: OrderedDict[int, dict[tuple[str, int], Row]] = OrderedDict()
+        self._rows_of = lru_cache(MAX_FILES)(self._read_rows)
 
     def read(self, place: bytes) -> None:
         """Read a file, unless another reader has read it as it is."""
@@ -412,8 +396,6 @@ class _Batch(Reader):
         self._insert(RecordedTrajectory(row, ((stored, row),), self._find) for row in single)
         self._changed.difference_update(row[_TRACE_ID] for row in single)
         self._changed |= several
-        if (several or gone) and not reading.start:
-            self._keep(number, rows)
 
     def _insert(self, trajectories: Iterable[RecordedTrajectory]) -> None:
         lacking: list[tuple[str]] = []
@@ -430,20 +412,14 @@ class _Batch(Reader):
 
     def _known_ids(self, ids: Sequence[str]) -> set[str]:
         """Return the traces that have a line already."""
-        found: set[str] = set()
-        for part in _pieces(ids):
-            found.update(
-                trace_id
-                for (trace_id,) in self._connection.execute(
-                    "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM parts WHERE trace_id = value)",
-                    (orjson.dumps(part).decode(),),
-                )
-            )
-        return found
+        select = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM parts WHERE trace_id = value)"
+        return {trace_id for (trace_id,) in self._connection.execute(select, (orjson.dumps(ids).decode(),))}
 
     def finish(self) -> None:
         """Join the lines of the traces that have several, and delete those that have none."""
-        for part in _pieces(sorted(self._changed)):
+        changed = sorted(self._changed)
+        for at in range(0, len(changed), IDS_AT_ONCE):
+            part = changed[at : at + IDS_AT_ONCE]
             lines = self._connection.execute(
                 "SELECT trace_id, file, offset, traces, line FROM parts"
                 " WHERE trace_id IN (SELECT value FROM json_each(?)) ORDER BY trace_id, file, offset",
@@ -464,23 +440,14 @@ class _Batch(Reader):
                 if file is not None:
                     if traces > 1:
                         file.shared[offset] = traces
-                    row = self._rows_of(number, file).get((trace_id, offset))
+                    row = self._rows_of(file).get((trace_id, offset))
                     parts.append((file, (*orjson.loads(line), b"") if row is None else row))
             for found in parts_by_trace(parts).values():
                 yield RecordedTrajectory(main_row(found), found, self._find)
 
-    def _rows_of(self, number: int, file: StoredFile) -> Mapping[tuple[str, int], Row]:
+    def _read_rows(self, file: StoredFile) -> Mapping[tuple[str, int], Row]:
         """Return the rows of a file with their summaries."""
-        if number not in self._rows:
-            self._keep(number, file.read().rows)
-        self._rows.move_to_end(number)
-        return self._rows[number]
-
-    def _keep(self, number: int, rows: Sequence[Row]) -> None:
-        self._rows[number] = {(row[_TRACE_ID], row[_OFFSET]): row for row in rows}
-        self._rows.move_to_end(number)
-        while len(self._rows) > 1 and sum(map(len, self._rows.values())) > MAX_ROWS:
-            self._rows.popitem(last=False)
+        return {(row[_TRACE_ID], row[_OFFSET]): row for row in file.read().rows}
 
 
 def _start(known: _Known | None, status: str) -> Extent:
@@ -497,8 +464,3 @@ def _end_of(reading: Reading) -> int:
 def _line_of(row: Row) -> str:
     """Return a row without its summary, as JSON."""
     return orjson.dumps(row[:_SUMMARY]).decode()
-
-
-def _pieces(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for at in range(0, len(ids), IDS_AT_ONCE):
-        yield ids[at : at + IDS_AT_ONCE]

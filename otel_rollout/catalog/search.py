@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Final
 
@@ -137,6 +137,9 @@ class Search:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
+_TAGS: Final = tuple(each.name for each in fields(SearchHit) if each.name not in Match._fields)
+
+
 @dataclass(slots=True)
 class _Found:
     """The result of one batch."""
@@ -155,7 +158,8 @@ def _search(batch: Sequence[RecordedTrajectory], matcher: TextMatcher) -> _Found
             found.unreadable += 1
             continue
         if match is not None:
-            found.hits.append(_hit(each, match))
+            tags = {name: getattr(each, name) for name in _TAGS}
+            found.hits.append(SearchHit(**tags, **match._asdict()))
     return found
 
 
@@ -167,22 +171,3 @@ def _first_match(trajectory: RecordedTrajectory, matcher: TextMatcher, found: _F
         if match is not None:
             return match
     return None
-
-
-def _hit(trajectory: RecordedTrajectory, match: Match) -> SearchHit:
-    return SearchHit(
-        trajectory.trace_id,
-        trajectory.step,
-        trajectory.validate,
-        trajectory.experiment_name,
-        trajectory.run_id,
-        trajectory.sample_index,
-        trajectory.rollout_n,
-        trajectory.reward,
-        trajectory.status,
-        match.where,
-        match.span_id,
-        match.excerpt,
-        match.start,
-        match.end,
-    )

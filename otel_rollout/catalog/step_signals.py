@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -29,8 +28,6 @@ from otel_rollout.facts.table import TrajectorySummary
 
 REPEATED: Final = 3
 """Calls of one tool with the same arguments from which on they count as repeated."""
-
-_INTEGER: Final = re.compile("-?[0-9]{1,19}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +89,6 @@ class StepSignals:
     disputed: int = 0
     form: Form = field(default_factory=Form)
     part_errors: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Check what a file that another program wrote may have."""
-        if not all(map(_INTEGER, (*self.staleness, *self.group_sizes))):
-            raise ValueError("a staleness or a size is no integer")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
+from otel_rollout.messages import parse_json
 from otel_rollout.otlp import traces_of
 
 EXCERPT_BEFORE: Final = 60
@@ -78,7 +78,6 @@ class TextMatcher:
         self._pattern = re.compile(re.escape(text), 0 if match_case else re.IGNORECASE)
         self._is_structured = _STRUCTURE.search(text) is not None
         self._texts_of = _TEXTS[within]
-        self._errors_of = _ERRORS[within]
         self._is_of_calls = within in ("tool", "failed")
 
     def find(self, request: bytes, trace_id: str) -> Match | None:
@@ -100,24 +99,20 @@ class TextMatcher:
         return not self._fragments or any(fragment in compared for fragment in self._fragments)
 
     def _find_in_span(self, span: ReadableSpan) -> Match | None:
-        for text in self._texts_of(span):
-            if (found := self._find_in_text(text, MAX_DEPTH)) is not None:
-                excerpt, start, end = found
-                if self._is_of_calls:
-                    excerpt += _call_text(span)
-                return _match(span, excerpt, start, end)
-        for kind, text in self._errors_of(span):
-            if (found := self._find_in_text(text, MAX_DEPTH)) is not None:
-                excerpt, start, end = found
-                # The middle of a message or of a traceback doesn't have its class.
-                lead = "" if kind.lower() in excerpt.lower() else f"{kind}: "
-                excerpt, start, end = lead + excerpt, len(lead) + start, len(lead) + end
-                return _match(span, excerpt, start, end)
+        for kind, text in self._texts_of(span):
+            if (found := self._find_in_text(text, MAX_DEPTH)) is None:
+                continue
+            excerpt, start, end = found
+            # The middle of a message or of a traceback doesn't have its class.
+            lead = f"{kind}: " if kind and kind.lower() not in excerpt.lower() else ""
+            excerpt = f"{lead}{excerpt}{_call_text(span) if self._is_of_calls else ''}"
+            span_id = "" if span.context is None else f"{span.context.span_id:016x}"
+            return Match(span.name, span_id, excerpt, len(lead) + start, len(lead) + end)
         return None
 
     def _find_in_text(self, text: str, depth: int) -> tuple[str, int, int] | None:
         """Return the excerpt and the match's place in it; if the text is JSON, its strings are searched."""
-        message = _parsed(text) if depth and text[:1] in ("{", "[", '"') else None
+        message = parse_json(text) if depth and text[:1] in ("{", "[", '"') else None
         if message is None:
             found = self._pattern.search(text)
             return _excerpt(text, *found.span()) if found else None
@@ -155,19 +150,12 @@ def fragments_of(text: str, *, match_case: bool = False) -> tuple[bytes, ...]:
     return tuple(fragments)
 
 
-def _match(span: ReadableSpan, excerpt: str, start: int, end: int) -> Match:
-    span_id = "" if span.context is None else f"{span.context.span_id:016x}"
-    return Match(span.name, span_id, excerpt, start, end)
-
-
-def _attribute_texts(span: ReadableSpan) -> Iterator[str]:
+def _all_texts(span: ReadableSpan) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a span, those of an error with its class name."""
     for key, value in (span.attributes or {}).items():
         if key not in _SKIPPED:
-            yield from _strings(value)
-
-
-def _no_texts(span: ReadableSpan) -> Iterator[str]:
-    yield from ()
+            yield from (("", text) for text in _strings(value))
+    yield from _errors(span)
 
 
 def _errors(span: ReadableSpan) -> Iterator[tuple[str, str]]:
@@ -190,15 +178,6 @@ def _errors(span: ReadableSpan) -> Iterator[tuple[str, str]]:
         yield _short(kind), kind
 
 
-def _errors_of_failed(span: ReadableSpan) -> Iterator[tuple[str, str]]:
-    if _has_failed(span):
-        yield from _errors(span)
-
-
-def _no_errors(span: ReadableSpan) -> Iterator[tuple[str, str]]:
-    yield from ()
-
-
 def _text_of(attributes: Mapping[str, Any] | None, key: str) -> str:
     """Return an attribute's first string; empty if it has none."""
     return next(_strings((attributes or {}).get(key)), "")
@@ -208,19 +187,18 @@ def _short(kind: str) -> str:
     return kind.rpartition(".")[2]
 
 
-def _tool_texts(span: ReadableSpan) -> Iterator[str]:
+def _tools(span: ReadableSpan) -> Iterator[tuple[str, str]]:
     attributes = span.attributes or {}
     if attributes.get(semconv.SPAN_KIND) == "TOOL" or attributes.get(semconv.OPERATION_NAME) == "execute_tool":
-        yield _text_of(attributes, semconv.TOOL_NAME) or span.name
+        yield "", _text_of(attributes, semconv.TOOL_NAME) or span.name
 
 
-def _failed_tool_texts(span: ReadableSpan) -> Iterator[str]:
-    if _has_failed(span):
-        yield from _tool_texts(span)
-
-
-_TEXTS: Final = {"text": _attribute_texts, "tool": _tool_texts, "failed": _failed_tool_texts, "error": _no_texts}
-_ERRORS: Final = {"text": _errors, "tool": _no_errors, "failed": _no_errors, "error": _errors_of_failed}
+_TEXTS: Final[Mapping[str, Callable[[ReadableSpan], Iterator[tuple[str, str]]]]] = {
+    "text": _all_texts,
+    "tool": _tools,
+    "failed": lambda span: _tools(span) if _has_failed(span) else iter(()),
+    "error": lambda span: _errors(span) if _has_failed(span) else iter(()),
+}
 
 
 def _call_text(span: ReadableSpan) -> str:
@@ -265,13 +243,6 @@ def _leaves(message: Any) -> Iterator[str]:
             waiting += [value for name, value in reversed(each.items()) if name not in _NO_TEXT]
         elif isinstance(each, list):
             waiting += reversed(each)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except ValueError:
-        return None
 
 
 def _excerpt(text: str, start: int, end: int) -> tuple[str, int, int]:

@@ -22,9 +22,9 @@ from otel_rollout.catalog import Run, StepSummary
 from otel_rollout.catalog.columns import Column
 from otel_rollout.catalog.span_columns import OF_SPANS
 from otel_rollout.catalog.tables import COLUMNS
-from otel_rollout.dataframes.arrow import UNREADABLE_KEY, Redactions, batches_of, schema_of
+from otel_rollout.dataframes.arrow import UNREADABLE_KEY, Redactions, schema_of
 from otel_rollout.dataframes.destination import Folder, Store
-from otel_rollout.dataframes.frames import error_of
+from otel_rollout.dataframes.frames import error_of, take_batches
 from otel_rollout.dataframes.payload import payload_batches
 
 TABLES: Final = ("spans", "messages", "conversations", "rewards", "trajectories")
@@ -140,7 +140,7 @@ def export_parquet(
             try:
                 # The next step would meet the same error, such as a full disk.
                 if partition.experiment not in given_up:
-                    _Step(run, place, partition, fingerprint, report).write()
+                    _write_step(run, place, partition, fingerprint, report)
                     report.exported.append(partition)
             except OSError as error:
                 given_up.add(partition.experiment)
@@ -236,72 +236,23 @@ def _condition(partition: Partition) -> str:
     return f"step IS {step} AND validate = {int(partition.validate)} AND experiment_name IS {named}"
 
 
-class _Step:
-    """Writes the files of a step.
-
-    Args:
-        run: The trace folders.
-        place: The place.
-        partition: The step.
-        fingerprint: Its fingerprint.
-        report: Counts what is written.
-    """
-
-    def __init__(
-        self, run: Run, place: Folder | Store, partition: Partition, fingerprint: str, report: ExportReport
-    ) -> None:
-        self._run = run
-        self._place = place
-        self._partition = partition
-        self._fingerprint = fingerprint
-        self._report = report
-        self._unreadable: list[str] = []
-
-    def write(self) -> None:
-        """Write them."""
-        step, validate, experiment = self._partition.step, self._partition.validate, self._partition.experiment
-        self._write_payload(
-            each
-            for each in self._run.read(step={None} if step is None else step)
-            if each.validate == validate and each.experiment_name == experiment
-        )
-        self._report.unreadable += self._unreadable
-        condition = _condition(self._partition)
-        self._write_rows("rewards", f"trace_id IN (SELECT trace_id FROM trajectories WHERE {condition})")
-        self._write_rows("trajectories", condition)
-
-    def _write_payload(self, trajectories: Iterable[Any]) -> None:
-        columns: Mapping[str, Sequence[Column]] = {table: _COLUMNS[table] for table in TABLES if table in OF_SPANS}
-        with ExitStack() as stack:
-            files = {table: stack.enter_context(self._new_file(table)) for table in columns}
-            for batches in payload_batches(trajectories, columns, self._unreadable.append):
-                for table, batch in batches.items():
-                    files[table].write(batch)
-
-    def _write_rows(self, table: str, condition: str) -> None:
-        columns = _COLUMNS[table]
-        schema = schema_of(columns)
-        listed = ", ".join(f'"{each.name}"' for each in columns)
-        sql = f"SELECT {listed} FROM {table} WHERE {condition}"
-        batches, _ = self._run.take(sql, lambda cursor: list(batches_of(cursor, columns, schema)), seconds=_SECONDS)
-        with self._new_file(table) as file:
-            for batch in batches:
-                file.write(batch)
+def _write_step(run: Run, place: Folder | Store, partition: Partition, fingerprint: str, report: ExportReport) -> None:
+    """Write the files of a step, and count what is written."""
+    unreadable: list[str] = []
 
     @contextmanager
-    def _new_file(self, table: str) -> Iterator[_File]:
-        with self._place.new_file(self._partition.place_of(table)) as file:
-            schema = schema_of(_COLUMNS[table])
-            writer = pq.ParquetWriter(file, schema, compression="zstd", store_schema=True)
+    def new_file(table: str) -> Iterator[_File]:
+        with place.new_file(partition.place_of(table)) as file:
+            writer = pq.ParquetWriter(file, schema_of(_COLUMNS[table]), compression="zstd", store_schema=True)
             written = _File(writer)
             try:
                 yield written
                 writer.add_key_value_metadata(
                     {
-                        FINGERPRINT_KEY: " ".join((self._fingerprint, *self._unreadable)).encode(),
-                        EXPERIMENT_KEY: (self._partition.experiment or "").encode(),
+                        FINGERPRINT_KEY: " ".join((fingerprint, *unreadable)).encode(),
+                        EXPERIMENT_KEY: (partition.experiment or "").encode(),
                         **written.redactions.metadata(),
-                        UNREADABLE_KEY: str(len(self._unreadable)).encode(),
+                        UNREADABLE_KEY: str(len(unreadable)).encode(),
                     }
                 )
             except BaseException:
@@ -310,9 +261,29 @@ class _Step:
                     writer.close()
                 raise
             writer.close()
-        self._report.rows[table] += written.rows
+        report.rows[table] += written.rows
         for column, count in written.redactions.by_column.items():
-            self._report.redacted[f"{table}.{column}"] += count
+            report.redacted[f"{table}.{column}"] += count
+
+    trajectories = (
+        each
+        for each in run.read(step={None} if partition.step is None else partition.step)
+        if each.validate == partition.validate and each.experiment_name == partition.experiment
+    )
+    columns: Mapping[str, Sequence[Column]] = {table: _COLUMNS[table] for table in TABLES if table in OF_SPANS}
+    with ExitStack() as stack:
+        files = {table: stack.enter_context(new_file(table)) for table in columns}
+        for batches in payload_batches(trajectories, columns, unreadable.append):
+            for table, batch in batches.items():
+                files[table].write(batch)
+    report.unreadable += unreadable
+    condition = _condition(partition)
+    of_rewards = f"trace_id IN (SELECT trace_id FROM trajectories WHERE {condition})"
+    for table, where in (("rewards", of_rewards), ("trajectories", condition)):
+        rows, _ = take_batches(run, table, _COLUMNS[table], f" WHERE {where}", None, _SECONDS)
+        with new_file(table) as file:
+            for batch in rows:
+                file.write(batch)
 
 
 class _File:

@@ -21,6 +21,8 @@ from otel_rollout.text.plain_text import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from otel_rollout.catalog.columns import Column
+
 Folder: TypeAlias = str | PathLike[str]
 Steps: TypeAlias = int | Container[int | None] | None
 
@@ -184,17 +186,33 @@ def _rows(
     from otel_rollout.dataframes.arrow import columns_named, schema_of, table_of
 
     columns = columns_named(table, names)
-    batches, _ = _asked(_run_of(folder), table, columns, where, _steps_of(steps))
+    batches, _ = take_batches(_run_of(folder), table, columns, _condition(where), _steps_of(steps))
     return table_of(schema_of(columns), batches, {})
 
 
-def _asked(run: Run, table: str, columns: Sequence[Any], where: str, steps: Steps) -> tuple[Any, Sequence[str]]:
+def take_batches(
+    run: Run, table: str, columns: Sequence[Column], condition: str, steps: Steps = None, seconds: float = SECONDS
+) -> tuple[list[pa.RecordBatch], Sequence[str]]:
+    """Return rows of a table in batches, and the trajectories that can't be read.
+
+    Args:
+        run: The trace folders.
+        table: The table.
+        columns: The columns.
+        condition: The condition from ` WHERE ` on; empty for all rows.
+        steps: Only these steps; None for all.
+        seconds: The most that it may take.
+    """
     from otel_rollout.dataframes.arrow import batches_of, schema_of
 
     listed = ", ".join(f'"{each.name}"' for each in columns)
-    sql = f"SELECT {listed} FROM {table}{_condition(where)}"
     schema = schema_of(columns)
-    return run.take(sql, lambda cursor: list(batches_of(cursor, columns, schema)), steps, seconds=SECONDS)
+    return run.take(
+        f"SELECT {listed} FROM {table}{condition}",
+        lambda cursor: list(batches_of(cursor, columns, schema)),
+        steps,
+        seconds=seconds,
+    )
 
 
 def _condition(where: str) -> str:
@@ -217,7 +235,7 @@ def _payload(
     unreadable: list[str] = []
     condition = _condition(where)
     if condition and not run.columns_read(f"SELECT 1 FROM {table}{condition}").get(table, set()) <= _OF_TRAJECTORY:
-        batches, missing = _asked(run, table, columns, where, steps)
+        batches, missing = take_batches(run, table, columns, condition, steps)
         unreadable += missing
     else:
         ids = _ids(run, table, condition, steps) if condition else None
