@@ -175,6 +175,7 @@ class Catalog:
                 if monotonic() >= long:
                     self.on_progress(number, len(lacking), "trajectory")
             self.keep(partial(keep_inferred, read=read))
+        self.on_progress(len(lacking), len(lacking), "trajectory")
 
     def lacking(self, where: str = "1", values: Sequence[Any] = (), selection: Selection = EVERYTHING) -> list[str]:
         """Return the trajectories that match a condition, of `t`, and lack the facts that are inferred."""

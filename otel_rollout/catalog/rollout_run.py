@@ -34,7 +34,6 @@ from otel_rollout.catalog.live import LiveRun, read_live
 from otel_rollout.catalog.query import MAX_ANSWER_BYTES, MAX_SPAN_BYTES, Answer, QueryError, narrowed, take_rows
 from otel_rollout.catalog.query import columns_read as columns_of_question
 from otel_rollout.catalog.records import load
-from otel_rollout.catalog.search import Search, SearchQuery
 from otel_rollout.catalog.span_columns import OF_SPANS
 from otel_rollout.catalog.spans import MAX_BYTES, fill_step, filled_steps, keep_shapes
 from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
@@ -52,6 +51,8 @@ from otel_rollout.text.plain_text import counted
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from otel_rollout.catalog.search import Search, SearchQuery
 
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
 _INFERRED = frozenset(INFERRED)
@@ -113,8 +114,9 @@ class Run:
             step: Only of these steps; None for all.
         """
         selection = EVERYTHING if step is None else Selection(step)
-        for key in self._catalog.step_keys("t.trace_id IN (SELECT trace_id FROM inferred)", (), selection):
-            self._infer(IN_STEP, key, selection_of(key[0]))
+        keys = self._catalog.step_keys("t.trace_id IN (SELECT trace_id FROM inferred)", (), selection)
+        lacking = [each for key in keys for each in self._catalog.lacking(IN_STEP, key, selection)]
+        self._catalog.infer(lacking, selection)
 
     # Steps
 
@@ -267,8 +269,7 @@ class Run:
         self._infer(IN_STEP, step.identity[:2], selection_of(step.step))
 
     def _infer(self, where: str, values: Sequence[Any], selection: Selection) -> None:
-        if lacking := self._catalog.lacking(where, values, selection):
-            self._catalog.infer(lacking, selection)
+        self._catalog.infer(self._catalog.lacking(where, values, selection), selection)
 
     def facts(self, step: StepIdentity, names: Sequence[str]) -> list[list[Any]]:
         """Return facts of a step's trajectories by their names, in the order of prompts and rollouts."""
@@ -375,6 +376,9 @@ class Run:
         Raises:
             ValueError: The query is empty, or of another kind.
         """
+        # It starts threads, which most commands don't.
+        from otel_rollout.catalog.search import Search
+
         step: set[None] | int | None = {None} if query.step == "none" else query.step  # type: ignore[assignment]
         chosen = {"step": step, "validate": query.validate, "experiment": query.experiment, "run": query.run_id}
         return Search(query, self.read("", **chosen))  # type: ignore[arg-type]

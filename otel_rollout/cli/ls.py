@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from otel_rollout.catalog import Run, summaries_of, summarise_runs, to_json
+from otel_rollout.catalog import Run, summaries_of, summarise_runs
 from otel_rollout.catalog.grouping import StepKey, sortable, step_key
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.messages import complain
@@ -29,6 +29,7 @@ from otel_rollout.cli.reading import (
     show_progress,
 )
 from otel_rollout.errors import ConfigurationError, UnreadableTraceError
+from otel_rollout.facts.json_types import to_json
 from otel_rollout.facts.shapes import SpanShape
 from otel_rollout.facts.table import TrajectorySummary, shown_of
 from otel_rollout.folder.losses import LostSpans, describe_losses, read_losses

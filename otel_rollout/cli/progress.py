@@ -7,11 +7,16 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from otel_rollout.cli.messages import complain
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.text.plain_text import plural
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
 
 SECONDS_BETWEEN_LINES: Final = 5.0
 
@@ -43,40 +48,63 @@ def byte_progress(name: str, total: int) -> Iterator[Callable[[int], object]]:
         yield lambda size: bars.update(task, advance=size)
 
 
-_bars: dict[str, Any] = {}
-"""The bars on the terminal, by what they count."""
-
-
-def count_progress(done: int, total: int, what: str) -> None:
-    """Show a bar on the terminal until all is done.
+class CountBars:
+    """Bars of what has been read, one for each kind of thing, until all of it is.
 
     Args:
-        done: The number of things that are done.
-        total: The number of all.
-        what: Their name.
+        console: The terminal.
     """
-    if importlib.util.find_spec("rich") is None:
-        return
-    if what not in _bars and done < total:
-        from rich import progress
-        from rich.console import Console
 
-        columns = (
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(bar_width=28),
-            progress.MofNCompleteColumn(),
-            progress.TimeRemainingColumn(compact=True),
-        )
-        _bars[what] = progress.Progress(*columns, console=Console(stderr=True), transient=True)
-        _bars[what].add_task(f"reading {plural(what)}", total=total)
-        _bars[what].start()
-        # An error may end the reading.
-        atexit.register(_bars[what].stop)
-    if (bar := _bars.get(what)) is not None:
-        bar.update(bar.task_ids[0], completed=done, total=total)
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def update(self, done: int, total: int, what: str) -> None:
+        """Show how far it is.
+
+        Args:
+            done: The number of things that are done.
+            total: The number of all.
+            what: Their name.
+        """
+        if what not in self._tasks:
+            if done >= total:
+                return
+            self._tasks[what] = self._shown().add_task(f"reading {plural(what)}", total=total)
+        bars = self._shown()
+        bars.update(self._tasks[what], completed=done, total=total)
         if done >= total:
-            bar.stop()
-            del _bars[what]
+            bars.remove_task(self._tasks.pop(what))
+        if not self._tasks:
+            bars.stop()
+            self._bars = None
+
+    def _shown(self) -> Progress:
+        if self._bars is None:
+            from rich import progress
+
+            columns = (
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(bar_width=28),
+                progress.MofNCompleteColumn(),
+                progress.TimeRemainingColumn(compact=True),
+            )
+            self._bars = progress.Progress(*columns, console=self._console, transient=True)
+            self._bars.start()
+            # An error may end the reading.
+            atexit.register(self._bars.stop)
+        return self._bars
+
+
+@lru_cache(None)
+def count_bars() -> CountBars | None:
+    """Return the bars on standard error; None if it is no terminal, or rich isn't installed."""
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        return None
+    from rich.console import Console
+
+    return CountBars(Console(stderr=True))
 
 
 class _LineProgress:

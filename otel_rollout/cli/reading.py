@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from otel_rollout.catalog import Run, StepSummary
 from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
-from otel_rollout.cli.progress import count_progress
+from otel_rollout.cli.progress import count_bars
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.folder.layout import VALIDATE, steps_of
 from otel_rollout.folder.reader import RecordedTrajectory, read_trajectories
@@ -149,8 +149,8 @@ def distinct_digits(trace_ids: Sequence[str]) -> int:
 
 def show_progress(done: int, total: int, what: str = "step") -> None:
     """Show a bar of what has been read, on a terminal."""
-    if sys.stderr.isatty():
-        count_progress(done, total, what)
+    if (bars := count_bars()) is not None:
+        bars.update(done, total, what)
 
 
 def require_reader() -> None:

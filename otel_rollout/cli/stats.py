@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from otel_rollout.catalog import count_folder, to_json
+from otel_rollout.catalog import count_folder
 from otel_rollout.cli.options import READ, add_folder, add_run, exit_codes
 from otel_rollout.cli.reading import ProblemLog, nothing_matches, print_json, require_reader, show_progress
 from otel_rollout.errors import NoTracesError
+from otel_rollout.facts.json_types import to_json
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

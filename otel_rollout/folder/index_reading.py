@@ -17,6 +17,8 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import orjson
 
+# Its names are imported at first use: lists need none of them.
+from otel_rollout import otlp
 from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.facts.packed_spans import ERROR
 from otel_rollout.facts.span_values import text_of
@@ -34,7 +36,6 @@ from otel_rollout.folder.frames import (
 from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, NOT_INFERRED, IndexEntry, Row, entry_of, place_of
 from otel_rollout.folder.layout import CLOSED_INDEX, INDEX
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole
-from otel_rollout.otlp import decode_spans
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 
 _READ_BYTES: Final = 2**20
@@ -233,7 +234,7 @@ def entries_of(request: bytes, offset: int, length: int, checksum: str) -> list[
         ValueError: It is no OTLP request, or a span in it is malformed.
     """
     builders: dict[int, SummaryBuilder] = {}
-    for span in decode_spans(request):
+    for span in otlp.decode_spans(request):
         if span.context is not None:
             trace_id = span.context.trace_id
             builders.setdefault(trace_id, SummaryBuilder(trace_id)).add((span,))

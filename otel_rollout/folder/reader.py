@@ -16,6 +16,8 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
+# Its names are imported at first use: lists need none of them.
+from otel_rollout import otlp
 from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
 from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.facts.reward_parts import Dated
@@ -28,7 +30,6 @@ from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import NO_STEPS, StepKey, TraceFile, find_trace_files
 from otel_rollout.messages import as_openai
-from otel_rollout.otlp import encode_spans, json_of_request
 from otel_rollout.text.plain_text import printable
 from otel_rollout.text.sanitize import clean
 
@@ -507,7 +508,7 @@ class RecordedTrajectory:
         """
         spans = self.spans
         try:
-            return json_of_request(encode_spans(spans))
+            return otlp.json_of_request(otlp.encode_spans(spans))
         except Exception as error:
             raise UnreadableTraceError(f"the trajectory {self.trace_id} can't be encoded as OTLP: {error}") from error
 

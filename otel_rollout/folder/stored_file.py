@@ -11,11 +11,13 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+# Its names are imported at first use: lists need none of them.
+from otel_rollout import otlp
 from otel_rollout.files.file_lock import size_of
 from otel_rollout.folder.frame_scanning import checksum_at, scan_frames
 from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, read_frame, read_range
@@ -24,8 +26,10 @@ from otel_rollout.folder.index_reading import entries_of, read_rows_from, rows_o
 from otel_rollout.folder.otlp_file import Fault, NoOtlpFileError, OtlpFile, request_in
 from otel_rollout.folder.records import scan_records, unpack
 from otel_rollout.folder.trace_files import TraceFile
-from otel_rollout.otlp import StoredSpan, request_of_json, traces_of
 from otel_rollout.text.sanitize import replace_surrogates
+
+if TYPE_CHECKING:
+    from otel_rollout.otlp import StoredSpan
 
 MAX_CACHED_BYTES: Final = 32 * 2**20
 """The most bytes of requests; a larger one is cached by itself."""
@@ -81,7 +85,7 @@ class LineCache:
                 self._lines.move_to_end((path, offset))
             return [*known[1][number]]
         request = read()
-        traces = traces_of(request)
+        traces = otlp.traces_of(request)
         if len(traces) > 1:
             self._add((path, offset), len(request), traces)
         return [*traces.get(number, ())]
@@ -255,7 +259,7 @@ class StoredFile:
         request, is_json = request_in(data)
         if f"{crc32(request):08x}" != checksum:
             raise ValueError("another request")
-        return request_of_json(request) if is_json else request
+        return otlp.request_of_json(request) if is_json else request
 
     def _frames(self, known: Extent) -> Reading:
         rows, index_end = read_rows_from(self._file.index_place, known.index_end)
@@ -336,7 +340,7 @@ class StoredFile:
         for each in foreign.bodies():
             if not isinstance(each, Fault):
                 try:
-                    request = request_of_json(each.request) if each.is_json else each.request
+                    request = otlp.request_of_json(each.request) if each.is_json else each.request
                 except ValueError:
                     self._report("unreadable request", each.offset)
                 else:

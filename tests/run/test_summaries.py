@@ -13,8 +13,8 @@ import orjson
 import pytest
 from hypothesis import given, settings
 
-from otel_rollout.catalog import GroupSummary, Run, StepSummary, signals_of, summarise_runs, to_json
-from otel_rollout.facts import SpanError, ToolCounts, TrajectorySummary, from_json
+from otel_rollout.catalog import GroupSummary, Run, StepSummary, signals_of, summarise_runs
+from otel_rollout.facts import SpanError, ToolCounts, TrajectorySummary, from_json, to_json
 from otel_rollout.look.terminal import advantages
 from otel_rollout.text import INT64_MAX
 from tests.run.made_folders import TRAJECTORIES, Made, naive_group, naive_step, write

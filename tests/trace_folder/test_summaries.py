@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from otel_rollout import read_trajectories, semconv
-from otel_rollout.catalog import StepSummary, summarise_runs, to_json
+from otel_rollout.catalog import StepSummary, summarise_runs
 from otel_rollout.catalog.failure_class import failure_class
-from otel_rollout.facts import COLUMNS, from_json, summarise_trajectory
+from otel_rollout.facts import COLUMNS, from_json, summarise_trajectory, to_json
 from otel_rollout.folder import StoredFile, seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look import trace_events
