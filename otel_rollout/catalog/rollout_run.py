@@ -258,8 +258,9 @@ class Run:
 
     def summaries(self, step: StepIdentity) -> list[TrajectorySummary]:
         """Return a step's trajectories in the order of prompts and rollouts."""
-        self._infer_step(step)
-        return self.listed(step)
+        with self.one_look():
+            self._infer_step(step)
+            return self.listed(step)
 
     def listed(self, step: StepIdentity) -> list[TrajectorySummary]:
         """Return the same trajectories without what would have to be inferred for them."""
@@ -273,9 +274,10 @@ class Run:
 
     def facts(self, step: StepIdentity, names: Sequence[str]) -> list[list[Any]]:
         """Return facts of a step's trajectories by their names, in the order of prompts and rollouts."""
-        if not _INFERRED.isdisjoint(names):
-            self._infer_step(step)
-        return self._catalog.ask_step(step, lambda connection: figures.facts_of_step(connection, step, names))
+        with self.one_look():
+            if not _INFERRED.isdisjoint(names):
+                self._infer_step(step)
+            return self._catalog.ask_step(step, lambda connection: figures.facts_of_step(connection, step, names))
 
     def groups(self, step: StepIdentity) -> list[GroupSummary]:
         """Return a step's groups in the order of prompts."""
@@ -314,10 +316,10 @@ class Run:
     def rollouts(self, group: GroupSummary) -> list[TrajectorySummary]:
         """Return the trajectories of a group in the order of rollouts."""
         places = {trace_id: place for place, trace_id in enumerate(group.trace_ids)}
-        self._infer(OF_IDS, (json_list(places),), selection_of(group.step))
-        found = self._catalog.ask(
-            lambda connection, _: load(connection, OF_IDS, (json_list(places),)), selection_of(group.step)
-        )
+        ids, selection = (json_list(places),), selection_of(group.step)
+        with self.one_look():
+            self._infer(OF_IDS, ids, selection)
+            found = self._catalog.ask(lambda connection, _: load(connection, OF_IDS, ids), selection)
         return sorted(found, key=lambda each: places[each.trace_id])
 
     def group_of(self, summary: TrajectorySummary) -> GroupSummary | None:
@@ -349,8 +351,9 @@ class Run:
         Raises:
             KeyError: There is none with this id.
         """
-        self._infer("t.trace_id = ?", (trace_id,), EVERYTHING)
-        found = self._catalog.ask(lambda connection, _: load(connection, "t.trace_id = ?", (trace_id,)))
+        with self.one_look():
+            self._infer("t.trace_id = ?", (trace_id,), EVERYTHING)
+            found = self._catalog.ask(lambda connection, _: load(connection, "t.trace_id = ?", (trace_id,)))
         if not found:
             raise KeyError(f"there is no trajectory {trace_id}")
         return found[0]

@@ -75,6 +75,7 @@ _OF_COLUMN: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     "mean": mean_of,
     "stddev": deviation_of,
     "median": lambda values: quantile_of(values, 0.5),
+    "p99": lambda values: quantile_of(values, 0.99),
     "counts": lambda values: orjson.dumps(counts_of(values)).decode(),
 }
 """Functions of the values of a column that are not null; null without any."""

@@ -54,7 +54,7 @@ class TestSizes:
         """Counting a file parses each line for its index and for its spans, however many trajectories are in it."""
         write_collector_file(tmp_path / "otlp.jsonl", "json", REQUESTS)
         parsed = []
-        parse = stored_file.request_of_json
+        parse = stored_file.otlp.request_of_json
         monkeypatch.setattr(stored_file, "request_of_json", lambda line: parsed.append(len(line)) or parse(line))
 
         assert count_folder(tmp_path).spans == 120

@@ -256,8 +256,8 @@ class TestPlaces:
         write_lines(folder / "export.jsonl", [span for sample in range(50) for span in make_trajectory(1, sample)])
         found = list(read_trajectories(folder))
         calls = []
-        genuine = stored_file.traces_of
-        monkeypatch.setattr(stored_file, "traces_of", lambda line: calls.append(1) or genuine(line))
+        genuine = stored_file.otlp.traces_of
+        monkeypatch.setattr(stored_file.otlp, "traces_of", lambda line: calls.append(1) or genuine(line))
         assert sum(len(each.spans) for each in found) == 150
         assert len(calls) == 1
 
