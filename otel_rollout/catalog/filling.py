@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
@@ -325,7 +325,7 @@ class _Batch(Reader):
         super().__init__(connection, folders, found)
         self._changed: set[str] = set()
         """Traces whose lines are to be joined anew."""
-        self._rows_of = lru_cache(MAX_FILES)(self._read_rows)
+        self._rows: OrderedDict[int, dict[tuple[str, int], Row]] = OrderedDict()
 
     def read(self, place: bytes) -> None:
         """Read a file, unless another reader has read it as it is."""
@@ -396,6 +396,8 @@ class _Batch(Reader):
         self._insert(RecordedTrajectory(row, ((stored, row),), self._find) for row in single)
         self._changed.difference_update(row[_TRACE_ID] for row in single)
         self._changed |= several
+        if (several or gone) and not reading.start:
+            self._keep(number, rows)
 
     def _insert(self, trajectories: Iterable[RecordedTrajectory]) -> None:
         lacking: list[tuple[str]] = []
@@ -440,14 +442,21 @@ class _Batch(Reader):
                 if file is not None:
                     if traces > 1:
                         file.shared[offset] = traces
-                    row = self._rows_of(file).get((trace_id, offset))
+                    row = self._rows_of(number, file).get((trace_id, offset))
                     parts.append((file, (*orjson.loads(line), b"") if row is None else row))
             for found in parts_by_trace(parts).values():
                 yield RecordedTrajectory(main_row(found), found, self._find)
 
-    def _read_rows(self, file: StoredFile) -> Mapping[tuple[str, int], Row]:
+    def _rows_of(self, number: int, file: StoredFile) -> Mapping[tuple[str, int], Row]:
         """Return the rows of a file with their summaries."""
-        return {(row[_TRACE_ID], row[_OFFSET]): row for row in file.read().rows}
+        if number not in self._rows:
+            self._keep(number, file.read().rows)
+        return self._rows[number]
+
+    def _keep(self, number: int, rows: Sequence[Row]) -> None:
+        self._rows[number] = {(row[_TRACE_ID], row[_OFFSET]): row for row in rows}
+        if len(self._rows) > MAX_FILES:
+            self._rows.popitem(last=False)
 
 
 def _start(known: _Known | None, status: str) -> Extent:

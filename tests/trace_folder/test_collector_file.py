@@ -55,7 +55,7 @@ class TestSizes:
         write_collector_file(tmp_path / "otlp.jsonl", "json", REQUESTS)
         parsed = []
         parse = stored_file.otlp.request_of_json
-        monkeypatch.setattr(stored_file, "request_of_json", lambda line: parsed.append(len(line)) or parse(line))
+        monkeypatch.setattr(stored_file.otlp, "request_of_json", lambda line: parsed.append(len(line)) or parse(line))
 
         assert count_folder(tmp_path).spans == 120
         assert len(parsed) <= 2 * len(REQUESTS)
