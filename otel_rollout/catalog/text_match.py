@@ -151,7 +151,7 @@ def fragments_of(text: str, *, match_case: bool = False) -> tuple[bytes, ...]:
 
 
 def _all_texts(span: ReadableSpan) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a span, those of an error with its class name."""
+    """Yield the texts of a span; the text of an error comes with its class name."""
     for key, value in (span.attributes or {}).items():
         if key not in _SKIPPED:
             yield from (("", text) for text in _strings(value))
