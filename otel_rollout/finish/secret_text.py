@@ -63,10 +63,10 @@ _BARE_LINE: Final = re.compile(r"""[^\s"'\\`]{1,256}""")
 _BARE_QUOTED: Final = re.compile(r"""[^\s"'\\`&;,|]{1,256}""")
 _ANY_SCHEME: Final = re.compile("[A-Za-z][A-Za-z0-9-]{1,30}[ ]{1,4}")
 _COOKIES: Final = re.compile(r"""[^\s"'\\<;=]{1,256}=[^\n\r"'\\<]{1,4096}""")
-_NEWLINE: Final = re.compile(r"(?:\r?\n|\\{1,64}n|\\{1,64}r\\{1,64}n)")
-_BLOCK: Final = re.compile(r"(?:![\w-]{1,20} )?[|>][+-]?[ \t]{0,8}(?=\r?\n|\\{1,64}n)")
-_INDENTED: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?:- )?(?P<value>[^\s"'\\#][^\n\r"\\]{0,4096})""")
-_NEXT_LINE: Final = re.compile(r"""(?:\r?\n|\\{1,64}n)[ \t]{1,64}(?P<token>\\{0,64}["'])""")
+_NEWLINE: Final = re.compile(r"(?:\\{1,64}r)?\\{1,64}n")
+_BLOCK: Final = re.compile(r"(?:![\w-]{1,20} )?[|>][+-]?[ \t]{0,8}(?=\\{1,64}n)")
+_INDENTED: Final = re.compile(r"""\\{1,64}n[ \t]{1,64}(?:- )?(?P<value>[^\s"'\\#][^\n\r"\\]{0,4096})""")
+_NEXT_LINE: Final = re.compile(r"""\\{1,64}n[ \t]{1,64}(?P<token>\\{0,64}["'])""")
 _STRUCTURE: Final = re.compile(r"""\\{0,64}["']|[(){}\[\]]""")
 _AFTER_STRING: Final = re.compile(r"\s{0,64}:")
 _ELEMENT: Final = re.compile(r"(?:<!\[CDATA\[)?(?P<value>[^<>\s\]][^<>\"\\\]]{0,4096})(?=<|\]\]>)")
@@ -177,10 +177,6 @@ def _is_name(text: str, after: re.Match[str], name: _Name, kind: KeyKind) -> boo
     """Return True if the text around a name fits its notation: a value follows a space only after an option."""
     sign, place = after.lastgroup, after.start(after.lastgroup or 0)
     is_option = name.text.rpartition(" ")[2][:1] == "-"
-    if sign == "element":
-        return bool(name.quote) or name.before[-1:] in ("<", "=", ":")
-    if sign == "call":
-        return not name.quote
     if sign == "cell":
         return name.before.rstrip(" *`|")[-1:] in ("\n", "n", '"', "")
     if sign == "item":
@@ -226,10 +222,6 @@ class _Value:
         if opening["token"] != token and (value[:1].isspace() or value[:1] in tuple(",;:)]}+")):
             # The quote closes a string that ends with the name.
             return
-        if not can_be_secret(value, kind):
-            # A quote that does not end on its line.
-            value = _NEWLINE.split(value, 1)[0]
-            stop = start + len(value)
         if can_be_secret(value, kind):
             scheme = SCHEME.match(value)
             yield start + (scheme.end() if scheme is not None else 0), stop, REDACTED
@@ -242,9 +234,7 @@ class _Value:
             return
         scheme = (_ANY_SCHEME if "authorization" in name.lower() else SCHEME).match(text, start)
         start = scheme.end() if scheme is not None else start
-        begins_line = bool(name) and not token and before.rstrip(" \t").endswith(("\n", "\\n", "export"))
-        is_line = is_whole or (kind is KeyKind.PASSWORD and begins_line)
-        found = (_BARE_LINE if is_line else _BARE_QUOTED if before[-1:] in ('"', "'") else _BARE).match(text, start)
+        found = (_BARE_LINE if is_whole else _BARE_QUOTED if before[-1:] in ('"', "'") else _BARE).match(text, start)
         if found is None or text[found.end() : found.end() + 1] in ("(", "[", "{"):
             return
         value = found[0].rstrip(".,;:")
