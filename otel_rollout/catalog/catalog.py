@@ -16,11 +16,11 @@ from otel_rollout.catalog import kept_figures as figures
 from otel_rollout.catalog.database import Database
 from otel_rollout.catalog.filling import (
     SECONDS_UNTIL_PROGRESS,
-    Filling,
     Found,
     OnProblem,
     OnProgress,
     Reader,
+    fill,
     note_problems,
 )
 from otel_rollout.catalog.records import load
@@ -65,7 +65,6 @@ class Catalog:
         self._problems_lock = Lock()
         self._database = Database(folders)
         self.on_progress: OnProgress = on_progress or (lambda done, total, what: None)
-        self._filling = Filling(folders, self.on_progress)
         self._looks = local()
 
     @contextmanager
@@ -101,7 +100,7 @@ class Catalog:
             if looks is not None:
                 found = looks.get((connection, EVERYTHING)) or looks.get((connection, selection))
             if found is None:
-                found = self._filling.fill(connection, selection)
+                found = fill(connection, self._folders, selection, self.on_progress)
                 note_problems(connection, found, self._note)
                 if looks is not None:
                     looks[connection, selection] = found

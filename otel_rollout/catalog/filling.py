@@ -117,61 +117,58 @@ class _Known(NamedTuple):
     is_open: int
 
 
-class Filling:
-    """Fills the catalog of trace folders. Not thread-safe.
+def fill(
+    connection: sqlite3.Connection, folders: Sequence[Path], selection: Selection, on_progress: OnProgress
+) -> Found:
+    """Read what has changed since a catalog was filled last, and return the files that there are.
 
     Args:
-        folders: The folders.
-        on_progress: Called with the number of files read, and of those to read.
+        connection: The catalog.
+        folders: The trace folders.
+        selection: Look only at the files that can have these trajectories.
+        on_progress: Called with the number of files read, and of those to read, if that takes a while.
+
+    Raises:
+        NoTracesError: None of the folders has traces.
     """
+    # Before the files: of those that come meanwhile, another reader may put some into the catalog.
+    known = _known_files(connection)
+    found = find_files(folders, selection)
+    loose = [place for place in _changed(found, known) if found[place].file.steps is None]
+    if loose:
+        _read_files(connection, folders, found, loose, on_progress)
+        if any(found[place].file.is_journal for place in loose):
+            # A trajectory that has ended meanwhile is in a step's folder.
+            found = find_files(folders, selection)
+    changed = [place for place in _changed(found, known) if place not in loose]
+    gone = [place for place, each in known.items() if place not in found and _is_in(_range_of(each.steps), selection)]
+    if changed or gone:
+        _read_files(connection, folders, found, [*gone, *changed], on_progress)
+    return found
 
-    def __init__(self, folders: Sequence[Path], on_progress: OnProgress) -> None:
-        self._folders = folders
-        self._on_progress = on_progress
 
-    def fill(self, connection: sqlite3.Connection, selection: Selection = EVERYTHING) -> Found:
-        """Read what has changed since the catalog was filled last, and return the files that there are.
-
-        Args:
-            connection: The catalog.
-            selection: Look only at the files that can have these trajectories.
-
-        Raises:
-            NoTracesError: None of the folders has traces.
-        """
-        # Before the files: of those that come meanwhile, another reader may put some into the catalog.
-        known = _known_files(connection)
-        found = find_files(self._folders, selection)
-        loose = [place for place in _changed(found, known) if found[place].file.steps is None]
-        if loose:
-            self._read(connection, found, loose)
-            if any(found[place].file.is_journal for place in loose):
-                # A trajectory that has ended meanwhile is in a step's folder.
-                found = find_files(self._folders, selection)
-        changed = [place for place in _changed(found, known) if place not in loose]
-        gone = [
-            place for place, each in known.items() if place not in found and _is_in(_range_of(each.steps), selection)
-        ]
-        if changed or gone:
-            self._read(connection, found, [*gone, *changed])
-        return found
-
-    def _read(self, connection: sqlite3.Connection, found: Found, places: Sequence[bytes]) -> None:
-        """Read files, in transactions of a second each."""
-        waiting, total = list(places)[::-1], len(places)
-        long = monotonic() + SECONDS_UNTIL_PROGRESS
+def _read_files(
+    connection: sqlite3.Connection,
+    folders: Sequence[Path],
+    found: Found,
+    places: Sequence[bytes],
+    on_progress: OnProgress,
+) -> None:
+    """Read files, in transactions of a second each."""
+    waiting, total = list(places)[::-1], len(places)
+    long = monotonic() + SECONDS_UNTIL_PROGRESS
+    while waiting:
+        connection.execute("BEGIN IMMEDIATE")
+        batch = _Batch(connection, folders, found)
+        end = monotonic() + SECONDS_BETWEEN_COMMITS
         while waiting:
-            connection.execute("BEGIN IMMEDIATE")
-            batch = _Batch(connection, self._folders, found)
-            end = monotonic() + SECONDS_BETWEEN_COMMITS
-            while waiting:
-                batch.read(waiting.pop())
-                if monotonic() >= long:
-                    self._on_progress(total - len(waiting), total, "file")
-                if monotonic() >= end:
-                    break
-            batch.finish()
-            connection.execute("COMMIT")
+            batch.read(waiting.pop())
+            if monotonic() >= long:
+                on_progress(total - len(waiting), total, "file")
+            if monotonic() >= end:
+                break
+        batch.finish()
+        connection.execute("COMMIT")
 
 
 def _changed(found: Found, known: Mapping[bytes, _Known]) -> list[bytes]:

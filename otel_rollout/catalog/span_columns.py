@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -158,9 +159,16 @@ MESSAGES: Final = (
     ),
 )
 """These follow the common columns in `messages`."""
+
+
+def _own(name: str, kind: type, unit: str, meaning: str) -> Column:
+    """Return a column of the attribute with its name."""
+    return Column(name, kind, unit, meaning, attrgetter(name))
+
+
 CONVERSATIONS: Final = (
     Column("conversation", int, "", "its number in the trajectory, from 1, by the first turns", lambda it: it.id),
-    Column("kind", str, "", "`main`, `subagent`, `fork`, `compacted` or `user`", lambda it: it.kind),
+    _own("kind", str, "", "`main`, `subagent`, `fork`, `compacted` or `user`"),
     Column(
         "name",
         str,
@@ -168,46 +176,37 @@ CONVERSATIONS: Final = (
         "the sub-agent or simulated user, else the agent around it; null if it is unknown",
         lambda it: it.name or None,
     ),
-    Column(
+    _own(
         "parent",
         int,
         "",
         "the conversation that called the sub-agent, that the fork parts from, that is compacted, or that a simulated "
         "user speaks to; null for `main`",
-        lambda it: it.parent,
     ),
-    Column(
+    _own(
         "parent_turn",
         int,
         "",
         "the parent's last turn before it, of a fork the last one that it shares; null if it has none",
-        lambda it: it.parent_turn,
     ),
-    Column("joined_turn", int, "", "of a sub-agent, the parent's first turn after it", lambda it: it.joined_turn),
-    Column("shared", int, "messages", "the messages at its beginning that are the parent's", lambda it: it.shared),
-    Column(
-        "replaced",
-        int,
-        "messages",
-        "of a compacted one, the parent's messages that it leaves out",
-        lambda it: it.replaced,
-    ),
+    _own("joined_turn", int, "", "of a sub-agent, the parent's first turn after it"),
+    _own("shared", int, "messages", "the messages at its beginning that are the parent's"),
+    _own("replaced", int, "messages", "of a compacted one, the parent's messages that it leaves out"),
     Column("turns", int, "turns", "its generations that are in no other one", lambda it: len(it.turns)),
     Column("first_turn", int, "", "the number of its first turn in the trajectory", lambda it: it.turns[0]),
     Column("last_turn", int, "", "the number of its last turn", lambda it: it.turns[-1]),
-    Column("input_tokens", int, "tokens", "the sum over its turns", lambda it: it.input_tokens),
-    Column("output_tokens", int, "tokens", "the sum over its turns", lambda it: it.output_tokens),
-    Column("messages", int, "messages", "the length of its history, with the last answer", lambda it: it.messages),
-    Column("trained", bool, "", "true if it is training data; null if that is unknown", lambda it: it.trained),
-    Column(
+    _own("input_tokens", int, "tokens", "the sum over its turns"),
+    _own("output_tokens", int, "tokens", "the sum over its turns"),
+    _own("messages", int, "messages", "the length of its history, with the last answer"),
+    _own("trained", bool, "", "true if it is training data; null if that is unknown"),
+    _own(
         "inferred",
         bool,
         "",
         "true if no scope, mark or prompt shows what it comes from: that is a guess from what messages repeat",
-        lambda it: it.inferred,
     ),
-    Column("start_time", int, "ns", "the start of its first turn, since 1970", lambda it: it.start_time),
-    Column("end_time", int, "ns", "the end of its last turn, since 1970", lambda it: it.end_time),
+    _own("start_time", int, "ns", "the start of its first turn, since 1970"),
+    _own("end_time", int, "ns", "the end of its last turn, since 1970"),
     Column("seconds", float, "s", "the time between both", lambda it: (it.end_time - it.start_time) / 1e9),
     Column(
         "conversation_id",

@@ -17,6 +17,7 @@ from otel_rollout.cli.main import main
 from otel_rollout.facts import INFERRED
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look.findings import diagnose_run
+from otel_rollout.look.view import RunState, make_application
 from tests.trace_folder.recordings import make_span, trace_id_of
 
 STEPS, ROLLOUTS = 3, 4
@@ -165,6 +166,18 @@ class TestChecks:
         monkeypatch.setattr("otel_rollout.catalog.rollout_run.MAX_INFERRED", 2)
         run = Run([folder])
         assert [step.looked_at for step in run.judged(run.steps())] == [1, 1, 0]
+
+    def test_pages(self, folder, monkeypatch):
+        """Findings come with the sentence."""
+        testclient = pytest.importorskip("starlette.testclient")
+        monkeypatch.setattr("otel_rollout.catalog.rollout_run.MAX_INFERRED", 6)
+        application = make_application(RunState([folder]), "token")
+        client = testclient.TestClient(application, base_url="http://127.0.0.1")
+        client.headers["Authorization"] = "Bearer token"
+        assert (
+            client.get("/api/findings").json()["looked_at"]
+            == "two_sides looked at 6 of 12 trajectories, spread over the steps"
+        )
 
     def test_command(self, folder, monkeypatch, capsys):
         """`diagnose` says it in a line, and in JSON as a number."""
