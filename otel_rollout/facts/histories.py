@@ -40,9 +40,6 @@ class History(NamedTuple):
         is_added: True if its prompt is recorded without the messages of earlier turns.
         text: The text of a prompt of one message; empty of others.
         is_calling: True if it called a tool.
-        is_compacted: True if it is marked as the first of a compacted conversation.
-        conversation: `gen_ai.conversation.id`; empty without one.
-        request: verl's id of the conversation; empty without one.
     """
 
     system: int
@@ -53,12 +50,9 @@ class History(NamedTuple):
     is_added: bool
     text: str
     is_calling: bool
-    is_compacted: bool
-    conversation: str
-    request: str
 
 
-NO_HISTORY: Final = History(0, 0, (0, 0, 0), [], (), False, "", False, False, "", "")
+NO_HISTORY: Final = History(0, 0, (0, 0, 0), [], (), False, "", False)
 
 
 class Histories:
@@ -118,7 +112,6 @@ class Histories:
         answers = self._answers(span)
         at = _system_messages(asked)
         text = "\n".join([message.text for message in asked[:at]])
-        conversation, request = attributes.get(semconv.CONVERSATION_ID), attributes.get(semconv.REQUEST_ID)
         return History(
             _hash(text),
             _hash(text[:_HEAD]),
@@ -128,9 +121,6 @@ class Histories:
             has_only_new_messages(attributes, asked),
             asked[at].text if len(asked) == at + 1 else "",
             any(message.calls for message in answers),
-            attributes.get(semconv.COMPACTED) is True,
-            conversation if type(conversation) is str else "",
-            request if type(request) is str else "",
         )
 
     def _answers(self, span: ReadableSpan) -> list[Message]:

@@ -71,7 +71,7 @@ class _Links:
 
     def is_apart(self, other: int, at: int) -> bool:
         """Return True if two turns have different ids of conversations."""
-        one, two = self.histories[other].conversation, self.histories[at].conversation
+        one, two = self.turns[other].prompt.conversation, self.turns[at].prompt.conversation
         return one != two and bool(one and two)
 
     def has_one_system(self, other: int, at: int) -> bool:
@@ -106,7 +106,7 @@ class _Links:
         answered_at: dict[int, list[int]] = {}
         last: dict[str | Scope, int] = {}
         for at, (turn, history) in enumerate(zip(self.turns, self.histories, strict=True)):
-            codes, before = history.codes, last.get(history.request or turn.scope)
+            codes, before = history.codes, last.get(turn.prompt.request or turn.scope)
             link, leader = None, at
             if history.is_added and before is not None:
                 link = Link(before, len(self.histories_of[before]))
@@ -122,7 +122,7 @@ class _Links:
                     link = self._find_link(at, keys, asked_at, answered_at)
             self.of.append(link)
             self.leaders.append(leader)
-            last[history.request or turn.scope] = at
+            last[turn.prompt.request or turn.scope] = at
             self.histories_of.append([*codes, *history.answers[:1]])
             self.keys.append(keys_of(self.histories_of[-1]))
             if codes:
@@ -196,7 +196,7 @@ class _Finder:
                 self._place(at)
             self._through.update(dict.fromkeys(self._links.keys[at], at))
             self._compactions |= self._messages.compactions.intersection(self._asked[at])
-            self._last[self._histories[at].request or turn.scope] = self._last[turn.scope] = at
+            self._last[turn.prompt.request or turn.scope] = self._last[turn.scope] = at
         main = self._main_conversation()
         for position, each in enumerate(self._found):
             if position == main:
@@ -249,7 +249,7 @@ class _Finder:
         history, link, leader = self._histories[at], self._links.of[at], self._links.leaders[at]
         chosen, asked = self._links.chosen[leader], self._asked[at]
         new = self._messages.compactions.intersection(asked) - self._compactions
-        is_compacted = history.is_compacted or bool(new)
+        is_compacted = self._turns[at].prompt.is_compacted or bool(new)
         if not asked and not history.answers and not is_compacted:
             self._place_unknown(at)
         elif is_compacted and (before := self._compacted_turn(at)) is not None:
@@ -274,7 +274,7 @@ class _Finder:
 
     def _place_unknown(self, at: int) -> None:
         """Place a turn without messages: after a turn of its request, else after the last one in the same spans."""
-        before = self._last.get(self._histories[at].request, self._last.get(self._turns[at].scope))
+        before = self._last.get(self._turns[at].prompt.request, self._last.get(self._turns[at].scope))
         if before is not None and not self._links.is_apart(before, at):
             self._add(at, self._of_turn[before])
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from otel_rollout import semconv
 from otel_rollout.facts.prompt_texts import OpenPrompts, text_of_messages, text_of_prompt
 from otel_rollout.facts.span_record import has_result, record_of_call, record_of_generation
+from otel_rollout.finish.chat_writer import is_note
 from otel_rollout.finish.span_draft import SpanDraft
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.messages import ChatSide
@@ -46,7 +47,7 @@ def _record_generation(draft: SpanDraft, asked: ChatSide | None, answered: ChatS
         [] if answered is None else answered.messages,
         output,
         prompt,
-        is_unread=answered is None and has_result({semconv.OUTPUT_VALUE: output}),
+        is_unread=answered is None and not is_note(draft.output) and has_result({semconv.OUTPUT_VALUE: output}),
     )
 
 

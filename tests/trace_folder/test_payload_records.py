@@ -119,6 +119,17 @@ def test_a_prompt_that_limits_cut_goes_on(tmp_path: Path, words: int) -> None:
     assert [each.kind for each in conversations_of(found.spans).all] == ["main"]
 
 
+def test_a_note_in_place_of_a_payload_is_no_answer(tmp_path: Path) -> None:
+    """A payload that a user's function hides, or fails on, is not one that wasn't recognised."""
+
+    def hide(span: Any) -> None:
+        raise ZeroDivisionError
+
+    with mock.patch("otel_rollout.finish.finishing.internal_error"):
+        summary = written(tmp_path, talk, transforms=[hide]).summary
+    assert (summary.turns, summary.unread_answers) == (4, 0)
+
+
 class Masking(FileSpanExporter):
     """Masks all texts."""
 
