@@ -232,7 +232,9 @@ def _remove_file(folder: Path, rng: random.Random) -> str:
 
 
 def _remove_index(folder: Path, rng: random.Random) -> str:
-    path = rng.choice(_files(folder, r"\.index\.jsonl$"))
+    if not (indexes := _files(folder, r"\.index\.jsonl$")):
+        return ""
+    path = rng.choice(indexes)
     path.unlink()
     return f"without {path.relative_to(folder)}"
 
