@@ -225,6 +225,8 @@ def shutdown_at_exit() -> None:
                 _finish(_state.unfinished, timeout)
         if ctrl_c.was_pressed:
             timeout = SECONDS_AFTER_CTRL_C
+    if _state.last_pipeline is not None:
+        _state.last_pipeline.reader.end(SECONDS_AFTER_CTRL_C)
 
 
 class _CtrlC:

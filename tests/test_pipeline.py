@@ -99,7 +99,7 @@ class _Slow(OutcomeSpanExporter):
     """Isn't ready for a span until `ready`."""
 
     def __init__(self):
-        self.ready = threading.Event()
+        self.ready, self.taken = threading.Event(), threading.Event()
         self.sent = self.prepared = 0
 
     def prepare(self):
@@ -110,6 +110,7 @@ class _Slow(OutcomeSpanExporter):
         return "" if self.ready.is_set() else "tables are being made"
 
     def send(self, spans):
+        self.taken.set()
         self.ready.wait(120)
         self.sent += len(spans)
         return DELIVERED
@@ -153,6 +154,8 @@ class TestPreparing:
         """With a setting or an argument, nothing is waited for, and what was in a request is unknown."""
         otel_rollout.init("project", "experiment", backend=slow, **setting)
         trajectory(1)
+        otel_rollout.flush(0)
+        assert slow.taken.wait(60)
         assert otel_rollout.shutdown(timeout) is False
         assert slow.lines == []
         assert otel_rollout.stats().exporters["_Slow"].lost == {"unknown": 2}

@@ -66,6 +66,36 @@ class TestExit:
         lines = [line for line in errors.splitlines() if "delivered" in line]
         assert lines == ["Hanging: 0 of 1 spans delivered, 1 unknown (a request without an answer)"]
 
+    def test_no_thread_finishes_a_span_at_the_interpreters_end(self, program):
+        """A thread that comes back from google-re2 or a tokenizer then would abort the process."""
+        code, errors = program.run(
+            """
+            import atexit
+            from otel_rollout.finish import Redactor
+
+            inside = []
+            def redact(self, json_bytes):
+                inside.append(1)
+                time.sleep(0.02)
+                inside.pop()
+                return json_bytes, 0
+            Redactor.__call__ = redact
+
+            @atexit.register  # called after ours, which is registered later
+            def look():
+                for _ in range(20):
+                    assert not inside, "a span is being finished"
+                    time.sleep(0.005)
+
+            start(shutdown_timeout_ms=10)
+            for number in range(500):
+                trace("span")
+            otel_rollout.flush(0)
+            """
+        )
+        assert code == 0, errors
+        assert "a span is being finished" not in errors
+
     def test_an_exit_without_losses_says_nothing(self, program):
         """If every span arrived, nothing is written to standard error."""
         assert program.run("start()\ntrace('fine')") == (0, "")

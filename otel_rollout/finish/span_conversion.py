@@ -67,11 +67,13 @@ class SpanReader:
         self.truncated_bytes = self.redacted = 0
         """Bytes that were cut from the spans of the process, and secrets that were replaced in them."""
         self._lock = threading.Lock()
+        self._is_over = False
 
     def after_fork(self) -> None:
         """Replace a lock that a thread of the parent may have held, and count from zero."""
         self.truncated_bytes = self.redacted = 0
         self._lock = threading.Lock()
+        self._is_over = False
         if self.finisher.redactor is not None:
             self.finisher.redactor.after_fork()
         if self.chat is not None:
@@ -95,6 +97,20 @@ class SpanReader:
         if isinstance(span, RolloutSpan):
             span.release(self._readers)
 
+    def end(self, seconds: float) -> None:
+        """Have no thread finish a span any more, as the interpreter is about to end.
+
+        Python 3.13 and older end a thread where it takes the GIL; in C++ or Rust (google-re2, a tokenizer) that aborts
+        the process.
+
+        Args:
+            seconds: The longest wait for a span that is being finished.
+        """
+        if not self._is_over:
+            self._is_over = True
+            # Nobody lets go of it again.
+            self._lock.acquire(timeout=seconds)
+
     def read(self, span: RolloutSpan | ReadableSpan, exporter: str) -> ReadableSpan:
         """Return the standard form of an ended span, in which the exporter may change what it likes.
 
@@ -106,16 +122,23 @@ class SpanReader:
             theirs = span.resource
             # With our project in it: exporters file it by that.
             resource = theirs if theirs is self.resource else self._run_resource().merged(theirs)
-            return changed_copy(span, self._pass(draft_of_readable(span)), resource)
+            with self._finishing():
+                draft = self._pass(draft_of_readable(span))
+            return changed_copy(span, draft, resource)
         finished = span.finished
         if finished is None:
-            with self._lock:
+            with self._finishing():
                 finished = span.finished or span.finish(self._finish(span))
         resource = self.resource if self._joined is None else self._run_resource().merged(self._joined)
         readable = readable_span(span, finished, resource, self._scope)
         if exporter in self._takers:
             readable.record = finished.record
         return copy_with_losses(readable, span, exporter)
+
+    def _finishing(self) -> threading.Lock:
+        if self._is_over:
+            threading.Event().wait()
+        return self._lock
 
     def _finish(self, span: RolloutSpan) -> FinishedSpan:
         is_shared, draft = self._readers > 1, draft_of(span)
