@@ -52,16 +52,6 @@ def test_one_span_is_decoded_without_the_others(tmp_path):
     assert [bool(span.data) for span in trajectory.spans] == [True, True, False]
 
 
-def test_the_counts_of_what_was_dropped():
-    """They are the span's also if nothing else of it was asked for before."""
-    [written] = lazy_spans(encode_spans([make_span("op", 9, 1)]))
-    assert written.name == "op"
-    written.dropped = (1, 2, 3)
-    for name, count in (("dropped_attributes", 1), ("dropped_events", 2), ("dropped_links", 3)):
-        [span] = lazy_spans(encode_spans([written]))
-        assert getattr(span, name) == count
-
-
 def test_spans_of_another_library_between_ours(tmp_path):
     """Their scope is theirs, and that of those behind them ours again."""
     own, root = make_trajectory(7, 1, 2)[1:]
