@@ -517,10 +517,10 @@ class RecordedTrajectory:
         if len(self.parts) < 2 or not any(file.is_journal for file, _ in self.parts):
             return self.parts
         kept: list[Part] = []
-        known: set[int] = set()
+        known: set[bytes] = set()
         for file, row in sorted(self.parts, key=lambda part: part[0].is_journal):
             with suppress(OSError, ValueError, UnreadableTraceError):
-                ids = {span.context.span_id for span in file.read_spans(row) if span.context}
+                ids = set(file.read_ids(row))
                 if kept and ids <= known:
                     continue
                 known |= ids

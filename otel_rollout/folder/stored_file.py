@@ -240,6 +240,10 @@ class StoredFile:
             raise MovedError(f"{entry.trace_id} is no longer at byte {entry.offset} of {self._place}")
         return spans
 
+    def read_ids(self, row: Row) -> list[bytes]:
+        """Return the ids of a row's spans; raises what `read_spans` raises."""
+        return [span.context.span_id.to_bytes(8, "big") for span in self.read_spans(row) if span.context is not None]
+
     def read_request(self, row: Row) -> bytes:
         """Return the request that a row is of.
 

@@ -149,10 +149,10 @@ def _note_frames(folder: FolderWriter, trace_ids: set[str], oldest: float) -> No
             entry = IndexEntry._make(row)
             if entry.trace_id in trace_ids:
                 with suppress(OSError, ValueError):
-                    ids = [span.context.span_id.to_bytes(8, "big") for span in stored.read_spans(row) if span.context]
+                    ids = b"".join(stored.read_ids(row))
                     trace_id = bytes.fromhex(entry.trace_id)
                     trace = folder.traces.get(trace_id) or KnownTrace()
-                    trace.add_ids(b"".join(ids))
+                    trace.add_ids(ids)
                     if not trace.parts:
                         trace.has_ended = trace.has_ended or entry.has_root
                         trace.step, trace.validate = entry.step, entry.validate is True
