@@ -6,6 +6,8 @@ import pytest
 from faulty_receiver import Fault
 from trainer import account
 
+from tests.delivery.queues import until
+
 
 class TestSlowBackend:
     """Each request takes a while."""
@@ -52,6 +54,7 @@ class TestSlowBackend:
         receiver.steady = Fault(hangs=True)
         train(trainer)
         assert trainer.flush(0.5) is False
+        until(lambda: receiver.met)
         assert trainer.finish() == 0
         lost = account(trainer.sent, receiver.stored, trainer.report["exporters"]["otlp"])
         assert lost == {"unknown": 24}
