@@ -143,21 +143,13 @@ class Applications(Ours):
         init("p", "e", tracer_provider=_provider(self.exporter))
 
 
-class OursBesideApplications(Ours):
-    """Spans of an application's provider, as our exporter beside gets them."""
-
-    def __init__(self) -> None:
-        self.exporter = InMemorySpanExporter()
-        init("p", "e", backend=self.exporter, tracer_provider=_provider(InMemorySpanExporter()))
-
-
 def _provider(exporter: SpanExporter) -> TracerProvider:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     return provider
 
 
-@pytest.fixture(params=[Ours, Applications, OursBesideApplications], ids=lambda side: side.__name__)
+@pytest.fixture(params=[Ours, Applications], ids=lambda side: side.__name__)
 def side(request: pytest.FixtureRequest) -> Iterator[Ours]:
     """Whose spans, and whose exporter."""
     yield request.param()

@@ -222,6 +222,10 @@ class _Value:
         if opening["token"] != token and (value[:1].isspace() or value[:1] in tuple(",;:)]}+")):
             # The quote closes a string that ends with the name.
             return
+        if not can_be_secret(value, kind):
+            # A quote that does not end on its line.
+            value = _NEWLINE.split(value, 1)[0]
+            stop = start + len(value)
         if can_be_secret(value, kind):
             scheme = SCHEME.match(value)
             yield start + (scheme.end() if scheme is not None else 0), stop, REDACTED

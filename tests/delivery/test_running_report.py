@@ -95,6 +95,21 @@ class TestNotes:
         assert SECRET not in given
         assert len(given) <= 2048
 
+    def test_functions_of_the_users(self, at_once: None) -> None:
+        """With functions that change a span after its end, its input isn't shown before."""
+        exporter = Told()
+        init("project", "experiment", backend=exporter, schedule_delay_ms=10, transforms=[lambda span: None])
+
+        @rollout_trace_op(kind="LLM", name="chat")
+        def chat(prompt: str) -> None:
+            exporter.told.clear()
+            exporter.await_notes(2)
+
+        with rollout_trace_attr(sample_index=1, step=7):
+            chat("Ada")
+        shutdown()
+        assert {each[0].op.input for each in exporter.told if each and each[0].op} == {None}
+
     def test_a_large_input_is_not_read(self, at_once: None) -> None:
         """The size takes its place: reading it would hold up delivery."""
         exporter = Told()
