@@ -358,18 +358,24 @@ class Run:
             raise KeyError(f"there is no trajectory {trace_id}")
         return found[0]
 
-    def read(self, trace: str = "", **filters: Unpack[Filters]) -> Iterator[RecordedTrajectory]:
+    def read(
+        self, trace: str = "", *, has_inferred: bool = False, **filters: Unpack[Filters]
+    ) -> Iterator[RecordedTrajectory]:
         """Read the trajectories that filters let through, step by step, with their summaries.
 
         Args:
             trace: The beginning of the trace id.
+            has_inferred: True if their summaries need the facts that are inferred.
             filters: The filters of `read_trajectories`.
         """
         selection = Selection(**filters)
         where, values = _condition_of(trace, filters)
         seen: Seen = {}
         for key in self._catalog.step_keys(where, values, selection, seen):
-            for each in self._catalog.recorded(f"{where} AND {IN_STEP}", (*values, *key), selection, seen):
+            of_step = f"{where} AND {IN_STEP}", (*values, *key), selection
+            if has_inferred:
+                self._infer(*of_step)
+            for each in self._catalog.recorded(*of_step, seen):
                 if selection.takes(main_row(each.parts)) and self._takes(each.experiment_name, each.run_id):
                     yield each
 

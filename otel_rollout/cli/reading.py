@@ -72,9 +72,7 @@ def selected(
         has_inferred: True if all of their facts are asked for.
     """
     run = Run([arguments.folder], problems.note, show_progress)
-    if has_inferred:
-        run.infer(arguments.step)
-    return run.read(trace, **filters_of(arguments))
+    return run.read(trace, has_inferred=has_inferred, **filters_of(arguments))
 
 
 def nothing_matches(arguments: argparse.Namespace) -> str:

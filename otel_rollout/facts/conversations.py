@@ -102,6 +102,8 @@ class _Reading:
     def __init__(self, ordered: Sequence[ReadableSpan]) -> None:
         self._ordered = ordered
         self._known = {id_of(span): span for span in ordered}
+        self._scopes: dict[int | None, Scope] = {}
+        """The scopes inside spans, by the ids of these."""
         self.turns = outermost(ordered, "LLM")
         self.histories, prompts = Histories(), Prompts()
         # In the order in which the writer has them.
@@ -195,12 +197,16 @@ class _Reading:
 
     def _scope(self, span: ReadableSpan) -> Scope:
         """Return the agents, tools and evaluators around a span, from the outermost; without the root."""
-        scopes = [
-            id_of(around)
-            for around in spans_around(span, self._known)
-            if around.parent is not None and kind_of(around.attributes or {}) in semconv.SCOPES
-        ]
-        return tuple(reversed(scopes))
+        parent = span.parent.span_id if span.parent else None
+        # Most spans have the same parent.
+        if parent not in self._scopes:
+            scopes = [
+                id_of(around)
+                for around in spans_around(span, self._known)
+                if around.parent is not None and kind_of(around.attributes or {}) in semconv.SCOPES
+            ]
+            self._scopes[parent] = tuple(reversed(scopes))
+        return self._scopes[parent]
 
     def _name(self, turn: int, *, is_beyond: bool) -> str:
         if is_beyond:

@@ -131,6 +131,12 @@ class TestWhenAsked:
         found = run.summary(group.trace_ids[0])
         assert (found.subagents, found.spans, found.reward) == (1, 4, 0.5)
 
+    def test_those_that_filters_let_through(self, folder, read):
+        """No others are read."""
+        trace_id = f"{trace_id_of(3, 0, 1):032x}"
+        [found] = Run([folder]).read(trace_id, has_inferred=True)
+        assert (found.summary.subagents, read) == (1, [trace_id])
+
     def test_commands(self, folder, capsys):
         """`ls --json` and `stats --json` have them, of steps and of trajectories."""
         assert main(["ls", str(folder), "--json"]) == 0
