@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from otel_rollout import read_trajectories
 from otel_rollout.deliver import open_spool
 from otel_rollout.files import make_folder, narrow, open_private
 from otel_rollout.folder.folder_writer import FolderWriter
@@ -87,15 +86,6 @@ class TestTraceFolder:
         writer.write(make_trajectory(1))
         writer.close()
         assert mode_of(folder) == 0o700
-        assert modes_in(folder) == [{0o700}, {0o600}]
-
-    def test_a_journals_index_is_as_private(self, tmp_path, monkeypatch):
-        """What a reader leaves in the folder is no more open than the rest."""
-        monkeypatch.setattr("otel_rollout.folder.stored_file.MIN_BYTES", 0)
-        folder = tmp_path / "traces"
-        write(folder)
-        list(read_trajectories(folder))
-        assert len(list(folder.glob("open/*.index.jsonl"))) == 1
         assert modes_in(folder) == [{0o700}, {0o600}]
 
 

@@ -138,9 +138,16 @@ class OtlpFile:
 
     def data(self, max_bytes: int) -> bytes | None:
         """Return all data of a compressed file; None if it is more than `max_bytes`."""
+        parts, size = [], 0
         with _opened(self.path) as file:
-            data = _data_of(file, self._encoding).read(max_bytes + 1)
-        return data if len(data) <= max_bytes else None
+            stream = _data_of(file, self._encoding)
+            # A read of all that is allowed would take that memory at once.
+            while part := stream.read(_READ_BYTES):
+                parts.append(part)
+                size += len(part)
+                if size > max_bytes:
+                    return None
+        return b"".join(parts)
 
 
 def request_in(body: bytes) -> tuple[bytes, bool]:
