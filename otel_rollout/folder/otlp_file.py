@@ -141,7 +141,7 @@ class OtlpFile:
         parts, size = [], 0
         with _opened(self.path) as file:
             stream = _data_of(file, self._encoding)
-            # A read of all that is allowed would take that memory at once.
+            # `read(max_bytes)` would allocate as much, however small the data is.
             while part := stream.read(_READ_BYTES):
                 parts.append(part)
                 size += len(part)
