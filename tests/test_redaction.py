@@ -509,7 +509,7 @@ class TestLook:
         by_re2 = Redactor()
         monkeypatch.setitem(sys.modules, "re2", None)
         by_re = Redactor()
-        assert [isinstance(each._look.__self__, re.Pattern) for each in (by_re, by_re2)] == [True, False]
+        assert [isinstance(each._forms.__self__, re.Pattern) for each in (by_re, by_re2)] == [True, False]
         shapes, choice = [*TEXTS.values(), *FORMS.values()], random.Random(7)
         parts = [*shapes, *ORDINARY_TEXTS, *"\"'\\:=({[<>]}),|&@/-_ \n", "\\n", '\\"', "://", "curl ", "api_key"]
         mixed = ["".join(choice.choices(parts, k=6)) for _ in range(400)]

@@ -21,7 +21,7 @@ from otel_rollout.settings import BUILT_IN
 from otel_rollout.text.pattern_check import compile_pattern
 from otel_rollout.text.plain_json import value_to_json, with_text_keys
 
-MOST_MEMORY: Final = 2**25
+MOST_MEMORY: Final = 2**24
 """Bytes of google-re2's automaton; with its default it would start anew in the middle of a text, again and again."""
 
 
@@ -40,12 +40,11 @@ class Redactor:
         self._keys = SecretKeys(keys)
         self._patterns: list[re.Pattern[str]] = [compile_pattern(pattern) for pattern in patterns]
         self._has_forms = has_forms
-        self._compile_look()
+        self._compile_looks()
 
-    def _compile_look(self) -> None:
-        # Names come first: of two that begin at one place, theirs is the match whose end counts.
-        parts = [f"(?i:{self._keys.look}|{NOTATIONS_LOOK})"] * bool(self._keys) + [FORMS_LOOK] * self._has_forms
-        self._look = _compile("|".join(parts)) if parts else None
+    def _compile_looks(self) -> None:
+        self._forms = _compile(FORMS_LOOK) if self._has_forms else None
+        self._names = _compile(f"{self._keys.look}|{NOTATIONS_LOOK}", ignores_case=True) if self._keys else None
         self._is_of_parent = False
 
     def after_fork(self) -> None:
@@ -54,20 +53,15 @@ class Redactor:
 
     def __call__(self, json_bytes: bytes) -> tuple[bytes, int]:
         """Return one or more JSON texts with their secrets replaced; each stays valid JSON."""
-        found = self._places(json_bytes)
-        if not (found or self._patterns):
+        forms, names = self._places(json_bytes)
+        if not (forms or names or self._patterns):
             return json_bytes, 0
         text = json_bytes.decode()
-        spans: list[Span] = []
-        if self._has_forms:
-            spans += form_spans(text, _places_in_text(json_bytes, [start for start, _ in found]))
-        if self._keys:
-            ends = sorted({end for _, end in found})
-            spans += secret_spans(text, _places_in_text(json_bytes, ends), self._keys)
-        clean, count = _replace(text, spans)
+        found = form_spans(text, _places_in_text(json_bytes, forms))
+        clean, count = _replace(text, [*found, *secret_spans(text, _places_in_text(json_bytes, names), self._keys)])
         if self._patterns:
             # They see the strings unescaped.
-            spans = []
+            spans: list[Span] = []
             start = clean.find('"')
             while start >= 0:
                 value, end = json.JSONDecoder().raw_decode(clean, start)
@@ -84,20 +78,14 @@ class Redactor:
         clean, count = self(value_to_json(value))
         return (restored(value, clean), count) if count else (value, 0)
 
-    def _places(self, given: bytes) -> list[tuple[int, int]]:
-        """Return the places, in a text's UTF-8, at which a known form may begin or a name may end."""
+    def _places(self, given: bytes) -> tuple[list[int], list[int]]:
+        """Return the offsets, in a text's UTF-8, at which a known form may begin, and at which a name ends."""
         if self._is_of_parent:
-            self._compile_look()
-        places: list[tuple[int, int]] = []
-        search = self._look
-        if search is None:
-            return places
-        found = search(given, 0)
-        while found is not None:
-            # The match of a name has one character more. A form may have a name in it.
-            places.append((found.start(), found.end() - 1))
-            found = search(given, found.start() + 1)
-        return places
+            self._compile_looks()
+        forms = [] if self._forms is None else [found.start() for found in self._forms(given)]
+        # A match includes one character more than the name.
+        names = [] if self._names is None else [found.end() - 1 for found in self._names(given)]
+        return forms, names
 
     def _replace_matches(self, text: str) -> tuple[str, int]:
         count = 0
@@ -107,17 +95,24 @@ class Redactor:
         return text, count
 
 
-def _compile(pattern: str) -> Callable[[bytes, int], Any]:
-    """Return the search of a pattern, by google-re2, which releases the GIL, or by `re` where that isn't installed."""
+def _compile(pattern: str, *, ignores_case: bool = False) -> Callable[[bytes], Iterator[Any]]:
+    """Return the search of a pattern, by google-re2, which releases the GIL, or by `re` where that isn't installed.
+
+    Args:
+        pattern: A pattern of bytes.
+        ignores_case: The pattern has lower case, and matches letters of ASCII in upper case too.
+    """
     if find_spec("re2") is None:
-        return re.compile(pattern.encode()).search
+        search = re.compile(pattern.encode()).finditer
+        return (lambda given: search(given.lower())) if ignores_case else search
     re2 = import_module("re2")
     # It keeps compiled patterns.
     re2.purge()
     options = re2.Options()
     options.max_mem, options.log_errors, options.encoding = MOST_MEMORY, False, re2.Options.Encoding.LATIN1
-    search: Callable[[bytes, int], Any] = re2.compile(pattern.encode(), options).search
-    return search
+    options.case_sensitive = not ignores_case
+    finditer: Callable[[bytes], Iterator[Any]] = re2.compile(pattern.encode(), options).finditer
+    return finditer
 
 
 def _places_in_text(given: bytes, offsets: Iterable[int]) -> Iterator[int]:
