@@ -139,18 +139,13 @@ def _computed_once() -> Iterator[None]:
     branches = resolve_name("otel_rollout.finish.secret_keys:branches")
     edits = resolve_name("otel_rollout.text.misspelt_variables:edits")
     # A forked child compiles its own: see `Redactor.after_fork`.
-    compiled = functools.cache(lambda pattern, ignores_case, *_: compile_look(pattern, ignores_case=ignores_case))
+    compiled = functools.cache(lambda pattern, engine, **options: compile_look(pattern, **options))
     branched = functools.cache(lambda words: branches(dict(words)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "otel_rollout.finish.redaction._compile",
-            lambda pattern, *, ignores_case=False: compiled(
-                # Of this process, and by this engine.
-                pattern,
-                ignores_case,
-                os.getpid(),
-                find_spec("re2") is None,
-            ),
+            # Of this process, and by this engine.
+            lambda pattern, **options: compiled(pattern, (os.getpid(), find_spec("re2") is None), **options),
         )
         patch.setattr("otel_rollout.finish.secret_keys.branches", lambda words: branched(tuple(words.items())))
         patch.setattr("otel_rollout.text.misspelt_variables.edits", functools.cache(edits))

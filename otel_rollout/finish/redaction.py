@@ -43,8 +43,12 @@ class Redactor:
         self._compile_looks()
 
     def _compile_looks(self) -> None:
+        names = f"{self._keys.look}|{NOTATIONS_LOOK}" if self._keys else ""
         self._forms = _compile(FORMS_LOOK) if self._has_forms else None
-        self._names = _compile(f"{self._keys.look}|{NOTATIONS_LOOK}", ignores_case=True) if self._keys else None
+        self._names = _compile(names, ignores_case=True) if names else None
+        # Most texts have neither, and one search is shorter than two; `re` takes longer for it.
+        is_worth_it = self._has_forms and names and find_spec("re2") is not None
+        self._either = _compile(f"(?i:{names})|{FORMS_LOOK}", memory=2 * MOST_MEMORY) if is_worth_it else None
         self._is_of_parent = False
 
     def after_fork(self) -> None:
@@ -82,6 +86,8 @@ class Redactor:
         """Return the offsets, in a text's UTF-8, at which a known form may begin, and at which a name ends."""
         if self._is_of_parent:
             self._compile_looks()
+        if self._either is not None and next(self._either(given), None) is None:
+            return [], []
         forms = [] if self._forms is None else [found.start() for found in self._forms(given)]
         # A match includes one character more than the name.
         names = [] if self._names is None else [found.end() - 1 for found in self._names(given)]
@@ -95,12 +101,15 @@ class Redactor:
         return text, count
 
 
-def _compile(pattern: str, *, ignores_case: bool = False) -> Callable[[bytes], Iterator[Any]]:
+def _compile(
+    pattern: str, *, ignores_case: bool = False, memory: int = MOST_MEMORY
+) -> Callable[[bytes], Iterator[Any]]:
     """Return the search of a pattern, by google-re2, which releases the GIL, or by `re` where that isn't installed.
 
     Args:
         pattern: A pattern of bytes.
         ignores_case: The pattern has lower case, and matches letters of ASCII in upper case too.
+        memory: The most bytes of google-re2's automaton.
     """
     if find_spec("re2") is None:
         search = re.compile(pattern.encode()).finditer
@@ -109,7 +118,7 @@ def _compile(pattern: str, *, ignores_case: bool = False) -> Callable[[bytes], I
     # It keeps compiled patterns.
     re2.purge()
     options = re2.Options()
-    options.max_mem, options.log_errors, options.encoding = MOST_MEMORY, False, re2.Options.Encoding.LATIN1
+    options.max_mem, options.log_errors, options.encoding = memory, False, re2.Options.Encoding.LATIN1
     options.case_sensitive = not ignores_case
     finditer: Callable[[bytes], Iterator[Any]] = re2.compile(pattern.encode(), options).finditer
     return finditer
