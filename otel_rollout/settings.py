@@ -366,7 +366,7 @@ STANDARD_VARIABLES: Final[Mapping[str, str]] = {
     "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT": "the same, only for links",
     "OTEL_SPAN_EVENT_COUNT_LIMIT": "the most events of a span, default 128",
     "OTEL_SPAN_LINK_COUNT_LIMIT": "the most links of a span, default 128",
-    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "the most characters of an attribute; JSON is cut inside, and stays valid",
+    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "the most characters of an attribute; JSON is cut inside, to so many bytes",
     "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "the same, only for attributes of spans, input and output among them",
 }
 """OpenTelemetry's variables without a row in the table."""
