@@ -103,15 +103,15 @@ def spans_of(data: bytes, part: ScopePart) -> Iterator[bytes]:
 
 
 def has_too_many_fields(span: bytes, most: int) -> bool:
-    """Return True if a span and all that is in it has more than `most` fields; False if it can't be parsed."""
-    # In the order in which it is parsed: what follows damage is never reached.
+    """Return True if a span and all that is in it has more than `most` fields.
+
+    Raises:
+        ValueError: It is no message, or has a group, which no OTLP has and protobuf's parser passes over.
+    """
     left, above = most, [(fields_of(span, 0, len(span)), _messages_of(Span.DESCRIPTOR))]
     while above and len(above) <= _MAX_DEPTH:
         fields, messages = above[-1]
-        try:
-            number, _, value, value_end = next(fields, _NO_FIELD)
-        except ValueError:
-            break
+        number, _, value, value_end = next(fields, _NO_FIELD)
         if not number and not value_end:
             above.pop()
             continue
