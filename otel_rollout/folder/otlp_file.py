@@ -29,6 +29,7 @@ from otel_rollout.folder.compression import (
 )
 from otel_rollout.folder.frame_scanning import MAGIC, has_content_size
 from otel_rollout.folder.frames import MAX_LINE_BYTES
+from otel_rollout.text.json_marks import marks_outside_text
 
 _BRACE: Final = b"{"
 _FIELD_1: Final = b"\x0a"
@@ -38,11 +39,11 @@ _HEAD_BYTES: Final = 256
 _READ_BYTES: Final = 2**20
 _KEYS: Final = ("resourceSpans", "batches", "resourceMetrics", "resourceLogs", "resourceProfiles")
 """The first key of a request; `batches` is Grafana Tempo's."""
-_START: Final = rb'\{\s*"(?:' + "|".join(_KEYS).encode() + rb')"\s*:'
-_REQUEST: Final = re.compile(rb"\s*" + _START)
-_JOINT: Final = re.compile(rb"\}\s*(?=" + _START + rb")")
+_KEY: Final = '"(?:{})"\\s*:'.format("|".join(_KEYS)).encode()
+_REQUEST: Final = re.compile(rb"\s*\{\s*" + _KEY)
+_JOINT: Final = re.compile(rb"\}\s*(?=\{\s*(?:\Z|" + _KEY + rb"))")
 """The place between two requests on one line; within a request there is none, not in a text either."""
-_TEXT_OR_BRACE: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|([{}])', re.DOTALL)
+_CUT_OFF: Final = "a request that is cut off"
 _BEFORE_TEXT: Final = b"\0\xef\xbb\xbf"
 """Bytes that may precede the first line: NULs after logrotate's `copytruncate`, a byte order mark."""
 _LOOK_AHEAD_BYTES: Final = 2**25
@@ -179,40 +180,48 @@ def _data_of(file: io.BufferedReader, encoding: str) -> io.BufferedReader[Any]:
 
 def _json_of(stream: io.BufferedReader) -> Iterator[Body | Fault]:
     """Yield the requests in JSON, whether a line is one, a part of one, or several."""
-    offset = start = depth = size = 0
-    parts: list[bytes] = []
+    offset = start = last = depth = 0
+    begun = bytearray()
     while line := stream.readline(MAX_LINE_BYTES):
         at, offset = offset, offset + len(line)
         if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
             while (rest := stream.readline(_READ_BYTES)) and not rest.endswith(b"\n"):
                 offset += len(rest)
             offset += len(rest)
-            yield Fault(at, f"a request of more than {MAX_LINE_BYTES:,} bytes")
-            parts = []
+            yield Fault(start if begun else at, f"a request of more than {MAX_LINE_BYTES:,} bytes")
+            begun.clear()
             continue
         for begin, text in _split(line, at):
-            if parts and _REQUEST.match(text):
-                yield Fault(start, "a request that is cut off")
-                parts = []
-            if parts:
-                parts.append(text)
-                depth, size = depth + _depth(text), size + len(text)
+            if begun and _is_request(text):
+                yield Fault(start, _CUT_OFF)
+                begun.clear()
+            if begun:
+                size = len(begun)
+                begun += text
+                depth += _depth(text)
+                if last and _REQUEST.match(begun, last):
+                    # The brace of another one is on the line before.
+                    yield Fault(start, _CUT_OFF)
+                    del begun[:last]
+                    start, size, depth = start + last, size - last, _depth(bytes(begun))
+                last = size
                 if depth <= 0:
-                    yield Body(start, size, b"".join(parts))
-                    parts = []
-                elif size > MAX_LINE_BYTES:
+                    yield Body(start, len(begun), bytes(begun))
+                    begun.clear()
+                elif len(begun) > MAX_LINE_BYTES:
                     yield Fault(start, f"a request of more than {MAX_LINE_BYTES:,} bytes")
-                    parts = []
+                    begun.clear()
             elif _REQUEST.match(text) or _is_begun(text):
                 if (depth := _depth(text)) <= 0:
                     yield Body(begin, len(text), text)
                 else:
-                    start, parts, size = begin, [text], len(text)
+                    start, last = begin, 0
+                    begun += text
             elif _is_request(text):
                 yield Body(begin, len(text), text)
             elif text.strip() not in (b"", b"{}"):
                 yield Fault(begin, "no OTLP request")
-    if parts:
+    if begun:
         yield Fault(start, "the file ends within a request", is_cut_off=True)
 
 
@@ -231,11 +240,7 @@ def _depth(text: bytes) -> int:
     """Return the number of objects that a text begins, less the number of those that it ends."""
     if text.rstrip().endswith(b"}") and text.count(b"{") == text.count(b"}"):
         return 0
-    depth = 0
-    for match in _TEXT_OR_BRACE.finditer(text):
-        if brace := match[1]:
-            depth += 1 if brace == b"{" else -1
-    return depth
+    return sum(1 if brace == b"{" else -1 for brace in marks_outside_text(text, b"{}"))
 
 
 def _framed(stream: io.BufferedReader) -> Iterator[Body | Fault]:
@@ -288,7 +293,7 @@ def _has_request(stream: io.BufferedReader) -> bool:
         if _is_request(text):
             return True
         # The brace of a request on several lines, or a file that is being written.
-        begun = text if _is_begun(text) else b""
+        begun = text if len(text) <= _HEAD_BYTES and _is_begun(text) else b""
     return begun != b""
 
 

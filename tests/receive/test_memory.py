@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from otel_rollout.otlp import TooManySpansError, cut_request, has_too_many_values, spans_of
+from otel_rollout.otlp import TooManySpansError, cut_request, has_too_many_values, spans_of, split_request
 from otel_rollout.receive import SpanBatch, span_batch
 from tests.receive.receiving import JSON, PROTOBUF, as_json, ids_of, make_request, make_span, make_trace, stored
 
@@ -172,6 +172,17 @@ class TestCutting:
         assert compared > 300
 
 
+def test_groups_hide_no_fields() -> None:
+    """A large span with a group, which no OTLP has and protobuf passes over, is refused without being parsed."""
+    group = bytes([100 << 3 & 0x7F | 0x83, 6, 100 << 3 & 0x7F | 0x84, 6])
+    span = make_span(1, 0).SerializeToString() + group + field(9, b"") * 2**20
+    refused: list[str] = []
+
+    assert list(split_request(field(1, field(2, field(2, span))), refused.append, 100)) == []
+    assert len(refused) == 1
+    assert "a field of kind 3" in refused[0]
+
+
 def spans_in(request: ExportTraceServiceRequest) -> list[tuple[bytes, str, str, str, bytes]]:
     """Return the spans of a request with what stands before them."""
     return [
@@ -206,3 +217,10 @@ def test_commas_within_text() -> None:
     text = b'"' + b',[{\\"' * 2**21 + b'"'
     assert not has_too_many_values(b"[" + text + b",[]" * 9 + b"]", 19)
     assert has_too_many_values(b"[" + text + b",[]" * 9 + b"]", 18)
+
+
+def test_text_without_its_end() -> None:
+    """Of a text that is cut off, each quote is looked at once."""
+    text = b'"' + b',\\"' * 2**22
+    assert not has_too_many_values(text, 0)
+    assert has_too_many_values(b"[[" + text, 1)

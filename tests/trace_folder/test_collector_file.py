@@ -134,6 +134,9 @@ OTHERS = {
     "Tempo, ids in base64": re.sub(rb'("(?:traceId|spanId|parentSpanId)":")([0-9a-f]+)"', in_base64, TEMPO),
     "two on one line": LINE + json_line(TRAJECTORIES[1]),
     "two indented": b"\n".join(json.dumps(json.loads(json_line(each)), indent=1).encode() for each in TRAJECTORIES[:2]),
+    "two indented, without a break": b"".join(
+        json.dumps(json.loads(json_line(each)), indent=1).encode() for each in TRAJECTORIES[:2]
+    ),
     "a brace in a text": json_line(make_trajectory(1, 0, payload='"{ } } resourceSpans }{"')),
 }
 
@@ -159,3 +162,27 @@ def test_files_of_other_programs(tmp_path, name):
         [],
         [],
     )
+
+
+INDENTED = b"".join(json.dumps(json.loads(json_line(each)), indent=2).encode() + b"\n" for each in TRAJECTORIES[1:3])
+NOT_FIRST = b"".join(json_line(each).replace(b"{", b'{"version":1,', 1) + b"\n" for each in TRAJECTORIES[1:3])
+CUT_OFF = {
+    "on several lines": (json.dumps(json.loads(LINE), indent=2).encode()[:-20], INDENTED),
+    "before others whose key is not the first": (LINE[:-20], NOT_FIRST),
+    "in a text with a million quotes": (LINE.split(b"generate", maxsplit=1)[0] + rb"\"" * 2**20, INDENTED),
+}
+
+
+@pytest.mark.parametrize("name", CUT_OFF)
+def test_requests_after_one_that_is_cut_off(tmp_path, name):
+    """They are read, and the one is reported."""
+    path = tmp_path / "otlp.json"
+    path.write_bytes(b"\n".join(CUT_OFF[name]))
+    problems = []
+
+    found = list(read_trajectories(path, on_problem=problems.append))
+    report = import_files([(path, True)], tmp_path / "traces", lambda _: None)
+
+    assert [each.sample_index for each in found] == [1, 2]
+    assert [str(problem) for problem in problems] == [f"unreadable request skipped in {path} at byte 0"]
+    assert (report.traces, report.problems) == (2, [f"{path}: byte 0: a request that is cut off"])
