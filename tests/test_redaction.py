@@ -190,6 +190,19 @@ class TestTexts:
         )
         assert redact_text("f(a=1, password='x4 y8', b=2)") == "f(a=1, password='[redacted]', b=2)"
 
+    @pytest.mark.parametrize(
+        ("text", "clean"),
+        [
+            ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [redacted]"),
+            ("sent Basic dXNlcjpwYXNz to x", "sent Basic [redacted] to x"),
+            ("HOST=db\nDB_PASSWORD=xq;def|9xK&q\nN=2", "HOST=db\nDB_PASSWORD=[redacted]\nN=2"),
+            ("private_key: Ym9iOmh1bnRlcjI=", "private_key: [redacted]"),
+        ],
+    )
+    def test_a_whole_value(self, text, clean):
+        """A user and a password in base64 go also if they are short; a line's password goes with all its signs."""
+        assert redact_text(text) == clean
+
     @pytest.mark.parametrize("depth", [1, 2, 3, 4])
     def test_json_within_json(self, depth):
         """Secrets in JSON inside strings are found at any depth; each level stays valid."""

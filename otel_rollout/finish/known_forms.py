@@ -5,6 +5,7 @@ The prefixes and lengths are facts from the providers' documentation (D), gitlea
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
@@ -142,7 +143,7 @@ def form_spans(text: str, places: Iterable[int]) -> Iterator[Span]:
         elif (webhook := _WEBHOOK.match(text, place)) is not None:
             yield *webhook.span("address"), REDACTED
         elif (scheme := _SCHEME.match(text, place)) is not None:
-            if looks_random(scheme["value"]):
+            if looks_random(scheme["value"]) or (scheme[0][:2] == "Ba" and is_basic(scheme["value"])):
                 yield *scheme.span("value"), REDACTED
         elif (key := _PEM.match(text, place)) is not None:
             if key["end"] or _PEM_LINE.search(key["body"], 0, _MOST_LOOKED_AT):
@@ -183,3 +184,12 @@ def looks_random(text: str) -> bool:
         if size / len(_WORDS.findall(part)) < most and not (size < 14 and part.isalpha()):
             return True
     return _HEX.fullmatch(head) is not None and any(map(str.isdigit, head)) and any(map(str.isalpha, head))
+
+
+def is_basic(text: str) -> bool:
+    """Return True if the text is `user:password` in base64."""
+    try:
+        decoded = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        return False
+    return b":" in decoded and decoded.isascii() and decoded.decode().isprintable()

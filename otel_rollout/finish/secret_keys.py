@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from otel_rollout.finish.known_forms import REDACTED, branches, looks_random
+from otel_rollout.finish.known_forms import REDACTED, branches, is_basic, looks_random
 
 
 def _names(text: str) -> frozenset[str]:
@@ -202,7 +202,7 @@ def can_be_secret(value: str, kind: KeyKind, *, is_bare: bool = False) -> bool:
         # A word, or a name of something.
         return is_password and not is_bare and size >= 6 and core.islower()
     if kind is KeyKind.WORD:
-        return size >= 8 and is_random
+        return size >= 8 and (is_random or is_basic(core))
     if kind is KeyKind.KEY:
         is_made = is_random or has_digit or (not is_bare and "-" in core and size >= 12)
         return size >= (8 if is_bare else 6) and is_made

@@ -54,7 +54,7 @@ _BETWEEN: Final = re.compile(
     r"""(?:[\w.\[\]<>&'| ?]{1,40}=(?!=)[ \t]{0,8}"""
     r"""|[\w.:\[\]&-]{0,40}(?:[Ss]tr|[Ss]tring|[Bb]ytes?|Secret\w{0,10}|from|new|Some)(?:\(\d{1,4}\))?[( ]\s{0,8}"""
     r"""|\\{0,64}["'][A-Za-z]{3,10} \\{0,64}["'] ?[+.] ?|[\w.:?$()\[\]"'\\-]{1,80} (?:\|\||\?\?|or) )"""
-    r"""(?=[bBfFrRuUN@$]{0,2}#{0,2}\\{0,64}["'`])|\$\{\w{1,64}:?-"""
+    r"""(?=[bBfFrRuUN@$]{0,2}#{0,2}(?:\\{1,64}"|\\{0,64}['`]))|\$\{\w{1,64}:?-"""
 )
 """A type, a call that only wraps, a scheme, the first choice before a default."""
 _OPENING: Final = re.compile(r"""[bBfFrRuUN@$]{0,2}#{0,2}(?P<token>\\{0,64}(?:\"{3}|'{3}|["'`]))""")
@@ -238,7 +238,10 @@ class _Value:
             return
         scheme = (_ANY_SCHEME if "authorization" in name.lower() else SCHEME).match(text, start)
         start = scheme.end() if scheme is not None else start
-        found = (_BARE_LINE if is_whole else _BARE_QUOTED if before[-1:] in ('"', "'") else _BARE).match(text, start)
+        # A line of a file of variables.
+        is_line = kind is KeyKind.PASSWORD and not token and before.rstrip(" \t").endswith(("\\n", "export"))
+        is_line = is_line or is_whole
+        found = (_BARE_LINE if is_line else _BARE_QUOTED if before[-1:] in ('"', "'") else _BARE).match(text, start)
         if found is None or text[found.end() : found.end() + 1] in ("(", "[", "{"):
             return
         value = found[0].rstrip(".,;:")
