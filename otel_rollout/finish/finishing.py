@@ -79,7 +79,9 @@ def _redact(draft: SpanDraft, finisher: PayloadFinisher) -> None:
     given = value_to_json(draft.input) if draft.has_input else b""
     output = value_to_json(draft.output) if draft.has_output else b""
     others = b"" if finisher.redactor is None else value_to_json(rest)
-    (clean_given, clean_output, clean_others), count = _clean((given, output, others), finisher)
+    # Media are cut from the payload alone: attributes have limits of their own.
+    texts = finisher.without_media(given), finisher.without_media(output), others
+    (clean_given, clean_output, clean_others), count = _clean(texts, finisher)
     draft.redacted += count
     if clean_given != given:
         given, draft.input = clean_given, loads(clean_given)
@@ -102,13 +104,15 @@ def _redact(draft: SpanDraft, finisher: PayloadFinisher) -> None:
 
 
 def _clean(texts: Sequence[bytes], finisher: PayloadFinisher) -> tuple[Sequence[bytes], int]:
-    """Return JSON texts without secrets and media, and the number of secrets; unchanged ones are the same objects."""
+    """Return JSON texts without secrets, and the number of secrets; unchanged ones are the same objects."""
+    if finisher.redactor is None:
+        return texts, 0
     if sum(map(len, texts)) > _MOST_JOINED:
-        cleaned = [finisher.clean(text) for text in texts]
+        cleaned = [finisher.redactor(text) for text in texts]
         return [text for text, _ in cleaned], sum([count for _, count in cleaned])
     # One search costs less than three. No JSON of ours has a line feed.
     lines = b"\n".join(texts)
-    clean, count = finisher.clean(lines)
+    clean, count = finisher.redactor(lines)
     return (texts, 0) if clean is lines else (clean.split(b"\n"), count)
 
 

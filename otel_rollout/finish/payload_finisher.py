@@ -24,12 +24,13 @@ class PayloadFinisher:
         self.max_characters = max_characters
         self.redactor = redactor
 
-    def clean(self, json_bytes: bytes) -> tuple[bytes, int]:
-        """Return one or more lines, each a JSON text, without secrets and media, and the number of secrets.
+    def without_media(self, json_bytes: bytes) -> bytes:
+        """Return a JSON text without media and integers over 64 bits; itself if it has none, as is usual."""
+        return narrow_integers(cut_media(json_bytes))
 
-        The lines themselves are returned if they have none of these, as is usual.
-        """
-        json_bytes = narrow_integers(cut_media(json_bytes))
+    def clean(self, json_bytes: bytes) -> tuple[bytes, int]:
+        """Return a JSON text without media and secrets, and the number of secrets."""
+        json_bytes = self.without_media(json_bytes)
         return (json_bytes, 0) if self.redactor is None else self.redactor(json_bytes)
 
     def most_bytes(self, json_bytes: bytes) -> int:

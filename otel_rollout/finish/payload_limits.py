@@ -38,7 +38,7 @@ _READABLE_BYTES: Final = 200
 
 
 def cut_media(json_bytes: bytes) -> bytes:
-    """Return JSON texts with inline media (`data:…;base64,…`) of a kilobyte or more replaced by its type and size."""
+    """Return a JSON text with inline media (`data:…;base64,…`) of a kilobyte or more replaced by its type and size."""
     if _LONG_BASE64 not in json_bytes[::8].translate(_BASE64_BYTES):
         return json_bytes
     json_bytes = _DATA_URI.sub(lambda match: b"data:%s;base64,[%d bytes cut]" % (match[1], len(match[0])), json_bytes)
@@ -49,10 +49,15 @@ def cut_media(json_bytes: bytes) -> bytes:
 
 
 def narrow_integers(json_bytes: bytes) -> bytes:
-    """Return lines of JSON with integers over 64 bits as texts: MLflow can't read them back as numbers."""
+    """Return a JSON text with integers over 64 bits as texts: MLflow can't read them back as numbers."""
     if not _may_have_wide_integers(json_bytes):
         return json_bytes
-    return b"\n".join([_narrow_line(line) if line else line for line in json_bytes.split(b"\n")])
+    try:
+        return dumps(_narrow(loads(json_bytes)))
+    except (ValueError, TypeError, RecursionError) as error:
+        if is_programs(error):
+            raise
+        return _cut_whole(json_bytes, len(json_bytes))
 
 
 def _may_have_wide_integers(json_bytes: bytes) -> bool:
@@ -64,15 +69,6 @@ def _may_have_wide_integers(json_bytes: bytes) -> bool:
     while place > 0 and json_bytes[place - 1] == ord("."):
         place = digits.find(_NINETEEN_DIGITS, place + len(_NINETEEN_DIGITS))
     return place >= 0
-
-
-def _narrow_line(json_bytes: bytes) -> bytes:
-    try:
-        return dumps(_narrow(loads(json_bytes)))
-    except (ValueError, TypeError, RecursionError) as error:
-        if is_programs(error):
-            raise
-        return _cut_whole(json_bytes, len(json_bytes))
 
 
 def _narrow(value: Any) -> Any:

@@ -78,6 +78,14 @@ class TestRedact:
 
         assert (draft.input_json, draft.output_json) == (b'"the password"', b'"hunter2x9 is a word"')
 
+    def test_media(self):
+        """Media go from the payload; attributes keep theirs."""
+        image = f"data:image/png;base64,{'iVBORw0KGgo' * 100}"
+        draft = redacted(recording({"image": image}, key=image))
+
+        assert draft.input == {"image": "data:image/png;base64,[1122 bytes cut]"}
+        assert draft.attributes == {"key": image}
+
     def test_all_else(self):
         """Secrets go from name, attributes, status, events, and from the tags of the trajectory, once for all spans."""
         trajectory = TrajectoryState({"tag": "password=hunter2x9"})
