@@ -59,7 +59,7 @@ def redact(draft: SpanDraft, finisher: PayloadFinisher) -> None:
     """Write input and output as JSON, and replace the secrets there and in all other texts; an error hides them all."""
     try:
         _redact(draft, finisher)
-    except Exception:
+    except BaseException:  # noqa: BLE001, RUF100 - of an object that a function of the user's left in the payload
         # The span is still sent.
         draft.hide(UNREADABLE)
         draft.input_json, draft.output_json = (

@@ -242,6 +242,19 @@ class TestTransforms:
         assert len([record for record in caplog.records if "running the transform" in record.message]) == 1
         assert reached == []
 
+    def test_an_object_that_raises(self, monkeypatch):
+        """An object in the payload whose text can't be made, whatever it raises, hides its span alone."""
+        monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
+
+        class Leaving:
+            def __str__(self) -> str:
+                raise SystemExit
+
+        def broken(span: SpanDraft) -> None:
+            span.output = [Leaving()] if span.kind == "TOOL" else None
+
+        assert spans_of(broken)["find"].attributes[semconv.OUTPUT_VALUE] == "…[the payload could not be read]"
+
     @pytest.mark.parametrize("wrong", [anonymous, [1], "anonymous"])
     def test_checked(self, wrong):
         """What isn't a list of functions is an error of `init` that says so."""
