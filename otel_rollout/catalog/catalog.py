@@ -43,6 +43,8 @@ StepKey: TypeAlias = tuple[int | None, bool]
 
 INFERRED_AT_ONCE: Final = 512
 """The trajectories whose inferred facts are kept in one transaction."""
+_ATTEMPTS: Final = 3
+"""The times that a trajectory is read for them, if it changes while it is."""
 IN_STEP: Final = "t.step IS ? AND t.validate = ?"
 OF_IDS: Final = "t.trace_id IN (SELECT value FROM json_each(?))"
 
@@ -163,18 +165,27 @@ class Catalog:
             lacking: The trajectories, as `lacking` gives them.
             selection: Look only at the files that can have them.
         """
+        for _ in range(_ATTEMPTS):
+            lacking = self._infer(lacking, selection)
+
+    def _infer(self, lacking: Sequence[str], selection: Selection) -> list[str]:
+        """Do so once, and return the trajectories that have got other spans meanwhile."""
         seen: Seen = {}
+        changed: list[str] = []
         long = monotonic() + SECONDS_UNTIL_PROGRESS
         for at in range(0, len(lacking), INFERRED_AT_ONCE):
             ids = lacking[at : at + INFERRED_AT_ONCE]
-            read: dict[str, TrajectorySummary | None] = dict.fromkeys(ids)
+            read: dict[str, tuple[int, TrajectorySummary | None]] = {}
             for number, each in enumerate(self.recorded(OF_IDS, (json_list(ids),), selection, seen), at + 1):
+                summary = None
                 with suppress(UnreadableTraceError):
-                    read[each.trace_id] = each.read_summary()
+                    summary = each.read_summary()
+                read[each.trace_id] = each.span_count, summary
                 if monotonic() >= long:
                     self.on_progress(number, len(lacking), "trajectory")
-            self.keep(partial(keep_inferred, read=read))
+            changed += self.keep(partial(keep_inferred, read=read))
         self.on_progress(len(lacking), len(lacking), "trajectory")
+        return changed
 
     def lacking(self, where: str = "1", values: Sequence[Any] = (), selection: Selection = EVERYTHING) -> list[str]:
         """Return the trajectories that match a condition, of `t`, and lack the facts that are inferred."""

@@ -96,22 +96,30 @@ def keep_shapes(connection: sqlite3.Connection, read: Iterable[tuple[str, int, i
     connection.execute("DELETE FROM shapes WHERE number <= (SELECT max(number) FROM shapes) - ?", (MAX_SHAPES,))
 
 
-def keep_inferred(connection: sqlite3.Connection, read: Mapping[str, TrajectorySummary | None]) -> None:
-    """Keep the facts that were inferred, and sum them in their steps. The caller commits.
+def keep_inferred(
+    connection: sqlite3.Connection, read: Mapping[str, tuple[int, TrajectorySummary | None]]
+) -> list[str]:
+    """Keep the facts that were inferred, sum them in their steps, and return those that have changed meanwhile.
+
+    The caller commits.
 
     Args:
         connection: The catalog.
-        read: The summaries by trace id; None of a trajectory that can't be read.
+        read: By trace id, the spans that were listed, and the summary; None of a trajectory that can't be read.
     """
-    names = ", ".join(f"{name} = ?" for name in INFERRED)
-    for trace_id, summary in read.items():
+    facts = ", ".join(f"{name} = ?" for name in INFERRED)
+    changed = []
+    for trace_id, (spans, summary) in read.items():
+        is_same = "SELECT 1 FROM trajectories WHERE trace_id = ? AND spans = ?"
+        if connection.execute(is_same, (trace_id, spans)).fetchone() is None:
+            changed.append(trace_id)
+            continue
         if summary is not None:
-            facts = [getattr(summary, name) for name in INFERRED]
-            # It may have changed since.
-            where = "trace_id = ? AND spans = ?"
-            connection.execute(f"UPDATE trajectories SET {names} WHERE {where}", (*facts, trace_id, summary.spans))
+            values = [getattr(summary, name) for name in INFERRED]
+            connection.execute(f"UPDATE trajectories SET {facts} WHERE trace_id = ?", (*values, trace_id))
         connection.execute("UPDATE inferred SET is_known = 1 WHERE trace_id = ?", (trace_id,))
     connection.execute(_SUM, (orjson.dumps([*read]).decode(),))
+    return changed
 
 
 def empty_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import read_trajectories, semconv
@@ -23,9 +24,9 @@ from tests.trace_folder.recordings import make_span, trace_id_of
 STEPS, ROLLOUTS = 3, 4
 
 
-def forked(step: int, rollout: int) -> list[ReadableSpan]:
+def forked(step: int, rollout: int, run: int = 0) -> list[ReadableSpan]:
     """Return a trajectory of two turns whose prompts don't continue each other, and nothing says what they are."""
-    trace_id = trace_id_of(step, 0, rollout)
+    trace_id = trace_id_of(step, run, rollout)
     tags = {semconv.STEP: step, semconv.SAMPLE_INDEX: 0, semconv.ROLLOUT_N: rollout, semconv.EXPERIMENT_NAME: "exp"}
 
     def turn(number: int, *texts: str) -> ReadableSpan:
@@ -131,11 +132,46 @@ class TestWhenAsked:
         found = run.summary(group.trace_ids[0])
         assert (found.subagents, found.spans, found.reward) == (1, 4, 0.5)
 
+    def test_what_changes_while_it_is_inferred(self, folder, monkeypatch):
+        """Another reader lists a late reward while the messages are compared: they are compared again."""
+        trace_id = trace_id_of(1, 0, 0)
+        place = "otel_rollout.folder.reader.RecordedTrajectory.read_summary"
+        original = pkgutil.resolve_name(place)
+
+        def interrupted(trajectory: Any) -> Any:
+            found = original(trajectory)
+            if found.spans == 3:
+                writer = FolderWriter(folder)
+                writer.write(
+                    [make_span("annotate", 50, trace_id, seconds=(20, 20), attributes={semconv.REWARD: 0.5})]
+                )
+                writer.close()
+                Run([folder]).steps()
+            return found
+
+        monkeypatch.setattr(place, interrupted)
+        found = Run([folder]).summary(f"{trace_id:032x}")
+        assert (found.subagents, found.spans, found.reward) == (1, 4, 0.5)
+
     def test_those_that_filters_let_through(self, folder, read):
         """No others are read."""
         trace_id = f"{trace_id_of(3, 0, 1):032x}"
         [found] = Run([folder]).read(trace_id, has_inferred=True)
         assert (found.summary.subagents, read) == (1, [trace_id])
+
+    def test_the_folder_of_each_run(self, tmp_path, read, monkeypatch):
+        """It follows from the index alone."""
+        pytest.importorskip("starlette")
+        for run in range(2):
+            resource = Resource({semconv.RUN_ID: f"run {run}"})
+            monkeypatch.setattr("tests.trace_folder.recordings.RESOURCE", resource)
+            writer = FolderWriter(tmp_path / f"{run}")
+            writer.write(forked(1, 0, run))
+            writer.close()
+        state = RunState([tmp_path / "0", tmp_path / "1"])
+        assert len(state.steps(60)) == 2
+        assert state.run_folders() == {f"run {run}": str(tmp_path / f"{run}") for run in range(2)}
+        assert read == []
 
     def test_commands(self, folder, capsys):
         """`ls --json` and `stats --json` have them, of steps and of trajectories."""

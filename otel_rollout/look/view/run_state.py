@@ -52,7 +52,7 @@ class RunNames:
 
     def _place(self, step: StepSummary) -> str | None:
         """Return the folder of a run by one of its trajectories."""
-        first = self._run.summaries(step)[0]
+        first = self._run.listed(step)[0]
         file, _ = self._run.trajectory(first.trace_id).parts[0]
         return next((str(folder) for folder in self._folders if folder in file.path.parents), None)
 
