@@ -41,7 +41,7 @@ class TestRun:
 
     def test_a_run_has_its_steps(self, viewer, folder):
         """The run's answer has folders, experiments and the summary of each step."""
-        run = viewer.get("run")
+        run = viewer.run()
         assert run["folders"] == [str(folder)]
         assert run["experiments"] == [{"experiment": "exp", "run": None, "project": None, "steps": 2}]
         assert [(step["step"], step["trajectories"], step["reward_mean"]) for step in run["steps"]] == [

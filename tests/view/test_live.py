@@ -227,7 +227,7 @@ class TestFolders:
         index.unlink()
         data.write_bytes(data.read_bytes()[:-20])
         with Viewer(tmp_path) as viewer:
-            run = viewer.get("run")
+            run = viewer.run()
             assert [step["trajectories"] for step in run["steps"]] == [4, 3]
             assert run["problems"] == [f"1 torn frame skipped in {data}"]
             assert len(viewer.get("step/2")["rollouts"]["rows"]) == 3
@@ -237,7 +237,7 @@ class TestFolders:
         write_frames(tmp_path / "steps=000000-000099" / "node-1-abcd.otlp.zst", make_trajectory(1, 0, 0))
         write_lines(tmp_path / "lines.jsonl", make_trajectory(2, 0, 0))
         with Viewer(tmp_path) as viewer:
-            assert [step["step"] for step in viewer.get("run")["steps"]] == [1, 2]
+            assert [step["step"] for step in viewer.run()["steps"]] == [1, 2]
             assert len(viewer.get("step/2/group?sample=0")["rollouts"]) == 1
 
     def test_an_index_without_facts_is_read(self, tmp_path):
@@ -276,7 +276,7 @@ class TestFolders:
 
         write_run(tmp_path / "traces").close()
         with Viewer(tmp_path / "traces") as viewer:
-            assert viewer.get("run")["steps"]
+            assert viewer.run()["steps"]
             shutil.rmtree(tmp_path / "traces")
             wait_for(lambda: viewer.client.get("/api/step/1").status_code == 404)
             wait_for(lambda: "there is no trace folder" in (viewer.get("run")["waiting"] or ""))

@@ -51,7 +51,7 @@ def viewer(folders: list[Path]):
 
 def test_each_step_belongs_to_its_run(viewer: Viewer, folders: list[Path]) -> None:
     """Steps and validations that only one of the runs has are that run's, as those are that both have."""
-    run = viewer.get("run")
+    run = viewer.run()
     of_run = {run_id: [step["step"] for step in run["steps"] if step["run_id"] == run_id] for run_id in (SHORT, LONG)}
     assert of_run == {SHORT: [1, 2, 2], LONG: [1, 2, 3, 4]}
     assert run["run_folders"] == {SHORT: str(folders[0]), LONG: str(folders[1])}
@@ -64,7 +64,7 @@ def test_each_step_belongs_to_its_run_in_one_folder_too(tmp_path: Path) -> None:
     """A training that was started again writes into the folder of the first: each run has its own steps."""
     write_runs(tmp_path, tmp_path)
     with Viewer(tmp_path) as viewer:
-        run = viewer.get("run")
+        run = viewer.run()
         of_run = [[step["step"] for step in run["steps"] if step["run_id"] == run_id] for run_id in (SHORT, LONG)]
         assert of_run == [[1, 2, 2], [1, 2, 3, 4]]
         assert run["run_folders"] == {}

@@ -53,6 +53,10 @@ class Viewer:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def run(self) -> Any:
+        """Return the run once all of it is read: on a busy machine the first answer is without its steps."""
+        return wait_for(lambda: (found := self.get("run"))["progress"] is None and found)
+
     def __enter__(self) -> Viewer:  # noqa: PYI034 - typing.Self needs Python 3.11
         self._thread.start()
         wait_for(lambda: self._server.started)
