@@ -265,9 +265,10 @@ def _write_step(run: Run, place: Folder | Store, partition: Partition, fingerpri
         for column, count in written.redactions.by_column.items():
             report.redacted[f"{table}.{column}"] += count
 
+    steps = {None} if partition.step is None else partition.step
     trajectories = (
         each
-        for each in run.read(step={None} if partition.step is None else partition.step)
+        for each in run.read(step=steps)
         if each.validate == partition.validate and each.experiment_name == partition.experiment
     )
     columns: Mapping[str, Sequence[Column]] = {table: _COLUMNS[table] for table in TABLES if table in OF_SPANS}
@@ -280,7 +281,7 @@ def _write_step(run: Run, place: Folder | Store, partition: Partition, fingerpri
     condition = _condition(partition)
     of_rewards = f"trace_id IN (SELECT trace_id FROM trajectories WHERE {condition})"
     for table, where in (("rewards", of_rewards), ("trajectories", condition)):
-        rows, _ = take_batches(run, table, _COLUMNS[table], f" WHERE {where}", None, _SECONDS)
+        rows, _ = take_batches(run, table, _COLUMNS[table], f" WHERE {where}", steps, _SECONDS)
         with new_file(table) as file:
             for batch in rows:
                 file.write(batch)

@@ -159,6 +159,15 @@ class TestWhenAsked:
         [found] = Run([folder]).read(trace_id, has_inferred=True)
         assert (found.summary.subagents, read) == (1, [trace_id])
 
+    def test_an_export(self, folder, read, tmp_path):
+        """One step has its own, and no other is read."""
+        parquet = pytest.importorskip("pyarrow.parquet")
+        assert main(["export", str(folder), "--to", "parquet", str(tmp_path / "tables"), "--step", "2"]) == 0
+        assert len(read) == ROLLOUTS
+        [file] = (tmp_path / "tables" / "trajectories").rglob("*.parquet")
+        with file.open("rb") as opened:
+            assert parquet.read_table(opened)["subagents"].to_pylist() == [1] * ROLLOUTS
+
     def test_the_folder_of_each_run(self, tmp_path, read, monkeypatch):
         """It follows from the index alone."""
         pytest.importorskip("starlette")
