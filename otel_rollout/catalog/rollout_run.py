@@ -114,7 +114,8 @@ class Run:
             step: Only of these steps; None for all.
         """
         selection = EVERYTHING if step is None else Selection(step)
-        keys = self._catalog.step_keys("t.trace_id IN (SELECT trace_id FROM inferred WHERE NOT is_known)", (), selection)
+        unknown = "t.trace_id IN (SELECT trace_id FROM inferred WHERE NOT is_known)"
+        keys = self._catalog.step_keys(unknown, (), selection)
         lacking = [each for key in keys for each in self._catalog.lacking(IN_STEP, key, selection)]
         self._catalog.infer(lacking, selection)
 

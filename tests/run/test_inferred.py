@@ -142,9 +142,7 @@ class TestWhenAsked:
             found = original(trajectory)
             if found.spans == 3:
                 writer = FolderWriter(folder)
-                writer.write(
-                    [make_span("annotate", 50, trace_id, seconds=(20, 20), attributes={semconv.REWARD: 0.5})]
-                )
+                writer.write([make_span("annotate", 50, trace_id, seconds=(20, 20), attributes={semconv.REWARD: 0.5})])
                 writer.close()
                 Run([folder]).steps()
             return found
