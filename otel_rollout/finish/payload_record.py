@@ -23,7 +23,9 @@ def record(draft: SpanDraft) -> None:
             name = attributes.get(semconv.TOOL_NAME)
             name = name if type(name) is str and name else draft.name
             output = _text(draft.output_json) if draft.has_output else None
-            value = draft.output if type(draft.output) is dict else None
+            value = draft.output
+            # Other keys are texts in its JSON alone.
+            value = value if type(value) is dict and all(type(key) is str for key in value) else None
             draft.record = record_of_call(name, _text(draft.input_json), output, value, is_failed=is_failed)
     except Exception:
         internal_error("recording a payload")

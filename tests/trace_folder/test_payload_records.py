@@ -49,6 +49,12 @@ def search(query: str) -> Any:
     return {"results": [query] if query else [], "request_id": query, "took_ms": 3}
 
 
+@rollout_trace_op(kind="TOOL")
+def count(numbers: list[int]) -> dict[Any, int]:
+    """Return a dict whose keys are no texts."""
+    return {None: 0, **{number: numbers.count(number) for number in numbers}}
+
+
 def said(role: str, words: str) -> dict[str, str]:
     return {"role": role, "content": words}
 
@@ -107,6 +113,13 @@ def test_what_it_notes(tmp_path: Path) -> None:
     assert summary.odd_results == {"search": 1}
     assert summary.result_keys == {"search": ("results", "request_id", "took_ms")}
     assert len(set(summary.turn_hashes)) == 4
+
+
+def test_keys_that_are_no_texts(tmp_path: Path) -> None:
+    """A tool's result has the keys of its JSON."""
+    summary = written(tmp_path, lambda: count([1, 2, 2])).summary
+    assert summary.result_keys == {"count": ("null", "1", "2")}
+    assert otel_rollout.stats().internal_errors == {}
 
 
 @pytest.mark.parametrize("words", [300, 3000])
