@@ -14,7 +14,7 @@ from otel_rollout.counts import unread_answers, unread_usage
 from otel_rollout.finish.attribute_limits import AttributeLimits, plain_size
 from otel_rollout.finish.chat_writer import NOTHING, ChatWriter, is_note
 from otel_rollout.finish.payload_finisher import UNREADABLE, PayloadFinisher
-from otel_rollout.finish.redaction import restored
+from otel_rollout.finish.redaction import Redactor, restored
 from otel_rollout.finish.span_draft import SpanDraft, Transform, shown
 from otel_rollout.guard.log_once import internal_error, warn_once
 from otel_rollout.messages import AnswerRead, read_of
@@ -58,6 +58,7 @@ def transform(draft: SpanDraft, transforms: Sequence[Transform]) -> None:
 def redact(draft: SpanDraft, finisher: PayloadFinisher) -> None:
     """Write input and output as JSON, and replace the secrets there and in all other texts; an error hides them all."""
     try:
+        _redact_tags(draft, finisher)
         _redact(draft, finisher)
     except BaseException:  # noqa: BLE001, RUF100 - of an object that a function of the user's left in the payload
         # The span is still sent.
@@ -65,7 +66,29 @@ def redact(draft: SpanDraft, finisher: PayloadFinisher) -> None:
         draft.input_json, draft.output_json = (
             value_to_json(UNREADABLE) if has else None for has in (draft.has_input, draft.has_output)
         )
+        if finisher.redactor is not None:
+            _redact_name(draft, finisher.redactor)
         internal_error("redacting a span")
+
+
+def _redact_name(draft: SpanDraft, redactor: Redactor) -> None:
+    """Replace the secrets in the name of a hidden span; if that fails too, name and tags have no text."""
+    try:
+        draft.name, count = redactor.value(draft.name)
+        draft.redacted += count
+    except Exception:
+        draft.name = "…"
+    if draft.trajectory is not None and not draft.trajectory.has_clean_tags:
+        draft.tags = {key: value for key, value in draft.tags.items() if type(value) is not str}
+
+
+def _redact_tags(draft: SpanDraft, finisher: PayloadFinisher) -> None:
+    """Replace the secrets in the tags of the trajectory, once for all of its spans."""
+    trajectory = draft.trajectory
+    if finisher.redactor is not None and trajectory is not None and not trajectory.has_clean_tags:
+        trajectory.tags, count = finisher.redactor.value(trajectory.tags)
+        draft.tags, trajectory.has_clean_tags = trajectory.tags, True
+        draft.redacted += count
 
 
 def _redact(draft: SpanDraft, finisher: PayloadFinisher) -> None:
@@ -96,11 +119,6 @@ def _redact(draft: SpanDraft, finisher: PayloadFinisher) -> None:
         ]
         draft.links = [link._replace(attributes=each) for link, each in zip(draft.links, links, strict=True)]
     draft.input_json, draft.output_json = given or None, output or None
-    trajectory = draft.trajectory
-    if finisher.redactor is not None and trajectory is not None and not trajectory.has_clean_tags:
-        trajectory.tags, count = finisher.redactor.value(trajectory.tags)
-        draft.tags, trajectory.has_clean_tags = trajectory.tags, True
-        draft.redacted += count
 
 
 def _clean(texts: Sequence[bytes], finisher: PayloadFinisher) -> tuple[Sequence[bytes], int]:

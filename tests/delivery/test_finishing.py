@@ -61,6 +61,13 @@ class TestDraft:
         assert draft.cut == span.output.left_out > 0
 
 
+class Leaving:
+    """Has no text."""
+
+    def __str__(self) -> str:
+        raise SystemExit
+
+
 class TestRedact:
     """Secrets and media go before anything else is made of a span."""
 
@@ -102,6 +109,18 @@ class TestRedact:
         assert draft.tags == trajectory.tags == {"tag": "password=[redacted]"}
         assert draft.redacted == 5
         assert redacted(recording(trajectory=trajectory)).redacted == 0
+
+    def test_a_payload_that_cannot_be_read(self, monkeypatch):
+        """Name and tags are redacted all the same."""
+        monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
+        trajectory = TrajectoryState({"tag": "password=hunter2x9"})
+        draft = draft_of(recording(1, name="op password=hunter2x9", trajectory=trajectory))
+        draft.input = [Leaving()]
+
+        redact(draft, FINISHER)
+
+        assert (draft.name, draft.tags) == ("op password=[redacted]", {"tag": "password=[redacted]"})
+        assert (draft.input_json, draft.redacted) == ('"…[the payload could not be read]"'.encode(), 2)
 
 
 class TestWriteMessages:
@@ -245,10 +264,6 @@ class TestTransforms:
     def test_an_object_that_raises(self, monkeypatch):
         """An object in the payload whose text can't be made, whatever it raises, hides its span alone."""
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
-
-        class Leaving:
-            def __str__(self) -> str:
-                raise SystemExit
 
         def broken(span: SpanDraft) -> None:
             span.output = [Leaving()] if span.kind == "TOOL" else None

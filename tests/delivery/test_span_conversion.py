@@ -204,11 +204,12 @@ class TestPayloadFinisher:
         """A payload that can't be finished doesn't leave; the span does."""
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
         monkeypatch.setattr(Redactor, "__call__", lambda *_: 1 / 0)
-        span = recording()
+        span = recording(trajectory=TrajectoryState({"tag": "password=hunter2x9", "step": 1}))
         span.input = take_snapshot({"image": f"data:image/png;base64,{'A' * 4000}", "password": "secret"})
 
         finished = read(span, redactor=Redactor())
         assert finished.attributes[semconv.INPUT_VALUE] == "…[the payload could not be read]"
+        assert (finished.name, "tag" in finished.attributes, finished.attributes["step"]) == ("…", False, 1)
 
 
 class TestAttributes:
