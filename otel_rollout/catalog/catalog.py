@@ -187,11 +187,13 @@ class Catalog:
         self.on_progress(len(lacking), len(lacking), "trajectory")
         return changed
 
-    def lacking(self, where: str = "1", values: Sequence[Any] = (), selection: Selection = EVERYTHING) -> list[str]:
+    def lacking(
+        self, where: str = "1", values: Sequence[Any] = (), selection: Selection = EVERYTHING, seen: Seen | None = None
+    ) -> list[str]:
         """Return the trajectories that match a condition, of `t`, and lack the facts that are inferred."""
         select = "SELECT trace_id FROM inferred JOIN trajectories t USING (trace_id)"
         select += f" WHERE NOT is_known AND {where} ORDER BY t.step, trace_id"
-        rows = self.ask(lambda connection, _: connection.execute(select, values).fetchall(), selection)
+        rows = self.ask(lambda connection, _: connection.execute(select, values).fetchall(), selection, seen)
         return [trace_id for (trace_id,) in rows]
 
     def _reader(self, connection: sqlite3.Connection, found: Found) -> Reader:

@@ -375,7 +375,7 @@ class Run:
         for key in self._catalog.step_keys(where, values, selection, seen):
             of_step = f"{where} AND {IN_STEP}", (*values, *key), selection
             if has_inferred:
-                self._infer(*of_step)
+                self._catalog.infer(self._catalog.lacking(*of_step, seen), selection)
             for each in self._catalog.recorded(*of_step, seen):
                 if selection.takes(main_row(each.parts)) and self._takes(each.experiment_name, each.run_id):
                     yield each

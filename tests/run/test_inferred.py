@@ -180,6 +180,21 @@ class TestWhenAsked:
         assert state.run_folders() == {f"run {run}": str(tmp_path / f"{run}") for run in range(2)}
         assert read == []
 
+    def test_known_ones_cost_no_look(self, folder, monkeypatch):
+        """The folder is looked at as often as if nobody asked for them, not once for each step."""
+        run = Run([folder])
+        run.infer()
+        looks: list[Any] = []
+        place = "otel_rollout.catalog.filling.find_files"
+        original = pkgutil.resolve_name(place)
+        monkeypatch.setattr(place, lambda *given: looks.append(given) or original(*given))
+        counts = []
+        for has_inferred in (False, True):
+            looks.clear()
+            assert len(list(run.read(has_inferred=has_inferred))) == STEPS * ROLLOUTS
+            counts.append(len(looks))
+        assert counts[0] == counts[1] > 0
+
     def test_commands(self, folder, capsys):
         """`ls --json` and `stats --json` have them, of steps and of trajectories."""
         assert main(["ls", str(folder), "--json"]) == 0
