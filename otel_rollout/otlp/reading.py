@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from sys import intern
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Error as ProtobufError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -32,6 +32,7 @@ MAX_VALUES: Final = 2**21
 """The limit on the values of a span; as Python objects they take a multiple of their bytes."""
 LARGE_BYTES: Final = 2**20
 """The values of smaller spans are not counted."""
+_MAX_SLICED: Final = 1024
 _IS_REMOTE: Final = 0x200
 _MAX_CACHED: Final = 256
 _MAX_CACHED_BYTES: Final = 2**14
@@ -42,6 +43,7 @@ _UNSET: Final = Status(StatusCode.UNSET)
 _kinds: Final = {kind.value + 1: kind for kind in SpanKind}
 _codes: Final = {code.value: code for code in StatusCode}
 _trace_flags: Final = [TraceFlags(flags) for flags in range(0x100)]
+_Item = TypeVar("_Item")
 _SCALARS: Final = frozenset(("string_value", "int_value", "bool_value", "double_value", "bytes_value"))
 
 
@@ -211,8 +213,8 @@ def _decode(data: bytes, resource: Resource, scope: InstrumentationScope | None)
         parent,
         resource,
         _values_of(message.attributes),
-        [*map(_event_of, message.events[:])],
-        [*map(_link_of, message.links[:])],
+        [*map(_event_of, _items_of(message.events))],
+        [*map(_link_of, _items_of(message.links))],
         kind=_kinds.get(message.kind, SpanKind.INTERNAL),
         status=_UNSET if code is StatusCode.UNSET else Status(code, failure),
         start_time=min(message.start_time_unix_nano, INT64_MAX) or None,
@@ -260,13 +262,17 @@ def _link_of(message: SpanMessage.Link) -> Link:
 
 def _values_of(attributes: Sequence[KeyValue]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    # Sliced: protobuf ends an iteration with an exception, which takes longer.
-    for pair in attributes[:]:
+    for pair in _items_of(attributes):
         value = pair.value
         kind = value.WhichOneof("value")
         # The keys of thousands of spans are the same.
         values[intern(pair.key)] = getattr(value, kind) if kind in _SCALARS else _value_of(value, kind)
     return values
+
+
+def _items_of(field: Sequence[_Item]) -> Sequence[_Item]:
+    # Protobuf ends an iteration with an exception, which takes longer; a slice makes an object of each item.
+    return field[:] if len(field) <= _MAX_SLICED else field
 
 
 def _value_of(value: AnyValue, kind: str | None) -> Any:

@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from otel_rollout.otlp import TooManySpansError, cut_request, has_too_many_values, spans_of, split_request
+from otel_rollout.otlp import TooManySpansError, cut_request, decode_spans, has_too_many_values, spans_of, split_request
 from otel_rollout.receive import SpanBatch, span_batch
 from tests.receive.receiving import JSON, PROTOBUF, as_json, ids_of, make_request, make_span, make_trace, stored
 
@@ -181,6 +181,23 @@ def test_groups_hide_no_fields() -> None:
     assert list(split_request(field(1, field(2, field(2, span))), refused.append, 100)) == []
     assert len(refused) == 1
     assert "a field of kind 3" in refused[0]
+
+
+@pytest.mark.parametrize("kind", ["attributes", "a list of pairs"])
+def test_items_are_taken_one_by_one(kind) -> None:
+    """Of many values of a span, protobuf's objects are not there at the same time."""
+    pairs = field(9, b"") if kind == "attributes" else field(1, b"")
+    values = pairs * 2**18
+    if kind != "attributes":
+        values = field(9, field(2, field(6, values)))
+    body = field(1, field(2, field(2, make_span(1, 0).SerializeToString()[:28] + values)))
+    tracemalloc.start()
+    try:
+        assert len(decode_spans(body)) == 1
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * MIB
 
 
 def spans_in(request: ExportTraceServiceRequest) -> list[tuple[bytes, str, str, str, bytes]]:
