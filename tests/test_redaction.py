@@ -197,10 +197,11 @@ class TestTexts:
             ("sent Basic dXNlcjpwYXNz to x", "sent Basic [redacted] to x"),
             ("HOST=db\nDB_PASSWORD=xq;def|9xK&q\nN=2", "HOST=db\nDB_PASSWORD=[redacted]\nN=2"),
             ("private_key: Ym9iOmh1bnRlcjI=", "private_key: [redacted]"),
+            ("api_key = 'c0ffee-77' for curl -u bob:hunter2x9", "api_key = '[redacted]' for curl -u bob:[redacted]"),
         ],
     )
     def test_a_whole_value(self, text, clean):
-        """A user and a password in base64 go also if they are short; a line's password goes with all its signs."""
+        """Short credentials in base64 go too, and all signs of a line's password; a command hides none before it."""
         assert redact_text(text) == clean
 
     @pytest.mark.parametrize("depth", [1, 2, 3, 4])

@@ -116,6 +116,12 @@ def _name_before(text: str, end: int, quote: str) -> _Name:
     return _Name(name[is_escape:], "", before + name[:is_escape])
 
 
+def _option_of(text: str, place: int) -> re.Match[str] | None:
+    """Return the match of a command, whose name ends at a space, up to its password; None if it is another's."""
+    flag = _FLAG.search(text, max(0, place - 12), place + MAX_COMMAND)
+    return flag if flag is not None and flag.start() < place else None
+
+
 def secret_spans(text: str, places: Iterable[int], keys: SecretKeys) -> Iterator[Span]:
     """Yield the span of each value after a name that ends at one of these places; none crosses the end of a string.
 
@@ -134,7 +140,7 @@ def secret_spans(text: str, places: Iterable[int], keys: SecretKeys) -> Iterator
                     yield *found.span("password"), REDACTED
                 if looks_random(found["user"]):
                     yield *found.span("user"), REDACTED
-        elif text[place] == " " and (flag := _FLAG.search(text, max(0, place - 12), place + MAX_COMMAND)) is not None:
+        elif text[place] == " " and (flag := _option_of(text, place)) is not None:
             yield from value.at(flag.end(), KeyKind.PASSWORD, is_whole=True)
         elif (after := _AFTER_NAME.match(text, place)) is not None:
             yield from _after_name(value, keys, text, after)
