@@ -67,34 +67,24 @@ class TestExit:
         assert lines == ["Hanging: 0 of 1 spans delivered, 1 unknown (a request without an answer)"]
 
     def test_no_thread_finishes_a_span_at_the_interpreters_end(self, program):
-        """A thread that comes back from google-re2 or a tokenizer then would abort the process."""
-        code, errors = program.run(
-            """
-            import atexit
-            from otel_rollout.finish import Redactor
+        """A thread that comes back from google-re2 then aborts the process, up to Python 3.13: more often than not."""
+        for _ in range(6):
+            code, errors = program.run(
+                """
+                text = open(os.__file__).read() * 8
 
-            inside = []
-            def redact(self, json_bytes):
-                inside.append(1)
-                time.sleep(0.02)
-                inside.pop()
-                return json_bytes, 0
-            Redactor.__call__ = redact
+                @otel_rollout.rollout_trace_op
+                def read(text):
+                    return text
 
-            @atexit.register  # called after ours, which is registered later
-            def look():
-                for _ in range(20):
-                    assert not inside, "a span is being finished"
-                    time.sleep(0.005)
-
-            start(shutdown_timeout_ms=10)
-            for number in range(500):
-                trace("span")
-            otel_rollout.flush(0)
-            """
-        )
-        assert code == 0, errors
-        assert "a span is being finished" not in errors
+                start(shutdown_timeout_ms=10)
+                for _ in range(64):
+                    read(text)
+                otel_rollout.flush(0)
+                """
+            )
+            assert code == 0, errors
+            assert "lost (shutdown" in errors
 
     def test_an_exit_without_losses_says_nothing(self, program):
         """If every span arrived, nothing is written to standard error."""
