@@ -8,8 +8,11 @@ from trainer import account
 
 MIB = 2**20
 BOUND = 32 * MIB
-SLACK = 32 * MIB
-"""A batch as it is encoded and sent, the payloads of the rollouts that run, and the allocator's leftovers."""
+SLACK = 64 * MIB
+"""A batch as it is encoded and sent, the payloads of the rollouts that run, and the allocator's leftovers.
+
+Measured: 1 MiB before delivery, 8 to 35 after it, by how the threads take turns; without a bound it would be 160.
+"""
 
 
 class TestMemory:
