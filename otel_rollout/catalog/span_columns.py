@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -11,11 +11,13 @@ from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
 from otel_rollout.catalog.columns import Column
+from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.facts.conversations import Conversations, conversations_of
 from otel_rollout.facts.span_facts import kind_of, span_id_of
 from otel_rollout.facts.span_values import count_of, error_type_of, last_text, text_of, times_of
 from otel_rollout.facts.trace_tree import error_of, id_of
 from otel_rollout.facts.utterances import Utterance, utterances_of
+from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.messages import json_of
 from otel_rollout.text.sanitize import clean
 
@@ -25,6 +27,9 @@ _PAYLOAD: Final = frozenset(
 )
 _OF_CONVERSATIONS: Final = frozenset({"turn", "conversation"})
 """The columns of spans for which the conversations have to be found."""
+ROWS_AT_ONCE: Final = 8192
+BYTES_AT_ONCE: Final = 2**25
+"""The bound on the trajectories, as OTLP, whose rows are made together."""
 _Attributes = Mapping[str, Any]
 
 
@@ -45,6 +50,12 @@ class _Message(NamedTuple):
     told: Utterance
 
 
+COMMON: Final = (
+    Column("trace_id", str, "", "its trajectory", attrgetter("trace_id")),
+    Column("step", int, "", "the trajectory's step", attrgetter("step")),
+    Column("validate", bool, "", "true in a validation pass", attrgetter("validate")),
+)
+"""The first columns of the tables, which are the trajectory's."""
 SPANS: Final = (
     Column("span_id", str, "", "16 hexadecimal digits", lambda it: span_id_of(it.span)),
     Column(
@@ -217,12 +228,6 @@ CONVERSATIONS: Final = (
     ),
 )
 """These follow the common columns in `conversations`."""
-COMMON: Final = (
-    Column("trace_id", str, "", "its trajectory"),
-    Column("step", int, "", "the trajectory's step"),
-    Column("validate", bool, "", "true in a validation pass"),
-)
-"""The first columns of the tables."""
 
 
 def _failed(span: ReadableSpan) -> bool:
@@ -243,35 +248,62 @@ def _attributes(attributes: _Attributes) -> str:
 
 
 OF_SPANS: Final[Mapping[str, Sequence[Column]]] = {
-    "spans": SPANS,
-    "messages": MESSAGES,
-    "conversations": CONVERSATIONS,
+    "spans": (*COMMON, *SPANS),
+    "messages": (*COMMON, *MESSAGES),
+    "conversations": (*COMMON, *CONVERSATIONS),
 }
-"""The tables that are filled for the steps that are asked for, with the columns that follow the common ones."""
+"""The columns of the tables that are filled for the steps that are asked for."""
 
 
-def rows_of(
-    spans: Sequence[ReadableSpan], columns: Mapping[str, Sequence[Column]] = OF_SPANS
-) -> dict[str, list[Sequence[Any]]]:
-    """Return the rows of a trajectory in each table, without the common columns.
+def batches_of(
+    trajectories: Iterable[RecordedTrajectory],
+    columns: Mapping[str, Sequence[Column]],
+    on_unreadable: Callable[[str], object],
+) -> Iterator[dict[str, list[list[Any]]]]:
+    """Yield the values of each column by table, of some trajectories at a time.
 
     Args:
-        spans: The trajectory's spans.
-        columns: The columns of the rows by table.
+        trajectories: The trajectories, which are read once.
+        columns: The columns by table.
+        on_unreadable: Called with the trace id of a trajectory that can't be read.
+    """
+    batch: dict[str, list[list[Any]]] = {table: [[] for _ in chosen] for table, chosen in columns.items()}
+    size = 0
+    for trajectory in trajectories:
+        try:
+            found = _values_of(trajectory, columns)
+        except UnreadableTraceError:
+            on_unreadable(trajectory.trace_id)
+            continue
+        for table, of_table in found.items():
+            for values, more in zip(batch[table], of_table, strict=True):
+                values.extend(more)
+        size += trajectory.size_bytes
+        if size >= BYTES_AT_ONCE or any(len(values[0]) >= ROWS_AT_ONCE for values in batch.values()):
+            yield batch
+            batch, size = {table: [[] for _ in chosen] for table, chosen in columns.items()}, 0
+    yield batch
+
+
+def _values_of(trajectory: RecordedTrajectory, columns: Mapping[str, Sequence[Column]]) -> dict[str, list[list[Any]]]:
+    """Return the values of a trajectory's columns by table.
 
     Raises:
         UnreadableTraceError: A span is damaged.
     """
-    found = None
+    spans, found = trajectory.spans, None
     if columns.keys() != {"spans"} or not _OF_CONVERSATIONS.isdisjoint(each.name for each in columns["spans"]):
         found = conversations_of(spans)
-    return {
-        table: [[each.of(it) for each in chosen] for it in _items(table, spans, found)]
-        for table, chosen in columns.items()
-    }
+    values = {}
+    for table, chosen in columns.items():
+        rows = list(_rows_of(table, spans, found))
+        values[table] = [
+            [each.of(trajectory)] * len(rows) if each in COMMON else list(map(each.of, rows)) for each in chosen
+        ]
+    return values
 
 
-def _items(table: str, spans: Sequence[ReadableSpan], found: Conversations | None) -> Iterable[Any]:
+def _rows_of(table: str, spans: Sequence[ReadableSpan], found: Conversations | None) -> Iterable[Any]:
     if table == "spans":
         return _spans_of(spans, found)
     if found is None:

@@ -8,18 +8,14 @@ from typing import Any, Final
 
 import orjson
 
-from otel_rollout.catalog.records import ROWS_AT_ONCE, storable
-from otel_rollout.catalog.span_columns import OF_SPANS, rows_of
-from otel_rollout.catalog.tables import COLUMNS
-from otel_rollout.errors import UnreadableTraceError
+from otel_rollout.catalog.records import storable
+from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
 from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import INFERRED, TrajectorySummary
 from otel_rollout.folder.reader import RecordedTrajectory
 
 MAX_BYTES: Final = 2**28
 """The bound on the texts of all steps' rows: beyond it the steps that were filled first are emptied."""
-BYTES_AT_ONCE: Final = 2**25
-"""The bound on the trajectories, as OTLP, whose rows are inserted together."""
 MAX_SHAPES: Final = 65_536
 """The trajectories whose places on timelines are kept: some 60 MB."""
 _ROW_BYTES: Final = 200
@@ -60,22 +56,11 @@ def fill_step(
     """
     empty_step(connection, *key)
     unreadable: list[str] = []
-    size = waiting = 0
-    rows: dict[str, list[Sequence[Any]]] = {table: [] for table in OF_SPANS}
-    for trajectory in trajectories:
-        try:
-            found = rows_of(trajectory.spans)
-        except UnreadableTraceError:
-            unreadable.append(trajectory.trace_id)
-            continue
-        waiting += trajectory.size_bytes
-        for table, of_table in found.items():
-            rows[table] += [(trajectory.trace_id, *key, *row) for row in of_table]
-            if len(rows[table]) >= ROWS_AT_ONCE or waiting > BYTES_AT_ONCE:
-                size += _insert(connection, table, rows[table])
-                rows[table].clear()
-        waiting = 0 if waiting > BYTES_AT_ONCE else waiting
-    size += sum(_insert(connection, table, left) for table, left in rows.items())
+    size = sum(
+        _insert(connection, table, values)
+        for batch in batches_of(trajectories, OF_SPANS, unreadable.append)
+        for table, values in batch.items()
+    )
     connection.execute("INSERT INTO filled_steps (step, validate, bytes) VALUES (?, ?, ?)", (*key, size))
     _keep_within(connection, max_bytes)
     return unreadable
@@ -138,8 +123,8 @@ def _keep_within(connection: sqlite3.Connection, max_bytes: int) -> None:
         size -= of_step
 
 
-def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> int:
-    stored = [[storable(value) for value in row] for row in rows]
-    marks = ", ".join("?" * len(COLUMNS[table]))
+def _insert(connection: sqlite3.Connection, table: str, columns: Sequence[Sequence[Any]]) -> int:
+    stored = [[storable(value) for value in row] for row in zip(*columns, strict=True)]
+    marks = ", ".join("?" * len(columns))
     connection.executemany(f"INSERT INTO {table} VALUES ({marks})", stored)
     return sum(_ROW_BYTES + sum(len(value) for value in row if isinstance(value, str)) for row in stored)

@@ -28,7 +28,7 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
     ],
     "steps": figures_columns(StepSummary),
     "groups": figures_columns(GroupSummary),
-    **{table: [*COMMON, *columns] for table, columns in OF_SPANS.items()},
+    **OF_SPANS,
 }
 """The columns of each public table, in order."""
 _SQL_TYPES: Final = {int: " INTEGER", bool: " INTEGER", float: " REAL", str: " TEXT"}

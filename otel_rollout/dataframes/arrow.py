@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from otel_rollout.catalog import QueryError
 from otel_rollout.catalog.columns import Column
+from otel_rollout.catalog.span_columns import ROWS_AT_ONCE
 from otel_rollout.catalog.tables import COLUMNS
 from otel_rollout.finish.known_forms import REDACTED
 from otel_rollout.text.near_miss import closest
@@ -21,7 +22,6 @@ REDACTED_KEY: Final = b"otel_rollout.redacted"
 """The key of a schema's metadata with the values that redaction had replaced, by column, as JSON."""
 UNREADABLE_KEY: Final = b"otel_rollout.unreadable"
 """The key with the number of trajectories whose spans can't be read."""
-ROWS_AT_ONCE: Final = 8192
 _ROWS_ALIVE: Final = 256
 """So few that they don't start the garbage collector, which takes a third of the time otherwise."""
 
@@ -49,38 +49,21 @@ def columns_named(table: str, names: Sequence[str] | None) -> Sequence[Column]:
 def schema_of(columns: Iterable[Column]) -> pa.Schema:
     """Return the schema of columns; each has its unit and its meaning as metadata."""
     return pa.schema(
-        [
-            pa.field(
-                each.name,
-                _type_of(each),
-                metadata={"meaning": each.meaning, **({"unit": each.unit} if each.unit else {})},
-            )
-            for each in columns
-        ]
+        pa.field(each.name, _type_of(each), metadata={"meaning": each.meaning, "unit": each.unit}) for each in columns
     )
 
 
 def _type_of(column: Column) -> pa.DataType:
-    kinds = column.kinds
-    if len(kinds) > 1 or kinds[0] not in _TYPES:
-        # JSON, and tags that are numbers or texts: a Parquet column has one type.
-        return pa.string()
-    return _TIME if _is_time(column) else _TYPES[kinds[0]]
+    if column.unit == "ns" and column.kinds == [int]:
+        # Microseconds: Spark reads no others.
+        return _TIME
+    # JSON, and tags that are numbers or texts, are texts: a Parquet column has one type.
+    return _TYPES.get(column.kinds[0], pa.string()) if len(column.kinds) == 1 else pa.string()
 
 
-def _is_time(column: Column) -> bool:
-    # Microseconds: Spark reads no others.
-    return column.unit == "ns" and column.kinds == [int]
-
-
-def batch_of(columns: Sequence[Column], schema: pa.Schema, values: Iterable[Sequence[Any]]) -> pa.RecordBatch:
-    """Return a batch.
-
-    Args:
-        columns: The columns.
-        schema: Their schema.
-        values: The values of each column: of SQLite, or as they were read.
-    """
+def batch_of(columns: Sequence[Column], values: Iterable[Sequence[Any]]) -> pa.RecordBatch:
+    """Return a batch of columns and their values, as SQLite or spans have them."""
+    schema = schema_of(columns)
     arrays = [_array(*each) for each in zip(columns, schema.types, values, strict=True)]
     return pa.record_batch(arrays, schema=schema)
 
@@ -95,7 +78,7 @@ def _array(column: Column, kind: pa.DataType, values: Sequence[Any]) -> pa.Array
     return pa.array(values, kind)
 
 
-def batches_of(cursor: sqlite3.Cursor, columns: Sequence[Column], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def batches_of_rows(cursor: sqlite3.Cursor, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a cursor in batches."""
     while True:
         values: list[list[Any]] = [[] for _ in columns]
@@ -104,38 +87,25 @@ def batches_of(cursor: sqlite3.Cursor, columns: Sequence[Column], schema: pa.Sch
                 of_column.extend(more)
         if not values[0]:
             return
-        yield batch_of(columns, schema, values)
+        yield batch_of(columns, values)
 
 
-class Redactions:
-    """Counts the values that redaction had replaced, by column: it has left `[redacted]` in their place."""
-
-    def __init__(self) -> None:
-        self.by_column: Counter[str] = Counter()
-
-    def count(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Count the redacted values of a batch."""
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            if column.type == pa.string() and (found := pc.sum(pc.count_substring(column, REDACTED)).as_py()):
-                self.by_column[name] += found
-
-    def metadata(self) -> Mapping[bytes, bytes]:
-        """Return them as the metadata of a schema."""
-        return {REDACTED_KEY: orjson.dumps(self.by_column)}
+def redacted_in(batch: pa.RecordBatch | pa.Table) -> Counter[str]:
+    """Count the values that redaction had replaced, by column: it has left `[redacted]` in their place."""
+    texts = [name for name, kind in zip(batch.schema.names, batch.schema.types, strict=True) if kind == pa.string()]
+    return +Counter({name: pc.sum(pc.count_substring(batch[name], REDACTED)).as_py() or 0 for name in texts})
 
 
-def table_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch], more: Mapping[bytes, bytes]) -> pa.Table:
+def table_of(columns: Sequence[Column], batches: Iterable[pa.RecordBatch], more: Mapping[bytes, bytes]) -> pa.Table:
     """Return batches as a table with the counts of redacted values in its metadata.
 
     Args:
-        schema: Their schema.
+        columns: Their columns.
         batches: The batches.
         more: Further metadata.
     """
-    table = pa.Table.from_batches(batches, schema)
-    redactions = Redactions()
-    redactions.count(table)
-    return table.replace_schema_metadata({**redactions.metadata(), **more})
+    table = pa.Table.from_batches(batches, schema_of(columns))
+    return table.replace_schema_metadata({REDACTED_KEY: orjson.dumps(redacted_in(table)), **more})
 
 
 def table_of_answer(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
@@ -145,12 +115,8 @@ def table_of_answer(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.T
         names: The names of its columns.
         rows: Its rows.
     """
-    columns = (
-        [_inferred(list(values)) for values in zip(*rows, strict=True)]
-        if rows
-        else [pa.array([], pa.string())] * len(names)
-    )
-    return pa.Table.from_arrays(columns, list(names))
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return pa.Table.from_arrays(list(map(_inferred, columns)), list(names))
 
 
 def _inferred(values: Sequence[Any]) -> pa.Array:

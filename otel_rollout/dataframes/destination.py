@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.files.file_lock import exclusive_folder_lock
 from otel_rollout.files.file_modes import make_folder, open_private
 from otel_rollout.installing import install_line
-
-TEMPORARY: Final = "_temporary"
-"""The folder of unfinished files: on the disk of the tables, so that renaming is atomic; readers leave it out."""
 
 
 @contextmanager
@@ -53,7 +51,8 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._temporary = path / TEMPORARY
+        # On the disk of the tables, so that renaming is atomic; in none of them: polars refuses other files there.
+        self._temporary = path / "_temporary"
 
     def __str__(self) -> str:
         return str(self._path)
@@ -67,18 +66,15 @@ class Folder:
             OSError: The folder can't be written to.
         """
         make_folder(self._path)
-        make_folder(self._temporary, self._path)
-        with exclusive_folder_lock(self._temporary) as is_ours:
+        with exclusive_folder_lock(self._path) as is_ours:
             if not is_ours:
                 raise ConfigurationError(f"another export writes to {self._path} now: wait for its end")
-            for left in self._temporary.iterdir():
-                left.unlink()
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            make_folder(self._temporary, self._path)
             try:
                 yield
             finally:
-                # Under the lock: another export may wait for it, and makes it again.
-                with suppress(OSError):
-                    self._temporary.rmdir()
+                shutil.rmtree(self._temporary, ignore_errors=True)
 
     def names(self) -> set[str]:
         """Return the names of the Parquet files that are there."""

@@ -15,17 +15,17 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from otel_rollout.catalog import Run, StepSummary
 from otel_rollout.catalog.columns import Column
-from otel_rollout.catalog.span_columns import OF_SPANS
+from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
 from otel_rollout.catalog.tables import COLUMNS
-from otel_rollout.dataframes.arrow import UNREADABLE_KEY, Redactions, schema_of
+from otel_rollout.dataframes.arrow import REDACTED_KEY, UNREADABLE_KEY, batch_of, redacted_in, schema_of
 from otel_rollout.dataframes.destination import Folder, Store
 from otel_rollout.dataframes.frames import error_of, take_batches
-from otel_rollout.dataframes.payload import payload_batches
 
 TABLES: Final = ("spans", "messages", "conversations", "rewards", "trajectories")
 """The tables, in the order in which a step's files come."""
@@ -239,65 +239,72 @@ def _condition(partition: Partition) -> str:
 def _write_step(run: Run, place: Folder | Store, partition: Partition, fingerprint: str, report: ExportReport) -> None:
     """Write the files of a step, and count what is written."""
     unreadable: list[str] = []
-
-    @contextmanager
-    def new_file(table: str) -> Iterator[_File]:
-        with place.new_file(partition.place_of(table)) as file:
-            writer = pq.ParquetWriter(file, schema_of(_COLUMNS[table]), compression="zstd", store_schema=True)
-            written = _File(writer)
-            try:
-                yield written
-                writer.add_key_value_metadata(
-                    {
-                        FINGERPRINT_KEY: " ".join((fingerprint, *unreadable)).encode(),
-                        EXPERIMENT_KEY: (partition.experiment or "").encode(),
-                        **written.redactions.metadata(),
-                        UNREADABLE_KEY: str(len(unreadable)).encode(),
-                    }
-                )
-            except BaseException:
-                # Closing it writes once more, which fails on a full disk.
-                with suppress(OSError, pa.ArrowException):
-                    writer.close()
-                raise
-            writer.close()
-        report.rows[table] += written.rows
-        for column, count in written.redactions.by_column.items():
-            report.redacted[f"{table}.{column}"] += count
-
     steps = {None} if partition.step is None else partition.step
     trajectories = (
         each
         for each in run.read(step=steps)
         if each.validate == partition.validate and each.experiment_name == partition.experiment
     )
-    columns: Mapping[str, Sequence[Column]] = {table: _COLUMNS[table] for table in TABLES if table in OF_SPANS}
     with ExitStack() as stack:
-        files = {table: stack.enter_context(new_file(table)) for table in columns}
-        for batches in payload_batches(trajectories, columns, unreadable.append):
-            for table, batch in batches.items():
-                files[table].write(batch)
+
+        def writer_of(table: str) -> Callable[[pa.RecordBatch], None]:
+            return stack.enter_context(_new_file(place, partition, table, (fingerprint, unreadable), report))
+
+        columns = {table: _COLUMNS[table] for table in OF_SPANS}
+        writers = {table: writer_of(table) for table in columns}
+        for batch in batches_of(trajectories, columns, unreadable.append):
+            for table, values in batch.items():
+                writers[table](batch_of(columns[table], values))
     report.unreadable += unreadable
     condition = _condition(partition)
     of_rewards = f"trace_id IN (SELECT trace_id FROM trajectories WHERE {condition})"
     for table, where in (("rewards", of_rewards), ("trajectories", condition)):
         rows, _ = take_batches(run, table, _COLUMNS[table], f" WHERE {where}", steps, _SECONDS)
-        with new_file(table) as file:
-            for batch in rows:
-                file.write(batch)
+        with _new_file(place, partition, table, (fingerprint, unreadable), report) as write:
+            for each in rows:
+                write(each)
 
 
-class _File:
-    """A Parquet file that is being written."""
+@contextmanager
+def _new_file(
+    place: Folder | Store, partition: Partition, table: str, state: tuple[str, Sequence[str]], report: ExportReport
+) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """Give the function that writes a batch to a file, as a row group.
 
-    def __init__(self, writer: pq.ParquetWriter) -> None:
-        self._writer = writer
-        self.rows = 0
-        self.redactions = Redactions()
+    Args:
+        place: The place.
+        partition: The step.
+        table: The file's table.
+        state: The fingerprint of the step, and its trajectories that can't be read, which come meanwhile.
+        report: Counts the rows of a file that is whole.
+    """
+    fingerprint, unreadable = state
+    rows: Counter[str] = Counter()
+    redacted: Counter[str] = Counter()
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write a batch as a row group."""
+    def write(batch: pa.RecordBatch) -> None:
         if batch.num_rows:
-            self.redactions.count(batch)
-            self._writer.write_batch(batch)
-            self.rows += batch.num_rows
+            writer.write_batch(batch)
+            rows[table] += batch.num_rows
+            redacted.update(redacted_in(batch))
+
+    with place.new_file(partition.place_of(table)) as file:
+        writer = pq.ParquetWriter(file, schema_of(_COLUMNS[table]), compression="zstd", store_schema=True)
+        try:
+            yield write
+            writer.add_key_value_metadata(
+                {
+                    FINGERPRINT_KEY: " ".join((fingerprint, *unreadable)).encode(),
+                    EXPERIMENT_KEY: (partition.experiment or "").encode(),
+                    REDACTED_KEY: orjson.dumps(redacted),
+                    UNREADABLE_KEY: str(len(unreadable)).encode(),
+                }
+            )
+        except BaseException:
+            # Closing it writes once more, which fails on a full disk.
+            with suppress(OSError, pa.ArrowException):
+                writer.close()
+            raise
+        writer.close()
+    report.rows.update(rows)
+    report.redacted.update({f"{table}.{column}": count for column, count in redacted.items()})

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from otel_rollout.catalog.columns import Column
 
 Folder: TypeAlias = str | PathLike[str]
+Folders: TypeAlias = Folder | Sequence[Folder]
+Names: TypeAlias = Sequence[str] | None
 Steps: TypeAlias = int | Container[int | None] | None
 
 SECONDS: Final = 600.0
@@ -32,13 +34,7 @@ _OF_TRAJECTORY: Final = frozenset({"trace_id", "step", "validate", ""})
 """The columns of spans and messages that follow from the trajectory."""
 
 
-def trajectories(
-    folder: Folder | Sequence[Folder],
-    *,
-    steps: Steps = None,
-    columns: Sequence[str] | None = None,
-    where: str = "",
-) -> pa.Table:
+def trajectories(folder: Folders, *, steps: Steps = None, columns: Names = None, where: str = "") -> pa.Table:
     """Return trajectories as an Arrow table; docs/reference/catalog.md has the columns.
 
     Args:
@@ -54,24 +50,12 @@ def trajectories(
     return _rows("trajectories", folder, steps, columns, where)
 
 
-def rewards(
-    folder: Folder | Sequence[Folder],
-    *,
-    steps: Steps = None,
-    columns: Sequence[str] | None = None,
-    where: str = "",
-) -> pa.Table:
+def rewards(folder: Folders, *, steps: Steps = None, columns: Names = None, where: str = "") -> pa.Table:
     """Return the named parts of rewards as an Arrow table; it takes the arguments of `trajectories`."""
     return _rows("rewards", folder, steps, columns, where)
 
 
-def spans(
-    folder: Folder | Sequence[Folder],
-    *,
-    steps: Steps = None,
-    columns: Sequence[str] | None = None,
-    where: str = "",
-) -> pa.Table:
+def spans(folder: Folders, *, steps: Steps = None, columns: Names = None, where: str = "") -> pa.Table:
     """Return spans as an Arrow table; it takes the arguments of `trajectories`.
 
     Trajectories that can't be read are left out with a warning; `errors` has them.
@@ -79,13 +63,7 @@ def spans(
     return _payload("spans", folder, steps, columns, where)
 
 
-def messages(
-    folder: Folder | Sequence[Folder],
-    *,
-    steps: Steps = None,
-    columns: Sequence[str] | None = None,
-    where: str = "",
-) -> pa.Table:
+def messages(folder: Folders, *, steps: Steps = None, columns: Names = None, where: str = "") -> pa.Table:
     """Return the messages of conversations as an Arrow table; it takes the arguments of `trajectories`.
 
     Trajectories that can't be read are left out with a warning; `errors` has them.
@@ -93,13 +71,7 @@ def messages(
     return _payload("messages", folder, steps, columns, where)
 
 
-def conversations(
-    folder: Folder | Sequence[Folder],
-    *,
-    steps: Steps = None,
-    columns: Sequence[str] | None = None,
-    where: str = "",
-) -> pa.Table:
+def conversations(folder: Folders, *, steps: Steps = None, columns: Names = None, where: str = "") -> pa.Table:
     """Return conversations, of sub-agents too, as an Arrow table; it takes the arguments of `trajectories`.
 
     Trajectories that can't be read are left out with a warning; `errors` has them.
@@ -107,7 +79,7 @@ def conversations(
     return _payload("conversations", folder, steps, columns, where)
 
 
-def errors(folder: Folder | Sequence[Folder], *, steps: Steps = None) -> pa.Table:
+def errors(folder: Folders, *, steps: Steps = None) -> pa.Table:
     """Return damaged trajectories, and damaged places of files, as an Arrow table.
 
     Args:
@@ -140,7 +112,7 @@ def error_of(trajectory: RecordedTrajectory) -> str | None:
     return None
 
 
-def _run_of(folder: Folder | Sequence[Folder], on_problem: Callable[[ReadProblem], None] | None = None) -> Run:
+def _run_of(folder: Folders, on_problem: Callable[[ReadProblem], None] | None = None) -> Run:
     folders = [folder] if isinstance(folder, (str, PathLike)) else folder
     if not len(folders):
         raise NoTracesError("there is no trace folder in an empty list")
@@ -178,16 +150,14 @@ def require_arrow() -> None:
         raise MissingExtraError(f"this needs {' and '.join(missing)}: {install_line('data')}")
 
 
-def _rows(
-    table: str, folder: Folder | Sequence[Folder], steps: Steps, names: Sequence[str] | None, where: str
-) -> pa.Table:
+def _rows(table: str, folder: Folders, steps: Steps, names: Names, where: str) -> pa.Table:
     """Return the rows of a table that the catalog has."""
     require_arrow()
-    from otel_rollout.dataframes.arrow import columns_named, schema_of, table_of
+    from otel_rollout.dataframes.arrow import columns_named, table_of
 
     columns = columns_named(table, names)
     batches, _ = take_batches(_run_of(folder), table, columns, _condition(where), _steps_of(steps))
-    return table_of(schema_of(columns), batches, {})
+    return table_of(columns, batches, {})
 
 
 def take_batches(
@@ -203,13 +173,12 @@ def take_batches(
         steps: Only these steps; None for all.
         seconds: The most that it may take.
     """
-    from otel_rollout.dataframes.arrow import batches_of, schema_of
+    from otel_rollout.dataframes.arrow import batches_of_rows
 
     listed = ", ".join(f'"{each.name}"' for each in columns)
-    schema = schema_of(columns)
     return run.take(
         f"SELECT {listed} FROM {table}{condition}",
-        lambda cursor: list(batches_of(cursor, columns, schema)),
+        lambda cursor: list(batches_of_rows(cursor, columns)),
         steps,
         seconds=seconds,
     )
@@ -222,13 +191,11 @@ def _condition(where: str) -> str:
     return f" WHERE ({where}\n)" if where.strip() else ""
 
 
-def _payload(
-    table: str, folder: Folder | Sequence[Folder], steps: Steps, names: Sequence[str] | None, where: str
-) -> pa.Table:
+def _payload(table: str, folder: Folders, steps: Steps, names: Names, where: str) -> pa.Table:
     """Return rows that are made of spans."""
     require_arrow()
-    from otel_rollout.dataframes.arrow import UNREADABLE_KEY, columns_named, schema_of, table_of
-    from otel_rollout.dataframes.payload import payload_batches
+    from otel_rollout.catalog.span_columns import batches_of
+    from otel_rollout.dataframes.arrow import UNREADABLE_KEY, batch_of, columns_named, table_of
 
     columns = columns_named(table, names)
     run, steps = _run_of(folder), _steps_of(steps)
@@ -240,13 +207,13 @@ def _payload(
     else:
         ids = _ids(run, table, condition, steps) if condition else None
         read = (each for each in run.read(step=steps) if ids is None or each.trace_id in ids)
-        batches = [found[table] for found in payload_batches(read, {table: columns}, unreadable.append)]
+        batches = [batch_of(columns, found[table]) for found in batches_of(read, {table: columns}, unreadable.append)]
     if unreadable:
         warnings.warn(
             f"{counted(len(unreadable), 'trajectory')} can't be read; otel_rollout.dataframes.errors lists them",
             stacklevel=3,
         )
-    return table_of(schema_of(columns), batches, {UNREADABLE_KEY: str(len(unreadable)).encode()})
+    return table_of(columns, batches, {UNREADABLE_KEY: str(len(unreadable)).encode()})
 
 
 def _ids(run: Run, table: str, condition: str, steps: Steps) -> set[str]:

@@ -263,8 +263,8 @@ class TestAgain:
 
     def test_two_at_once(self, folder, place, capsys):
         """A second export of one place is refused while the first goes on."""
-        (place / "_temporary").mkdir(parents=True)
-        other = os.open(place / "_temporary", os.O_RDONLY)
+        place.mkdir()
+        other = os.open(place, os.O_RDONLY)
         fcntl.flock(other, fcntl.LOCK_EX)
         export(folder, place, 2)
         os.close(other)
