@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from otel_rollout.catalog.figures import summarise_runs
     from otel_rollout.catalog.filling import find_files, summaries_of
-    from otel_rollout.catalog.folder_stats import FolderStats, count_folder
     from otel_rollout.catalog.group_summary import GroupSummary, Spread
     from otel_rollout.catalog.kept_figures import groups, refresh, steps
     from otel_rollout.catalog.live import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait
@@ -25,7 +24,6 @@ else:
         {
             "figures": ("summarise_runs",),
             "filling": ("find_files", "summaries_of"),
-            "folder_stats": ("FolderStats", "count_folder"),
             "group_summary": ("GroupSummary", "Spread"),
             "kept_figures": ("groups", "refresh", "steps"),
             "live": ("BETWEEN_OPS", "LiveRun", "RunningTrajectory", "StepWait"),

@@ -43,6 +43,13 @@ class ProblemLog:
         """Count a problem; the `on_problem` of `read`."""
         self._counts[problem.what, problem.path] += 1
 
+    def counts(self) -> dict[str, int]:
+        """Return the number of problems of each kind."""
+        found: Counter[str] = Counter()
+        for (what, _), count in self._counts.items():
+            found[what] += count
+        return dict(found)
+
     def complain(self, message: str) -> None:
         """Keep a message for `print`."""
         self._messages.setdefault(message)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
 
-from otel_rollout.catalog import count_folder
+from otel_rollout.catalog import Run, StepSummary
 from otel_rollout.cli.options import READ, add_folder, add_run, exit_codes
 from otel_rollout.cli.reading import ProblemLog, nothing_matches, print_json, require_reader, show_progress
 from otel_rollout.errors import NoTracesError
 from otel_rollout.facts.json_types import to_json
+from otel_rollout.folder.trace_files import find_trace_files
+
+_SUMMED: Final = ("trajectories", "rootless", "errors", "spans", "redacted", "bytes")
+"""The figures of steps whose sums are shown."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -28,29 +35,46 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         require_reader()
     problems = ProblemLog()
-    stats = count_folder(
-        arguments.folder,
-        on_problem=problems.note,
-        on_progress=show_progress,
-        experiment=arguments.experiment,
-        run=arguments.run,
-        has_inferred=arguments.json,
-    )
+    recorded = Run([arguments.folder], problems.note, show_progress, experiment=arguments.experiment, run=arguments.run)
+    if arguments.json:
+        recorded.infer()
+    steps = recorded.steps()
     is_filtered = arguments.experiment is not None or arguments.run is not None
-    if is_filtered and not stats.steps:
+    if is_filtered and not steps:
         problems.print()
         raise NoTracesError(nothing_matches(arguments))
+    totals = totals_of(arguments.folder, steps, problems)
     if arguments.json:
-        print_json(to_json(stats))
+        print_json(to_json({**totals, "steps": steps}))
     else:
         from otel_rollout.cli.tables import step_table, totals_table
         from otel_rollout.look.terminal.screen import open_screen
         from otel_rollout.look.terminal.table import print_lines
 
         screen = open_screen()
-        if stats.steps:
-            print_lines(screen, step_table(stats.steps, is_terminal=screen.is_terminal))
+        if steps:
+            print_lines(screen, step_table(steps, is_terminal=screen.is_terminal))
             screen.print()
-        print_lines(screen, totals_table(stats, has_files=not is_filtered))
+        print_lines(screen, totals_table(totals, has_files=not is_filtered))
     problems.print()
     return 0
+
+
+def totals_of(folder: Path, steps: Sequence[StepSummary], problems: ProblemLog) -> dict[str, Any]:
+    """Return the counts of a folder by name.
+
+    Args:
+        folder: The folder, or a single file.
+        steps: Its steps, or some of them; their figures are summed.
+        problems: What could not be read.
+    """
+    files = find_trace_files(folder)
+    return {
+        "folder": str(folder),
+        **{name: sum(getattr(step, name) for step in steps) for name in _SUMMED},
+        "disk_bytes": sum(file.disk_bytes() for file in files),
+        "files": len(files),
+        "workers": len({file.worker for file in files}),
+        "files_being_written": sum(file.is_being_written() for file in files),
+        "problems": problems.counts(),
+    }

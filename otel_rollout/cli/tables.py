@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Any, Final
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from otel_rollout import semconv
-from otel_rollout.catalog import FolderStats, summaries_of, summarise_runs
+from otel_rollout.catalog import summaries_of, summarise_runs
 from otel_rollout.catalog.grouping import StepKey, step_key
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.reading import SHORT_ID, ProblemLog, distinct_digits
@@ -202,31 +202,32 @@ def _all_groups_table(
     return table
 
 
-def totals_table(stats: FolderStats, *, has_files: bool = True) -> Table:
+def totals_table(totals: Mapping[str, Any], *, has_files: bool = True) -> Table:
     """Return a table with a label and a count in each row.
 
     Args:
-        stats: The counts.
+        totals: The counts by name.
         has_files: Count the folder's files too; False if the other counts are of a part of what they hold.
     """
     table = Table([Column("", is_text=True), Column("", is_text=True)], has_header=False)
-    ratio = f", {stats.disk_bytes / stats.bytes:.3f} of that" if stats.bytes else ""
+    ratio = f", {totals['disk_bytes'] / totals['bytes']:.3f} of that" if totals["bytes"] else ""
+    workers = totals["workers"]
     rows = [
-        ("trajectories", f"{stats.trajectories:,}"),
-        ("without a root", f"{stats.rootless:,}"),
-        ("errors", f"{stats.errors:,}"),
-        ("spans", f"{stats.spans:,}"),
-        *([("secrets replaced", f"{stats.redacted:,}")] if stats.redacted else []),
-        ("as OTLP", size(stats.bytes)),
+        ("trajectories", f"{totals['trajectories']:,}"),
+        ("without a root", f"{totals['rootless']:,}"),
+        ("errors", f"{totals['errors']:,}"),
+        ("spans", f"{totals['spans']:,}"),
+        *([("secrets replaced", f"{totals['redacted']:,}")] if totals["redacted"] else []),
+        ("as OTLP", size(totals["bytes"])),
     ]
     if has_files:
         rows += [
-            ("on disk", f"{size(stats.disk_bytes)}{ratio}"),
-            ("files", f"{stats.files:,}"),
-            ("being written", f"{stats.files_being_written:,}"),
-            ("written by", f"{stats.workers:,} {'process' if stats.workers == 1 else 'processes'}"),
+            ("on disk", f"{size(totals['disk_bytes'])}{ratio}"),
+            ("files", f"{totals['files']:,}"),
+            ("being written", f"{totals['files_being_written']:,}"),
+            ("written by", f"{workers:,} {'process' if workers == 1 else 'processes'}"),
         ]
-    rows += [(plural(what), f"{count:,}") for what, count in stats.problems.items()]
+    rows += [(plural(what), f"{count:,}") for what, count in totals["problems"].items()]
     for what, count in rows:
         table.add_row(Cell(what, "dim"), count)
     return table

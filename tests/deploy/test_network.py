@@ -18,8 +18,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import otel_rollout
-from otel_rollout.catalog import count_folder
 from tests.deploy import network
+from tests.run.asked import count_folder
 from tests.servers.span_trees import trees
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import read_trajectories
-from otel_rollout.catalog import count_folder
 from otel_rollout.errors import NoTracesError
 from otel_rollout.folder import find_trace_files
 from tests.deploy import network
 from tests.installed import import_path
+from tests.run.asked import count_folder
 from tests.servers.process import ServerProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

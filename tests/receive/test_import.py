@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import read_trajectories
-from otel_rollout.catalog import count_folder
 from otel_rollout.cli import progress
 from otel_rollout.folder import read_index
 from tests.receive.importing import REQUESTS, add
+from tests.run.asked import count_folder
 from tests.servers.otelcol_server import Sink
 from tests.trace_folder.collector_files import FORMS, write_collector_file
 from tests.trace_folder.recordings import make_trajectory

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 from otel_rollout.catalog import GroupSummary, Run, StepSummary
+from otel_rollout.cli.reading import ProblemLog
+from otel_rollout.cli.stats import totals_of
 from otel_rollout.facts import TrajectorySummary
 
 
@@ -20,3 +25,12 @@ def groups_of(run: Run, step: int | None, validate: bool = False, experiment: st
 def summaries_of(run: Run, step: int | None, validate: bool = False) -> list[TrajectorySummary]:
     """Return the trajectories of a step."""
     return [summary for each in steps_of(run, step, validate) for summary in run.summaries(each)]
+
+
+def count_folder(folder: Path) -> SimpleNamespace:
+    """Return the counts of `otel-rollout stats`, and the steps."""
+    problems = ProblemLog()
+    run = Run([folder], problems.note)
+    run.infer()
+    steps = run.steps()
+    return SimpleNamespace(steps=steps, **totals_of(folder, steps, problems))

@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from otel_rollout import read_trajectories
-from otel_rollout.catalog import count_folder
 from otel_rollout.folder import stored_file
 from otel_rollout.receive import import_files
+from tests.run.asked import count_folder
 from tests.trace_folder.collector_files import FORMS, write_collector_file
 from tests.trace_folder.recordings import json_line, make_trajectory
 
