@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from otel_rollout.catalog.text_match import Match, TextMatcher
 from otel_rollout.errors import UnreadableTraceError
@@ -17,6 +17,10 @@ from otel_rollout.folder.reader import RecordedTrajectory
 BATCH: Final = 32
 """The trajectories that a thread searches in one go."""
 MAX_THREADS: Final = 8
+_TAGS: Final = (
+    *("trace_id", "step", "validate", "experiment_name", "run_id"),
+    *("sample_index", "rollout_n", "reward", "status"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,41 +49,16 @@ class SearchQuery:
     limit: int = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class SearchHit:
-    """A trajectory that has the text, with the first place of it.
+class SearchHit(NamedTuple):
+    """A trajectory that has the text.
 
     Args:
-        trace_id: The trajectory.
-        step: Its step.
-        validate: True if it is part of a validation pass.
-        experiment_name: Its experiment.
-        run_id: The run of its process.
-        sample_index: Its prompt.
-        rollout_n: The number of the rollout.
-        reward: Its reward.
-        status: Its status; None without a root.
-        where: The name of the span.
-        span_id: The span, 16 hexadecimal digits.
-        excerpt: The text around the match, on one line.
-        start: The match in the excerpt.
-        end: The end of the match in the excerpt.
+        tags: Its id, step, experiment, run, prompt, rollout, reward and status, by name.
+        match: The first place of the text.
     """
 
-    trace_id: str
-    step: int | None
-    validate: bool
-    experiment_name: str | None
-    run_id: str | None
-    sample_index: int | str | None
-    rollout_n: int | str | None
-    reward: float | None
-    status: str | None
-    where: str
-    span_id: str
-    excerpt: str
-    start: int
-    end: int
+    tags: Mapping[str, Any]
+    match: Match
 
 
 class Search:
@@ -137,37 +116,25 @@ class Search:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-_TAGS: Final = tuple(each.name for each in fields(SearchHit) if each.name not in Match._fields)
-
-
-@dataclass(slots=True)
-class _Found:
+class _Found(NamedTuple):
     """The result of one batch."""
 
     hits: list[SearchHit]
-    searched_bytes: int = 0
-    unreadable: int = 0
+    searched_bytes: int
+    unreadable: int
 
 
 def _search(batch: Sequence[RecordedTrajectory], matcher: TextMatcher) -> _Found:
-    found = _Found([])
+    hits = []
+    searched = unreadable = 0
     for each in batch:
         try:
-            match = _first_match(each, matcher, found)
+            for file, row in each.parts:
+                request = file.read_request(row)
+                searched += len(request)
+                if (match := matcher.find(request, each.trace_id)) is not None:
+                    hits.append(SearchHit({name: getattr(each, name) for name in _TAGS}, match))
+                    break
         except (OSError, ValueError, UnreadableTraceError):
-            found.unreadable += 1
-            continue
-        if match is not None:
-            tags = {name: getattr(each, name) for name in _TAGS}
-            found.hits.append(SearchHit(**tags, **match._asdict()))
-    return found
-
-
-def _first_match(trajectory: RecordedTrajectory, matcher: TextMatcher, found: _Found) -> Match | None:
-    for file, row in trajectory.parts:
-        request = file.read_request(row)
-        found.searched_bytes += len(request)
-        match = matcher.find(request, trajectory.trace_id)
-        if match is not None:
-            return match
-    return None
+            unreadable += 1
+    return _Found(hits, searched, unreadable)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
+from otel_rollout.facts.span_values import error_type_of, text_of
+from otel_rollout.facts.trace_tree import error_of
 from otel_rollout.messages import parse_json
 from otel_rollout.otlp import traces_of
 
@@ -136,18 +139,12 @@ def fragments_of(text: str, *, match_case: bool = False) -> tuple[bytes, ...]:
     plain = max(_PLAIN.findall(text), key=len, default="")
     if plain:
         return ((plain if match_case else plain.lower()).encode(),)
-    # One character, in each way that it is written.
+    # One character: as it is, or escaped.
     letter = next((character for character in text if not character.isascii()), "")
     if not letter or 0xD800 <= ord(letter) < 0xE000:
         return ()
     letters = {letter} if match_case else {letter, letter.lower(), letter.upper(), letter.casefold()}
-    fragments: list[bytes] = []
-    for each in sorted(letters):
-        first = each.encode("utf-16-be")[:2].hex()
-        fragments += [each.encode(), f"\\u{first}".encode()]
-        if match_case:
-            fragments.append(f"\\u{first.upper()}".encode())
-    return tuple(fragments)
+    return (*(each.encode() for each in sorted(letters)), b"\\u")
 
 
 def _all_texts(span: ReadableSpan) -> Iterator[tuple[str, str]]:
@@ -159,28 +156,16 @@ def _all_texts(span: ReadableSpan) -> Iterator[tuple[str, str]]:
 
 
 def _errors(span: ReadableSpan) -> Iterator[tuple[str, str]]:
-    """Yield the class name and the text of each error: its message with the class, then its traceback."""
-    kind = _text_of(span.attributes, semconv.ERROR_TYPE)
-    events = [event.attributes or {} for event in span.events]
-    types = [_text_of(attributes, semconv.EXCEPTION_TYPE) for attributes in events]
-    first = kind or next(filter(None, types), "")
-    message = span.status.description or ""
-    if message not in ("", first, _short(first)):
-        yield _short(first), message if _short(first) in message else f"{first}: {message}"
-    for attributes, of_event in zip(events, types, strict=True):
-        texts = [of_event, _text_of(attributes, semconv.EXCEPTION_MESSAGE)]
-        yield _short(of_event), ": ".join(filter(None, texts))
-        for key, value in attributes.items():
-            if key not in (semconv.EXCEPTION_TYPE, semconv.EXCEPTION_MESSAGE):
-                for text in _strings(value):
-                    yield _short(of_event), text
-    if kind:
-        yield _short(kind), kind
-
-
-def _text_of(attributes: Mapping[str, Any] | None, key: str) -> str:
-    """Return an attribute's first string; empty if it has none."""
-    return next(_strings((attributes or {}).get(key)), "")
+    """Yield the class name and the text of each error: its class and message, its traceback, the span's status."""
+    kind = _short(error_type_of(span))
+    for event in span.events:
+        others = dict(event.attributes or {})
+        named = [list(_strings(others.pop(key, None))) for key in (semconv.EXCEPTION_TYPE, semconv.EXCEPTION_MESSAGE)]
+        own = _short("".join(named[0])) or kind
+        yield own, ": ".join(chain(*named))
+        yield from ((own, text) for text in _strings(others))
+    for text in (span.status.description, (span.attributes or {}).get(semconv.ERROR_TYPE)):
+        yield from ((kind, each) for each in _strings(text))
 
 
 def _short(kind: str) -> str:
@@ -190,7 +175,7 @@ def _short(kind: str) -> str:
 def _tools(span: ReadableSpan) -> Iterator[tuple[str, str]]:
     attributes = span.attributes or {}
     if attributes.get(semconv.SPAN_KIND) == "TOOL" or attributes.get(semconv.OPERATION_NAME) == "execute_tool":
-        yield "", _text_of(attributes, semconv.TOOL_NAME) or span.name
+        yield "", text_of(attributes.get(semconv.TOOL_NAME)) or span.name
 
 
 _TEXTS: Final[Mapping[str, Callable[[ReadableSpan], Iterator[tuple[str, str]]]]] = {
@@ -204,7 +189,7 @@ _TEXTS: Final[Mapping[str, Callable[[ReadableSpan], Iterator[tuple[str, str]]]]]
 def _call_text(span: ReadableSpan) -> str:
     """Return a tool call's arguments and error, shortened, for display after its name."""
     arguments = " ".join(_strings((span.attributes or {}).get(semconv.INPUT_VALUE)))
-    error = next(_error_messages(span), "") if _has_failed(span) else ""
+    error = error_of(span) if _has_failed(span) else ""
     return "".join(
         f"{mark}{_one_line(text[:EXCERPT_AFTER])}{'…' if len(text) > EXCERPT_AFTER else ''}"
         for mark, text in ((" ", arguments), (" → ", error))
@@ -214,14 +199,6 @@ def _call_text(span: ReadableSpan) -> str:
 
 def _has_failed(span: ReadableSpan) -> bool:
     return span.status.status_code is StatusCode.ERROR
-
-
-def _error_messages(span: ReadableSpan) -> Iterator[str]:
-    if span.status.description:
-        yield span.status.description
-    for event in span.events:
-        for value in (event.attributes or {}).values():
-            yield from _strings(value)
 
 
 def _strings(value: Any) -> Iterator[str]:

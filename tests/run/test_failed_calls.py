@@ -22,8 +22,8 @@ class TestCalls:
     def test_a_failed_call_stands_with_its_arguments_and_its_error(self, run):
         """Only trajectories in which the tool failed are found; the match is the tool's name."""
         hits = list(run.search(SearchQuery("Calc", "failed", step=2, experiment="first")))
-        assert {hit.sample_index for hit in hits} == {4}
-        first = min(hits, key=lambda hit: str(hit.rollout_n))
+        assert {hit.tags["sample_index"] for hit in hits} == {4}
+        first = min(hits, key=lambda hit: str(hit.tags["rollout_n"])).match
         assert first.excerpt == 'calculate {"expression":"4 * 10 + 0"} → division by zero'
         assert first.excerpt[first.start : first.end] == "calc"
 
@@ -31,4 +31,5 @@ class TestCalls:
         """All calls of the tool are found, whatever they came to."""
         hits = list(run.search(SearchQuery("calculate", "tool", experiment="first", validate=False)))
         assert len(hits) == STEPS * 24
-        assert {hit.excerpt for hit in hits if hit.sample_index == 0} >= {'calculate {"expression":"0 * 10 + 3"}'}
+        shown = {hit.match.excerpt for hit in hits if hit.tags["sample_index"] == 0}
+        assert 'calculate {"expression":"0 * 10 + 3"}' in shown

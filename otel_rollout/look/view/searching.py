@@ -71,7 +71,7 @@ async def _lines(search: Search, threads: Executor) -> AsyncIterator[bytes]:
                 return
             if hit is None:
                 break
-            yield json_bytes({"hit": hit}) + b"\n"
+            yield json_bytes({"hit": {**hit.tags, **hit.match._asdict()}}) + b"\n"
             pending = threads.submit(next, search, None)
         counts = {"searched_bytes": search.searched_bytes, "hits": search.hits, "unreadable": search.unreadable}
         yield json_bytes({"done": True, "is_cut": search.is_cut, **counts}) + b"\n"
