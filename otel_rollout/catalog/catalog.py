@@ -12,7 +12,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import orjson
 
-from otel_rollout.catalog import kept_figures as figures
 from otel_rollout.catalog.database import Database
 from otel_rollout.catalog.filling import (
     SECONDS_UNTIL_PROGRESS,
@@ -23,6 +22,7 @@ from otel_rollout.catalog.filling import (
     fill,
     note_problems,
 )
+from otel_rollout.catalog.kept_figures import refresh
 from otel_rollout.catalog.records import load
 from otel_rollout.catalog.spans import keep_inferred
 from otel_rollout.catalog.step_summary import StepIdentity
@@ -215,20 +215,6 @@ class Catalog:
             self._problems.add(problem)
         if is_new and self._on_problem is not None:
             self._on_problem(problem)
-
-
-def refresh(connection: sqlite3.Connection, selection: Selection = EVERYTHING) -> None:
-    """Compute the figures of the steps that a selection takes, if they have changed, each in a transaction."""
-    for step, validate in connection.execute("SELECT step, validate FROM changed_steps").fetchall():
-        if selection.takes_step(step, validate=bool(validate)):
-            connection.execute("BEGIN IMMEDIATE")
-            figures.refresh_step(connection, step, validate)
-            connection.execute("COMMIT")
-    # Not by what has changed: a reader can be killed before it judges what it has computed.
-    if not figures.is_judged(connection):
-        connection.execute("BEGIN IMMEDIATE")
-        figures.judge_steps(connection)
-        connection.execute("COMMIT")
 
 
 def json_list(values: Iterable[str]) -> str:

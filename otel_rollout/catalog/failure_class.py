@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -29,43 +30,11 @@ BLAMES: Final[Mapping[str, tuple[str, ...]]] = {
 """The classes by who is to blame: a tool fails for what the model wrote, or by itself, which no span shows."""
 
 _OF_KIND: Final = {"LLM": ENGINE, "TOOL": TOOL, "EVALUATOR": REWARD}
-_ENVIRONMENT_TYPES: Final = frozenset(
-    {
-        "APIConnectionError",
-        "APIError",
-        "ActorDiedError",
-        "ActorUnavailableError",
-        "BrokenPipeError",
-        "ChildProcessError",
-        "ClientConnectionError",
-        "ClientConnectorError",
-        "ClientOSError",
-        "ConnectError",
-        "ConnectionAbortedError",
-        "ConnectionClosedError",
-        "ConnectionError",
-        "ConnectionRefusedError",
-        "ConnectionResetError",
-        "ContainerError",
-        "IncompleteRead",
-        "MaxRetryError",
-        "MemoryError",
-        "NewConnectionError",
-        "OSError",
-        "OutOfMemoryError",
-        "ProcessLookupError",
-        "ProtocolError",
-        "RayActorError",
-        "ReadError",
-        "RemoteDisconnected",
-        "RemoteProtocolError",
-        "ServerDisconnectedError",
-        "WorkerCrashedError",
-        "WriteError",
-        "gaierror",
-    }
+_ENVIRONMENT_TYPES: Final = re.compile(
+    "Connect|Disconnected|Protocol|BrokenPipe|IncompleteRead|MaxRetry|gaierror|Actor(Died|Unavailable)|RayActor"
+    "|Worker(Crashed|Died)|ChildProcess|ProcessLookup|Container|Memory|^(API|Client)?(OS|Read|Write)?Error$"
 )
-"""Exceptions of connections, processes and machines: not of what a tool was asked to do."""
+"""Exceptions of connections, processes and machines, by their names: not of what a tool was asked to do."""
 _TIMEOUT_TYPES: Final = frozenset({"DeadlineExceeded", "TimeLimitExceeded", "TimeLimitExceededError"})
 _ABORTED: Final = frozenset({"abort", "aborted", "error"})
 """Finish reasons of an engine that gave a request up."""
@@ -188,7 +157,7 @@ def _of_error(error: SpanError) -> str:
 def _of_type(name: str) -> str | None:
     if name in _TIMEOUT_TYPES or "Timeout" in name:
         return TIMEOUT
-    return ENVIRONMENT if name in _ENVIRONMENT_TYPES else None
+    return ENVIRONMENT if _ENVIRONMENT_TYPES.search(name) else None
 
 
 def _class_name(exception_type: str) -> str:

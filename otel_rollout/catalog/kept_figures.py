@@ -16,6 +16,8 @@ from otel_rollout.catalog.spans import empty_step
 from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
 from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import TrajectorySummary
+from otel_rollout.folder.selection import Selection
+from otel_rollout.folder.trace_files import EVERYTHING
 
 _OF_STEP: Final = "step IS ? AND validate = ?"
 _OF_RUN: Final = f"{_OF_STEP} AND experiment_name IS ? AND run_id IS ?"
@@ -24,15 +26,22 @@ ORDER: Final = "t.sample_index IS NULL, t.sample_index, t.rollout_n IS NULL, t.r
 """The order of a step's trajectories: by prompt and rollout, numbers before text, what has none last."""
 
 
-def refresh(connection: sqlite3.Connection) -> None:
-    """Compute the figures of the steps that have changed. The caller commits."""
+def refresh(connection: sqlite3.Connection, selection: Selection = EVERYTHING) -> None:
+    """Compute the figures of the steps that a selection takes, if they have changed, each in a transaction."""
     for step, validate in connection.execute("SELECT step, validate FROM changed_steps").fetchall():
-        refresh_step(connection, step, validate)
-    judge_steps(connection)
+        if selection.takes_step(step, validate=bool(validate)):
+            connection.execute("BEGIN IMMEDIATE")
+            _refresh_step(connection, step, validate)
+            connection.execute("COMMIT")
+    # Not by what has changed: a reader can be killed before it judges what it has computed.
+    if connection.execute("SELECT 1 FROM unjudged").fetchone() is not None:
+        connection.execute("BEGIN IMMEDIATE")
+        judge_steps(connection)
+        connection.execute("COMMIT")
 
 
-def refresh_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
-    """Compute the figures of a step, as `refresh` does, but for those that `judge_steps` adds."""
+def _refresh_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
+    """Compute the figures of a step, but for those that `judge_steps` adds."""
     empty_step(connection, step, validate)
     for table in ("steps", "groups", "signals", "changed_steps"):
         connection.execute(f"DELETE FROM {table} WHERE {_OF_STEP}", (step, validate))
@@ -92,11 +101,6 @@ def judge_steps(connection: sqlite3.Connection) -> None:
             ),
         )
     connection.execute("DELETE FROM unjudged")
-
-
-def is_judged(connection: sqlite3.Connection) -> bool:
-    """Return False if the figures of a step were computed, and `judge_steps` was not called since."""
-    return connection.execute("SELECT 1 FROM unjudged").fetchone() is None
 
 
 def steps(connection: sqlite3.Connection, where: str = "1", arguments: Sequence[Any] = ()) -> list[StepSummary]:

@@ -25,11 +25,11 @@ from otel_rollout.catalog.catalog import (
     Seen,
     StepKey,
     json_list,
-    refresh,
     selection_of,
 )
 from otel_rollout.catalog.filling import Found, OnProblem, OnProgress, find_files, version_of
 from otel_rollout.catalog.group_summary import GroupSummary
+from otel_rollout.catalog.kept_figures import refresh
 from otel_rollout.catalog.live import LiveRun, read_live
 from otel_rollout.catalog.query import MAX_ANSWER_BYTES, MAX_SPAN_BYTES, Answer, QueryError, narrowed, take_rows
 from otel_rollout.catalog.query import columns_read as columns_of_question

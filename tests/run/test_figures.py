@@ -61,7 +61,7 @@ class TestAgainstPlainPython:
     @pytest.mark.parametrize("seed", SEEDS)
     def test_every_figure(self, seed: int) -> None:
         """Steps and groups are in order, and have the figures of all trajectories as they are last."""
-        with closing(sqlite3.connect(":memory:")) as connection:
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
             kept = fill(connection, seed)
             assert load(connection) == kept
             for found, expected in (
@@ -76,7 +76,7 @@ class TestAgainstPlainPython:
         """Over all these runs each column has several values: a constant would show."""
         values: dict[tuple[str, str], set[Any]] = defaultdict(set)
         for seed in SEEDS:
-            with closing(sqlite3.connect(":memory:")) as connection:
+            with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
                 fill(connection, seed)
                 for view in ("steps", "groups"):
                     found = connection.execute(f"SELECT * FROM {view}")
@@ -88,7 +88,7 @@ class TestAgainstPlainPython:
 
     def test_nothing_changed_costs_nothing(self) -> None:
         """A second refresh computes no step again; a change computes its own step alone."""
-        with closing(sqlite3.connect(":memory:")) as connection:
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
             kept = fill(connection, 7)
             before = connection.total_changes
             refresh(connection)
@@ -98,9 +98,8 @@ class TestAgainstPlainPython:
 
     def test_the_views_need_no_function_of_ours(self, tmp_path) -> None:
         """Any SQLite reads them."""
-        with closing(sqlite3.connect(tmp_path / "catalog")) as connection:
+        with closing(sqlite3.connect(tmp_path / "catalog", isolation_level=None)) as connection:
             expected = naive_steps(fill(connection, 3))
-            connection.commit()
         with closing(sqlite3.connect(tmp_path / "catalog")) as connection:
             assert connection.execute("SELECT count(*) FROM steps").fetchone() == (len(expected),)
             assert connection.execute("SELECT sum(trajectories) FROM steps").fetchone()[0] > 0

@@ -17,7 +17,7 @@ from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_o
 @pytest.fixture
 def catalog() -> Iterator[sqlite3.Connection]:
     """An empty catalog in memory."""
-    connection = sqlite3.connect(":memory:")
+    connection = sqlite3.connect(":memory:", isolation_level=None)
     create(connection)
     yield connection
     connection.close()
