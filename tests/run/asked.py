@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import json
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 
 from otel_rollout.catalog import GroupSummary, Run, StepSummary
-from otel_rollout.cli.reading import ProblemLog
-from otel_rollout.cli.stats import totals_of
+from otel_rollout.cli.main import main
+from otel_rollout.errors import NoTracesError
 from otel_rollout.facts import TrajectorySummary
 
 
@@ -28,9 +31,14 @@ def summaries_of(run: Run, step: int | None, validate: bool = False) -> list[Tra
 
 
 def count_folder(folder: Path) -> SimpleNamespace:
-    """Return the counts of `otel-rollout stats`, and the steps."""
-    problems = ProblemLog()
-    run = Run([folder], problems.note)
-    run.infer()
-    steps = run.steps()
-    return SimpleNamespace(steps=steps, **totals_of(folder, steps, problems))
+    """Return the counts of `otel-rollout stats --json`.
+
+    Raises:
+        NoTracesError: The folder has no traces.
+    """
+    printed = io.BytesIO()
+    with redirect_stdout(io.TextIOWrapper(printed, write_through=True)):
+        code = main(["stats", str(folder), "--json"])
+        if code != 0:
+            raise NoTracesError(f"exit code {code}")
+        return SimpleNamespace(**json.loads(printed.getvalue()))

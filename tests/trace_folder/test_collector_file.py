@@ -32,7 +32,7 @@ class TestSizes:
         write_collector_file(path, form, REQUESTS)
 
         stats = count_folder(tmp_path)
-        stored = sum(step.stored_bytes for step in stats.steps)
+        stored = sum(step["stored_bytes"] for step in stats.steps)
 
         assert (stats.trajectories, stats.spans, stats.problems) == (40, 120, {})
         assert path.stat().st_size * 0.9 < stored <= path.stat().st_size
