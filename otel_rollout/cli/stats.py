@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if is_filtered and not steps:
         problems.print()
         raise NoTracesError(nothing_matches(arguments))
-    totals = totals_of(arguments.folder, steps, problems)
+    totals = _totals(arguments.folder, steps, problems)
     if arguments.json:
         print_json(to_json({**totals, "steps": steps}))
     else:
@@ -60,14 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def totals_of(folder: Path, steps: Sequence[StepSummary], problems: ProblemLog) -> dict[str, Any]:
-    """Return the counts of a folder by name.
-
-    Args:
-        folder: The folder, or a single file.
-        steps: Its steps, or some of them; their figures are summed.
-        problems: What could not be read.
-    """
+def _totals(folder: Path, steps: Sequence[StepSummary], problems: ProblemLog) -> dict[str, Any]:
     files = find_trace_files(folder)
     return {
         "folder": str(folder),
