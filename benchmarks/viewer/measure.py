@@ -97,8 +97,8 @@ class _Asked:
 
     def same_prompt(self) -> tuple[float, float]:
         """Find a prompt at all steps."""
-        self.run.steps()
-        return _seconds(lambda: self.run.same_prompt(5))
+        first, *_ = self.run.steps()
+        return _seconds(lambda: self.run.same_prompt(5, first))
 
     def trajectory(self) -> tuple[float, float]:
         """Read the spans of a trajectory of a step that has been read."""

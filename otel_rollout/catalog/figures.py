@@ -58,14 +58,11 @@ def summarise_runs(
     """
     by_id = {each.trace_id: each for each in trajectories}
     found = figures_of(by_id.values())
-    names = named_runs([each.summary for each in found])
-    own = scales_of([replace(each.summary, run_id=name) for each, name in zip(found, names, strict=True)])
+    own = scales_of(each.summary for each in found)
     runs = []
-    for (members, groups, step), name in zip(found, names, strict=True):
-        scale = own[series_of(step)._replace(run_id=name)]
-        if scales is not None:
-            scale = scales.get((step.experiment_name, step.validate), scale)
-        summary, judged = judge(step, groups, name, scale)
+    for members, groups, step in found:
+        scale = (scales or {}).get((step.experiment_name, step.validate), own[series_of(step)])
+        summary, judged = judge(step, groups, step.run_id, scale)
         runs.append(SummarisedRun(members, judged, summary))
     return runs
 

@@ -135,12 +135,10 @@ def prompts_of(connection: sqlite3.Connection, step: StepIdentity) -> list[int |
 
 def _members(connection: sqlite3.Connection, step: StepIdentity) -> tuple[str, tuple[Any, ...]]:
     """Return the condition in SQL of a step's trajectories, and its values."""
-    where = f"{_OF_STEP} AND experiment_name IS ?"
-    runs = connection.execute(f"SELECT run_id FROM steps WHERE {where}", step.identity[:3]).fetchall()
-    if (step.run_id,) not in runs:
-        return "0", ()
+    if step.run_id is not None:
+        return _OF_RUN, step.identity
     # The only one has the trajectories of all processes.
-    return (where, step.identity[:3]) if len(runs) == 1 else (_OF_RUN, step.identity)
+    return f"{_OF_STEP} AND experiment_name IS ?", step.identity[:3]
 
 
 def trajectories_of(connection: sqlite3.Connection, step: StepIdentity) -> list[TrajectorySummary]:

@@ -150,6 +150,18 @@ class Run:
     def _takes(self, experiment: str | None, run_id: str | None) -> bool:
         return self._experiment in (None, experiment) and (self._run is None or (run_id or "").startswith(self._run))
 
+    def folders_of_runs(self) -> dict[str, str]:
+        """Return the folder of each run that has one of its own, if several runs have the same steps."""
+        # The place of a file begins with the number of its folder.
+        first = "SELECT f.place FROM trajectories t JOIN parts p USING (trace_id) JOIN files f ON f.id = p.file"
+        first += f" WHERE {IN_STEP} AND t.experiment_name IS s.experiment_name AND t.run_id = s.run_id LIMIT 1"
+        select = f"SELECT s.run_id, ({first.replace('?', 's.step', 1).replace('?', 's.validate')}) FROM steps s"
+        select += " WHERE s.run_id IS NOT NULL GROUP BY s.run_id"
+        found = self._catalog.ask(lambda connection, _: connection.execute(select).fetchall())
+        places = {run: place.partition(b"/")[0] for run, place in found if place is not None}
+        counts = Counter(places.values())
+        return {run: str(self.folders[int(number)]) for run, number in places.items() if counts[number] == 1}
+
     def open_steps(self) -> set[StepKey]:
         """Return the steps that have spans in the journal of a living process.
 
@@ -235,25 +247,16 @@ class Run:
             if self._experiment in (None, each.loss.experiment_name) and self._run in (None, each.run_id)
         ]
 
-    def same_prompt(
-        self, sample_index: int | str, validate: bool = False, experiment: str | None = None
-    ) -> list[GroupSummary]:
-        """Return the groups of a prompt at all steps, in order.
-
-        Args:
-            sample_index: The prompt.
-            validate: Groups of validation, not of training.
-            experiment: Only groups of this experiment.
-        """
+    def same_prompt(self, sample_index: int | str, step: StepIdentity) -> list[GroupSummary]:
+        """Return the groups of a prompt at all steps of a step's run, of training or of validation as it is."""
         condition, values = _of_prompt(sample_index)
 
         def question(connection: sqlite3.Connection, _: Found) -> list[GroupSummary]:
             refresh(connection)
-            where = f"{condition} AND validate = ? AND step IS NOT NULL"
-            return figures.groups(connection, where, (*values, validate))
+            where = f"{condition} AND step IS NOT NULL AND validate = ? AND experiment_name IS ? AND run_id IS ?"
+            return figures.groups(connection, where, (*values, *step.identity[1:]))
 
-        named = {None, experiment, self._experiment} - {None}
-        return [group for group in self._catalog.ask(question) if named <= {group.experiment_name}]
+        return self._catalog.ask(question)
 
     # One step
 

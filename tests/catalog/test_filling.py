@@ -115,10 +115,10 @@ class TestWhatIsRead:
         run.steps()
         del looks[:]
         with run.one_look():
-            run.steps()
+            first, *_ = run.steps()
             for each in summaries_of(run, 1):
                 assert run.trajectory(each.trace_id).spans
-            run.same_prompt(0)
+            run.same_prompt(0, first)
         assert len(looks) == 1
         run.steps()
         run.steps()

@@ -123,7 +123,7 @@ class TestFolders:
             run = Run([first, second])
             assert outline(run.steps()) == [(1, False, 3)]
             assert run.group(run.steps()[0], 0).rollout_ns == (0, 1, 2)
-            assert [group.rollout_ns for group in run.same_prompt(0)] == [(0, 1, 2)]
+            assert [group.rollout_ns for group in run.same_prompt(0, run.steps()[0])] == [(0, 1, 2)]
 
     def test_of_two_experiments(self, tmp_path):
         """Each has its steps; they are told apart by the experiment."""
@@ -134,7 +134,7 @@ class TestFolders:
         run = Run(folders)
         assert [(step.experiment_name, step.reward_mean) for step in run.steps()] == [("a", 0.0), ("b", 1.0)]
         assert [group.rewards for group in groups_of(run, 1, experiment="b")] == [(1.0,)]
-        assert [group.rewards for group in run.same_prompt(0, experiment="a")] == [(0.0,)]
+        assert [group.rewards for group in run.same_prompt(0, run.steps()[0])] == [(0.0,)]
 
     def test_one_inside_another(self, folder):
         """What is in both counts once."""
@@ -229,11 +229,11 @@ class TestTrajectories:
     def test_a_prompt_at_all_steps(self, folder):
         """Of training or of validation; a text is no number's beginning."""
         run = Run([folder])
-        run.steps()
-        assert [group.step for group in run.same_prompt(1)] == [1, 2]
-        assert [group.step for group in run.same_prompt("1")] == [1, 2]
-        assert [group.step for group in run.same_prompt(0, validate=True)] == [2]
-        assert run.same_prompt("1,") == []
+        first, *_, validation = run.steps()
+        assert [group.step for group in run.same_prompt(1, first)] == [1, 2]
+        assert [group.step for group in run.same_prompt("1", first)] == [1, 2]
+        assert [group.step for group in run.same_prompt(0, validation)] == [2]
+        assert run.same_prompt("1,", first) == []
 
 
 class TestThreads:

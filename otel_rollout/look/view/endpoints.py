@@ -11,7 +11,6 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.catalog import LiveRun
-from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
 from otel_rollout.facts.conversations import conversations_of
@@ -129,13 +128,13 @@ class Endpoints:
                 }
             )
         sample = summary.sample_index
-        others = [] if sample is None else self._run.same_prompt(sample, step.validate, step.experiment_name)
+        others = [] if sample is None else self._run.same_prompt(sample, step)
         return {
             "version": version,
             "summary": summary,
             "rollouts": rollouts,
             "left_out": len(own) - len(rollouts),
-            "other_steps": [group for group in others if group.step != step.step and self._is_of_run(group, step)],
+            "other_steps": [group for group in others if group.step != step.step],
             "previous": prompts[at - 1] if at else None,
             "next": prompts[at + 1] if at + 1 < len(prompts) else None,
         }
@@ -210,13 +209,11 @@ class Endpoints:
         own = [step for step in _of_experiment(known, query) if step.validate == validate]
         # Without a name, the newest run.
         newest = max(own, key=lambda step: step.end_time, default=None)
-        steps = [step for step in own if newest is not None and _series(step) == _series(newest)]
         sample = query.get("sample", "")
-        found = [] if newest is None else self._run.same_prompt(sample, validate, newest.experiment_name)
-        runs = {step.step: step.run_id for step in steps}
-        groups = [each for each in found if each.step in runs and each.run_id in (None, runs[each.step])]
-        if not groups:
+        groups = [] if newest is None else self._run.same_prompt(sample, newest)
+        if newest is None or not groups:
             raise AskedWrongError(404, f"there is no prompt {sample!r} in this run; it may come later")
+        steps = [step for step in own if step.identity[2:] == newest.identity[2:]]
         return {"version": version, **biography(groups, scale_of(steps))}
 
     def compare(self, path: Parameters, query: Parameters) -> dict[str, Any]:
@@ -244,14 +241,6 @@ class Endpoints:
 
     def _asked(self, path: Parameters, query: Parameters) -> StepSummary:
         return asked_step(path["step"], query, self._state.steps(PATIENCE))
-
-    def _is_of_run(self, group: GroupSummary, asked: StepSummary) -> bool:
-        """Return True unless a group is known to be of another run than what is asked for."""
-        key = group.step, group.validate, group.experiment_name
-        steps = self._state.steps(PATIENCE)
-        owners = {each.run_id for each in steps if (each.step, each.validate, each.experiment_name) == key}
-        run_id = owners.pop() if group.run_id is None and len(owners) == 1 else group.run_id
-        return asked.run_id is None or run_id in (None, asked.run_id)
 
     def _spans(self, trace_id: str) -> list[ReadableSpan]:
         """Return a trajectory's spans; a copy reads them, as the run's own would keep them."""
@@ -302,10 +291,6 @@ def _of_experiment(steps: Sequence[StepSummary], query: Parameters) -> list[Step
         for step in steps
         if experiment in (None, str(step.experiment_name or "")) and run_id in (None, step.run_id)
     ]
-
-
-def _series(step: StepSummary) -> tuple[str | None, str | None]:
-    return step.experiment_name, step.run_id
 
 
 def open_counts(live: LiveRun) -> dict[str, Any]:

@@ -223,8 +223,7 @@ def _write_data(
         {"trajectories": [], "open": 0, "waits": [], "why": "these pages are an export, which no process changes"},
     )
     write("findings", endpoints.findings({}, {}) if len(steps) == len(run["steps"]) else {"findings": []})
-    # A group of a step that only one run has doesn't name it.
-    known = {(step.step, step.validate, step.experiment_name, run) for step in steps for run in (step.run_id, None)}
+    known = {step.identity for step in steps}
     on_progress(0, total)
     for step in steps:
         query = _query_of(step)

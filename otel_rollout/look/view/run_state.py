@@ -18,45 +18,6 @@ from otel_rollout.folder.trace_files import TraceFile, find_trace_files
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.text.plain_text import counted
 
-
-class RunNames:
-    """Finds the folders of runs.
-
-    Args:
-        run: The run, of all folders.
-        folders: The trace folders.
-    """
-
-    def __init__(self, run: Run, folders: Sequence[Path]) -> None:
-        self._run = run
-        self._folders = folders
-        self._places: dict[str, str | None] = {}
-
-    def learn(self, steps: Sequence[StepSummary]) -> None:
-        """Find the folders of the runs of steps.
-
-        Args:
-            steps: All steps; those without an id are of the only run of their experiment.
-        """
-        for step in steps:
-            if step.run_id is not None and len(self._folders) > 1 and step.run_id not in self._places:
-                # A folder may be removed meanwhile.
-                with suppress(LookupError, OSError):
-                    self._places[step.run_id] = self._place(step)
-
-    def folders(self) -> Mapping[str, str]:
-        """Return the folder of each run that has one of its own."""
-        known = dict(self._places)
-        places = list(known.values())
-        return {run: place for run, place in known.items() if place is not None and places.count(place) == 1}
-
-    def _place(self, step: StepSummary) -> str | None:
-        """Return the folder of a run by one of its trajectories."""
-        first = self._run.listed(step)[0]
-        file, _ = self._run.trajectory(first.trace_id).parts[0]
-        return next((str(folder) for folder in self._folders if folder in file.path.parents), None)
-
-
 SECONDS_BETWEEN_LOOKS: Final = 1.0
 MAX_SHARE: Final = 0.2
 """The most of a processor that pages take which follow a run: they are notified of a large step less often."""
@@ -90,7 +51,7 @@ class RunState:
     def __init__(self, folders: Sequence[Path], *, experiment: str | None = None, run: str | None = None) -> None:
         self.folders = folders
         self.run = Run(folders, self._note, self._progress_is, experiment=experiment, run=run)
-        self._names = RunNames(self.run, folders)
+        self._run_folders: Mapping[str, str] = {}
         self._lock = threading.Lock()
         self._steps: list[StepSummary] = []
         self._steps_version: str | None = None
@@ -186,7 +147,7 @@ class RunState:
 
     def run_folders(self) -> Mapping[str, str]:
         """Return the folder of each run that has one of its own, if several runs have the same steps."""
-        return self._names.folders()
+        return self._run_folders
 
     def waits_for(self) -> str | None:
         """Return a sentence that names the missing folders while there is nothing to read; else None."""
@@ -213,7 +174,7 @@ class RunState:
         started = time.thread_time()
         try:
             steps = self.run.steps()
-            self._names.learn(steps)
+            self._run_folders = self.run.folders_of_runs()
         except Exception as error:
             failure = error
         self.note_cost(time.thread_time() - started)
