@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import shlex
 from pathlib import Path
@@ -13,6 +12,9 @@ _DISTRIBUTION = "otel-rollout"
 
 def install_line(extra: str) -> str:
     """Return the command that adds an extra, from the clone that otel-rollout was installed from, if it was."""
+    # It takes longer to import than all of a list's rows.
+    import importlib.metadata
+
     try:
         # https://packaging.python.org/en/latest/specifications/direct-url/
         origin = json.loads(importlib.metadata.distribution(_DISTRIBUTION).read_text("direct_url.json") or "{}")

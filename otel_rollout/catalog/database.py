@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import sqlite3
 import time
@@ -125,7 +124,7 @@ class Database:
         """
         make_folder(place.parent)
         _remove_left(place.parent)
-        new = place.with_name(f"{place.name}.{secrets.token_hex(4)}")
+        new = place.with_name(f"{place.name}.{os.urandom(4).hex()}")
         new.mkdir(0o700)
         try:
             with os.fdopen(open_private(new / FOLDERS, os.O_WRONLY), "wb") as file:
@@ -210,7 +209,7 @@ def _created(path: Path) -> sqlite3.Connection:
 
 def _remove(place: Path) -> None:
     """Remove a catalog; who has it open goes on reading it."""
-    aside = place.with_name(f"{place.name}.{secrets.token_hex(4)}")
+    aside = place.with_name(f"{place.name}.{os.urandom(4).hex()}")
     try:
         place.rename(aside)
     except OSError:

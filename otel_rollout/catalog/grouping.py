@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from otel_rollout.facts.table import TrajectorySummary
-from otel_rollout.folder.reader import RecordedTrajectory
+if TYPE_CHECKING:
+    from otel_rollout.facts.table import TrajectorySummary
+    from otel_rollout.folder.reader import RecordedTrajectory
 
-Tagged: TypeAlias = TrajectorySummary | RecordedTrajectory
-"""A trajectory with its tags."""
+    Tagged: TypeAlias = TrajectorySummary | RecordedTrajectory
+    """A trajectory with its tags."""
 StepKey: TypeAlias = tuple[int | None, bool, str | None]
 """A step, whether it is its validation, and the experiment."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -248,7 +247,7 @@ def _trajectories(
 
 def _is_gone(host: str, process: int) -> bool:
     """Return True if a process of this host is known to have ended."""
-    if host != socket.gethostname() or process <= 0:
+    if host != os.uname().nodename or process <= 0:
         return False
     try:
         os.kill(process, 0)

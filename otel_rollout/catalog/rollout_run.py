@@ -30,13 +30,11 @@ from otel_rollout.catalog.catalog import (
 from otel_rollout.catalog.filling import Found, OnProblem, OnProgress, find_files, version_of
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.kept_figures import refresh
-from otel_rollout.catalog.live import LiveRun, read_live
 from otel_rollout.catalog.query import MAX_ANSWER_BYTES, MAX_SPAN_BYTES, Answer, QueryError, narrowed, take_rows
 from otel_rollout.catalog.query import columns_read as columns_of_question
 from otel_rollout.catalog.records import load
 from otel_rollout.catalog.span_columns import OF_SPANS
 from otel_rollout.catalog.spans import MAX_BYTES, fill_step, filled_steps, keep_shapes
-from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
 from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
 from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
 from otel_rollout.facts.json_types import from_json, to_json
@@ -52,7 +50,9 @@ from otel_rollout.text.plain_text import counted
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from otel_rollout.catalog.live import LiveRun
     from otel_rollout.catalog.search import Search, SearchQuery
+    from otel_rollout.catalog.step_signals import JudgedStep, StepSignals
 
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
 _INFERRED = frozenset(INFERRED)
@@ -206,6 +206,8 @@ class Run:
 
     def live(self) -> LiveRun:
         """Return the running trajectories, as the processes that run them report."""
+        from otel_rollout.catalog.live import read_live
+
         return read_live(self.folders, self._count_ended, experiment=self._experiment, run=self._run)
 
     def _count_ended(self, step: int | None, validate: bool, experiment: str | None) -> int:
@@ -223,6 +225,8 @@ class Run:
 
         Facts are inferred for 2,048 trajectories at most, spread over the steps.
         """
+        from otel_rollout.catalog.step_signals import JudgedStep
+
         steps = list(steps)
         inferred = [self._catalog.ask_step(step, partial(figures.inferred_of, step=step)) for step in steps]
         self._catalog.infer(_spread(inferred, MAX_INFERRED))
@@ -533,6 +537,8 @@ def _of_prompt(sample_index: int | str | None) -> tuple[str, list[int | str]]:
 
 def _signals_of(connection: sqlite3.Connection, step: StepSummary) -> StepSignals:
     """Return the signals of a step; they are computed once, until the step changes."""
+    from otel_rollout.catalog.step_signals import StepSignals, signals_of
+
     where = "step IS ? AND validate = ? AND experiment_name IS ? AND run_id IS ?"
     for (signals,) in connection.execute(f"SELECT signals FROM signals WHERE {where}", step.identity):
         return from_json(StepSignals, orjson.loads(signals))

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import StatusCode
-
-from otel_rollout import semconv
+# Its names are imported at first use: lists need none of them.
+from otel_rollout import facts, semconv
 from otel_rollout.catalog.columns import Column
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.facts.conversations import Conversations, conversations_of
 from otel_rollout.facts.span_facts import kind_of, span_id_of
 from otel_rollout.facts.span_values import count_of, error_type_of, last_text, text_of, times_of
 from otel_rollout.facts.trace_tree import error_of, id_of
-from otel_rollout.facts.utterances import Utterance, utterances_of
-from otel_rollout.folder.reader import RecordedTrajectory
 from otel_rollout.messages import json_of
 from otel_rollout.text.sanitize import clean
 
-_STATUSES: Final = {StatusCode.UNSET: "unset", StatusCode.OK: "ok", StatusCode.ERROR: "error"}
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+    from otel_rollout.facts import Conversations, Utterance
+    from otel_rollout.folder.reader import RecordedTrajectory
+
 _PAYLOAD: Final = frozenset(
     {semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}
 )
@@ -84,7 +84,7 @@ SPANS: Final = (
     Column("start_time", int, "ns", "its start, since 1970", lambda it: times_of(it.span)[0]),
     Column("end_time", int, "ns", "its end, since 1970", lambda it: times_of(it.span)[1]),
     Column("seconds", float, "s", "its duration", lambda it: (times_of(it.span)[1] - times_of(it.span)[0]) / 1e9),
-    Column("status", str, "", "`unset`, `ok` or `error`", lambda it: _STATUSES[it.span.status.status_code]),
+    Column("status", str, "", "`unset`, `ok` or `error`", lambda it: it.span.status.status_code.name.lower()),
     Column(
         "error_type",
         str,
@@ -231,7 +231,7 @@ CONVERSATIONS: Final = (
 
 
 def _failed(span: ReadableSpan) -> bool:
-    return span.status.status_code is StatusCode.ERROR
+    return not span.status.is_ok
 
 
 def _model_of(attributes: _Attributes) -> str | None:
@@ -293,7 +293,7 @@ def _values_of(trajectory: RecordedTrajectory, columns: Mapping[str, Sequence[Co
     """
     spans, found = trajectory.spans, None
     if columns.keys() != {"spans"} or not _OF_CONVERSATIONS.isdisjoint(each.name for each in columns["spans"]):
-        found = conversations_of(spans)
+        found = facts.conversations_of(spans)
     values = {}
     for table, chosen in columns.items():
         rows = list(_rows_of(table, spans, found))
@@ -320,6 +320,6 @@ def _spans_of(spans: Sequence[ReadableSpan], found: Conversations | None) -> Ite
 
 def _messages_of(spans: Sequence[ReadableSpan], found: Conversations) -> Iterator[_Message]:
     turn = 0
-    for position, told in enumerate(utterances_of(spans, found)):
+    for position, told in enumerate(facts.utterances_of(spans, found)):
         turn += told.message.role == "assistant" and told.span is not None
         yield _Message(position, turn, told)

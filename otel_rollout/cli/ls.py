@@ -9,13 +9,11 @@ from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import orjson
-
-from otel_rollout.catalog import Run, summaries_of, summarise_runs
-from otel_rollout.catalog.grouping import StepKey, sortable, step_key
-from otel_rollout.catalog.step_summary import StepSummary
+# Their names are imported at first use: the help needs none of them.
+from otel_rollout import catalog, facts, folder
+from otel_rollout.catalog.grouping import sortable, step_key
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.options import READ, add_filters, add_folder, exit_codes
 from otel_rollout.cli.reading import (
@@ -29,14 +27,16 @@ from otel_rollout.cli.reading import (
     show_progress,
 )
 from otel_rollout.errors import ConfigurationError, UnreadableTraceError
-from otel_rollout.facts.json_types import to_json
-from otel_rollout.facts.shapes import SpanShape
-from otel_rollout.facts.table import TrajectorySummary, shown_of
-from otel_rollout.folder.losses import LostSpans, describe_losses, read_losses
-from otel_rollout.folder.reader import RecordedTrajectory
-from otel_rollout.look.perfetto import trace_events
 from otel_rollout.text.near_miss import did_you_mean
 from otel_rollout.text.plain_text import counted
+
+if TYPE_CHECKING:
+    from otel_rollout.catalog.grouping import StepKey
+    from otel_rollout.catalog.step_summary import StepSummary
+    from otel_rollout.facts.shapes import SpanShape
+    from otel_rollout.facts.table import TrajectorySummary
+    from otel_rollout.folder.losses import LostSpans
+    from otel_rollout.folder.reader import RecordedTrajectory
 
 _Row = TypeVar("_Row")
 
@@ -118,11 +118,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         if is_by_step:
             for step in _steps(arguments, problems):
-                print_json(to_json(step))
+                print_json(facts.to_json(step))
         else:
             trajectories = list(selected(arguments, problems, has_inferred=True))
-            for each, summary in _sorted(arguments, zip(trajectories, summaries_of(trajectories), strict=True)):
-                print_json(to_json(_as_dict(each, summary)))
+            for each, summary in _sorted(arguments, zip(trajectories, catalog.summaries_of(trajectories), strict=True)):
+                print_json(facts.to_json(_as_dict(each, summary)))
     else:
         _print_tables(arguments, problems, is_by_step=is_by_step)
     problems.print()
@@ -148,28 +148,28 @@ def _print_tables(arguments: argparse.Namespace, problems: ProblemLog, *, is_by_
             table = step_table(steps, is_terminal=screen.is_terminal, is_by_experiment=arguments.sort is None)
         else:
             trajectories = in_order_of_prompts(selected(arguments, problems))
-            pairs = _sorted(arguments, zip(trajectories, summaries_of(trajectories), strict=True))
+            pairs = _sorted(arguments, zip(trajectories, catalog.summaries_of(trajectories), strict=True))
             table = trajectory_table(list(pairs), is_terminal=screen.is_terminal, is_by_prompt=arguments.sort is None)
         has_any = bool(table.rows)
         if has_any:
             print_lines(screen, table)
     if not has_any:
         complain(nothing_matches(arguments))
-    if lost := describe_losses(_losses(arguments)):
+    if lost := folder.describe_losses(_losses(arguments)):
         complain(lost)
 
 
 def _losses(arguments: argparse.Namespace) -> list[LostSpans]:
     """Return the spans that the folder lacks, of the steps that are listed."""
     steps = {arguments.step} if isinstance(arguments.step, int) else arguments.step
-    return [each for each in read_losses([arguments.folder]) if steps is None or each.loss.step in steps]
+    return [each for each in folder.read_losses([arguments.folder]) if steps is None or each.loss.step in steps]
 
 
 def _split_steps(arguments: argparse.Namespace, trajectories: Sequence[RecordedTrajectory]) -> Container[StepKey]:
     """Return the steps whose runs are distinguished; the filters may hide the rollouts by which they are."""
     if len({each.run_id for each in trajectories}) < 2:
         return ()
-    steps = Run([arguments.folder]).steps({each.step for each in trajectories})
+    steps = catalog.Run([arguments.folder]).steps({each.step for each in trajectories})
     return {each.identity[:3] for each in steps if each.run_id is not None}
 
 
@@ -214,17 +214,17 @@ def _steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterable[Step
 
 def _known_steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[StepSummary]:
     if not any(value is not None for value in filters_of(arguments).values()):
-        everything = Run([arguments.folder], problems.note, show_progress)
+        everything = catalog.Run([arguments.folder], problems.note, show_progress)
         if arguments.json:
             everything.infer()
         yield from everything.steps()
         return
     # The scale is the same with and without filters.
-    known = Run([arguments.folder]).steps()
+    known = catalog.Run([arguments.folder]).steps()
     scales = {(each.experiment_name, each.validate): each.scale for each in known}
     chosen = selected(arguments, problems, has_inferred=arguments.json)
     for _, step in groupby(chosen, lambda each: (each.step, each.validate)):
-        for run in summarise_runs(summaries_of(step), scales):
+        for run in catalog.summarise_runs(catalog.summaries_of(step), scales):
             yield run.summary
 
 
@@ -232,7 +232,7 @@ def _as_dict(trajectory: RecordedTrajectory, summary: TrajectorySummary) -> dict
     attributes: Mapping[str, Any] = {}
     with suppress(UnreadableTraceError):
         attributes = trajectory.attributes
-    return {**shown_of(summary), "attributes": attributes}
+    return {**facts.shown_of(summary), "attributes": attributes}
 
 
 def _sort_rows(
@@ -269,10 +269,14 @@ def _write_timeline(trajectories: Iterable[RecordedTrajectory], path: Path) -> i
     Raises:
         ConfigurationError: It can't be written.
     """
+    import orjson
+
+    from otel_rollout.look.perfetto import trace_events
+
     found = list(trajectories)
     if not found:
         return 0
-    pairs = zip(summaries_of(found), (partial(_shapes_of, each) for each in found), strict=True)
+    pairs = zip(catalog.summaries_of(found), (partial(_shapes_of, each) for each in found), strict=True)
     try:
         with path.open("wb") as file:
             file.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')

@@ -9,19 +9,22 @@ import sys
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from otel_rollout.catalog import Run, StepSummary
+# Its names are imported at first use: the help needs none of them.
+from otel_rollout import catalog
 from otel_rollout.catalog.grouping import prompt_order
 from otel_rollout.cli.messages import complain
 from otel_rollout.cli.progress import count_bars
 from otel_rollout.errors import MissingExtraError
-from otel_rollout.folder.layout import VALIDATE, steps_of
-from otel_rollout.folder.reader import RecordedTrajectory, read_trajectories
 from otel_rollout.folder.selection import Filters
-from otel_rollout.folder.stored_file import ReadProblem
 from otel_rollout.installing import install_line
 from otel_rollout.text.plain_text import counted
+
+if TYPE_CHECKING:
+    from otel_rollout.catalog import StepSummary
+    from otel_rollout.folder.reader import RecordedTrajectory
+    from otel_rollout.folder.stored_file import ReadProblem
 
 UNESCAPED: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control and format characters that JSON leaves unescaped, though a terminal acts on them."""
@@ -78,40 +81,26 @@ def selected(
         trace: The beginning of the trace id.
         has_inferred: True if all of their facts are asked for.
     """
-    run = Run([arguments.folder], problems.note, show_progress)
+    run = catalog.Run([arguments.folder], problems.note, show_progress)
     return run.read(trace, has_inferred=has_inferred, **filters_of(arguments))
 
 
 def nothing_matches(arguments: argparse.Namespace) -> str:
     """Return the message for filters that no trajectory matches; it names the steps or experiments that there are."""
     message = f"no trajectory in {arguments.folder} matches"
-    if getattr(arguments, "step", None) is not None:
-        recorded = read_trajectories(arguments.folder, step=arguments.step, on_problem=lambda _: None)
-        if next(recorded, None) is None:
-            return f"{message}{named_steps(_steps_in(arguments.folder))}"
-    if arguments.experiment is None and arguments.run is None:
-        return message
-    found = {
-        (each.experiment_name, each.run_id) for each in read_trajectories(arguments.folder, on_problem=lambda _: None)
-    }
-    experiments = {experiment for experiment, _ in found}
+    sql = "SELECT DISTINCT step, experiment_name, run_id FROM trajectories"
+    everything = catalog.Run([arguments.folder], on_progress=show_progress)
+    found = everything.query(sql, max_rows=1_000_000, seconds=60).rows
+    asked = getattr(arguments, "step", None)
+    if asked is not None and not any(step in ({asked} if isinstance(asked, int) else asked) for step, _, _ in found):
+        return f"{message}{named_steps(step for step, _, _ in found)}"
+    experiments = {experiment for _, experiment, _ in found}
     if arguments.experiment is not None and arguments.experiment not in experiments:
         return f"{message}{_named('experiments', experiments)}"
-    runs = {run for experiment, run in found if arguments.experiment in (None, experiment)}
+    runs = {run for _, experiment, run in found if arguments.experiment in (None, experiment)}
     if arguments.run is not None and not any((run or "").startswith(arguments.run) for run in runs):
         return f"{message}{_named('runs', runs)}"
     return message
-
-
-def _steps_in(folder: Path) -> set[int | None]:
-    """Return the steps of the first and the last bundle: a large run has too many trajectories for a message."""
-    places = [place for above in (folder, folder / VALIDATE) for place in above.glob("steps=*")]
-    ranges = sorted(steps for place in places if (steps := steps_of(place.name)) is not None)
-    return {
-        each.step
-        for first, last in {*ranges[:1], *ranges[-1:]}
-        for each in read_trajectories(folder, step=range(first, last + 1), on_problem=lambda _: None)
-    }
 
 
 def _named(what: str, names: Iterable[str | None]) -> str:

@@ -6,9 +6,8 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
@@ -21,6 +20,8 @@ from otel_rollout.facts.packed_spans import (
     LLM,
     PACKED,
     TOOL,
+    Figures,
+    SpanError,
     SpanRow,
     Totals,
     figures_of,
@@ -56,6 +57,8 @@ from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import INT64_MAX
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
     from otel_rollout.facts.histories import Histories
 
 MAX_ERRORS: Final = 8
@@ -92,17 +95,17 @@ class SummaryBuilder:
     """
 
     def __init__(self, trace_id: int) -> None:
-        self.trace_id = trace_id
+        self.trace_id: int = trace_id
         self.is_complete = True
         """False once a span could not be summarised."""
-        self.spans = 0
-        self.start_time = INT64_MAX
+        self.spans: int = 0
+        self.start_time: int = INT64_MAX
         self._last_end = self._root_end = 0
         self.main: tuple[int, int, int, int] = _NOBODY
         """The sort key of the span that has the identity; a root's begins with 0."""
         self._tagged = (INT64_MAX, 0)
         """The start and the id of the span whose tags a root without a step has."""
-        self.name = ""
+        self.name: str = ""
         self.status_code = 0
         """The root's: 0 unset, 1 ok, 2 error."""
         self.project_name: str | None = None
@@ -119,7 +122,10 @@ class SummaryBuilder:
         self.errors: list[tuple[int, int, str, str, str]] = []
         self.error_type: str | None = None
         self.root_prompt = self.root_answer = ""
-        self.unread_answers = self.unknown_tool_calls = self.prefix_breaks = self.invalid_rewards = 0
+        self.unread_answers: int = 0
+        self.unknown_tool_calls: int = 0
+        self.prefix_breaks: int = 0
+        self.invalid_rewards: int = 0
         self.odd_results: dict[str, int] = {}
         """The calls by tool whose result is nothing, or reads like an error, without an exception."""
         self.result_keys: dict[str, tuple[str, ...]] = {}
@@ -366,24 +372,6 @@ def _tokens(count: Any) -> int:
     return count if type(count) is int and 0 <= count <= INT64_MAX else -1
 
 
-class SpanError(NamedTuple):
-    """A span that failed.
-
-    Args:
-        name: Its name; of a tool call, the tool's.
-        kind: Its OpenInference kind; empty if it has none.
-        type: The exception's class or `error.type`; empty if it is unknown.
-        is_mended: True if a later call of the same name succeeded, or one of the same kind that it was inside.
-        is_first: True if it ended before the first generation began.
-    """
-
-    name: str
-    kind: str
-    type: str
-    is_mended: bool
-    is_first: bool = False
-
-
 class Collected:
     """The facts of a builder's spans, which the table's functions read.
 
@@ -410,32 +398,32 @@ class Collected:
     )
 
     def __init__(self, trace: SummaryBuilder, read: Callable[[], Histories] | None = None) -> None:
-        self.trace = trace
+        self.trace: SummaryBuilder = trace
         self.root: Mapping[str, Any] = trace.attributes if trace.has_root else {}
         """The root's scalar attributes; empty without a root."""
         self._rows = unpack(trace.rows)
         scopes = list(scopes_of(self._rows))
         turns = [Turn(row[2], row[0], row[1], row[10] == ERROR, scope, self._prompt(row)) for row, scope in scopes]
         known = find_sides(turns, trace.generations, read)
-        self.is_exact = known is not None
+        self.is_exact: bool = known is not None
         """False if only the messages tell the conversations apart: there are no facts of these, then."""
         sides = known or marked_sides(turns, trace.generations)
-        self.lacks_users = sides is None
+        self.lacks_users: bool = sides is None
         """True if only the messages may show whose turns there are: nothing is a fact, then."""
         sides = sides or Sides([])
-        self.is_undecided = sides.is_undecided
-        self.conversations = Counter(each.kind for each in sides.found)
+        self.is_undecided: bool = sides.is_undecided
+        self.conversations: Counter[str] = Counter(each.kind for each in sides.found)
         """The number of conversations by kind, and of all."""
         for each in sides.found:
             self.conversations.update(each.others)
         root_id, users = trace.main[3] if trace.has_root else 0, {span_id & UINT64_MAX for span_id in sides.users}
-        self.figures = figures_of(self._rows, list(trace.names), root_id, users)
+        self.figures: Figures = figures_of(self._rows, list(trace.names), root_id, users)
         totals = Totals(*[count_of(self.root.get(key)) for key in _TOTALS])
         # The caller's side counts every turn that isn't marked.
-        self.totals = self.figures.totals if sides.is_guessed or totals == (None, None, None) else totals
+        self.totals: Totals = self.figures.totals if sides.is_guessed or totals == (None, None, None) else totals
         own = [(len(scope), self._prompt(row)) for row, scope in scopes if row[2] not in users]
-        self.output_characters = sum(prompt.record.characters for _, prompt in own)
-        self.unparsed_tool_calls = sum(prompt.record.unparsed_calls for _, prompt in own)
+        self.output_characters: int = sum(prompt.record.characters for _, prompt in own)
+        self.unparsed_tool_calls: int = sum(prompt.record.unparsed_calls for _, prompt in own)
         # The first and the last inside the least agents; of two with one start, the lesser text.
         asked = [(depth, it.start, it.record.prompt_line) for depth, it in own if it.record.prompt_line]
         answered = [(depth, -it.start, it.record.answer_line) for depth, it in own if it.record.answer_line]
@@ -444,9 +432,11 @@ class Collected:
         # Unless the policy is marked, a root has the prompt and the answer of the first side.
         first = (trace.root_prompt, trace.root_answer)
         texts = zip(said, first, strict=True) if sides.is_guessed else zip(first, said, strict=True)
+        self.prompt: str
+        self.answer: str
         self.prompt, self.answer = (one or other for one, other in texts)
         last = min(stopped)[-1] if stopped else None
-        self.finish_reason = text_of(self.root.get(semconv.FINISH_REASON)) or last
+        self.finish_reason: str | None = text_of(self.root.get(semconv.FINISH_REASON)) or last
 
     def _prompt(self, row: SpanRow) -> Prompt:
         return self.trace.generations.of_span.get(row[2], UNKNOWN)

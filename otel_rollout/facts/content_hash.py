@@ -14,9 +14,6 @@ import orjson
 
 from otel_rollout.messages import Message
 
-PRIME: Final = 0x01000193
-"""The hash of a turn is multiplied with it before a result's hash is added, as in FNV."""
-UINT32_MAX: Final = 2**32 - 1
 _TEXT: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _IDS: Final = (
     "item_id|tool_call_id|call_id|tool_use_id|request_id|response_id|message_id|conversation_id|session_id|trace_id"

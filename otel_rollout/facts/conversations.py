@@ -5,9 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
@@ -21,6 +20,9 @@ from otel_rollout.facts.span_values import count_of, text_of, times_of
 from otel_rollout.facts.trace_tree import id_of, outermost, spans_around
 from otel_rollout.messages import Message
 from otel_rollout.text.sanitize import INT64_MAX
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from otel_rollout import semconv
-from otel_rollout.facts.content_hash import PRIME, UINT32_MAX
 from otel_rollout.text.sanitize import INT64_MAX
 
 KINDS: Final = ("", "AGENT", "CHAIN", "EMBEDDING", "EVALUATOR", "LLM", "TOOL")
@@ -15,6 +14,9 @@ KINDS: Final = ("", "AGENT", "CHAIN", "EMBEDDING", "EVALUATOR", "LLM", "TOOL")
 AGENT, EVALUATOR, LLM, TOOL = 1, 4, 5, 6
 _SCOPES: Final = frozenset(map(KINDS.index, semconv.SCOPES))
 ERROR: Final = 2
+PRIME: Final = 0x01000193
+"""The hash of a turn is multiplied with it before a result's hash is added, as in FNV."""
+UINT32_MAX: Final = 2**32 - 1
 MAX_TOOLS: Final = 64
 OTHER_TOOLS: Final = "…"
 """Has the calls of the tools beyond the bound."""
@@ -34,6 +36,24 @@ class ToolCounts(NamedTuple):
 
     calls: int
     errors: int
+
+
+class SpanError(NamedTuple):
+    """A span that failed.
+
+    Args:
+        name: Its name; of a tool call, the tool's.
+        kind: Its OpenInference kind; empty if it has none.
+        type: The exception's class or `error.type`; empty if it is unknown.
+        is_mended: True if a later call of the same name succeeded, or one of the same kind that it was inside.
+        is_first: True if it ended before the first generation began.
+    """
+
+    name: str
+    kind: str
+    type: str
+    is_mended: bool
+    is_first: bool = False
 
 
 class Totals(NamedTuple):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
-
-from opentelemetry.sdk.trace import ReadableSpan
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from otel_rollout import semconv
 from otel_rollout.facts.prompt_texts import NO_TEXT, OpenPrompts, PromptText, text_of_prompt
 from otel_rollout.facts.span_record import SpanRecord
 from otel_rollout.facts.span_values import last_text, times_of
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 MAX_AGENTS: Final = 16_384
 _MAX_ID: Final = 256

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
-from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 REWARD: Final = "reward"
 """The name of the total."""

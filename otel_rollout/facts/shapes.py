@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias
-
-from opentelemetry.sdk.trace import ReadableSpan
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from otel_rollout import semconv
 from otel_rollout.facts.packed_spans import KINDS, TOOL
 from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_values import short_name, times_of
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 MAX_SHAPES: Final = 512
 """Later spans of a trajectory are not drawn."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
-
-from opentelemetry.sdk.trace import ReadableSpan
+from typing import TYPE_CHECKING, Any, Final
 
 from otel_rollout import semconv
 from otel_rollout.text.sanitize import replace_surrogates
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 _OWN_SCOPE: Final = "otel_rollout"
 _KINDS_OF_OPERATIONS: Final = {

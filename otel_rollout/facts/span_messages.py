@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
-
-from opentelemetry.sdk.trace import ReadableSpan
+from typing import TYPE_CHECKING, Any, Final
 
 from otel_rollout import semconv
 from otel_rollout.messages import (
@@ -23,6 +21,9 @@ from otel_rollout.messages import (
 )
 from otel_rollout.messages.names import MESSAGE_ARGUMENTS
 from otel_rollout.text.plain_text import printable, shorten
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 MAX_PREVIEWED_CHARACTERS: Final = 200_000

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
-
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import StatusCode
+from typing import TYPE_CHECKING, Any, Final
 
 from otel_rollout import semconv
 from otel_rollout.facts.span_facts import exception_attributes
 from otel_rollout.text.sanitize import INT64_MAX, fits_int64, replace_surrogates
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 MAX_NAME_CHARACTERS: Final = 128
 MAX_TEXT_CHARACTERS: Final = 1024
@@ -65,7 +65,7 @@ def is_unknown_tool(span: ReadableSpan) -> bool:
     """Return True if a tool span is the call of a tool that there is not."""
     if (span.attributes or {}).get(semconv.REQUESTED_TOOL) is not None:
         return True
-    if span.status.status_code is not StatusCode.ERROR:
+    if span.status.is_ok:
         return False
     if error_type_of(span).rpartition(".")[2] in _OF_QUERIES:
         return False

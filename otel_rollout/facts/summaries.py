@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
-from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.facts.amounts import sum_of
-from otel_rollout.facts.builder import Collected, SummaryBuilder
-from otel_rollout.facts.histories import histories_of
 from otel_rollout.facts.json_types import readers_of
 from otel_rollout.facts.reward_parts import MEASURES, OF_TRAINING, REWARD, Dated
 from otel_rollout.facts.table import COLUMNS, DEFAULTS, FACTS, TrajectorySummary, columns_of, identity_of
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 _LATEST: Final = (REWARD, *OF_TRAINING, *MEASURES)
 _NOT_LATE: Final = tuple(each.name for each in FACTS if each.merge == "main" and each.name in dict(COLUMNS))
@@ -31,6 +31,10 @@ def summarise_trajectory(spans: Iterable[ReadableSpan]) -> TrajectorySummary:
     Raises:
         ValueError: There is none.
     """
+    # Lists of what an index has need neither.
+    from otel_rollout.facts.builder import Collected, SummaryBuilder
+    from otel_rollout.facts.histories import histories_of
+
     known = {span.context.span_id: span for span in spans if span.context is not None}
     first = next(iter(known.values()), None)
     if first is None or first.context is None:

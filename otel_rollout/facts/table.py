@@ -11,13 +11,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from otel_rollout import semconv
-from otel_rollout.facts.builder import Collected, SpanError
-from otel_rollout.facts.packed_spans import ToolCounts
+from otel_rollout.facts.packed_spans import SpanError, ToolCounts
 from otel_rollout.facts.span_values import count_of, integer_of, text_of
 from otel_rollout.text.sanitize import INT64_MAX
+
+if TYPE_CHECKING:
+    from otel_rollout.facts.builder import Collected
 
 Count: TypeAlias = Annotated[int, (0, INT64_MAX)]
 Seconds: TypeAlias = Annotated[float, (0, sys.float_info.max)]

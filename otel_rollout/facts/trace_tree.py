@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
-
-from opentelemetry.sdk.trace import ReadableSpan
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from otel_rollout import semconv
 from otel_rollout.facts.span_facts import kind_of
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 Node = TypeVar("Node")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
@@ -17,6 +16,9 @@ from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_messages import input_messages, output_messages
 from otel_rollout.facts.trace_tree import error_of, id_of, outermost, spans_around
 from otel_rollout.messages import CALL, RESULT, Message, Part, ToolCall, parse_json, text_message
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 _TOKENS: Final = ("token_ids", "response_ids", "output_ids")
 

@@ -7,16 +7,19 @@ left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from otel_rollout import semconv
-from otel_rollout.facts.builder import Collected, SummaryBuilder
+# Its names are imported at first use: readers of an index need no builder.
+from otel_rollout import facts, semconv
 from otel_rollout.facts.table import DEFAULTS, INFERRED, columns_of
 from otel_rollout.folder.lines import seal_of
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import clean
+
+if TYPE_CHECKING:
+    from otel_rollout.facts import SummaryBuilder
 
 MAX_INDEX_LINE_BYTES: Final = 2**24
 """Longer lines are neither written nor read."""
@@ -108,13 +111,13 @@ def _facts_of(builder: SummaryBuilder) -> bytes:
     if not builder.is_complete:
         return b""
     try:
-        collected = Collected(builder)
+        collected = facts.Collected(builder)
         if collected.lacks_users:
             return b""
-        facts = {name: value for name, value in columns_of(collected).items() if value != DEFAULTS[name]}
+        known = {name: value for name, value in columns_of(collected).items() if value != DEFAULTS[name]}
         if not collected.is_exact:
-            facts = {name: value for name, value in facts.items() if name not in INFERRED} | {NOT_INFERRED: True}
-        return orjson.dumps(facts, default=tuple)
+            known = {name: value for name, value in known.items() if name not in INFERRED} | {NOT_INFERRED: True}
+        return orjson.dumps(known, default=tuple)
     except Exception:
         internal_error("summarising a trajectory")
         return b""

@@ -17,9 +17,8 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import orjson
 
-# Its names are imported at first use: lists need none of them.
-from otel_rollout import otlp
-from otel_rollout.facts.builder import SummaryBuilder
+# Their names are imported at first use: lists need none of them.
+from otel_rollout import facts, otlp
 from otel_rollout.facts.packed_spans import ERROR
 from otel_rollout.facts.span_values import text_of
 from otel_rollout.facts.summaries import summary_of_json
@@ -233,11 +232,11 @@ def entries_of(request: bytes, offset: int, length: int, checksum: str) -> list[
     Raises:
         ValueError: It is no OTLP request, or a span in it is malformed.
     """
-    builders: dict[int, SummaryBuilder] = {}
+    builders: dict[int, facts.SummaryBuilder] = {}
     for span in otlp.decode_spans(request):
         if span.context is not None:
             trace_id = span.context.trace_id
-            builders.setdefault(trace_id, SummaryBuilder(trace_id)).add((span,))
+            builders.setdefault(trace_id, facts.SummaryBuilder(trace_id)).add((span,))
     size = len(request) // max(1, len(builders))
     return [entry_of(builder, offset, length, size, checksum) for builder in builders.values()]
 

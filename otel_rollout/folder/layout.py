@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
-import socket
 from pathlib import Path
 from typing import Final
 
@@ -57,8 +55,8 @@ def new_worker(role: str = "") -> str:
     Args:
         role: Precedes the host, as if it were part of its name.
     """
-    host = re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname()).lstrip(".") or "host"
-    return f"{(role + host)[:_MAX_HOST_CHARACTERS]}-{os.getpid()}-{secrets.token_hex(2)}"
+    host = re.sub(r"[^A-Za-z0-9_.-]", "_", os.uname().nodename).lstrip(".") or "host"
+    return f"{(role + host)[:_MAX_HOST_CHARACTERS]}-{os.getpid()}-{os.urandom(2).hex()}"
 
 
 def bundle_folder(step: int | None, *, validate: bool) -> str:

@@ -10,16 +10,14 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from os import PathLike
 from sys import intern
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import StatusCode
 
-# Its names are imported at first use: lists need none of them.
-from otel_rollout import otlp
+# Their names are imported at first use: lists need none of them.
+from otel_rollout import facts, otlp
 from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
-from otel_rollout.facts.builder import SummaryBuilder
+from otel_rollout.facts.packed_spans import ERROR
 from otel_rollout.facts.reward_parts import Dated
 from otel_rollout.facts.shapes import SpanShape, shapes_of
 from otel_rollout.facts.summaries import merge_late, summarise_trajectory
@@ -29,9 +27,11 @@ from otel_rollout.folder.index_reading import lacks_inferred, summary_of_row
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import NO_STEPS, StepKey, TraceFile, find_trace_files
-from otel_rollout.messages import as_openai
 from otel_rollout.text.plain_text import printable
 from otel_rollout.text.sanitize import clean
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 _TRACE_ID: Final = place_of("trace_id")
 _OFFSET: Final = place_of("offset")
@@ -368,7 +368,7 @@ class RecordedTrajectory:
         Raises:
             UnreadableTraceError: The file is damaged or gone.
         """
-        builder = SummaryBuilder(int(self.trace_id, 16))
+        builder = facts.SummaryBuilder(int(self.trace_id, 16))
         # It keeps the attributes all the same.
         builder.give_up()
         builder.add(self._read_once())
@@ -388,7 +388,7 @@ class RecordedTrajectory:
         """True if it ended in an error; a cancelled one did not."""
         if self.status is not None:
             return self.status == "error"
-        return self.has_root and IndexEntry._make(self._row).status_code == StatusCode.ERROR.value
+        return self.has_root and IndexEntry._make(self._row).status_code == ERROR
 
     @property
     def duration(self) -> float:
@@ -492,6 +492,7 @@ class RecordedTrajectory:
         """
         from otel_rollout.facts.conversations import conversations_of
         from otel_rollout.facts.utterances import utterances_of
+        from otel_rollout.messages import as_openai
 
         spans = self.spans
         found = conversations_of(spans)

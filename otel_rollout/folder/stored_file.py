@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from zlib import crc32
 
-from opentelemetry.sdk.trace import ReadableSpan
-
 # Its names are imported at first use: lists need none of them.
 from otel_rollout import otlp
 from otel_rollout.files.file_lock import size_of
@@ -29,6 +27,8 @@ from otel_rollout.folder.trace_files import TraceFile
 from otel_rollout.text.sanitize import replace_surrogates
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
     from otel_rollout.otlp import StoredSpan
 
 MAX_CACHED_BYTES: Final = 32 * 2**20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -15,6 +14,9 @@ PREFIXES: Final = ("OTE", "OTL", "OETL", "TOEL", "MLF", "MFL", "WAN", "WNA", "WF
 
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is meant by `name`, if one is near; case, spaces and punctuation don't count."""
+    # Most commands have nothing to guess.
+    import difflib
+
     by_letters = {_letters(one): one for one in known}
     found = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=0.7)
     return by_letters[found[0]] if found else None

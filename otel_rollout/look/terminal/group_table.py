@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from opentelemetry.sdk.trace import ReadableSpan
-
-from otel_rollout import semconv
+# Its names are imported at first use: a table without prompts needs none of them.
+from otel_rollout import facts, semconv
 from otel_rollout.facts.amounts import deviation_of, mean_of
-from otel_rollout.facts.span_messages import input_messages, said_by
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.facts.trace_tree import STATUS_STYLES
 from otel_rollout.look.terminal.table import Cell, Column, Table
 from otel_rollout.messages import parse_json
 from otel_rollout.text.plain_text import duration, printable, shorten, status_name
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 MAX_ANSWER: Final = 60
 COLUMNS: Final = (
@@ -108,10 +109,10 @@ def answer_of(spans: Sequence[ReadableSpan]) -> str:
     if root is not None:
         if semconv.OUTPUT_VALUE in (root.attributes or {}):
             return _attribute_text(root, semconv.OUTPUT_VALUE)
-        if said := said_by(root):
+        if said := facts.said_by(root):
             return said
     turns = sorted((span for span in spans if _is(span, "LLM")), key=lambda span: span.start_time or 0)
-    return said_by(turns[-1]) if turns else ""
+    return facts.said_by(turns[-1]) if turns else ""
 
 
 def advantages(rewards: Sequence[float | None]) -> list[float | None]:
@@ -136,7 +137,7 @@ def _is(span: ReadableSpan, kind: str) -> bool:
 
 
 def _question(span: ReadableSpan) -> str:
-    users = [message.text for message in input_messages(span) if message.role == "user"]
+    users = [message.text for message in facts.input_messages(span) if message.role == "user"]
     return users[0] if users else ""
 
 
@@ -147,6 +148,6 @@ def _attribute_text(span: ReadableSpan, key: str) -> str:
     if isinstance(parsed, str):
         return parsed
     if isinstance(parsed, (dict, list)):
-        said = said_by(span) if key == semconv.OUTPUT_VALUE else _question(span)
+        said = facts.said_by(span) if key == semconv.OUTPUT_VALUE else _question(span)
         return said or str(payload)
     return "" if payload in (None, "null") else str(payload)
