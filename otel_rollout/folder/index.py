@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-# Its names are imported at first use: readers of an index need no builder.
-from otel_rollout import facts, semconv
+from otel_rollout import semconv
 from otel_rollout.facts.table import DEFAULTS, INFERRED, columns_of
 from otel_rollout.folder.lines import seal_of
 from otel_rollout.guard.log_once import internal_error
 from otel_rollout.text.sanitize import clean
 
 if TYPE_CHECKING:
-    from otel_rollout.facts import SummaryBuilder
+    from otel_rollout.facts.builder import SummaryBuilder
 
 MAX_INDEX_LINE_BYTES: Final = 2**24
 """Longer lines are neither written nor read."""
@@ -108,16 +107,19 @@ def entry_of(builder: SummaryBuilder, offset: int, length: int, size: int, check
 
 def _facts_of(builder: SummaryBuilder) -> bytes:
     """Return the other facts; none if they can't be had: readers have the spans, and infer what needs the messages."""
+    # Readers of an index need no builder.
+    from otel_rollout.facts.builder import Collected
+
     if not builder.is_complete:
         return b""
     try:
-        collected = facts.Collected(builder)
+        collected = Collected(builder)
         if collected.lacks_users:
             return b""
-        known = {name: value for name, value in columns_of(collected).items() if value != DEFAULTS[name]}
+        facts = {name: value for name, value in columns_of(collected).items() if value != DEFAULTS[name]}
         if not collected.is_exact:
-            known = {name: value for name, value in known.items() if name not in INFERRED} | {NOT_INFERRED: True}
-        return orjson.dumps(known, default=tuple)
+            facts = {name: value for name, value in facts.items() if name not in INFERRED} | {NOT_INFERRED: True}
+        return orjson.dumps(facts, default=tuple)
     except Exception:
         internal_error("summarising a trajectory")
         return b""
