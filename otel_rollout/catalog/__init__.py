@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from otel_rollout.catalog.records import delete, insert, load
     from otel_rollout.catalog.rollout_run import Run
     from otel_rollout.catalog.search import Search, SearchHit, SearchQuery
-    from otel_rollout.catalog.spans import fill_step, filled_steps
+    from otel_rollout.catalog.spans import fill_step, filled_steps, show_rows
     from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
     from otel_rollout.catalog.step_summary import StepSummary
-    from otel_rollout.catalog.tables import COLUMNS, create
+    from otel_rollout.catalog.tables import COLUMNS, attach, create
 else:
     from otel_rollout.lazy import lazy_names
 
@@ -31,9 +31,9 @@ else:
             "records": ("delete", "insert", "load"),
             "rollout_run": ("Run",),
             "search": ("Search", "SearchHit", "SearchQuery"),
-            "spans": ("fill_step", "filled_steps"),
+            "spans": ("fill_step", "filled_steps", "show_rows"),
             "step_signals": ("JudgedStep", "StepSignals", "signals_of"),
             "step_summary": ("StepSummary",),
-            "tables": ("COLUMNS", "create"),
+            "tables": ("COLUMNS", "attach", "create"),
         },
     )

@@ -24,7 +24,7 @@ from otel_rollout.catalog.filling import (
 )
 from otel_rollout.catalog.kept_figures import refresh
 from otel_rollout.catalog.records import load
-from otel_rollout.catalog.spans import keep_inferred
+from otel_rollout.catalog.spans import StepKey, keep_inferred
 from otel_rollout.catalog.step_summary import StepIdentity
 from otel_rollout.errors import NoTracesError, UnreadableTraceError
 from otel_rollout.facts.table import TrajectorySummary
@@ -38,9 +38,6 @@ Answered = TypeVar("Answered")
 
 Seen: TypeAlias = "dict[tuple[sqlite3.Connection, Selection], Found]"
 """The files that were found in a look, for each connection: a new catalog is empty."""
-StepKey: TypeAlias = tuple[int | None, bool]
-"""A step, and whether it is a validation pass."""
-
 INFERRED_AT_ONCE: Final = 512
 """The trajectories whose inferred facts are kept in one transaction."""
 _ATTEMPTS: Final = 3

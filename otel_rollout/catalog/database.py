@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 import orjson
 
 from otel_rollout.catalog.sql import prepare
-from otel_rollout.catalog.tables import VERSION, create
+from otel_rollout.catalog.tables import VERSION, attach, create
 from otel_rollout.errors import RolloutTraceError
 from otel_rollout.files.file_modes import make_folder, open_private
 from otel_rollout.text.sanitize import replace_surrogates
@@ -113,6 +113,7 @@ class Database:
         # Without a name it is in memory, and what is too much for that in a temporary file.
         connection = sqlite3.connect("", check_same_thread=False, isolation_level=None)
         create(connection)
+        attach(connection)
         prepare(connection)
         yield connection
 
@@ -185,6 +186,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         # Losing the last transactions with the power is no harm: they are read again.
         connection.execute("PRAGMA synchronous = NORMAL")
+        attach(connection)
         prepare(connection)
     except BaseException:
         connection.close()

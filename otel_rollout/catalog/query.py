@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from otel_rollout.catalog.span_columns import OF_SPANS
 from otel_rollout.catalog.sql import FUNCTIONS
 from otel_rollout.catalog.tables import COLUMNS
 from otel_rollout.errors import RolloutTraceError
@@ -144,7 +145,8 @@ def narrowed(
     try:
         for table in COLUMNS:
             condition = narrow.get(table, of_trajectories)
-            connection.execute(f"CREATE TEMP VIEW {table} AS SELECT t.* FROM main.{table} t WHERE {condition}")
+            home = "asked" if table in OF_SPANS else "main"
+            connection.execute(f"CREATE TEMP VIEW {table} AS SELECT t.* FROM {home}.{table} t WHERE {condition}")
         yield
     finally:
         for table in reversed([*COLUMNS]):

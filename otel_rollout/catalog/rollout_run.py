@@ -23,7 +23,6 @@ from otel_rollout.catalog.catalog import (
     Answered,
     Catalog,
     Seen,
-    StepKey,
     json_list,
     selection_of,
 )
@@ -34,7 +33,7 @@ from otel_rollout.catalog.query import MAX_ANSWER_BYTES, MAX_SPAN_BYTES, Answer,
 from otel_rollout.catalog.query import columns_read as columns_of_question
 from otel_rollout.catalog.records import load
 from otel_rollout.catalog.span_columns import OF_SPANS
-from otel_rollout.catalog.spans import MAX_BYTES, fill_step, filled_steps, keep_shapes
+from otel_rollout.catalog.spans import StepKey, fill_step, filled_steps, keep_shapes, kept_rows, show_rows
 from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
 from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
 from otel_rollout.facts.json_types import from_json, to_json
@@ -465,15 +464,72 @@ class Run:
             if not read.isdisjoint({"steps", "groups", *OF_SPANS}):
                 self._catalog.ask(lambda connection, _: refresh(connection))
             # All trajectories are looked at: a question may have a condition on other steps.
-            keys = [key for key in self._catalog.step_keys() if Selection(step).takes_step(key[0], validate=key[1])]
-            unreadable = [] if read.isdisjoint(OF_SPANS) else self._fill_spans(keys)
+            keys = self._step_keys(step)
             asked = None if step is None else keys
+            of_spans = {table: columns[table] - {""} for table in OF_SPANS if table in columns}
 
-            def question(connection: sqlite3.Connection, _: Found) -> Answered:
+            def question(connection: sqlite3.Connection) -> Answered:
+                if of_spans:
+                    show_rows(connection, keys, of_spans)
                 with narrowed(connection, asked, self._experiment, self._run):
                     return take_rows(connection, sql, take, seconds)
 
-            return self._catalog.ask(question), unreadable
+            if of_spans:
+                self._catalog.ask(lambda connection, _: _check_size(connection, keys))
+            return self._ask_filled(keys if of_spans else (), question)
+
+    def _step_keys(self, step: int | Container[int | None] | None) -> list[StepKey]:
+        return [key for key in self._catalog.step_keys() if Selection(step).takes_step(key[0], validate=key[1])]
+
+    def span_rows(
+        self,
+        table: str,
+        columns: Sequence[str],
+        step: int | Container[int | None] | None,
+        take: Callable[[list[list[Any]]], Answered],
+    ) -> tuple[list[Answered], Sequence[str]]:
+        """Return rows of spans, messages or conversations, and the trajectories that can't be read.
+
+        Args:
+            table: The table.
+            columns: The names of its columns.
+            step: Only these steps; None for all.
+            take: Makes something of the values of each column, of some rows at a time.
+        """
+        taken: list[Answered] = []
+        unreadable: list[str] = []
+        with self.one_look():
+            self._catalog.ask(lambda connection, _: refresh(connection))
+            for key in self._step_keys(step):
+                question = partial(_take_kept, key=key, table=table, columns=columns, take=take)
+                found, missing = self._ask_filled([key], question)
+                taken += found
+                unreadable += missing
+        return taken, unreadable
+
+    def _ask_filled(
+        self, keys: Sequence[StepKey], question: Callable[[sqlite3.Connection], Answered]
+    ) -> tuple[Answered, Sequence[str]]:
+        """Ask once the rows of steps are kept; return the trajectories that can't be read, too."""
+
+        def answer(connection: sqlite3.Connection, _: Found) -> tuple[Answered, Sequence[str]] | None:
+            filled = filled_steps(connection) if keys else {}
+            if any(key not in filled for key in keys):
+                return None
+            return question(connection), [trace_id for key in keys for trace_id in filled[key]]
+
+        # Another process may empty a step meanwhile.
+        while (found := self._catalog.ask(answer)) is None:
+            self._fill(keys)
+        return found
+
+    def _fill(self, keys: Sequence[StepKey]) -> None:
+        filled = self._catalog.ask(lambda connection, _: filled_steps(connection))
+        missing = [key for key in keys if key not in filled]
+        for done, key in enumerate(missing, 1):
+            recorded = self._catalog.recorded(IN_STEP, key, selection_of(key[0]))
+            self._catalog.keep(partial(fill_step, key=key, trajectories=recorded, spared=keys))
+            self._catalog.on_progress(done, len(missing), "step")
 
     def columns_read(self, sql: str) -> Mapping[str, set[str]]:
         """Return the tables that a question reads, each with the columns that it reads.
@@ -483,30 +539,30 @@ class Run:
         """
         return self._catalog.ask(lambda connection, _: columns_of_question(connection, sql))
 
-    def _fill_spans(self, keys: Sequence[StepKey]) -> list[str]:
-        """Fill the spans of steps, and return the trace ids of trajectories that can't be read."""
 
-        def missing_of(connection: sqlite3.Connection, _: Found) -> list[StepKey]:
-            sizes = connection.execute("SELECT step, validate, sum(bytes) FROM trajectories GROUP BY step, validate")
-            size = sum(size for step, validate, size in sizes if (step, bool(validate)) in keys)
-            if size > MAX_SPAN_BYTES:
-                raise QueryError(
-                    f"it reads the spans of {counted(len(keys), 'step')}, {size / 2**30:.1f} GiB; the limit is "
-                    f"{MAX_SPAN_BYTES / 2**30:g} GiB: name fewer steps"
-                )
-            filled = filled_steps(connection)
-            return [key for key in keys if key not in filled]
+def _take_kept(
+    connection: sqlite3.Connection,
+    key: StepKey,
+    table: str,
+    columns: Sequence[str],
+    take: Callable[[list[list[Any]]], Answered],
+) -> list[Answered]:
+    return list(map(take, kept_rows(connection, key, table, columns)))
 
-        unreadable: list[str] = []
-        missing = self._catalog.ask(missing_of)
-        for done, key in enumerate(missing):
-            self._catalog.on_progress(done, len(missing), "step")
-            recorded = self._catalog.recorded(IN_STEP, key, selection_of(key[0]))
-            fill = partial(fill_step, key=key, trajectories=recorded, max_bytes=max(MAX_BYTES, 2 * MAX_SPAN_BYTES))
-            unreadable += self._catalog.keep(fill)
-        if missing:
-            self._catalog.on_progress(len(missing), len(missing), "step")
-        return unreadable
+
+def _check_size(connection: sqlite3.Connection, keys: Container[StepKey]) -> None:
+    """Refuse a question that reads the spans of too many trajectories.
+
+    Raises:
+        QueryError: It does.
+    """
+    sizes = connection.execute("SELECT step, validate, sum(bytes) FROM trajectories GROUP BY step, validate")
+    read = [size for step, validate, size in sizes if (step, bool(validate)) in keys]
+    if sum(read) > MAX_SPAN_BYTES:
+        raise QueryError(
+            f"it reads the spans of {counted(len(read), 'step')}, {sum(read) / 2**30:.1f} GiB; the limit is "
+            f"{MAX_SPAN_BYTES / 2**30:g} GiB: name fewer steps"
+        )
 
 
 def _condition_of(trace: str, filters: Filters) -> tuple[str, list[Any]]:

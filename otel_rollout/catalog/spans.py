@@ -1,10 +1,12 @@
-"""Fills the tables of spans, messages and conversations for one step on demand, from the recorded spans."""
+"""Keeps rows of spans, messages and conversations, a step at a time once it is asked for; also what was inferred."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -12,13 +14,16 @@ from otel_rollout.catalog.records import storable
 from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
 from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import INFERRED, TrajectorySummary
+from otel_rollout.folder.frames import compressor, decompressor, require_zstandard
 from otel_rollout.folder.reader import RecordedTrajectory
 
+StepKey: TypeAlias = tuple[int | None, bool]
+"""A step, and whether it is a validation pass."""
+
 MAX_BYTES: Final = 2**28
-"""The bound on the texts of all steps' rows: beyond it the steps that were filled first are emptied."""
+"""The bound on the kept rows of all steps, compressed: beyond it the steps that were filled first are emptied."""
 MAX_SHAPES: Final = 65_536
 """The trajectories whose places on timelines are kept: some 60 MB."""
-_ROW_BYTES: Final = 200
 _OF_STEP: Final = "step IS ? AND validate = ?"
 _SUM: Final = """
 UPDATE steps SET (two_sides, subagents, forks, compactions) = (
@@ -34,36 +39,83 @@ WHERE EXISTS (SELECT 1 FROM trajectories t WHERE t.trace_id IN (SELECT value FRO
 """Sums what was inferred of some trajectories in the rows of their steps."""
 
 
-def filled_steps(connection: sqlite3.Connection) -> set[tuple[int | None, bool]]:
-    """Return the steps that have rows in these tables, and whether they are validation passes."""
-    found = connection.execute("SELECT step, validate FROM filled_steps")
-    return {(step, bool(validate)) for step, validate in found}
+def filled_steps(connection: sqlite3.Connection) -> dict[StepKey, list[str]]:
+    """Return the steps whose rows are kept, each with the trace ids of those that can't be read."""
+    found = connection.execute("SELECT step, validate, unreadable FROM filled_steps")
+    return {(step, bool(validate)): orjson.loads(unreadable) for step, validate, unreadable in found}
 
 
 def fill_step(
     connection: sqlite3.Connection,
-    key: tuple[int | None, bool],
+    key: StepKey,
     trajectories: Iterable[RecordedTrajectory],
+    spared: Collection[StepKey] = (),
     max_bytes: int = MAX_BYTES,
-) -> list[str]:
-    """Fill the tables for a step, and return the trace ids of those that can't be read. The caller commits.
+) -> None:
+    """Keep the rows of a step, compressed. The caller commits.
 
     Args:
         connection: The catalog.
         key: The step, and whether it is a validation pass.
         trajectories: All of its trajectories.
-        max_bytes: The bound on all steps' texts; this step's rows are kept whatever their size.
+        spared: The steps that are not emptied for it.
+        max_bytes: The bound on what is kept of all steps; this step is kept whatever its size.
     """
     empty_step(connection, *key)
     unreadable: list[str] = []
-    size = sum(
-        _insert(connection, table, values)
-        for batch in batches_of(trajectories, OF_SPANS, unreadable.append)
-        for table, values in batch.items()
+    size = 0
+    for number, batch in enumerate(batches_of(trajectories, OF_SPANS, unreadable.append)):
+        for table, columns in batch.items():
+            for column, values in zip(OF_SPANS[table], columns, strict=True):
+                data = _packed(values)
+                of_column = (*key, f"{table}.{column.name}", number, data)
+                connection.execute("INSERT INTO kept_columns VALUES (?, ?, ?, ?, ?)", of_column)
+                size += len(data)
+    filled = (*key, size, orjson.dumps(unreadable).decode())
+    connection.execute("INSERT INTO filled_steps (step, validate, bytes, unreadable) VALUES (?, ?, ?, ?)", filled)
+    _keep_within(connection, max_bytes, {key, *spared})
+
+
+def kept_rows(
+    connection: sqlite3.Connection, key: StepKey, table: str, columns: Sequence[str]
+) -> Iterator[list[list[Any]]]:
+    """Yield the values of columns of a step's kept rows, some rows at a time.
+
+    Raises:
+        ValueError: The catalog is damaged.
+    """
+    names = [f"{table}.{column}" for column in columns]
+    rows = connection.execute(
+        f"SELECT batch, name, data FROM kept_columns WHERE {_OF_STEP}"
+        " AND name IN (SELECT value FROM json_each(?)) ORDER BY batch",
+        (*key, orjson.dumps(names).decode()),
     )
-    connection.execute("INSERT INTO filled_steps (step, validate, bytes) VALUES (?, ?, ?)", (*key, size))
-    _keep_within(connection, max_bytes)
-    return unreadable
+    for _, batch in groupby(rows, key=itemgetter(0)):
+        packed = {name: data for _, name, data in batch}
+        yield [_unpacked(packed[name]) for name in names]
+
+
+def show_rows(connection: sqlite3.Connection, keys: Sequence[StepKey], columns: Mapping[str, Collection[str]]) -> None:
+    """Let the tables of spans have what a question reads of some steps.
+
+    Args:
+        connection: The catalog.
+        keys: The steps, which are filled.
+        columns: The columns by table; the others are null.
+
+    Raises:
+        ValueError: The catalog is damaged.
+    """
+    connection.execute("BEGIN")
+    for table, read in columns.items():
+        connection.execute(f"DELETE FROM asked.{table}")
+        names = list({"trace_id": None, **dict.fromkeys(read)})
+        listed = ", ".join(map('"{}"'.format, names))
+        insert = f"INSERT INTO asked.{table} ({listed}) VALUES ({', '.join('?' * len(names))})"
+        for key in keys:
+            for values in kept_rows(connection, key, table, names):
+                connection.executemany(insert, zip(*values, strict=True))
+    connection.execute("COMMIT")
 
 
 def keep_shapes(connection: sqlite3.Connection, read: Iterable[tuple[str, int, int, Sequence[Shape]]]) -> None:
@@ -109,22 +161,32 @@ def keep_inferred(
 
 def empty_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
     """Remove the rows of a step: it has changed. The caller commits."""
-    for table in (*OF_SPANS, "filled_steps"):
+    for table in ("kept_columns", "filled_steps"):
         connection.execute(f"DELETE FROM {table} WHERE {_OF_STEP}", (step, validate))
 
 
-def _keep_within(connection: sqlite3.Connection, max_bytes: int) -> None:
+def _keep_within(connection: sqlite3.Connection, max_bytes: int, spared: Collection[StepKey]) -> None:
     filled = connection.execute("SELECT step, validate, bytes FROM filled_steps ORDER BY number").fetchall()
     size = sum(each[2] for each in filled)
-    for step, validate, of_step in filled[:-1]:
-        if size <= max_bytes:
-            return
-        empty_step(connection, step, validate)
-        size -= of_step
+    for step, validate, of_step in filled:
+        if size > max_bytes and (step, bool(validate)) not in spared:
+            empty_step(connection, step, validate)
+            size -= of_step
 
 
-def _insert(connection: sqlite3.Connection, table: str, columns: Sequence[Sequence[Any]]) -> int:
-    stored = [[storable(value) for value in row] for row in zip(*columns, strict=True)]
-    marks = ", ".join("?" * len(columns))
-    connection.executemany(f"INSERT INTO {table} VALUES ({marks})", stored)
-    return sum(_ROW_BYTES + sum(len(value) for value in row if isinstance(value, str)) for row in stored)
+def _packed(values: Sequence[Any]) -> bytes:
+    try:
+        text = orjson.dumps(values)
+    except TypeError:
+        # Texts of other programs have lone surrogates.
+        text = orjson.dumps(list(map(storable, values)))
+    packed: bytes = compressor().compress(text)
+    return packed
+
+
+def _unpacked(data: bytes) -> list[Any]:
+    try:
+        values: list[Any] = orjson.loads(decompressor().decompress(data))
+    except require_zstandard().ZstdError as error:
+        raise ValueError(f"kept rows are damaged: {error}") from error
+    return values

@@ -93,21 +93,19 @@ CREATE TRIGGER trajectory_went AFTER DELETE ON trajectories BEGIN
   DELETE FROM inferred WHERE trace_id = old.trace_id;
 END;
 
--- What is read from frames once it is asked for.
-CREATE TABLE spans ({_listed("spans")});
-CREATE INDEX spans_by_step ON spans (step, validate);
-CREATE INDEX spans_by_trace ON spans (trace_id);
-CREATE TABLE messages ({_listed("messages")});
-CREATE INDEX messages_by_step ON messages (step, validate);
-CREATE INDEX messages_by_trace ON messages (trace_id);
-CREATE TABLE conversations ({_listed("conversations")});
-CREATE INDEX conversations_by_step ON conversations (step, validate);
-CREATE INDEX conversations_by_trace ON conversations (trace_id);
-CREATE TABLE filled_steps (number INTEGER PRIMARY KEY, step INTEGER, validate INTEGER, bytes INTEGER);
+-- What is read from frames once it is asked for. Of rows of spans: a column of some of a step's, compressed.
+CREATE TABLE kept_columns (step INTEGER, validate INTEGER, name TEXT, batch INTEGER, data BLOB);
+CREATE INDEX kept_columns_by_step ON kept_columns (step, validate);
+CREATE TABLE filled_steps (number INTEGER PRIMARY KEY, step INTEGER, validate INTEGER, bytes INTEGER, unreadable TEXT);
 CREATE TABLE inferred (trace_id TEXT PRIMARY KEY, is_known INTEGER);
 CREATE TABLE shapes (number INTEGER PRIMARY KEY, trace_id TEXT UNIQUE, shapes TEXT);
 """
-VERSION: Final = f"{__version__} {crc32(SQL.encode()):08x}"
+ASKED: Final = "".join(
+    f"CREATE TABLE asked.{table} ({_listed(table)}); CREATE INDEX asked.{table}_by_trace ON {table} (trace_id);"
+    for table in OF_SPANS
+)
+"""The tables of spans: each connection has its own, with what a question reads."""
+VERSION: Final = f"{__version__} {crc32((SQL + ASKED).encode()):08x}"
 """A catalog of another version is made again: its columns have other names."""
 MARK: Final = """
 INSERT INTO changed_steps SELECT ?1, ?2
@@ -120,3 +118,10 @@ def create(connection: sqlite3.Connection) -> None:
     """Make the tables of a catalog in an empty database. The caller commits."""
     connection.executescript(SQL)
     connection.execute("INSERT INTO about VALUES (?)", (VERSION,))
+
+
+def attach(connection: sqlite3.Connection) -> None:
+    """Give a connection the tables of spans, which are empty."""
+    # Without a name it is in memory, and what is too much for that in a temporary file.
+    connection.execute("ATTACH '' AS asked")
+    connection.executescript(f"PRAGMA asked.journal_mode = OFF; {ASKED}")

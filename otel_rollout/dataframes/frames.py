@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
 from operator import index
 from os import PathLike
 from pathlib import Path
@@ -199,15 +200,19 @@ def _payload(table: str, folder: Folders, steps: Steps, names: Names, where: str
 
     columns = columns_named(table, names)
     run, steps = _run_of(folder), _steps_of(steps)
-    unreadable: list[str] = []
     condition = _condition(where)
-    if condition and not run.columns_read(f"SELECT 1 FROM {table}{condition}").get(table, set()) <= _OF_TRAJECTORY:
-        batches, missing = take_batches(run, table, columns, condition, steps)
-        unreadable += missing
+    unreadable: Sequence[str] = []
+    if not condition:
+        of_columns = partial(batch_of, columns)
+        batches, unreadable = run.span_rows(table, [each.name for each in columns], steps, of_columns)
+    elif run.columns_read(f"SELECT 1 FROM {table}{condition}").get(table, set()) <= _OF_TRAJECTORY:
+        ids = _ids(run, table, condition, steps)
+        read = (each for each in run.read(step=steps) if each.trace_id in ids)
+        unreadable = []
+        found = batches_of(read, {table: columns}, unreadable.append)
+        batches = [batch_of(columns, each[table]) for each in found]
     else:
-        ids = _ids(run, table, condition, steps) if condition else None
-        read = (each for each in run.read(step=steps) if ids is None or each.trace_id in ids)
-        batches = [batch_of(columns, found[table]) for found in batches_of(read, {table: columns}, unreadable.append)]
+        batches, unreadable = take_batches(run, table, columns, condition, steps)
     if unreadable:
         warnings.warn(
             f"{counted(len(unreadable), 'trajectory')} can't be read; otel_rollout.dataframes.errors lists them",

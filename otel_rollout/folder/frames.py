@@ -77,7 +77,7 @@ class FrameFile:
         if (size := sum(map(len, pieces))) >= MAX_LINE_BYTES:
             raise ValueError(f"a request of {size:,} bytes is over the limit of {MAX_LINE_BYTES:,}")
         # In one piece: streaming takes a quarter longer, even counting the copy.
-        data: bytes = _compressor().compress(b"".join(pieces) if len(pieces) > 1 else pieces[0])
+        data: bytes = compressor().compress(b"".join(pieces) if len(pieces) > 1 else pieces[0])
         extent = FrameExtent(self._file.append([data]), len(data))
         self.checksum = data[-CHECKSUM_BYTES:].hex()
         return extent
@@ -106,7 +106,7 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
             raise DamagedFrameError(f"{path}: the frame at {offset} claims a request of {size:,} bytes")
         if size < 0:
             raise DamagedFrameError(f"{path}: the frame at {offset} has no content size")
-        request: bytes = _decompressor().decompress(data)
+        request: bytes = decompressor().decompress(data)
     except (zstandard.ZstdError, MemoryError) as error:
         raise DamagedFrameError(f"{path}: the frame at {offset} is damaged: {error}") from error
     return request
@@ -139,8 +139,8 @@ def require_zstandard() -> Any:
     return zstandard
 
 
-def _compressor() -> Any:
-    # One for all files of a thread: it takes megabytes.
+def compressor() -> Any:
+    """Return the thread's compressor, which takes megabytes."""
     if not hasattr(_local, "compressor"):
         module = require_zstandard()
         parameters = module.ZstdCompressionParameters.from_level(
@@ -150,7 +150,8 @@ def _compressor() -> Any:
     return _local.compressor
 
 
-def _decompressor() -> Any:
+def decompressor() -> Any:
+    """Return the thread's decompressor."""
     if not hasattr(_local, "decompressor"):
         _local.decompressor = require_zstandard().ZstdDecompressor()
     return _local.decompressor

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
+import random
+import shutil
 import warnings
 
 import pytest
 
 from otel_rollout import dataframes, semconv
+from otel_rollout.catalog import Run
 from otel_rollout.errors import MissingExtraError, NoTracesError, RolloutTraceError
 from tests.dataframes.made import SECRET, damage, record, steps
-from tests.trace_folder.recordings import START, make_trajectory
+from tests.trace_folder.recordings import START, make_span, make_trajectory
 
 pa = pytest.importorskip("pyarrow")
 
@@ -142,6 +146,55 @@ class TestConditions:
         with pytest.raises(RolloutTraceError, match=said.replace("?", r"\?")):
             READERS[table](folder, **given)
         assert dataframes.trajectories(folder).num_rows == 4
+
+
+class TestKept:
+    """Rows of spans are kept with the catalog once they are read."""
+
+    @pytest.fixture
+    def cache(self, tmp_path, monkeypatch):
+        """An empty cache."""
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        return tmp_path / "cache"
+
+    def test_are_read_once(self, folder, cache):
+        """A second table, with or without a condition, needs no frame; whole steps alone are kept."""
+        whole = dataframes.messages(folder)
+        damage(folder)
+        assert dataframes.messages(folder) == whole
+        assert dataframes.messages(folder, steps=2, where="role = 'user'", columns=["content"]).num_rows == 2
+        shutil.rmtree(cache)
+        with pytest.warns(UserWarning, match="1 trajectory can't be read"):
+            assert dataframes.messages(folder).num_rows < whole.num_rows
+
+    def test_are_told_to_lack_what_could_not_be_read(self, folder, cache):
+        """Each table, and each question, says what it lacks, the first as well as later ones."""
+        damage(folder)
+        for _ in range(2):
+            with pytest.warns(UserWarning, match="1 trajectory can't be read"):
+                dataframes.spans(folder)
+            assert len(Run([folder]).query("SELECT 1 FROM spans", max_rows=1, seconds=60).unreadable) == 1
+
+    def test_are_compressed(self, cache, tmp_path):
+        """Although each turn has all messages before it, the cache takes a part of their bytes."""
+        text = random.Random(7).randbytes(200_000).hex()
+        attributes = {semconv.SPAN_KIND: "LLM", semconv.STEP: 1}
+        turns = [
+            make_span(
+                "generate",
+                turn + 2,
+                7,
+                seconds=(turn, turn + 1),
+                attributes={**attributes, semconv.INPUT_VALUE: text[: turn * 10_000]},
+            )
+            for turn in range(40)
+        ]
+        folder = record(tmp_path / "long", [*turns, make_span("run", 1, 7, parent=None, seconds=(0, 40))])
+        texts = dataframes.spans(folder)["input"].combine_chunks()
+        # The write-ahead log goes with the connection.
+        gc.collect()
+        kept = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
+        assert kept < texts.nbytes / 10
 
 
 class TestDamage:

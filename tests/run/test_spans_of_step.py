@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from otel_rollout import read_trajectories, semconv
-from otel_rollout.catalog import create, fill_step, filled_steps, insert, refresh
+from otel_rollout.catalog import COLUMNS, attach, create, fill_step, filled_steps, insert, refresh, show_rows
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
 
 
@@ -19,6 +19,7 @@ def catalog() -> Iterator[sqlite3.Connection]:
     """An empty catalog in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     create(connection)
+    attach(connection)
     yield connection
     connection.close()
 
@@ -69,7 +70,9 @@ def write_chat(folder, step: int = 1) -> None:
 
 
 def rows(catalog: sqlite3.Connection, sql: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query."""
+    """Return the rows of a query about the steps that are kept."""
+    tables = {table: [each.name for each in COLUMNS[table]] for table in ("spans", "messages")}
+    show_rows(catalog, list(filled_steps(catalog)), tables)
     return catalog.execute(sql).fetchall()
 
 
@@ -79,7 +82,8 @@ class TestSpans:
     def test_a_row_for_each_span(self, catalog, tmp_path):
         """By start, with its place, times, outcome and amounts, in the units that their columns say."""
         write_chat(tmp_path)
-        assert fill_step(catalog, (1, False), read_trajectories(tmp_path)) == []
+        fill_step(catalog, (1, False), read_trajectories(tmp_path))
+        assert filled_steps(catalog) == {(1, False): []}
         assert rows(catalog, "SELECT name, kind, turn, seconds, status, tool, model, input_tokens FROM spans") == [
             ("run", "AGENT", None, 2.0, "unset", None, None, None),
             ("generate", "LLM", 1, 0.25, "unset", None, "small", 10),
@@ -122,16 +126,23 @@ class TestSteps:
         assert rows(catalog, "SELECT count(*) FROM spans") == [(4,)]
 
     def test_the_bound(self, catalog, tmp_path):
-        """Beyond it the steps that were filled first are emptied; the last is whole."""
-        bound = 2**20
+        """Beyond it the steps that were filled first are emptied, but neither the last nor those of the question."""
         for step in range(3):
             write_chat(tmp_path / str(step), step)
-            fill_step(catalog, (step, False), read_trajectories(tmp_path / str(step)), max_bytes=bound)
-            bound = 2 * catalog.execute("SELECT max(bytes) FROM filled_steps").fetchone()[0] + 100
-        assert filled_steps(catalog) == {(1, False), (2, False)}
-        fill_step(catalog, (0, False), read_trajectories(tmp_path / "0"), max_bytes=1)
-        assert filled_steps(catalog) == {(0, False)}
-        assert rows(catalog, "SELECT DISTINCT step FROM spans UNION SELECT DISTINCT step FROM messages") == [(0,)]
+
+        def fill(step: int, *spared: int) -> list[int | None]:
+            kept = [(each, False) for each in spared]
+            fill_step(catalog, (step, False), read_trajectories(tmp_path / str(step)), kept, max_bytes)
+            return [step for step, _ in filled_steps(catalog)]
+
+        max_bytes = 2**20
+        assert fill(0) == [0]
+        max_bytes = 5 * catalog.execute("SELECT bytes FROM filled_steps").fetchone()[0] // 2
+        assert fill(1) == [0, 1]
+        assert fill(2) == [1, 2]
+        max_bytes = 1
+        assert fill(0, 2) == [2, 0]
+        assert rows(catalog, "SELECT step FROM spans UNION SELECT step FROM messages") == [(0,), (2,)]
 
     def test_a_step_that_changes_is_emptied(self, catalog, tmp_path):
         """What is filled is never behind the trajectories."""
@@ -142,7 +153,15 @@ class TestSteps:
         fill_step(catalog, (1, False), [found])
         insert(catalog, [found.summary])
         refresh(catalog)
-        assert filled_steps(catalog) == set()
+        assert filled_steps(catalog) == {}
+
+    def test_texts_of_other_programs(self, catalog, tmp_path):
+        """A lone surrogate in a text, which UTF-8 lacks, is a question mark."""
+        write_chat(tmp_path)
+        (found,) = read_trajectories(tmp_path)
+        found.spans[0]._name = "half \ud83d"
+        fill_step(catalog, (1, False), [found])
+        assert rows(catalog, "SELECT count(*) FROM spans WHERE name = 'half ?'") == [(1,)]
 
     def test_a_damaged_trajectory_is_told(self, catalog, tmp_path):
         """The others are filled."""
@@ -151,5 +170,6 @@ class TestSteps:
         found = list(read_trajectories(tmp_path))
         (tmp_path / "host-1-abce.otlp.zst").unlink()
         gone = f"{trace_id_of(1, 0, 1):032x}"
-        assert fill_step(catalog, (1, False), found) == [gone]
+        fill_step(catalog, (1, False), found)
+        assert filled_steps(catalog) == {(1, False): [gone]}
         assert rows(catalog, "SELECT count(DISTINCT trace_id) FROM spans") == [(1,)]
