@@ -77,8 +77,25 @@ def columns_read(connection: sqlite3.Connection, sql: str) -> Mapping[str, set[s
     with _only_reads(connection, found), _plain_errors(connection, sql):
         # SQLite reads a misspelt name in double quotes as a text, but not one in backticks.
         named = _QUOTED.sub(lambda it: it[0] if it[1] is None else f"`{it[1].replace('`', '``')}`", sql)
-        connection.execute(f"EXPLAIN {named}").close()
+        program = connection.execute(f"EXPLAIN {named}").fetchall()
+    _add_read(connection, program, found)
     return found
+
+
+def _add_read(connection: sqlite3.Connection, program: Sequence[Sequence[Any]], columns: dict[str, set[str]]) -> None:
+    """Add what a program of SQLite's reads by table: JOIN with USING asks for no leave to read its columns."""
+    roots: dict[tuple[int, int], tuple[str, bool]] = {}
+    for number, schema, _ in connection.execute("PRAGMA database_list").fetchall():
+        rows = connection.execute(f"SELECT rootpage, tbl_name, type = 'table' FROM {schema}.sqlite_master")
+        roots.update(((number, root), (table, bool(is_table))) for root, table, is_table in rows)
+    opened: dict[int, str] = {}
+    for _, instruction, first, second, third, *_ in program:
+        if instruction == "OpenRead" and (third, second) in roots:
+            table, is_table = roots[third, second]
+            columns.setdefault(table, set()).add("")
+            opened |= {first: table} if is_table and table in COLUMNS else {}
+        elif instruction == "Column" and first in opened:
+            columns[opened[first]].add(COLUMNS[opened[first]][second].name)
 
 
 def take_rows(

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from otel_rollout import read_trajectories, semconv
-from otel_rollout.catalog import COLUMNS, attach, create, fill_step, filled_steps, insert, refresh, show_rows
+from otel_rollout.catalog import COLUMNS, Run, attach, create, fill_step, filled_steps, insert, refresh, show_rows
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
 
 
@@ -173,3 +173,23 @@ class TestSteps:
         fill_step(catalog, (1, False), found)
         assert filled_steps(catalog) == {(1, False): [gone]}
         assert rows(catalog, "SELECT count(DISTINCT trace_id) FROM spans") == [(1,)]
+
+
+class TestQuestions:
+    """What a question in SQL reads is there before it is answered."""
+
+    @pytest.mark.parametrize(
+        ("sql", "count"),
+        [
+            ("spans JOIN trajectories USING (trace_id)", 4),
+            ("messages NATURAL JOIN trajectories", 5),
+            ("messages JOIN spans USING (span_id)", 3),
+            ("spans a JOIN spans b ON a.parent_id = b.span_id", 3),
+            ("conversations WHERE EXISTS (SELECT 1 FROM spans WHERE tool IS NOT NULL)", 1),
+            ("steps JOIN groups USING (step)", 1),
+        ],
+    )
+    def test_columns_of_joins(self, sql, count, tmp_path):
+        """Whichever way it names its tables and columns, it is the first question about the folder."""
+        write_chat(tmp_path)
+        assert Run([tmp_path]).query(f"SELECT count(*) FROM {sql}", max_rows=9, seconds=60).rows == [(count,)]
