@@ -15,7 +15,7 @@ import orjson
 from otel_rollout.files.file_lock import is_being_written, open_to_read
 from otel_rollout.folder.layout import (
     OPEN,
-    is_journal_file,
+    is_frame_file,
     is_running_file,
     worker_of,
 )
@@ -165,7 +165,7 @@ def read_live(
                     content, modified = _read(path)
                     files.append((worker_of(path), content, modified))
                     told.add(worker_of(path))
-            elif is_journal_file(path.name):
+            elif is_frame_file(path.name):
                 journals.append(path)
         silent += [worker_of(path) for path in journals if worker_of(path) not in told and is_being_written(path)]
     # A network disk may have another time than this host.

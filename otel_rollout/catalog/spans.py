@@ -14,7 +14,7 @@ from otel_rollout.catalog.records import storable
 from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
 from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import INFERRED, TrajectorySummary
-from otel_rollout.folder.frames import compressor, decompressor, require_zstandard
+from otel_rollout.folder.frames import frame_of, request_of
 from otel_rollout.folder.reader import RecordedTrajectory
 
 StepKey: TypeAlias = tuple[int | None, bool]
@@ -180,13 +180,12 @@ def _packed(values: Sequence[Any]) -> bytes:
     except TypeError:
         # Texts of other programs have lone surrogates.
         text = orjson.dumps(list(map(storable, values)))
-    packed: bytes = compressor().compress(text)
-    return packed
+    return frame_of(text)
 
 
 def _unpacked(data: bytes) -> list[Any]:
     try:
-        values: list[Any] = orjson.loads(decompressor().decompress(data))
-    except require_zstandard().ZstdError as error:
+        values: list[Any] = orjson.loads(request_of(data))
+    except ValueError as error:
         raise ValueError(f"kept rows are damaged: {error}") from error
     return values

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from otel_rollout.folder.append_file import AppendFile, FileGoneError
     from otel_rollout.folder.compression import BodyTooLargeError, decompress
-    from otel_rollout.folder.frame_scanning import TornFrame, scan_frames
-    from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, FrameFile, read_frame
+    from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, FrameFile, frame_of, read_frame, scan_frames
     from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, IndexEntry, entry_of, index_line
     from otel_rollout.folder.index_reading import read_index
     from otel_rollout.folder.journal import Journal
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from otel_rollout.folder.lines import seal_of
     from otel_rollout.folder.losses import append_losses, describe_losses, read_losses
     from otel_rollout.folder.op_durations import OpDurations
-    from otel_rollout.folder.records import head_of, scan_records
     from otel_rollout.folder.retention import FolderBound
     from otel_rollout.folder.running_file import RunningFile
     from otel_rollout.folder.stored_file import ReadProblem, StoredFile
@@ -27,8 +25,7 @@ else:
         {
             "append_file": ("FileGoneError", "AppendFile"),
             "compression": ("BodyTooLargeError", "decompress"),
-            "frame_scanning": ("TornFrame", "scan_frames"),
-            "frames": ("DamagedFrameError", "FrameExtent", "FrameFile", "read_frame"),
+            "frames": ("DamagedFrameError", "FrameExtent", "FrameFile", "frame_of", "read_frame", "scan_frames"),
             "index": ("IndexEntry", "MAX_INDEX_LINE_BYTES", "entry_of", "index_line"),
             "index_reading": ("read_index",),
             "journal": ("Journal",),
@@ -36,7 +33,6 @@ else:
             "lines": ("seal_of",),
             "losses": ("append_losses", "describe_losses", "read_losses"),
             "op_durations": ("OpDurations",),
-            "records": ("scan_records", "head_of"),
             "retention": ("FolderBound",),
             "running_file": ("RunningFile",),
             "stored_file": ("StoredFile", "ReadProblem"),

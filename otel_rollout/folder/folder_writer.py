@@ -19,7 +19,6 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import otlp
 from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import frames, layout
-from otel_rollout.folder.frames import require_zstandard
 from otel_rollout.folder.journal import Journal, JournalPart
 from otel_rollout.folder.known_traces import KnownTrace, KnownTraces, known_ids
 from otel_rollout.folder.step_files import StepFiles
@@ -65,7 +64,7 @@ class _Line(NamedTuple):
     request: bytes
 
     @property
-    def length(self) -> int:
+    def size(self) -> int:
         """The size of the request."""
         return len(self.request)
 
@@ -133,8 +132,6 @@ class FolderWriter:
             MissingExtraError: zstandard isn't installed.
         """
         self.after_fork()
-        # First: the journal works without it, and nobody would notice.
-        require_zstandard()
         with self._lock:
             traces, doubles = self._sort_out(spans)
             waiting, ending = dict[bytes, list[EncodedSpan]](), dict[bytes, list[EncodedSpan]]()
@@ -262,7 +259,7 @@ class FolderWriter:
     def _write_parts(self, trace_id: bytes, trace: KnownTrace, more: Sequence[_Line] = ()) -> None:
         """Write the spans of a trace that are in the journal, and more."""
         pending: list[JournalPart | _Line] = [*trace.parts, *more]
-        groups = _by_size(pending, [each.length for each in pending])
+        groups = _by_size(pending, [each.size for each in pending])
         summary = trace.summary if trace.parts else _summary_of(trace_id, [])
         if more and summary is not None:
             # A failed write is repeated.
@@ -289,7 +286,7 @@ class FolderWriter:
                 self._files.append(requests, written)
                 trace.step, trace.validate = written.step, written.validate
             self._journal.release(parts)
-            trace.size -= sum(part.length for part in parts)
+            trace.size -= sum(part.size for part in parts)
             del trace.parts[: len(parts)]
         trace.summary = None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +16,10 @@ from otel_rollout.files.file_lock import open_to_read
 from otel_rollout.folder.append_file import AppendFile
 from otel_rollout.installing import install_line
 
+MAGIC: Final = b"\x28\xb5\x2f\xfd"
 LEVEL: Final = 3
+FAST_LEVEL: Final = -100
+"""Takes the time of a CRC-32, since it hardly compresses."""
 WINDOW_LOG: Final = 21
 """2 MiB: turns repeat a long history."""
 MAX_LINE_BYTES: Final = 2**28
@@ -24,7 +28,20 @@ MAX_FRAME_BYTES: Final = MAX_LINE_BYTES + MAX_LINE_BYTES // 128
 """Incompressible data becomes a little longer."""
 
 CHECKSUM_BYTES: Final = 4
-_local = threading.local()
+_PIECE_BYTES: Final = 2**12
+"""At most 128 MiB once decompressed."""
+_SEARCH_BYTES: Final = 2**20
+
+
+class _Codecs(threading.local):
+    """The compressors and the decompressor of a thread, kept for all files: one takes megabytes."""
+
+    def __init__(self) -> None:
+        self.compressors: dict[int, Any] = {}
+        self.decompressor: Any = None
+
+
+_codecs: Final = _Codecs()
 
 
 class FrameExtent(NamedTuple):
@@ -32,6 +49,22 @@ class FrameExtent(NamedTuple):
 
     offset: int
     length: int
+
+
+class Frame(NamedTuple):
+    """A part of a file of frames.
+
+    Args:
+        offset: Its first byte in the file.
+        length: Its size in bytes.
+        request: The request; None for bytes that are no whole frame: an interrupted write, or damage.
+        checksum: The frame's checksum in hexadecimal.
+    """
+
+    offset: int
+    length: int
+    request: bytes | None = None
+    checksum: str = ""
 
 
 class DamagedFrameError(UnreadableTraceError):
@@ -77,7 +110,7 @@ class FrameFile:
         if (size := sum(map(len, pieces))) >= MAX_LINE_BYTES:
             raise ValueError(f"a request of {size:,} bytes is over the limit of {MAX_LINE_BYTES:,}")
         # In one piece: streaming takes a quarter longer, even counting the copy.
-        data: bytes = compressor().compress(b"".join(pieces) if len(pieces) > 1 else pieces[0])
+        data = frame_of(b"".join(pieces) if len(pieces) > 1 else pieces[0])
         extent = FrameExtent(self._file.append([data]), len(data))
         self.checksum = data[-CHECKSUM_BYTES:].hex()
         return extent
@@ -87,29 +120,152 @@ class FrameFile:
         self._file.close()
 
 
-def read_frame(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
-    """Return the request in a frame.
+def frame_of(request: bytes | memoryview, level: int = LEVEL) -> bytes:
+    """Return a request as a frame.
 
     Raises:
-        DamagedFrameError: There is no whole frame.
         MissingExtraError: zstandard isn't installed.
     """
-    if length > MAX_FRAME_BYTES:
-        raise DamagedFrameError(f"{path}: the frame at {offset} claims {length:,} bytes")
-    data = read_range(path, offset, length)
+    compressor = _codecs.compressors.get(level)
+    if compressor is None:
+        module = require_zstandard()
+        parameters = module.ZstdCompressionParameters.from_level(
+            level, window_log=WINDOW_LOG, write_checksum=True, write_content_size=True
+        )
+        compressor = _codecs.compressors[level] = module.ZstdCompressor(compression_params=parameters)
+    frame: bytes = compressor.compress(request)
+    return frame
+
+
+def request_of(frame: bytes, checksum: str = "") -> bytes:
+    """Return the request in a frame.
+
+    Args:
+        frame: The frame.
+        checksum: The checksum that it must have, in hexadecimal; empty for any.
+
+    Raises:
+        ValueError: It is no whole frame, or another one.
+        MissingExtraError: zstandard isn't installed.
+    """
+    size = claimed_size(frame)
+    if size > MAX_LINE_BYTES:
+        raise ValueError(f"it claims a request of {size:,} bytes")
+    if size < 0:
+        raise ValueError("it has no content size")
+    if checksum and frame[-CHECKSUM_BYTES:].hex() != checksum:
+        raise ValueError("it is another one")
+    if _codecs.decompressor is None:
+        _codecs.decompressor = require_zstandard().ZstdDecompressor()
+    try:
+        request: bytes = _codecs.decompressor.decompress(frame)
+    except (require_zstandard().ZstdError, MemoryError) as error:
+        raise ValueError(str(error)) from error
+    return request
+
+
+def claimed_size(start: bytes) -> int:
+    """Return the size of the request that the start of a frame claims; -1 if it claims none, or is none."""
     zstandard = require_zstandard()
     try:
+        size: int = zstandard.frame_content_size(start)
+    except zstandard.ZstdError:
+        return -1
+    return size
+
+
+def read_frame(path: str | os.PathLike[str], offset: int, length: int, checksum: str = "") -> bytes:
+    """Return the request in a frame.
+
+    Args:
+        path: The file.
+        offset: The frame's first byte.
+        length: Its size in bytes.
+        checksum: The checksum that it must have, in hexadecimal; empty for any.
+
+    Raises:
+        DamagedFrameError: There is no whole frame, or another one.
+        MissingExtraError: zstandard isn't installed.
+    """
+    try:
+        if length > MAX_FRAME_BYTES:
+            raise ValueError(f"it claims {length:,} bytes")
+        data = read_range(path, offset, length)
         if len(data) < length:
-            raise DamagedFrameError(f"{path}: the frame at {offset} is torn: {len(data)} of {length} bytes")
-        size = zstandard.frame_content_size(data)
-        if size > MAX_LINE_BYTES:
-            raise DamagedFrameError(f"{path}: the frame at {offset} claims a request of {size:,} bytes")
-        if size < 0:
-            raise DamagedFrameError(f"{path}: the frame at {offset} has no content size")
-        request: bytes = decompressor().decompress(data)
-    except (zstandard.ZstdError, MemoryError) as error:
+            raise ValueError(f"it is torn: {len(data)} of {length} bytes")
+        return request_of(data, checksum)
+    except ValueError as error:
         raise DamagedFrameError(f"{path}: the frame at {offset} is damaged: {error}") from error
-    return request
+
+
+def scan_frames(path: str | os.PathLike[str], start: int = 0) -> Iterator[Frame]:
+    """Yield the frames of a file, and the bytes between them that are none.
+
+    Args:
+        path: The file.
+        start: The offset of a frame.
+    """
+    descriptor = open_to_read(path)
+    try:
+        torn = offset = start
+        while offset < (size := os.fstat(descriptor).st_size):
+            frame = _frame_at(descriptor, offset)
+            if frame is None:
+                # The next may begin within the supposed length of a damaged one.
+                offset = _next_magic(descriptor, offset + 1, size)
+                continue
+            if torn < offset:
+                yield Frame(torn, offset - torn)
+            yield frame
+            torn = offset = offset + frame.length
+        if torn < offset:
+            yield Frame(torn, offset - torn)
+    finally:
+        os.close(descriptor)
+
+
+def _frame_at(descriptor: int, offset: int) -> Frame | None:
+    data = os.pread(descriptor, _PIECE_BYTES, offset)
+    if not data.startswith(MAGIC) or not 0 <= (left := claimed_size(data)) <= MAX_LINE_BYTES:
+        return None
+    zstandard = require_zstandard()
+    member = zstandard.ZstdDecompressor().decompressobj()
+    parts: list[bytes] = []
+    end = offset
+    while data and left >= 0:
+        try:
+            parts.append(member.decompress(data))
+        except (zstandard.ZstdError, MemoryError):
+            return None
+        left -= len(parts[-1])
+        end += len(data) - len(member.unused_data)
+        if member.eof:
+            checksum = os.pread(descriptor, CHECKSUM_BYTES, end - CHECKSUM_BYTES).hex()
+            return Frame(offset, end - offset, b"".join(parts), checksum)
+        data = os.pread(descriptor, _PIECE_BYTES, end)
+    return None
+
+
+def _next_magic(descriptor: int, offset: int, size: int) -> int:
+    """Return the offset of the first magic at or after `offset`; `size` if there is none."""
+    while data := os.pread(descriptor, _SEARCH_BYTES, offset):
+        found = data.find(MAGIC)
+        if found >= 0:
+            return offset + found
+        if len(data) < len(MAGIC):
+            break
+        offset += len(data) - len(MAGIC) + 1
+    return size
+
+
+def has_frame(path: str | os.PathLike[str], offset: int, length: int, checksum: str) -> bool:
+    """Return True if a frame begins at `offset`, and one with this checksum ends after `length` bytes."""
+    descriptor = open_to_read(path)
+    try:
+        end = os.pread(descriptor, CHECKSUM_BYTES, offset + length - CHECKSUM_BYTES)
+        return end.hex() == checksum and os.pread(descriptor, len(MAGIC), offset) == MAGIC
+    finally:
+        os.close(descriptor)
 
 
 def read_range(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
@@ -137,21 +293,3 @@ def require_zstandard() -> Any:
             f"trace folders need zstandard, which isn't installed ({error}): {install_line('file')}"
         ) from error
     return zstandard
-
-
-def compressor() -> Any:
-    """Return the thread's compressor, which takes megabytes."""
-    if not hasattr(_local, "compressor"):
-        module = require_zstandard()
-        parameters = module.ZstdCompressionParameters.from_level(
-            LEVEL, window_log=WINDOW_LOG, write_checksum=True, write_content_size=True
-        )
-        _local.compressor = module.ZstdCompressor(compression_params=parameters)
-    return _local.compressor
-
-
-def decompressor() -> Any:
-    """Return the thread's decompressor."""
-    if not hasattr(_local, "decompressor"):
-        _local.decompressor = require_zstandard().ZstdDecompressor()
-    return _local.decompressor

@@ -24,14 +24,7 @@ from otel_rollout.facts.span_values import text_of
 from otel_rollout.facts.summaries import summary_of_json
 from otel_rollout.facts.table import LISTED, TrajectorySummary, tag_of
 from otel_rollout.files.file_lock import open_to_read
-from otel_rollout.folder.frame_scanning import scan_frames
-from otel_rollout.folder.frames import (
-    MAX_FRAME_BYTES,
-    MAX_LINE_BYTES,
-    DamagedFrameError,
-    FrameExtent,
-    read_frame,
-)
+from otel_rollout.folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES, scan_frames
 from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, NOT_INFERRED, IndexEntry, Row, entry_of, place_of
 from otel_rollout.folder.layout import CLOSED_INDEX, INDEX
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole
@@ -132,9 +125,8 @@ def _closed_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
     with suppress(FileNotFoundError):
         for frame in scan_frames(closed):
             # A torn block is still in the open index.
-            if isinstance(frame, FrameExtent):
-                with suppress(DamagedFrameError):
-                    yield [line[:-1] for line in read_frame(closed, *frame).splitlines()]
+            if frame.request is not None:
+                yield [line[:-1] for line in frame.request.splitlines()]
 
 
 def _size_of(path: str | PathLike[str]) -> int:

@@ -1,4 +1,4 @@
-"""A worker's journal: requests of spans whose root has not ended yet, on disk so that memory stays small.
+"""A worker's journal: frames of spans whose root has not ended yet, on disk so that memory stays small.
 
 After a crash readers find the file.
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from otel_rollout.folder.append_file import AppendFile, FileGoneError
+from otel_rollout.folder.frames import FAST_LEVEL, frame_of, request_of
 from otel_rollout.folder.layout import NEW
-from otel_rollout.folder.records import HEAD_BYTES, head_of, unpack
 
 MIN_DEAD_BYTES: Final = 64 * 2**20
 """With fewer bytes that are no longer needed, a journal is not rewritten."""
@@ -22,10 +22,11 @@ COPY_BYTES: Final = 2**20
 
 @dataclass(eq=False, slots=True)
 class JournalPart:
-    """The place of a record in the journal; `offset` changes when the journal is rewritten."""
+    """The place of a frame in the journal, and the size of its request; the place changes when that is rewritten."""
 
     offset: int
     length: int
+    size: int
 
 
 class Journal:
@@ -34,7 +35,7 @@ class Journal:
     def __init__(self, path: Path, within: Path | None = None) -> None:
         self.path = path
         self.live_bytes = 0
-        """The size of all records that are still needed."""
+        """The size of all frames that are still needed."""
         self._within = within
         self._file: AppendFile | None = None
 
@@ -47,18 +48,19 @@ class Journal:
 
         Raises:
             OSError: The disk did not take all of them, and has none of them.
+            MissingExtraError: zstandard isn't installed.
         """
+        frames = [frame_of(request, FAST_LEVEL) for request in requests]
         if self._file is None:
             self._file = AppendFile(self.path, self._within)
-        pieces = [piece for request in requests for piece in (head_of(request), request)]
         try:
-            offset = self._file.append(pieces)
+            offset = self._file.append(frames)
         except FileGoneError:
             self._rewrite(live)
-            offset = self._file.append(pieces)
+            offset = self._file.append(frames)
         parts = []
-        for request in requests:
-            part = JournalPart(offset, HEAD_BYTES + len(request))
+        for request, frame in zip(requests, frames, strict=True):
+            part = JournalPart(offset, len(frame), len(request))
             parts.append(part)
             offset += part.length
         self.live_bytes += sum(part.length for part in parts)
@@ -70,15 +72,15 @@ class Journal:
         for part in parts:
             if self._file is not None:
                 with suppress(OSError, ValueError):
-                    requests.append(unpack(self._file.read(part.offset, part.length)))
+                    requests.append(request_of(self._file.read(part.offset, part.length)))
         return requests
 
     def release(self, parts: Iterable[JournalPart]) -> None:
-        """Mark records as no longer needed."""
+        """Mark frames as no longer needed."""
         self.live_bytes -= sum(part.length for part in parts)
 
     def compact(self, live: Iterable[JournalPart]) -> None:
-        """Free disk space: truncate the file if no record is needed, rewrite it if most aren't.
+        """Free disk space: truncate the file if no frame is needed, rewrite it if most aren't.
 
         Args:
             live: The parts that are still needed.
@@ -94,7 +96,7 @@ class Journal:
             self._rewrite(live)
 
     def close(self) -> None:
-        """Close the file, and remove it if no record is needed."""
+        """Close the file, and remove it if no frame is needed."""
         if self._file is None:
             return
         if not self.live_bytes:
@@ -109,7 +111,7 @@ class Journal:
         self._file, self.live_bytes = None, 0
 
     def _rewrite(self, live: Iterable[JournalPart]) -> None:
-        """Replace the file by one with only the needed records."""
+        """Replace the file by one with only the needed frames."""
         old, parts = self._file, sorted(live, key=lambda part: part.offset)
         if old is None:
             return
@@ -122,7 +124,7 @@ class Journal:
             size = 0
             for part in parts:
                 offsets.append(new.end + size)
-                # A record that can't be read is noticed by `read`.
+                # A frame that can't be read is noticed by `read`.
                 with suppress(OSError):
                     pieces.append(old.read(part.offset, part.length))
                     size += part.length

@@ -31,7 +31,7 @@ class KnownTrace:
         validate: True if that part is of a validation pass.
         summary: The summary of its spans in the journal; None if there are none, or they have to be read for it.
         parts: The places of its lines in the journal, the end's last.
-        size: Their size in bytes.
+        size: The size of their requests in bytes.
         last_seen: The time of its last new span, on the monotonic clock.
         memory: The memory that it took when `KnownTraces` counted it last.
     """
@@ -63,7 +63,7 @@ class KnownTrace:
             self.parts.append(part)
         else:
             self.parts.insert(len(self.parts) - 1, part)
-        self.size += part.length
+        self.size += part.size
         self.has_ended = self.has_ended or ends
 
     def count_memory(self) -> int:

@@ -6,7 +6,7 @@ DIR/steps=000000-000099/<worker>.index.jsonl.zst      these lines, once the work
 DIR/steps=000000-000099/<worker>-2.otlp.zst           the next file, once the first was full
 DIR/validate/steps=000000-000099/<worker>.otlp.zst    the validation passes of these steps
 DIR/no-step/<worker>.otlp.zst                         spans without a step
-DIR/open/<worker>.otlp                                the journal: spans whose root has not ended yet
+DIR/open/<worker>.otlp.zst                            the journal: spans whose root has not ended yet
 DIR/open/<worker>.running.json                        the trajectories that run for longer than a few seconds
 DIR/<worker>.lost                                     the spans that the exporter lost, by step and reason, if any
 
@@ -24,7 +24,6 @@ FRAMES: Final = ".otlp.zst"
 INDEX: Final = ".index.jsonl"
 CLOSED_INDEX: Final = f"{INDEX}.zst"
 """The ending of what a worker leaves of an index when it closes the file: blocks of lines, a zstd frame each."""
-RECORDS: Final = ".otlp"
 FOREIGN: Final = (".jsonl", ".jsonl.zst", ".jsonl.gz")
 """OTLP that another program wrote."""
 RUNNING: Final = ".running.json"
@@ -42,9 +41,8 @@ _NAME: Final = rf"[A-Za-z0-9_.-]{{1,{_MAX_HOST_CHARACTERS}}}-[0-9]+-[0-9a-f]{{4}
 _NUMBER: Final = "(?:-[0-9]+)?"
 _WORKER: Final = re.compile(f"({_NAME}){_NUMBER}")
 _FRAME_FILE: Final = re.compile(_NAME + _NUMBER + re.escape(FRAMES))
-_JOURNAL_FILE: Final = re.compile(_NAME + re.escape(RECORDS))
 _RUNNING_FILE: Final = re.compile(_NAME + re.escape(RUNNING))
-_REPLACED: Final = "|".join(map(re.escape, (RECORDS, RUNNING)))
+_REPLACED: Final = "|".join(map(re.escape, (FRAMES, RUNNING)))
 _NEW_FILE: Final = re.compile(rf"\.{_NAME}{_NUMBER}(?:{_REPLACED}){re.escape(NEW)}")
 _BUNDLE: Final = re.compile("steps=(-?[0-9]{1,19})-(-?[0-9]{1,19})", re.ASCII)
 
@@ -89,18 +87,13 @@ def is_bundle_folder(name: str) -> bool:
 
 
 def is_frame_file(name: str) -> bool:
-    """Return True if we name a file of frames so, in a trace folder or a spool."""
+    """Return True if we name a file of frames so: of trajectories, of a spool, or a journal."""
     return _FRAME_FILE.fullmatch(name) is not None
 
 
-def is_journal_file(name: str, *, may_be_new: bool = False) -> bool:
-    """Return True if we name a journal so.
-
-    Args:
-        name: The name.
-        may_be_new: Accept the file that will replace a journal or a file of running trajectories, too.
-    """
-    return _JOURNAL_FILE.fullmatch(name) is not None or (may_be_new and _NEW_FILE.fullmatch(name) is not None)
+def is_new_file(name: str) -> bool:
+    """Return True if we name a file so that will replace a journal, or a file of running trajectories."""
+    return _NEW_FILE.fullmatch(name) is not None
 
 
 def is_running_file(name: str) -> bool:
@@ -125,7 +118,7 @@ def closed_index_path(path: Path) -> Path:
 
 def journal_path(folder: Path, worker: str) -> Path:
     """Return a worker's journal in a trace folder."""
-    return folder / OPEN / f"{worker}{RECORDS}"
+    return data_path(folder / OPEN, worker, 1)
 
 
 def running_path(folder: Path, worker: str) -> Path:
@@ -136,7 +129,7 @@ def running_path(folder: Path, worker: str) -> Path:
 def worker_of(path: str | os.PathLike[str]) -> str:
     """Return the name of the worker that wrote a file of a trace folder or a spool."""
     name = os.path.basename(path)  # noqa: PTH119 - readers have strings, and many
-    for ending in (CLOSED_INDEX, INDEX, FRAMES, *FOREIGN, RECORDS, RUNNING):
+    for ending in (CLOSED_INDEX, INDEX, FRAMES, *FOREIGN, RUNNING):
         if name.endswith(ending):
             name = name.removesuffix(ending)
             break

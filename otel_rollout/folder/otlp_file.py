@@ -27,8 +27,7 @@ from otel_rollout.folder.compression import (
     DecompressedFile,
     decompress,
 )
-from otel_rollout.folder.frame_scanning import MAGIC, has_content_size
-from otel_rollout.folder.frames import MAX_LINE_BYTES
+from otel_rollout.folder.frames import MAGIC, MAX_LINE_BYTES, claimed_size
 from otel_rollout.text.json_marks import marks_outside_text
 
 _BRACE: Final = b"{"
@@ -105,7 +104,7 @@ class OtlpFile:
         """The number of bytes of the file that are read."""
         with _opened(path) as file:
             self._encoding = _encoding_of(file)
-            has_frames = self._encoding == "zstd" and has_content_size(file.peek(_HEAD_BYTES)[:_HEAD_BYTES])
+            has_frames = self._encoding == "zstd" and claimed_size(file.peek(_HEAD_BYTES)[:_HEAD_BYTES]) >= 0
             stream = _data_of(file, self._encoding)
             # As a trace folder has them, with a request in protobuf each.
             is_ours = has_frames and stream.peek(1).startswith(_FIELD_1)

@@ -114,7 +114,7 @@ def _places(folder: Path) -> Iterator[tuple[str, Callable[[str], bool]]]:
 
 def _is_ours_in_open(name: str) -> bool:
     # A process that lives writes its file of running trajectories anew every few seconds: it is never the oldest.
-    return layout.is_journal_file(name, may_be_new=True) or layout.is_running_file(name)
+    return layout.is_frame_file(name) or layout.is_new_file(name) or layout.is_running_file(name)
 
 
 def _folders(folder: str | Path) -> list[str]:

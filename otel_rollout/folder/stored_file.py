@@ -17,12 +17,10 @@ from zlib import crc32
 # Its names are imported at first use: lists need none of them.
 from otel_rollout import otlp
 from otel_rollout.files.file_lock import size_of
-from otel_rollout.folder.frame_scanning import checksum_at, scan_frames
-from otel_rollout.folder.frames import DamagedFrameError, FrameExtent, read_frame, read_range
+from otel_rollout.folder.frames import has_frame, read_frame, read_range, scan_frames
 from otel_rollout.folder.index import IndexEntry, Row, place_of
 from otel_rollout.folder.index_reading import entries_of, read_rows_from, rows_of_steps
 from otel_rollout.folder.otlp_file import Fault, NoOtlpFileError, OtlpFile, request_in
-from otel_rollout.folder.records import scan_records, unpack
 from otel_rollout.folder.trace_files import TraceFile
 from otel_rollout.text.sanitize import replace_surrogates
 
@@ -53,7 +51,7 @@ class ReadProblem:
     """Something that could not be read, and was skipped.
 
     Args:
-        what: `torn frame`, `torn record`, `torn request`, `unreadable request`, `unreadable file`, `file without OTLP`,
+        what: `torn frame`, `torn request`, `unreadable request`, `unreadable file`, `file without OTLP`,
             or a compressed file that `import` reads.
         path: The file.
         offset: The first byte of it.
@@ -180,7 +178,7 @@ class StoredFile:
     def _foreign(self) -> OtlpFile | None:
         """The file as one of another program; None if it is one of ours."""
         # Spans in a line that is known are read without looking at its start.
-        if self._file.has_frames or self._file.has_records:
+        if self._file.has_frames:
             return None
         found = OtlpFile(self._file.path)
         return None if found.form == "frames" else found
@@ -206,8 +204,6 @@ class StoredFile:
             known: The part that was read before; it is not read again if the file has only grown.
         """
         try:
-            if self._file.has_records:
-                return Reading([*self._records()])
             if (foreign := self._foreign) is not None:
                 return Reading([*self._bodies(foreign)])
             return self._frames(known)
@@ -252,10 +248,8 @@ class StoredFile:
             ValueError: The frame is damaged, or another request is there.
         """
         offset, length, checksum = row[_OFFSET], row[_LENGTH], row[_CHECKSUM]
-        if self._file.has_records:
-            return unpack(read_range(self._place, offset, length), checksum)
         if (foreign := self._foreign) is None:
-            return read_frame(self._place, offset, length)
+            return read_frame(self._place, offset, length, checksum)
         if foreign.is_compressed:
             data = (_data_of(self._place, self._identity()) or b"")[offset : offset + length]
         else:
@@ -307,34 +301,13 @@ class StoredFile:
 
     def _scan(self, start: int, end: int) -> Iterator[Row]:
         """Yield the rows of the frames between two offsets, which have no row in the index."""
-        is_damaged = False
-        while start < end:
-            frame = next(scan_frames(self._place, start), None)
-            if frame is None or frame.offset >= end:
+        for offset, length, request, checksum in scan_frames(self._place, start):
+            if offset >= end:
                 return
-            start = frame.offset + frame.length
-            if isinstance(frame, FrameExtent):
-                try:
-                    data = read_frame(self._place, frame.offset, frame.length)
-                except DamagedFrameError:
-                    # It may be torn, and its supposed end the beginning of the next.
-                    start = frame.offset + 1
-                else:
-                    is_damaged = False
-                    yield from self._entries(data, frame, checksum_at(self._place, *frame))
-                    continue
-            elif start >= end and self._file.is_being_written():
-                return
-            if not is_damaged:
-                self._report("torn frame", frame.offset)
-            is_damaged = True
-
-    def _records(self) -> Iterator[Row]:
-        for offset, length, request, checksum in scan_records(self._place):
             if request is not None:
                 yield from self._entries(request, (offset, length), checksum)
-            elif offset + length < size_of(self._place) or not self._file.is_being_written():
-                self._report("torn record", offset)
+            elif offset + length < end or not self._file.is_being_written():
+                self._report("torn frame", offset)
 
     def _bodies(self, foreign: OtlpFile) -> Iterator[Row]:
         """Yield the rows of a file of another program."""
@@ -369,7 +342,7 @@ class StoredFile:
         return entries
 
     def _is_frame(self, row: Row) -> bool:
-        return bool(row[_CHECKSUM] == checksum_at(self._place, row[_OFFSET], row[_LENGTH]))
+        return has_frame(self._place, row[_OFFSET], row[_LENGTH], row[_CHECKSUM])
 
     def _report(self, what: str, offset: int) -> None:
         self._on_problem(ReadProblem(what, self._file.path, offset))

@@ -17,16 +17,15 @@ from otel_rollout.folder.layout import (
     INDEX,
     NO_STEP,
     OPEN,
-    RECORDS,
     VALIDATE,
-    is_journal_file,
+    is_frame_file,
     steps_of,
     worker_of,
 )
 from otel_rollout.folder.selection import Selection
 
 EVERYTHING: Final = Selection()
-_ENDINGS: Final = (FRAMES, RECORDS, *FOREIGN)
+_ENDINGS: Final = (FRAMES, *FOREIGN)
 ZST: Final = CLOSED_INDEX.removeprefix(INDEX)
 MAX_DEPTH: Final = 16
 """Symlinks can form a cycle."""
@@ -94,17 +93,12 @@ class TraceFile(NamedTuple):
 
     @property
     def has_frames(self) -> bool:
-        """True if its requests are frames, as our trajectories are."""
+        """True if its requests are frames, as ours are."""
         return self.place.endswith(FRAMES)
 
     @property
-    def has_records(self) -> bool:
-        """True if its requests are records, as a journal's are."""
-        return self.place.endswith(RECORDS)
-
-    @property
     def is_journal(self) -> bool:
-        """True if it is a journal of ours, from which records are removed again."""
+        """True if it is a journal of ours, from which frames are removed again."""
         return _is_journal(self.place)
 
     @property
@@ -260,7 +254,7 @@ def _enter(name: str, steps: tuple[int, int] | None, context: _Context) -> _Cont
 
 def _is_journal(place: str) -> bool:
     folder, name = os.path.split(place)
-    return is_journal_file(name) and os.path.basename(folder) == OPEN  # noqa: PTH119 - one of many
+    return is_frame_file(name) and os.path.basename(folder) == OPEN  # noqa: PTH119 - one of many
 
 
 def _identity(path: str) -> tuple[int, int]:

@@ -12,10 +12,9 @@ from otel_rollout.errors import ConfigurationError
 from otel_rollout.files.file_lock import exclusive_lock
 from otel_rollout.folder import layout
 from otel_rollout.folder.folder_writer import FolderWriter, Policy
-from otel_rollout.folder.frames import require_zstandard
+from otel_rollout.folder.frames import require_zstandard, scan_frames
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.known_traces import KnownTrace
-from otel_rollout.folder.records import scan_records
 from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.guard.log_once import warn_once
@@ -31,7 +30,7 @@ POLICY: Final = Policy(
     GRACE_SECONDS, IDLE_SECONDS, max_open_bytes=2**32, max_open_memory=2**29, max_written_memory=2**26
 )
 MAX_AGE_SECONDS: Final = 86_400.0
-"""A record of a journal that is in a frame as well was received at most so long before the journal's last."""
+"""A frame of a journal that is in a frame as well was received at most so long before the journal's last."""
 
 
 def open_folder(
@@ -66,22 +65,22 @@ def open_folder(
 
 
 def adopt(folder: FolderWriter) -> Generator[int, None, None]:
-    """Take the spans of journals that no process writes any more, a record at a time.
+    """Take the spans of journals that no process writes any more, a frame at a time.
 
     Args:
         folder: The folder that takes them; whatever of them is in a frame already is left out.
 
     Yields:
         0 once the folder has the list of what is in frames, so that it may take other spans; then the number of spans
-        of each record.
+        of each frame.
 
     Raises:
         OSError: The disk failed; the journals stay, and may be adopted again.
     """
     with ExitStack() as locks:
         journals: list[Path] = []
-        for path in sorted((folder.folder / layout.OPEN).glob(f"{ROLE}*{layout.RECORDS}")):
-            if layout.is_journal_file(path.name) and layout.worker_of(path) != folder.worker:
+        for path in sorted((folder.folder / layout.OPEN).glob(f"{ROLE}*{layout.FRAMES}")):
+            if layout.is_frame_file(path.name) and layout.worker_of(path) != folder.worker:
                 with suppress(FileNotFoundError):
                     if locks.enter_context(exclusive_lock(path)) is not None:
                         journals.append(path)
@@ -107,7 +106,7 @@ def _state_of(path: Path) -> tuple[int, int]:
 
 def _spans_of(request: bytes, path: Path) -> list[EncodedSpan]:
     def refuse(reason: str) -> None:
-        warn_once("adopted journal", "%s has damaged records: some traces miss spans: %s", path, reason)
+        warn_once("adopted journal", "%s has damaged frames: some traces miss spans: %s", path, reason)
 
     try:
         return list(split_request(request, refuse, MAX_FIELDS))
@@ -118,12 +117,12 @@ def _spans_of(request: bytes, path: Path) -> list[EncodedSpan]:
 
 
 def _requests_of(path: Path) -> Iterator[bytes]:
-    for offset, length, request, _ in scan_records(path):
+    for offset, length, request, _ in scan_frames(path):
         if request is not None:
             yield request
         elif offset + length < path.stat().st_size:
             # The last one is torn if its writer was killed meanwhile: nobody was told that it is stored.
-            warn_once("adopted journal", "%s has damaged records: some traces miss spans", path)
+            warn_once("adopted journal", "%s has damaged frames: some traces miss spans", path)
 
 
 def _note_frames(folder: FolderWriter, trace_ids: set[str], oldest: float) -> None:
@@ -140,7 +139,7 @@ def _note_frames(folder: FolderWriter, trace_ids: set[str], oldest: float) -> No
 
     cache = LineCache()
     for file in find_trace_files(folder.folder):
-        if not file.worker.startswith(ROLE) or not file.has_frames:
+        if not file.worker.startswith(ROLE) or not file.has_frames or file.is_journal:
             continue
         with suppress(OSError):
             if file.path.stat().st_mtime < oldest:

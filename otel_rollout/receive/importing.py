@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from otel_rollout.errors import NoTracesError
-from otel_rollout.folder.frame_scanning import TornFrame, scan_frames
-from otel_rollout.folder.frames import DamagedFrameError, read_frame
+from otel_rollout.folder.frames import scan_frames
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.known_traces import has_id
 from otel_rollout.folder.layout import CLOSED_INDEX, INDEX, OPEN
@@ -177,14 +176,9 @@ def _batches(file: OtlpFile, report: ImportReport, on_progress: Callable[[int], 
 
 def _frames(file: OtlpFile) -> Iterator[Body | Fault]:
     """Yield the requests of a trace folder's file."""
-    for frame in scan_frames(file.path):
-        file.position = frame.offset + frame.length
-        try:
-            if isinstance(frame, TornFrame):
-                raise DamagedFrameError("a torn frame")
-            yield Body(*frame, read_frame(file.path, *frame), is_json=False)
-        except DamagedFrameError as error:
-            yield Fault(frame.offset, str(error))
+    for offset, length, request, _ in scan_frames(file.path):
+        file.position = offset + length
+        yield Fault(offset, "a torn frame") if request is None else Body(offset, length, request, is_json=False)
 
 
 class _Place(NamedTuple):

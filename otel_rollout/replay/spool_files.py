@@ -32,7 +32,9 @@ def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
         # Part of a trace folder: its files are no spool's, even without their indexes.
         return False
     files = files_in(folder) if may_be_empty and folder.is_dir() else find_trace_files(folder)
-    return all(file.has_frames and file.index_place is None and file.steps is None for file in files)
+    return all(
+        file.has_frames and not file.is_journal and file.index_place is None and file.steps is None for file in files
+    )
 
 
 def spool_of(folder: Path, backend: str) -> Path:

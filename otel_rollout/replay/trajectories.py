@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.folder.frame_scanning import scan_frames
-from otel_rollout.folder.frames import FrameExtent
+from otel_rollout.folder.frames import scan_frames
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import read_index
 from otel_rollout.folder.layout import index_path
@@ -154,7 +153,7 @@ def _is_damage(problem: ReadProblem) -> bool:
     with suppress(OSError):
         if any(entry.offset == problem.offset for entry in read_index(index_path(problem.path))):
             return True
-        return any(isinstance(frame, FrameExtent) for frame in scan_frames(problem.path, problem.offset))
+        return any(frame.request is not None for frame in scan_frames(problem.path, problem.offset))
     return False
 
 

@@ -35,7 +35,7 @@ from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.finish import PayloadFinisher, SpanReader
-from otel_rollout.folder import FrameExtent, read_frame, read_losses, scan_frames
+from otel_rollout.folder import read_losses, scan_frames
 from otel_rollout.otlp import decode_spans
 from otel_rollout.replay import DeliveredLog, Sender, TrajectorySource, remove_delivered
 from otel_rollout_file import FileSpanExporter
@@ -326,8 +326,8 @@ class Delivery(RuleBasedStateMachine):
             span.name
             for path in sorted((self.root / "spool").glob("*.otlp.zst"))
             for frame in scan_frames(path)
-            if isinstance(frame, FrameExtent)
-            for span in decode_spans(read_frame(path, frame.offset, frame.length))
+            if frame.request is not None
+            for span in decode_spans(frame.request)
         ]
 
     def teardown(self):

@@ -207,13 +207,13 @@ def account(
 
 def spooled(folder: Path) -> list[str]:
     """Return the ids of the spans in a spool, torn frames left out."""
-    from otel_rollout.folder import FrameExtent, read_frame, scan_frames
+    from otel_rollout.folder import scan_frames
     from otel_rollout.otlp import decode_spans
 
     return [
         f"{span.context.span_id:016x}"
         for path in sorted(folder.rglob("*.otlp.zst"))
         for frame in scan_frames(path)
-        if isinstance(frame, FrameExtent)
-        for span in decode_spans(read_frame(path, frame.offset, frame.length))
+        if frame.request is not None
+        for span in decode_spans(frame.request)
     ]

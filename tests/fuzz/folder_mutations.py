@@ -14,7 +14,7 @@ from zlib import crc32
 
 import zstandard
 
-from otel_rollout.folder import head_of, scan_records
+from otel_rollout.folder import frame_of, scan_frames
 from otel_rollout.otlp import json_of_request, varint
 
 __all__ = ["MUTATIONS", "Mutation"]
@@ -99,7 +99,7 @@ class Mutation(NamedTuple):
 
 
 def _files(folder: Path, pattern: str = "") -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and re.search(pattern, path.name))
+    return sorted(path for path in folder.rglob("*") if path.is_file() and re.search(pattern, path.as_posix()))
 
 
 def _edit(change: Callable[[bytearray, random.Random], str]) -> Callable[[Path, random.Random], str]:
@@ -307,12 +307,10 @@ def _bomb(folder: Path, rng: random.Random) -> str:
         )
     )
     folder.joinpath("steps=000000-000099").mkdir(exist_ok=True)
-    ending = rng.choice((".jsonl", ".jsonl.zst", ".otlp", ".otlp.zst"))
+    ending = rng.choice((".jsonl", ".jsonl.zst", ".otlp.zst"))
     path = folder / "steps=000000-000099" / f"host-9-0009{ending}"
     if ending.endswith(".zst"):
         line = zstandard.compress(line, 1)
-    elif ending == ".otlp":
-        line = (head_of(line) if len(line) < 2**28 else b"") + line
     path.write_bytes(line if ending != ".jsonl" else line + b"\n")
     return f"{kind} in {path.name}"
 
@@ -345,12 +343,12 @@ def _semantic_frame(folder: Path, rng: random.Random) -> str:
 
 
 def _semantic_journal(folder: Path, rng: random.Random) -> str:
-    path = rng.choice(_files(folder, r"\.otlp$"))
-    requests = [record.request for record in scan_records(path) if record.request is not None]
+    path = rng.choice(_files(folder, r"open/.*\.otlp\.zst$"))
+    requests = [frame.request for frame in scan_frames(path) if frame.request is not None]
     place = rng.randrange(len(requests))
     done, requests[place] = _changed(requests[place], rng)
-    path.write_bytes(b"".join(head_of(request) + request for request in requests))
-    return f"{path.relative_to(folder)}: record {place}: {done}"
+    path.write_bytes(b"".join(map(frame_of, requests)))
+    return f"{path.relative_to(folder)}: frame {place}: {done}"
 
 
 def _changed(request: bytes, rng: random.Random) -> tuple[str, bytes]:

@@ -21,7 +21,7 @@ from otel_rollout import read_trajectories
 from otel_rollout.folder import ReadProblem
 
 PROGRAM = Path(__file__).parents[1] / "trace_folder" / "programs" / "write_until_killed.py"
-TORN = {"torn frame", "torn record"}
+TORN = {"torn frame"}
 
 
 def kill_one(folder: Path, seconds: float) -> set[str]:

@@ -199,7 +199,8 @@ def ids_of(spans: Iterable[Span]) -> dict[str, dict[str, int]]:
 
 def requests_in_frames(folder: Path) -> list[bytes]:
     """Return all requests in the folder's files of trajectories."""
-    return [request for path in sorted(folder.rglob("*.otlp.zst")) for request in requests_in(path)]
+    paths = sorted(path for path in folder.rglob("*.otlp.zst") if path.parent.name != "open")
+    return [request for path in paths for request in requests_in(path)]
 
 
 def spans_in_frames(folder: Path) -> Counter[str]:

@@ -24,7 +24,7 @@ def test_sigkill(start, tmp_path) -> None:
     first.stop(signal.SIGKILL)
     assert stored(tmp_path / "traces") == ids_of([*unfinished[:2], *ended])
     second = start()
-    wait_until(lambda: len(list((tmp_path / "traces" / "open").glob("*.otlp"))) == 1)
+    wait_until(lambda: len(list((tmp_path / "traces" / "open").glob("*.otlp.zst"))) == 1)
     assert second.send([*unfinished, *ended]).status == 200
     code, said = second.stop()
     assert code == 0
@@ -49,7 +49,7 @@ def test_killed_while_written(start, tmp_path) -> None:
         index.unlink()
     second = start()
     assert second.send([*written, *unfinished]).status == 200
-    wait_until(lambda: len(list((tmp_path / "traces" / "open").glob("*.otlp"))) == 1)
+    wait_until(lambda: len(list((tmp_path / "traces" / "open").glob("*.otlp.zst"))) == 1)
     assert second.stop()[0] == 0
     assert stored(tmp_path / "traces") == ids_of([*written, *unfinished])
     assert spans_in_frames(tmp_path / "traces") == {span.span_id.hex(): 1 for span in written}
@@ -66,7 +66,7 @@ def test_sigterm(start, tmp_path) -> None:
     assert stored(tmp_path / "traces") == ids_of([*ended, *unfinished[:2]])
     second = start()
     assert second.send(unfinished).status == 200
-    wait_until(lambda: len(list((tmp_path / "traces" / "open").glob("*.otlp"))) == 1)
+    wait_until(lambda: len(list((tmp_path / "traces" / "open").glob("*.otlp.zst"))) == 1)
     assert second.stop()[0] == 0
     assert stored(tmp_path / "traces") == ids_of([*ended, *unfinished])
     assert set(spans_in_frames(tmp_path / "traces").values()) == {1}
@@ -85,7 +85,7 @@ def test_two_receivers(start, tmp_path) -> None:
     first, second = start(), start()
     for number in range(10):
         assert (first, second)[number % 2].send(make_trace(number)).status == 200
-    assert len(list((tmp_path / "traces" / "open").glob("*.otlp"))) == 2
+    assert len(list((tmp_path / "traces" / "open").glob("*.otlp.zst"))) == 2
     assert first.stop()[0] == second.stop()[0] == 0
     everything = [span for number in range(10) for span in make_trace(number)]
     assert stored(tmp_path / "traces") == ids_of(everything)
@@ -104,5 +104,5 @@ def test_trainers_journal_stays(start, tmp_path) -> None:
     receiver = start()
     assert receiver.send([make_span(5, 0)]).status == 200
     assert receiver.stop()[0] == 0
-    assert len(list((tmp_path / "traces" / "open").glob("*.otlp"))) == 1
+    assert len(list((tmp_path / "traces" / "open").glob("*.otlp.zst"))) == 1
     assert len(list(otel_rollout.read_trajectories(tmp_path / "traces"))) == 2

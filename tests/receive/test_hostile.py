@@ -97,7 +97,7 @@ def test_a_journal_with_a_record_that_is_no_otlp(tmp_path) -> None:
     strange = sound[0]._replace(data=sound[0].data.replace(b"op", b"\xff\xff", 1))
     killed.take([strange._replace(trace_id=trace_id(2))])
     killed.take(sound)
-    [journal] = (folder / "open").glob("*.otlp")
+    [journal] = (folder / "open").glob("*.otlp.zst")
     left_behind = journal.read_bytes()
     killed._journal.forget()
     journal.write_bytes(left_behind)
@@ -113,7 +113,7 @@ def test_a_quiet_receiver_on_a_disk_without_locks(tmp_path, monkeypatch) -> None
     quiet, other = open_folder(tmp_path / "traces"), open_folder(tmp_path / "traces")
     batches = [spans_of(SpanBatch(make_request(make_trace(n)).SerializeToString(), is_json=False)) for n in (1, 2, 3)]
     quiet.take(batches[0])
-    [journal] = (tmp_path / "traces" / "open").glob("*.otlp")
+    [journal] = (tmp_path / "traces" / "open").glob("*.otlp.zst")
     assert sum(adopt(other)) == 0
     hours_ago = time.time() - 2 * file_lock.QUIET_SECONDS
     os.utime(journal, (hours_ago, hours_ago))

@@ -155,7 +155,7 @@ class TestAgain:
         ]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             deadline = time.monotonic() + 300
-            while not any(path.stat().st_size > 2**20 for path in folder.glob("open/*.otlp")):
+            while not any(path.stat().st_size > 2**20 for path in folder.glob("open/*.otlp.zst")):
                 assert process.poll() is None
                 assert time.monotonic() < deadline, "nothing is written"
                 time.sleep(0.001)

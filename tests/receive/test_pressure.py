@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import http.client
+import random
 import socket
 import threading
 from contextlib import suppress
@@ -38,7 +39,7 @@ def test_full_disk(start, small_disk) -> None:
         for _ in range(2 * MIB // 4096):
             file.write(bytes(4096))
     for number in range(30):
-        spans = make_trace(number, text=f"{number}" * 20_000)
+        spans = make_trace(number, text=random.Random(number).randbytes(40_000).hex())
         answer = receiver.send(spans)
         if answer.status == 200:
             taken += spans

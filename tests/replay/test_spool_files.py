@@ -11,7 +11,7 @@ import otel_rollout
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.files.file_lock import lock_shared
-from otel_rollout.folder import FrameExtent, FrameFile, scan_frames, stored_file
+from otel_rollout.folder import FrameFile, scan_frames, stored_file
 from otel_rollout.otlp import encode_spans
 from otel_rollout.replay import describe, remove_delivered
 from otel_rollout.testing import InMemorySpanExporter
@@ -132,7 +132,7 @@ class TestRemoval:
         """What was being written when its process was killed is lost, and said to be."""
         folder = spool()
         file = next(folder.rglob("*000001.otlp.zst"))
-        last = [frame for frame in scan_frames(file) if isinstance(frame, FrameExtent)][-1]
+        *_, last = scan_frames(file)
         file.write_bytes(file.read_bytes()[: last.offset + last.length - 9])
 
         done = replayed(folder, memory, is_removing=True)

@@ -14,7 +14,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout import semconv
-from otel_rollout.folder import head_of, seal_of
+from otel_rollout.folder import seal_of
 from otel_rollout.otlp import encode_spans, json_of_request
 
 SECOND = 1_000_000_000
@@ -138,11 +138,3 @@ def write_lines(path: Path, *lines: list[ReadableSpan]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.writelines(json_line(spans) + b"\n" for spans in lines)
-
-
-def write_records(path: Path, *requests: list[ReadableSpan]) -> None:
-    """Append records to a journal."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        for spans in requests:
-            file.write(head_of(request := encode_spans(spans)) + request)

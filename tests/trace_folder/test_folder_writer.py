@@ -57,7 +57,7 @@ class TestPlaces:
         """What is running is on disk too, in plain lines, and gone from there once it has ended."""
         first, second = trajectory(), trajectory()
         writer.write([first[0], second[0], first[1]])
-        journal = f"open/{writer.worker}.otlp"
+        journal = f"open/{writer.worker}.otlp.zst"
         assert contents(writer.folder) == {journal: [ids(first[:2]), ids(second[:1])]}
         writer.write(first[2:])
         assert contents(writer.folder)[place(writer, "steps=000000-000099")] == [ids(first)]
@@ -204,7 +204,7 @@ class TestBounds:
             held, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert (writer.folder / "open" / f"{writer.worker}.otlp").stat().st_size > 20_000_000
+        assert (writer.folder / "open" / f"{writer.worker}.otlp.zst").stat().st_size > 20_000_000
         assert held < 3_000_000
 
     def test_a_trajectory_that_grows_long_is_written_in_several_lines(self, writer, monkeypatch):
@@ -259,7 +259,7 @@ class TestBounds:
     def test_a_journal_that_is_mostly_dead_is_written_anew(self, writer, monkeypatch):
         """Its size follows what is running, also where something always is; and what is running stays whole."""
         monkeypatch.setattr("otel_rollout.folder.journal.MIN_DEAD_BYTES", 5000)
-        journal = writer.folder / "open" / f"{writer.worker}.otlp"
+        journal = writer.folder / "open" / f"{writer.worker}.otlp.zst"
         slow, sizes = trajectory(children=40), []
         for span in slow[:-1]:
             spans = trajectory(children=2, payload=2000)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from writing import contents, count_spans, ids, place, spans_in, trajectory
 
 from otel_rollout.files import is_being_written
-from otel_rollout.folder import TornFrame, read_frame, read_index, scan_frames, scan_records
+from otel_rollout.folder import read_frame, read_index, scan_frames
 from otel_rollout.folder.folder_writer import FolderWriter
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -65,7 +65,7 @@ class TestRemoved:
         """What is gone is gone, and said; what comes after it is written."""
         spans = trajectory(children=4)
         writer.write(spans[:2])
-        os.truncate(writer.folder / "open" / f"{writer.worker}.otlp", 0)
+        os.truncate(writer.folder / "open" / f"{writer.worker}.otlp.zst", 0)
         writer.write(spans[2:3])
         writer.write(spans[3:])
         path = place(writer, "steps=000000-000099")
@@ -98,7 +98,7 @@ class TestRemoved:
         writer.write(spans[:2])
         shutil.rmtree(writer.folder)
         writer.write(spans[2:3])
-        assert contents(writer.folder) == {f"open/{writer.worker}.otlp": [ids(spans[:2]), ids(spans[2:3])]}
+        assert contents(writer.folder) == {f"open/{writer.worker}.otlp.zst": [ids(spans[:2]), ids(spans[2:3])]}
         writer.write(spans[3:])
         assert contents(writer.folder)[place(writer, "steps=000000-000099")] == [ids(spans)]
 
@@ -150,7 +150,7 @@ class TestDiskErrors:
             writer.close()
         assert count_spans(folder) == Counter(ids([span for group in trajectories for span in group]))
         for path in folder.rglob("*.otlp.zst"):
-            assert not [frame for frame in scan_frames(path) if isinstance(frame, TornFrame)]
+            assert all(frame.request is not None for frame in scan_frames(path))
             for entry in read_index(path.with_name(path.name.replace(".otlp.zst", ".index.jsonl"))):
                 assert entry.spans == len(spans_in(read_frame(path, entry.offset, entry.length)))
 
@@ -205,7 +205,7 @@ class TestDiskErrors:
             patch.setattr(os, "pwritev", pwritev)
             with pytest.raises(OSError, match="No space"):
                 writer.close()
-        assert contents(writer.folder)[f"open/{writer.worker}.otlp"] == [ids(spans)]
+        assert contents(writer.folder)[f"open/{writer.worker}.otlp.zst"] == [ids(spans)]
 
 
 class TestSeveralWriters:
@@ -294,17 +294,14 @@ class TestKilled:
         found = set()
         for path in (tmp_path / "traces").rglob("*.otlp.zst"):
             frames = list(scan_frames(path))
-            assert not any(isinstance(frame, TornFrame) for frame in frames[:-1])
-            for frame in frames:
-                if not isinstance(frame, TornFrame):
-                    found |= {span.span_id.hex().encode() for span in spans_in(read_frame(path, *frame))}
-            entries = read_index(path.with_name(path.name.replace(".otlp.zst", ".index.jsonl")))
-            assert [(entry.offset, entry.length) for entry in entries] == frames[: len(entries)]
-            assert len(entries) >= len(frames) - 1
-            assert not is_being_written(path)
-        for path in (tmp_path / "traces" / "open").glob("*.otlp"):
             # The end may be torn: the kernel ends a write between two pages.
-            requests = [request for _, _, request, _ in scan_records(path) if request is not None]
+            assert all(frame.request is not None for frame in frames[:-1])
+            requests = [frame.request for frame in frames if frame.request is not None]
             found |= {span.span_id.hex().encode() for request in requests for span in spans_in(request)}
+            assert not is_being_written(path)
+            if path.parent.name != "open":
+                entries = read_index(path.with_name(path.name.replace(".otlp.zst", ".index.jsonl")))
+                assert [entry[11:13] for entry in entries] == [frame[:2] for frame in frames[: len(entries)]]
+                assert len(entries) >= len(frames) - 1
         assert expected
         assert expected <= found

@@ -337,18 +337,18 @@ class TestLayout:
         worker = layout.new_worker()
         assert all(layout.is_frame_file(layout.data_path(Path("x"), worker, number).name) for number in (1, 2))
         assert layout.is_frame_file("host-1-abcd-000001.otlp.zst")
-        assert layout.is_journal_file(layout.journal_path(Path("x"), worker).name)
+        assert layout.is_frame_file(layout.journal_path(Path("x"), worker).name)
         for name in (
             "notes.jsonl",
             "data-2024.otlp.zst",
             "w.otlp.zst",
             f"{worker}.index.jsonl",
-            f"{worker}.otlp.new",
+            f"{worker}.otlp.zst.new",
         ):
             assert not layout.is_frame_file(name)
-            assert not layout.is_journal_file(name, may_be_new=True)
-        assert layout.is_journal_file(f".{worker}.otlp.new", may_be_new=True)
-        assert not layout.is_journal_file(f".{worker}.otlp.new")
+            assert not layout.is_new_file(name)
+        assert layout.is_new_file(f".{worker}.otlp.zst.new")
+        assert not layout.is_frame_file(f".{worker}.otlp.zst.new")
 
     @pytest.mark.parametrize(
         "name",

@@ -8,15 +8,16 @@ import os
 import pytest
 
 from otel_rollout.files import is_being_written
-from otel_rollout.folder import Journal, head_of
+from otel_rollout.folder import Journal, frame_of
 from otel_rollout.folder import journal as journal_module
+from otel_rollout.folder.frames import FAST_LEVEL
 
 
 @pytest.fixture
 def journal(tmp_path, monkeypatch):
     """A journal that is written anew once 100 bytes of it, and most of it, are dead."""
     monkeypatch.setattr(journal_module, "MIN_DEAD_BYTES", 100)
-    journal = Journal(tmp_path / "open" / "worker.otlp")
+    journal = Journal(tmp_path / "open" / "worker.otlp.zst")
     yield journal
     journal.forget()
 
@@ -28,7 +29,7 @@ def request(text):
 
 def stored(text):
     """The same request as it stands in the file."""
-    return head_of(request(text)) + request(text)
+    return frame_of(request(text), FAST_LEVEL)
 
 
 def refuse(*arguments):
@@ -75,7 +76,7 @@ class TestJournal:
         assert is_being_written(journal.path)
         [more] = journal.append([request(b"more")], live)
         assert journal.read([more]) == [request(b"more")]
-        assert [path.name for path in journal.path.parent.iterdir()] == ["worker.otlp"]
+        assert [path.name for path in journal.path.parent.iterdir()] == ["worker.otlp.zst"]
 
     def test_little_that_is_dead_is_left_alone(self, journal):
         """Writing anew costs as much as what is alive."""
@@ -93,7 +94,7 @@ class TestJournal:
             with pytest.raises(OSError, match="No space"):
                 journal.compact(parts[:1])
         assert journal.read(parts[:1]) == [request(b"x")]
-        assert [path.name for path in journal.path.parent.iterdir()] == ["worker.otlp"]
+        assert [path.name for path in journal.path.parent.iterdir()] == ["worker.otlp.zst"]
         journal.compact(parts[:1])
         assert journal.read(parts[:1]) == [request(b"x")]
         assert journal.path.stat().st_size == len(stored(b"x"))

@@ -20,7 +20,7 @@ from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import encode_spans
 
 from .read_folders import data_file, index_file, names, record, tags
-from .recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines, write_records
+from .recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines
 
 HARM = {
     "a line is missing": lambda lines: lines[:4] + lines[5:],
@@ -341,9 +341,9 @@ class TestRunning:
         """Of a trajectory without a root the first span that knows its step gives the name and the tags."""
         spans = make_trajectory(2)
         foreign = make_span("GET /", 9, trace_id_of(2, 0, 0), seconds=(-1.0, 0.0))
-        journal = folder / "open" / "host-7-abcd.otlp"
+        journal = folder / "open" / "host-7-abcd.otlp.zst"
         for lines in itertools.permutations([[spans[0]], [spans[1]], [foreign]]):
-            write_records(journal, *lines)
+            write_frames(journal, *lines)
             [found] = read_trajectories(folder)
             assert (found.name, found.step, found.experiment_name, found.span_count) == ("generate", 2, "exp", 3)
             journal.unlink()
@@ -352,7 +352,7 @@ class TestRunning:
         """Spans of other instrumentations carry no tags: they belong to the step of their trace all the same."""
         record(folder, make_trajectory(1), make_trajectory(2))
         foreign = make_span("GET /", 9, trace_id_of(2, 0, 0))
-        write_records(folder / "open" / "host-7-abcd.otlp", [foreign])
+        write_frames(folder / "open" / "host-7-abcd.otlp.zst", [foreign])
         for found in (list(read_trajectories(folder)), [None, *read_trajectories(folder, step=2)]):
             assert len(found) == 2
             assert names(found[1]) == ["generate", "look_up", "GET /", "rollout"]
@@ -361,7 +361,7 @@ class TestRunning:
         """What a crash left in both is one trajectory without doubles."""
         spans = make_trajectory(1)
         record(folder, spans)
-        write_records(folder / "open" / "host-7-abcd.otlp", spans[:1], spans[1:2])
+        write_frames(folder / "open" / "host-7-abcd.otlp.zst", spans[:1], spans[1:2])
         [found] = read_trajectories(folder)
         assert names(found) == ["generate", "look_up", "rollout"]
         assert found.span_count == 3
@@ -373,7 +373,7 @@ class TestRunning:
         record(folder, spans)
         [alone] = read_trajectories(folder)
         size = alone.size_bytes
-        write_records(folder / "open" / "host-7-abcd.otlp", spans[:1], spans[1:2])
+        write_frames(folder / "open" / "host-7-abcd.otlp.zst", spans[:1], spans[1:2])
         [found] = read_trajectories(folder)
         assert (found.size_bytes, found.summary.bytes, found.summary.spans) == (size, size, 3)
 
@@ -384,7 +384,7 @@ class TestRunning:
         [alone] = read_trajectories(folder)
         size = alone.size_bytes
         late = make_span("late", 99, spans[0].context.trace_id)
-        write_records(folder / "open" / "host-7-abcd.otlp", spans[:1], [spans[1], late])
+        write_frames(folder / "open" / "host-7-abcd.otlp.zst", spans[:1], [spans[1], late])
         [found] = read_trajectories(folder)
         assert found.summary.spans == 4
         assert found.summary.bytes == found.size_bytes == size + len(encode_spans([spans[1], late]))

@@ -72,8 +72,8 @@ class TestEnforceBound:
         places = [
             "validate/steps=000000-000099/w-1-00ab.otlp.zst",
             "no-step/w-1-00ab.otlp.zst",
-            "open/w-1-00ab.otlp",
-            "open/.w-1-00ab.otlp.new",
+            "open/w-1-00ab.otlp.zst",
+            "open/.w-1-00ab.otlp.zst.new",
             "open/w-1-00ab.running.json",
             "open/.w-1-00ab.running.json.new",
             "steps=000000-000099/w-1-00ab-2.otlp.zst",
@@ -107,9 +107,8 @@ class TestEnforceBound:
             "steps=000000-000099/data.otlp.zst",
             "steps=000000-000099/w-1-00ab.jsonl",
             "step=7/w-1-00ab.otlp.zst",
-            "open/dataset.otlp",
-            "open/w-1-00ab.otlp.zst",
-            "open/dataset.otlp.new",
+            "open/dataset.otlp.zst",
+            "open/dataset.otlp.zst.new",
             "no-step/results-2024-1.otlp.zst",
             "validate/steps=000000-000099/exported.otlp.zst",
         ],
@@ -257,9 +256,9 @@ class TestHalfWritten:
 
     def test_they_count_and_go(self, tmp_path, make_file):
         """Of a journal, and of running trajectories; files of other names stay."""
-        for name in (".w-1-00ab.otlp.new", ".w-1-00ab.running.json.new"):
+        for name in (".w-1-00ab.otlp.zst.new", ".w-1-00ab.running.json.new"):
             make_file(f"open/{name}", size=1000)
-        other = make_file("open/.mine.otlp.new", size=10)
+        other = make_file("open/.mine.otlp.zst.new", size=10)
         assert enforce_bound(tmp_path, 1000) == 1000
         assert enforce_bound(tmp_path, 0) == 1000
         assert size_of(tmp_path) == other.stat().st_size

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
-import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -80,17 +78,10 @@ def requests_in(path):
     """The whole requests in a file."""
     data = Path(path).read_bytes()
     found = []
-    if path.name.endswith(".zst"):
-        while data:
-            decompressor = zstandard.ZstdDecompressor().decompressobj()
-            found.append(decompressor.decompress(data))
-            data = decompressor.unused_data
-        return found
     while data:
-        magic, size, checksum = struct.unpack("<4sII", data[:12])
-        request, data = data[12 : 12 + size], data[12 + size :]
-        assert (magic, checksum) == (b"\xf5otl", zlib.crc32(request))
-        found.append(request)
+        decompressor = zstandard.ZstdDecompressor().decompressobj()
+        found.append(decompressor.decompress(data))
+        data = decompressor.unused_data
     return found
 
 

@@ -21,7 +21,7 @@ import otel_rollout
 from otel_rollout import init, rollout_trace_attr, rollout_trace_op, shutdown, stats
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.export.outcome import DELIVERED, Verdict
-from otel_rollout.folder import read_frame, scan_frames, scan_records
+from otel_rollout.folder import scan_frames
 from otel_rollout.guard import internal_errors
 from otel_rollout.installing import install_line
 from otel_rollout.otlp import decode_spans
@@ -30,7 +30,7 @@ from otel_rollout_file import FileSpanExporter
 
 def requests_in(folder):
     """The requests in all files of trajectories."""
-    return [read_frame(path, *frame) for path in sorted(folder.rglob("*.otlp.zst")) for frame in scan_frames(path)]
+    return [frame.request for path in sorted(folder.rglob("*.otlp.zst")) for frame in scan_frames(path)]
 
 
 def spans_of(folder):
@@ -193,9 +193,9 @@ with rollout_trace_attr(step=1, sample_index=1, rollout_n=0):
         environment = {**os.environ, "OTEL_ROLLOUT_DIR": str(tmp_path)}
         done = subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False)
         assert done.returncode == -9
-        assert [span.name for span in spans_of(tmp_path)] == ["generate", "rollout_trace"]
+        assert [span.name for span in spans_of(tmp_path / "steps=000000-000099")] == ["generate", "rollout_trace"]
         [journal] = (tmp_path / "open").iterdir()
-        [span] = [span for record in scan_records(journal) for span in decode_spans(record.request)]
+        [span] = [span for frame in scan_frames(journal) for span in decode_spans(frame.request)]
         assert span.attributes["output.value"] == "2"
 
 
