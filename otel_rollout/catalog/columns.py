@@ -53,6 +53,11 @@ class Column(NamedTuple):
         return kinds_of(self.type)
 
     @property
+    def is_nullable(self) -> bool:
+        """True if a value may be None."""
+        return NoneType in get_args(self.type)
+
+    @property
     def is_json(self) -> bool:
         """True if it has JSON text."""
         return not _SCALARS.issuperset(self.kinds)

@@ -52,7 +52,7 @@ class _Message(NamedTuple):
 
 COMMON: Final = (
     Column("trace_id", str, "", "its trajectory", attrgetter("trace_id")),
-    Column("step", int, "", "the trajectory's step", attrgetter("step")),
+    Column("step", int | None, "", "the trajectory's step", attrgetter("step")),
     Column("validate", bool, "", "true in a validation pass", attrgetter("validate")),
 )
 """The first columns of the tables, which are the trajectory's."""
@@ -73,10 +73,10 @@ SPANS: Final = (
         "`AGENT`, `CHAIN`, `EVALUATOR`, `LLM`, `TOOL` or another OpenInference kind; null if it has none",
         lambda it: kind_of(it.attributes),
     ),
-    Column("turn", int, "", "of a generation that is in no other one, its number from 1", lambda it: it.turn),
+    Column("turn", int | None, "", "of a generation that is in no other one, its number from 1", lambda it: it.turn),
     Column(
         "conversation",
-        int,
+        int | None,
         "",
         "its conversation, as in `conversations`; null for a root, and outside all",
         lambda it: it.conversation,
@@ -103,14 +103,14 @@ SPANS: Final = (
     Column("model", str, "", "of a generation, the model", lambda it: _model_of(it.attributes)),
     Column(
         "input_tokens",
-        int,
+        int | None,
         "tokens",
         "of a generation, the tokens of its prompt",
         lambda it: count_of(it.attributes.get(semconv.USAGE_INPUT_TOKENS)),
     ),
     Column(
         "output_tokens",
-        int,
+        int | None,
         "tokens",
         "of a generation, the tokens of its answer",
         lambda it: count_of(it.attributes.get(semconv.USAGE_OUTPUT_TOKENS)),
@@ -172,7 +172,7 @@ MESSAGES: Final = (
 """These follow the common columns in `messages`."""
 
 
-def _own(name: str, kind: type, unit: str, meaning: str) -> Column:
+def _own(name: str, kind: Any, unit: str, meaning: str) -> Column:
     """Return a column of the attribute with its name."""
     return Column(name, kind, unit, meaning, attrgetter(name))
 
@@ -189,27 +189,27 @@ CONVERSATIONS: Final = (
     ),
     _own(
         "parent",
-        int,
+        int | None,
         "",
         "the conversation that called the sub-agent, that the fork parts from, that is compacted, or that a simulated "
         "user speaks to; null for `main`",
     ),
     _own(
         "parent_turn",
-        int,
+        int | None,
         "",
         "the parent's last turn before it, of a fork the last one that it shares; null if it has none",
     ),
-    _own("joined_turn", int, "", "of a sub-agent, the parent's first turn after it"),
+    _own("joined_turn", int | None, "", "of a sub-agent, the parent's first turn after it"),
     _own("shared", int, "messages", "the messages at its beginning that are the parent's"),
-    _own("replaced", int, "messages", "of a compacted one, the parent's messages that it leaves out"),
+    _own("replaced", int | None, "messages", "of a compacted one, the parent's messages that it leaves out"),
     Column("turns", int, "turns", "its generations that are in no other one", lambda it: len(it.turns)),
     Column("first_turn", int, "", "the number of its first turn in the trajectory", lambda it: it.turns[0]),
     Column("last_turn", int, "", "the number of its last turn", lambda it: it.turns[-1]),
-    _own("input_tokens", int, "tokens", "the sum over its turns"),
-    _own("output_tokens", int, "tokens", "the sum over its turns"),
+    _own("input_tokens", int | None, "tokens", "the sum over its turns"),
+    _own("output_tokens", int | None, "tokens", "the sum over its turns"),
     _own("messages", int, "messages", "the length of its history, with the last answer"),
-    _own("trained", bool, "", "true if it is training data; null if that is unknown"),
+    _own("trained", bool | None, "", "true if it is training data; null if that is unknown"),
     _own(
         "inferred",
         bool,

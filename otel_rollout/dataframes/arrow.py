@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -22,11 +22,15 @@ REDACTED_KEY: Final = b"otel_rollout.redacted"
 """The key of a schema's metadata with the values that redaction had replaced, by column, as JSON."""
 UNREADABLE_KEY: Final = b"otel_rollout.unreadable"
 """The key with the number of trajectories whose spans can't be read."""
+_PANDAS_KEY: Final = b"pandas"
 _ROWS_ALIVE: Final = 256
 """So few that they don't start the garbage collector, which takes a third of the time otherwise."""
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
+"""Spark reads no nanoseconds."""
 _TYPES: Final = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_OF_PANDAS: Final = {pa.int64(): "Int64", pa.bool_(): "boolean"}
+"""The types of pandas that have null; without them it makes floats of integers, and objects of booleans."""
 
 
 def columns_named(table: str, names: Sequence[str] | None) -> Sequence[Column]:
@@ -46,32 +50,55 @@ def columns_named(table: str, names: Sequence[str] | None) -> Sequence[Column]:
     return list(columns.values()) if names is None else [columns[name] for name in names]
 
 
-def schema_of(columns: Iterable[Column]) -> pa.Schema:
-    """Return the schema of columns; each has its unit and its meaning as metadata."""
-    return pa.schema(
-        pa.field(each.name, _type_of(each), metadata={"meaning": each.meaning, "unit": each.unit}) for each in columns
-    )
+def schema_of(columns: Iterable[Column], texts: Container[str] = ()) -> pa.Schema:
+    """Return the schema of columns; each has its unit and its meaning as metadata.
+
+    Args:
+        columns: The columns.
+        texts: The names of mixed columns with a text among their values.
+    """
+    fields = []
+    of_pandas = []
+    for each in columns:
+        kind = _type_of(each, has_text=each.name in texts)
+        fields.append(pa.field(each.name, kind, metadata={"meaning": each.meaning, "unit": each.unit}))
+        if each.is_nullable and kind in _OF_PANDAS:
+            types = {"pandas_type": str(kind), "numpy_type": _OF_PANDAS[kind], "metadata": None}
+            of_pandas.append({"name": each.name, "field_name": each.name, **types})
+    metadata = {"index_columns": [], "column_indexes": [], "columns": of_pandas, "pandas_version": "2"}
+    return pa.schema(fields, {_PANDAS_KEY: orjson.dumps(metadata)})
 
 
-def _type_of(column: Column) -> pa.DataType:
+def is_mixed(column: Column) -> bool:
+    """Return True if a column mixes integers and texts."""
+    return {*column.kinds} == {int, str}
+
+
+def _type_of(column: Column, *, has_text: bool) -> pa.DataType:
+    if is_mixed(column):
+        return pa.string() if has_text else pa.int64()
     if column.unit == "ns" and column.kinds == [int]:
-        # Microseconds: Spark reads no others.
         return _TIME
-    # JSON, and tags that are numbers or texts, are texts: a Parquet column has one type.
+    # JSON is text.
     return _TYPES.get(column.kinds[0], pa.string()) if len(column.kinds) == 1 else pa.string()
 
 
-def batch_of(columns: Sequence[Column], values: Iterable[Sequence[Any]]) -> pa.RecordBatch:
+def batch_of(columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> pa.RecordBatch:
     """Return a batch of columns and their values, as SQLite or spans have them."""
-    schema = schema_of(columns)
-    arrays = [_array(*each) for each in zip(columns, schema.types, values, strict=True)]
+    texts = {
+        each.name
+        for each, of_column in zip(columns, values, strict=True)
+        if is_mixed(each) and any(type(value) is str for value in of_column)
+    }
+    schema = schema_of(columns, texts)
+    arrays = [_array(*each) for each in zip(schema.types, values, strict=True)]
     return pa.record_batch(arrays, schema=schema)
 
 
-def _array(column: Column, kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
+def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     if kind == pa.bool_():
         return pa.array([None if value is None else bool(value) for value in values], kind)
-    if kind == pa.string() and column.kinds != [str]:
+    if kind == pa.string():
         values = [value if value is None or type(value) is str else str(value) for value in values]
     if kind == _TIME:
         return pc.divide(pa.array(values, pa.int64()), 1000).cast(kind)
@@ -104,8 +131,11 @@ def table_of(columns: Sequence[Column], batches: Iterable[pa.RecordBatch], more:
         batches: The batches.
         more: Further metadata.
     """
-    table = pa.Table.from_batches(batches, schema_of(columns))
-    return table.replace_schema_metadata({REDACTED_KEY: orjson.dumps(redacted_in(table)), **more})
+    batches = list(batches)
+    mixed = [each.name for each in columns if is_mixed(each)]
+    schema = schema_of(columns, {name for name in mixed for batch in batches if batch[name].type == pa.string()})
+    table = pa.Table.from_batches([batch.cast(schema) for batch in batches], schema)
+    return table.replace_schema_metadata({**schema.metadata, REDACTED_KEY: orjson.dumps(redacted_in(table)), **more})
 
 
 def table_of_answer(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:

@@ -23,7 +23,7 @@ from otel_rollout.catalog import Run, StepSummary
 from otel_rollout.catalog.columns import Column
 from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
 from otel_rollout.catalog.tables import COLUMNS
-from otel_rollout.dataframes.arrow import REDACTED_KEY, UNREADABLE_KEY, batch_of, redacted_in, schema_of
+from otel_rollout.dataframes.arrow import REDACTED_KEY, UNREADABLE_KEY, batch_of, is_mixed, redacted_in, schema_of
 from otel_rollout.dataframes.destination import Folder, Store
 from otel_rollout.dataframes.frames import error_of, take_batches
 
@@ -123,7 +123,8 @@ def export_parquet(
     with place.locked():
         names = place.names()
         waiting: list[tuple[Partition, str, int]] = []
-        for partition, fingerprint, size in _finished(run, steps, report):
+        schemas = _schemas_of(run)
+        for partition, fingerprint, size in _finished(run, steps, schemas, report):
             known = _metadata(place, partition)
             exported, *lacking = (known or {}).get(FINGERPRINT_KEY, b"").decode().split(" ")
             is_whole = names.issuperset(map(partition.place_of, TABLES))
@@ -140,7 +141,7 @@ def export_parquet(
             try:
                 # The next step would meet the same error, such as a full disk.
                 if partition.experiment not in given_up:
-                    _write_step(run, place, partition, fingerprint, report)
+                    _write_step(run, _Target(place, partition, fingerprint, schemas), report)
                     report.exported.append(partition)
             except OSError as error:
                 given_up.add(partition.experiment)
@@ -149,7 +150,19 @@ def export_parquet(
     return report
 
 
-def _finished(run: Run, steps: Any, report: ExportReport) -> Iterator[tuple[Partition, str, int]]:
+def _schemas_of(run: Run) -> Mapping[str, pa.Schema]:
+    """Return the schema of each table, which all of its files have."""
+    mixed = [each.name for each in _COLUMNS["trajectories"] if is_mixed(each)]
+    listed = ", ".join(f"total(typeof({name}) = 'text')" for name in mixed)
+    sql = f"SELECT {listed} FROM trajectories"
+    [counts], _ = run.take(sql, lambda cursor: cursor.fetchall(), seconds=_SECONDS)
+    texts = {name for name, count in zip(mixed, counts, strict=True) if count}
+    return {table: schema_of(columns, texts) for table, columns in _COLUMNS.items()}
+
+
+def _finished(
+    run: Run, steps: Any, schemas: Mapping[str, pa.Schema], report: ExportReport
+) -> Iterator[tuple[Partition, str, int]]:
     """Yield the steps that have finished, with a text that differs once they change, and their bytes as OTLP."""
     running = {(each.step, each.validate) for each in run.live().trajectories if each.is_alive} | run.open_steps()
     is_written = run.is_being_written()
@@ -171,22 +184,21 @@ def _finished(run: Run, steps: Any, report: ExportReport) -> Iterator[tuple[Part
         if (partition.step, partition.validate) in running or (is_last and is_written):
             report.running.append(partition)
             continue
-        yield partition, _fingerprint(summaries), sum(each.bytes for each in summaries)
+        yield partition, _fingerprint(summaries, schemas), sum(each.bytes for each in summaries)
 
 
 def _order(step: StepSummary) -> tuple[Any, ...]:
     return (step.experiment_name or "", step.step is None, step.step or 0, step.validate)
 
 
-def _fingerprint(summaries: Iterable[StepSummary]) -> str:
+def _fingerprint(summaries: Iterable[StepSummary], schemas: Mapping[str, pa.Schema]) -> str:
     """Return a text that differs once a step has other spans: whatever comes late, an annotation too, is a span."""
     counts = sorted(
         [each.trajectories, each.rootless, each.spans, each.bytes, each.start_time, each.end_time, each.redacted]
         for each in summaries
     )
-    # Another version may have other columns.
-    schema = "".join(f"{table} {schema_of(_COLUMNS[table])}" for table in TABLES)
-    return blake2b(f"{counts} {schema}".encode(), digest_size=16).hexdigest()
+    # Another version may have other columns, and the first text makes one of integers a column of texts.
+    return blake2b(f"{counts} {schemas}".encode(), digest_size=16).hexdigest()
 
 
 def _metadata(place: Folder | Store, partition: Partition) -> Mapping[bytes, bytes] | None:
@@ -236,22 +248,35 @@ def _condition(partition: Partition) -> str:
     return f"step IS {step} AND validate = {int(partition.validate)} AND experiment_name IS {named}"
 
 
-def _write_step(run: Run, place: Folder | Store, partition: Partition, fingerprint: str, report: ExportReport) -> None:
+class _Target(NamedTuple):
+    """The files of a step that are written.
+
+    Args:
+        place: The place.
+        partition: The step.
+        fingerprint: The fingerprint of the step.
+        schemas: The schema of each table.
+    """
+
+    place: Folder | Store
+    partition: Partition
+    fingerprint: str
+    schemas: Mapping[str, pa.Schema]
+
+
+def _write_step(run: Run, target: _Target, report: ExportReport) -> None:
     """Write the files of a step, and count what is written."""
     unreadable: list[str] = []
+    partition = target.partition
     steps = {None} if partition.step is None else partition.step
     trajectories = (
         each
         for each in run.read(step=steps)
         if each.validate == partition.validate and each.experiment_name == partition.experiment
     )
+    columns = {table: _COLUMNS[table] for table in OF_SPANS}
     with ExitStack() as stack:
-
-        def writer_of(table: str) -> Callable[[pa.RecordBatch], None]:
-            return stack.enter_context(_new_file(place, partition, table, (fingerprint, unreadable), report))
-
-        columns = {table: _COLUMNS[table] for table in OF_SPANS}
-        writers = {table: writer_of(table) for table in columns}
+        writers = {table: stack.enter_context(_new_file(target, table, unreadable, report)) for table in columns}
         for batch in batches_of(trajectories, columns, unreadable.append):
             for table, values in batch.items():
                 writers[table](batch_of(columns[table], values))
@@ -260,42 +285,41 @@ def _write_step(run: Run, place: Folder | Store, partition: Partition, fingerpri
     of_rewards = f"trace_id IN (SELECT trace_id FROM trajectories WHERE {condition})"
     for table, where in (("rewards", of_rewards), ("trajectories", condition)):
         rows, _ = take_batches(run, table, _COLUMNS[table], f" WHERE {where}", steps, _SECONDS)
-        with _new_file(place, partition, table, (fingerprint, unreadable), report) as write:
+        with _new_file(target, table, unreadable, report) as write:
             for each in rows:
                 write(each)
 
 
 @contextmanager
 def _new_file(
-    place: Folder | Store, partition: Partition, table: str, state: tuple[str, Sequence[str]], report: ExportReport
+    target: _Target, table: str, unreadable: Sequence[str], report: ExportReport
 ) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Give the function that writes a batch to a file, as a row group.
 
     Args:
-        place: The place.
-        partition: The step.
+        target: The files of the step.
         table: The file's table.
-        state: The fingerprint of the step, and its trajectories that can't be read, which come meanwhile.
+        unreadable: The step's trajectories that can't be read, which come meanwhile.
         report: Counts the rows of a file that is whole.
     """
-    fingerprint, unreadable = state
     rows: Counter[str] = Counter()
     redacted: Counter[str] = Counter()
+    schema = target.schemas[table]
 
     def write(batch: pa.RecordBatch) -> None:
         if batch.num_rows:
-            writer.write_batch(batch)
+            writer.write_batch(batch.cast(schema))
             rows[table] += batch.num_rows
             redacted.update(redacted_in(batch))
 
-    with place.new_file(partition.place_of(table)) as file:
-        writer = pq.ParquetWriter(file, schema_of(_COLUMNS[table]), compression="zstd", store_schema=True)
+    with target.place.new_file(target.partition.place_of(table)) as file:
+        writer = pq.ParquetWriter(file, schema, compression="zstd", store_schema=True)
         try:
             yield write
             writer.add_key_value_metadata(
                 {
-                    FINGERPRINT_KEY: " ".join((fingerprint, *unreadable)).encode(),
-                    EXPERIMENT_KEY: (partition.experiment or "").encode(),
+                    FINGERPRINT_KEY: " ".join((target.fingerprint, *unreadable)).encode(),
+                    EXPERIMENT_KEY: (target.partition.experiment or "").encode(),
                     REDACTED_KEY: orjson.dumps(redacted),
                     UNREADABLE_KEY: str(len(unreadable)).encode(),
                 }

@@ -105,8 +105,10 @@ class TestTables:
 
     def test_one_schema(self, place, tmp_path):
         """Each file of a table has the same schema, also where a column is empty or of another type in SQL."""
-        odd = make_trajectory(2, "a prompt", "n", reward=None)
+        odd = make_trajectory(2, "a prompt", 0, reward=None)
         export(record(tmp_path / "traces", make_trajectory(1, 3, 0, **PARTS), odd, [make_span("x", 7, 99)]), place)
+        assert {row["sample_index"] for row in rows(place, "trajectories")} == {None, "3", "a prompt"}
+        assert {row["rollout_n"] for row in rows(place, "trajectories")} == {None, 0}
         for table in TABLES:
             first, *others = [pq.read_schema(path) for path in (place / table).rglob("*.parquet")]
             assert len(others) == 2
@@ -229,6 +231,19 @@ class TestAgain:
         changed = {name for name, status in files(place).items() if before[name] != status}
         assert {Path(name).parent.name for name in changed} == {"step=2"}
         assert sorted(row["reward"] for row in rows(place, "trajectories") if row["step"] == 2) == [1.0, 7.0]
+
+    def test_first_text_among_numbers(self, folder, place, capsys):
+        """Once a prompt is a text, the steps before are written anew: all files of a table have one type."""
+        export(folder, place)
+        pd = pytest.importorskip("pandas")
+        numbers = pd.read_parquet(place / "trajectories")["sample_index"]
+        assert (str(numbers.dtype), set(numbers)) == ("Int64", {0})
+        record(folder, make_trajectory(4, "a"))
+        capsys.readouterr()
+        export(folder, place)
+        assert "5 steps written" in (told := capsys.readouterr().out)
+        assert "4 of them anew" in told
+        assert set(pd.read_parquet(place / "trajectories")["sample_index"]) == {"0", "a"}
 
     def test_nothing_is_lost_there(self, folder, place, tmp_path, capsys):
         """A step is left as it is if it has trajectories that this folder lacks: another folder's."""

@@ -43,7 +43,7 @@ class TestTables:
         """Trajectories, spans, messages and parts of rewards have a row each, with their facts."""
         found = dataframes.trajectories(folder, columns=["step", "rollout_n", "reward", "has_root", "sample_index"])
         assert found.to_pylist() == [
-            {"step": step, "rollout_n": str(rollout), "reward": float(rollout), "has_root": True, "sample_index": "0"}
+            {"step": step, "rollout_n": rollout, "reward": float(rollout), "has_root": True, "sample_index": 0}
             for step in (1, 2)
             for rollout in (0, 1)
         ]
@@ -65,13 +65,31 @@ class TestTables:
 
     @pytest.mark.parametrize("table", READERS)
     def test_one_schema_whatever_there_is(self, table, folder, tmp_path):
-        """A column that is empty has the type that it has elsewhere, and so has one of another type in SQL."""
-        others = record(tmp_path / "others", make_trajectory(7, "text", "0", reward=None))
+        """A column that is empty has the type that it has elsewhere."""
+        others = record(tmp_path / "others", make_trajectory(7, None, 0, reward=None))
         schema = READERS[table](folder).schema
         assert READERS[table](others).schema == schema
         assert READERS[table](folder, steps=99).schema == schema
         assert "step" in schema.names
         assert schema.field("validate").type == pa.bool_()
+
+    def test_numbers_of_prompts(self, folder, tmp_path):
+        """They are integers where all are integers, which are found and sorted as such; one text makes texts of all."""
+        others = record(tmp_path / "others", *(make_trajectory(7, prompt, 0) for prompt in (10, 2)))
+        frame = dataframes.trajectories(others).to_pandas()
+        assert len(frame[frame.sample_index == 2]) == 1
+        assert frame.sort_values("sample_index").sample_index.tolist() == [2, 10]
+        record(others, make_trajectory(8, "a", 0))
+        mixed = dataframes.trajectories(others, columns=["sample_index", "rollout_n"]).to_pydict()
+        assert mixed == {"sample_index": ["10", "2", "a"], "rollout_n": [0, 0, 0]}
+
+    def test_pandas_has_null_in_integers_and_booleans(self, folder):
+        """Columns that may have null keep their type in pandas, and others are numpy's."""
+        frame = dataframes.spans(folder).to_pandas()
+        assert frame["turn"].isna().any()
+        assert frame.dtypes[["step", "turn", "validate"]].astype(str).to_list() == ["Int64", "Int64", "bool"]
+        trained = dataframes.conversations(folder, columns=["trained", "turns"]).to_pandas().dtypes
+        assert trained.astype(str).to_dict() == {"trained": "boolean", "turns": "int64"}
 
     def test_pandas_and_polars(self, folder):
         """Both have the same values."""
