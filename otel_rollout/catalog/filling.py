@@ -18,7 +18,7 @@ import orjson
 from otel_rollout.catalog.records import delete, insert
 from otel_rollout.errors import NoTracesError, UnreadableTraceError
 from otel_rollout.facts.table import TrajectorySummary
-from otel_rollout.folder.index import IndexEntry, Row, place_of
+from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import listed_of
 from otel_rollout.folder.reader import RecordedTrajectory, main_row, parts_by_trace
 from otel_rollout.folder.selection import Selection
@@ -37,11 +37,6 @@ SECONDS_UNTIL_PROGRESS: Final = 0.5
 MAX_FILES: Final = 4
 """The files whose rows with their summaries are kept to join the lines of a trajectory."""
 IDS_AT_ONCE: Final = 8192
-
-_TRACE_ID: Final = place_of("trace_id")
-_OFFSET: Final = place_of("offset")
-_LENGTH: Final = place_of("length")
-_SUMMARY: Final = place_of("summary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +227,7 @@ def _read(trajectory: RecordedTrajectory) -> TrajectorySummary:
 def _identity_of(trajectory: RecordedTrajectory) -> TrajectorySummary:
     summary = TrajectorySummary(**listed_of(main_row(trajectory.parts), trajectory.parts[0][0].worker))
     summary.start_time, summary.end_time = trajectory.start_time, trajectory.end_time
-    summary.spans = sum(IndexEntry._make(row).spans for _, row in trajectory.parts)
+    summary.spans = sum(row.spans for _, row in trajectory.parts)
     summary.bytes, summary.stored_bytes = trajectory.size_bytes, trajectory.stored_bytes
     return summary
 
@@ -292,7 +287,7 @@ class Reader:
             if file is not None:
                 if traces > 1:
                     file.shared[offset] = traces
-                parts.append((file, (*orjson.loads(line), b"")))
+                parts.append((file, IndexEntry(*orjson.loads(line))))
         return parts_by_trace(parts)
 
     def file(self, number: int) -> StoredFile | None:
@@ -322,7 +317,7 @@ class _Batch(Reader):
         super().__init__(connection, folders, found)
         self._changed: set[str] = set()
         """Traces whose lines are to be joined anew."""
-        self._rows: OrderedDict[int, dict[tuple[str, int], Row]] = OrderedDict()
+        self._rows: OrderedDict[int, dict[tuple[str, int], IndexEntry]] = OrderedDict()
 
     def read(self, place: bytes) -> None:
         """Read a file, unless another reader has read it as it is."""
@@ -380,18 +375,18 @@ class _Batch(Reader):
     def _add(self, number: int, stored: StoredFile, reading: Reading, gone: set[str]) -> None:
         """Insert the rows of a file; a trajectory with one line is inserted as it is."""
         rows = reading.rows
-        ids = [row[_TRACE_ID] for row in rows]
+        ids = [row.trace_id for row in rows]
         several = self._known_ids(ids)
         if len(set(ids)) < len(ids):
             seen: set[str] = set()
             several |= {each for each in ids if each in seen or seen.add(each)}  # type: ignore[func-returns-value]
         self._connection.executemany(
             "INSERT INTO parts VALUES (?, ?, ?, ?, ?)",
-            ((row[_TRACE_ID], number, row[_OFFSET], stored.shared.get(row[_OFFSET], 1), _line_of(row)) for row in rows),
+            ((row.trace_id, number, row.offset, stored.shared.get(row.offset, 1), _line_of(row)) for row in rows),
         )
-        single = [row for row in rows if row[_TRACE_ID] not in several] if several else rows
+        single = [row for row in rows if row.trace_id not in several] if several else rows
         self._insert(RecordedTrajectory(row, ((stored, row),), self._find) for row in single)
-        self._changed.difference_update(row[_TRACE_ID] for row in single)
+        self._changed.difference_update(row.trace_id for row in single)
         self._changed |= several
         if (several or gone) and not reading.start:
             self._keep(number, rows)
@@ -440,18 +435,18 @@ class _Batch(Reader):
                     if traces > 1:
                         file.shared[offset] = traces
                     row = self._rows_of(number, file).get((trace_id, offset))
-                    parts.append((file, (*orjson.loads(line), b"") if row is None else row))
+                    parts.append((file, IndexEntry(*orjson.loads(line)) if row is None else row))
             for found in parts_by_trace(parts).values():
                 yield RecordedTrajectory(main_row(found), found, self._find)
 
-    def _rows_of(self, number: int, file: StoredFile) -> Mapping[tuple[str, int], Row]:
+    def _rows_of(self, number: int, file: StoredFile) -> Mapping[tuple[str, int], IndexEntry]:
         """Return the rows of a file with their summaries."""
         if number not in self._rows:
             self._keep(number, file.read().rows)
         return self._rows[number]
 
-    def _keep(self, number: int, rows: Sequence[Row]) -> None:
-        self._rows[number] = {(row[_TRACE_ID], row[_OFFSET]): row for row in rows}
+    def _keep(self, number: int, rows: Sequence[IndexEntry]) -> None:
+        self._rows[number] = {(row.trace_id, row.offset): row for row in rows}
         if len(self._rows) > MAX_FILES:
             self._rows.popitem(last=False)
 
@@ -464,9 +459,9 @@ def _start(known: _Known | None, status: str) -> Extent:
 
 
 def _end_of(reading: Reading) -> int:
-    return max((row[_OFFSET] + row[_LENGTH] for row in reading.rows), default=reading.start)
+    return max((row.offset + row.length for row in reading.rows), default=reading.start)
 
 
-def _line_of(row: Row) -> str:
+def _line_of(row: IndexEntry) -> str:
     """Return a row without its summary, as JSON."""
-    return orjson.dumps(row[:_SUMMARY]).decode()
+    return orjson.dumps(row[:-1]).decode()

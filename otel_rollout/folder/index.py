@@ -6,8 +6,7 @@ left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -55,12 +54,6 @@ class IndexEntry(NamedTuple):
 
 
 _NAMES: Final = IndexEntry._fields[:-1]
-
-Row: TypeAlias = Sequence[Any]
-"""The fields of an `IndexEntry` in order; converting all rows takes a tenth of the time of listing them."""
-
-place_of: Final[Callable[[str], int]] = IndexEntry._fields.index
-"""Returns the position of a field in a row."""
 
 NOT_INFERRED: Final = "not_inferred"
 """The name in the facts of a line that lacks those that readers infer."""

@@ -25,14 +25,13 @@ from otel_rollout.facts.summaries import summary_of_json
 from otel_rollout.facts.table import LISTED, TrajectorySummary, tag_of
 from otel_rollout.files.file_lock import open_to_read
 from otel_rollout.folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES, scan_frames
-from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, NOT_INFERRED, IndexEntry, Row, entry_of, place_of
+from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, NOT_INFERRED, IndexEntry, entry_of
 from otel_rollout.folder.layout import CLOSED_INDEX, INDEX
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 
 _READ_BYTES: Final = 2**20
 _ZST: Final = CLOSED_INDEX.removeprefix(INDEX)
-_OFFSET: Final = place_of("offset")
 _ABSENT: Final[Mapping[str, Any]] = {
     name: False if name == "has_root" else None
     for name, hint in get_type_hints(IndexEntry).items()
@@ -54,10 +53,10 @@ _sound_types: set[tuple[type, ...]] = set()
 
 def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
     """Return the sound entries of an index, closed and open, by the path of the open one; none if there is no index."""
-    return list(map(IndexEntry._make, read_rows_from(path, 0)[0]))
+    return read_rows_from(path, 0)[0]
 
 
-def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[Row], int]:
+def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[IndexEntry], int]:
     """Return the sound rows of an index, and the end of the last whole line in the open one.
 
     Args:
@@ -68,7 +67,7 @@ def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[R
         return [], start
     if start and _size_of(path) < start:
         start = 0
-    rows: list[Row] = []
+    rows: list[IndexEntry] = []
     end = start
     # The open one first: a worker moves lines from it to the closed one.
     with suppress(FileNotFoundError):
@@ -80,12 +79,12 @@ def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[R
     closed = [row for lines in _closed_lines(path) for row in _sound_rows(lines)]
     if rows and closed:
         # After a crash in between they are in both.
-        known = {row[_OFFSET] for row in closed}
-        rows = [row for row in rows if row[_OFFSET] not in known]
+        known = {row.offset for row in closed}
+        rows = [row for row in rows if row.offset not in known]
     return closed + rows, end
 
 
-def rows_of_steps(path: str | PathLike[str], takes: Callable[[int | None], bool]) -> tuple[list[Row], int]:
+def rows_of_steps(path: str | PathLike[str], takes: Callable[[int | None], bool]) -> tuple[list[IndexEntry], int]:
     """Return the sound rows of some steps, and the end of the frames that the index has without a gap.
 
     A bundle has a hundred steps. The lines of the other steps are neither parsed nor kept.
@@ -94,7 +93,7 @@ def rows_of_steps(path: str | PathLike[str], takes: Callable[[int | None], bool]
         path: The open index.
         takes: Lets rows through by their step.
     """
-    rows: list[Row] = []
+    rows: list[IndexEntry] = []
     end = 0
     for line in chain.from_iterable(chain(_closed_lines(path), _whole_lines(path))):
         place = _PLACE.search(line)
@@ -136,7 +135,7 @@ def _size_of(path: str | PathLike[str]) -> int:
         return 0
 
 
-def _parse(line: bytes) -> Row:
+def _parse(line: bytes) -> IndexEntry:
     """Return the row of a line without its last brace, whose facts stay unparsed: lists don't need them.
 
     Raises:
@@ -168,7 +167,7 @@ def _read_lines(path: str | PathLike[str], start: int) -> Iterator[list[bytes]]:
         os.close(descriptor)
 
 
-def _sound_rows(lines: list[bytes]) -> list[Row]:
+def _sound_rows(lines: list[bytes]) -> list[IndexEntry]:
     try:
         return list(map(_parse, lines))
     except (LookupError, TypeError, ValueError):
@@ -176,13 +175,13 @@ def _sound_rows(lines: list[bytes]) -> list[Row]:
         return list(_rows_one_by_one(lines))
 
 
-def _rows_one_by_one(lines: Iterable[bytes]) -> Iterator[Row]:
+def _rows_one_by_one(lines: Iterable[bytes]) -> Iterator[IndexEntry]:
     for line in lines:
         with suppress(LookupError, TypeError, ValueError):
             yield _parse(line)
 
 
-def _row_of(message: Mapping[str, Any], summary: bytes = b"") -> Row:
+def _row_of(message: Mapping[str, Any], summary: bytes = b"") -> IndexEntry:
     """Return the row of a parsed line of an index; unknown names are ignored.
 
     Args:
@@ -215,7 +214,8 @@ def _row_of(message: Mapping[str, Any], summary: bytes = b"") -> Row:
         or _is_trace_id(trace_id) is None
     ):
         raise ValueError("a field is out of range")
-    return (*row, summary)
+    # Without the check of `_make`, which takes as long again.
+    return tuple.__new__(IndexEntry, (*row, summary))
 
 
 def entries_of(request: bytes, offset: int, length: int, checksum: str) -> list[IndexEntry]:
@@ -233,41 +233,39 @@ def entries_of(request: bytes, offset: int, length: int, checksum: str) -> list[
     return [entry_of(builder, offset, length, size, checksum) for builder in builders.values()]
 
 
-def lacks_inferred(row: Row) -> bool:
+def lacks_inferred(row: IndexEntry) -> bool:
     """Return True if the facts of a row lack those that only the messages show."""
     # In a text, a quote has a backslash before it.
-    return _NOT_INFERRED in IndexEntry._make(row).summary
+    return _NOT_INFERRED in row.summary
 
 
-def summary_of_row(row: Row, worker: str) -> TrajectorySummary | None:
+def summary_of_row(row: IndexEntry, worker: str) -> TrajectorySummary | None:
     """Return the summary of a row's spans, as far as the index has it; None if it has no facts.
 
     Args:
         row: The row.
         worker: The process that wrote the file.
     """
-    entry = IndexEntry._make(row)
-    if not entry.summary:
+    if not row.summary:
         return None
     try:
-        return summary_of_json(listed_of(row, worker), entry.summary)
+        return summary_of_json(listed_of(row, worker), row.summary)
     except ValueError:
         # Another program or version wrote it.
         return None
 
 
-def listed_of(row: Row, worker: str) -> dict[str, Any]:
+def listed_of(row: IndexEntry, worker: str) -> dict[str, Any]:
     """Return the facts of a row that need no summary; other programs write tags of any type."""
-    entry = IndexEntry._make(row)
-    status = text_of(entry.status) or ("error" if entry.has_root and entry.status_code == ERROR else None)
+    status = text_of(row.status) or ("error" if row.has_root and row.status_code == ERROR else None)
     return {
-        **{name: getattr(entry, name) for name in LISTED},
-        "sample_index": tag_of(entry.sample_index),
-        "rollout_n": tag_of(entry.rollout_n),
-        "validate": entry.validate is True,
-        "experiment_name": text_of(entry.experiment_name),
+        **{name: getattr(row, name) for name in LISTED},
+        "sample_index": tag_of(row.sample_index),
+        "rollout_n": tag_of(row.rollout_n),
+        "validate": row.validate is True,
+        "experiment_name": text_of(row.experiment_name),
         "worker": worker,
         "status": status,
-        "bytes": entry.bytes,
-        "stored_bytes": entry.length,
+        "bytes": row.bytes,
+        "stored_bytes": row.length,
     }

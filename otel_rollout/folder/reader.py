@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from os import PathLike
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final
@@ -18,11 +18,10 @@ import orjson
 from otel_rollout import facts, otlp
 from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
 from otel_rollout.facts.packed_spans import ERROR
-from otel_rollout.facts.reward_parts import Dated
 from otel_rollout.facts.shapes import SpanShape, shapes_of
 from otel_rollout.facts.summaries import merge_late, summarise_trajectory
 from otel_rollout.facts.table import TrajectorySummary
-from otel_rollout.folder.index import IndexEntry, Row, place_of
+from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import lacks_inferred, summary_of_row
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
@@ -33,19 +32,9 @@ from otel_rollout.text.sanitize import clean
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-_TRACE_ID: Final = place_of("trace_id")
-_OFFSET: Final = place_of("offset")
-_HAS_ROOT: Final = place_of("has_root")
-_STEP: Final = place_of("step")
-_VALIDATE: Final = place_of("validate")
-_EXPERIMENT: Final = place_of("experiment_name")
-_START_TIME: Final = place_of("start_time")
-_END_TIME: Final = place_of("end_time")
-_REWARD: Final = place_of("reward")
-_NAME: Final = place_of("name")
-_SUMMARY: Final = place_of("summary")
-_line_of: Final = itemgetter(*map(place_of, ("trace_id", "checksum", "bytes", "spans", "start_time", "end_time")))
+_line_of: Final = attrgetter("trace_id", "checksum", "bytes", "spans", "start_time", "end_time")
 """Identifies a line; it comes twice if a file was copied, or a write repeated."""
+_TAGS: Final = ("step", "sample_index", "rollout_n", "validate", "experiment_name")
 _ATTEMPTS: Final = 5
 _logger = logging.getLogger("otel_rollout")
 
@@ -109,13 +98,13 @@ def _trajectories(
 
     def find(trace_id: str) -> list[Part]:
         everything = (part for file in find_trace_files(folder) for part in parts_of(file))
-        return [part for part in everything if part[1][_TRACE_ID] == trace_id]
+        return [part for part in everything if part[1].trace_id == trace_id]
 
     takes = selection.takes if selection.is_narrow else None
     # Journals, and files outside our folders: only their lines have the step.
     # Spans without a step: their writer had forgotten the trace, or another program wrote the root.
     loose = parts_by_trace(
-        (file, _without_summary(row))
+        (file, without_summary(row))
         for steps in (None, NO_STEPS)
         for each in files
         if each.steps == steps
@@ -123,7 +112,7 @@ def _trajectories(
     )
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
-        entry = IndexEntry._make(main_row(parts))
+        entry = main_row(parts)
         loose_ids.setdefault(StepKey.of(entry.step, validate=bool(entry.validate)), []).append(trace_id)
     if any(file.steps is None for file in files):
         # Again, now that the journals are read: a trajectory that has ended meanwhile is in a bundle.
@@ -134,7 +123,7 @@ def _trajectories(
         own = [part for part in read if _may_be_in(part[1], selection)]
         joined = {trace_id: loose.pop(trace_id) for key in keys for trace_id in loose_ids[key] if trace_id in loose}
         if loose:
-            joined |= {row[_TRACE_ID]: loose.pop(row[_TRACE_ID]) for _, row in own if row[_TRACE_ID] in loose}
+            joined |= {row.trace_id: loose.pop(row.trace_id) for _, row in own if row.trace_id in loose}
         steps: dict[StepKey, list[RecordedTrajectory]] = {}
         for each in join_parts(own, joined, find, takes):
             steps.setdefault(StepKey.of(each.step, validate=each.validate), []).append(each)
@@ -171,24 +160,24 @@ def bundles_of(files: Iterable[TraceFile], keys: Iterable[StepKey]) -> Iterator[
         yield of_bundle
 
 
-def _without_summary(row: Row) -> Row:
+def without_summary(row: IndexEntry) -> IndexEntry:
     """Return a row that takes little memory: a spool has millions, each a part of a trajectory."""
-    if b'"late":{' in row[_SUMMARY]:
+    if b'"late":{' in row.summary:
         return row
-    return *[intern(value) if type(value) is str else value for value in row[:_SUMMARY]], b""
+    return IndexEntry._make([*(intern(value) if type(value) is str else value for value in row[:-1]), b""])
 
 
-def _may_be_in(row: Row, selection: Selection) -> bool:
+def _may_be_in(row: IndexEntry, selection: Selection) -> bool:
     """Return True if a row's trajectory can match by its step; a part without one is joined with others first."""
-    step = row[_STEP]
-    return step is None or selection.takes_step(step, validate=row[_VALIDATE] is True)
+    step = row.step
+    return step is None or selection.takes_step(step, validate=row.validate is True)
 
 
 def join_parts(
     own: Sequence[Part],
     loose: Mapping[str, Sequence[Part]],
     find: Callable[[str], Sequence[Part]],
-    takes: Callable[[Row], bool] | None = None,
+    takes: Callable[[IndexEntry], bool] | None = None,
 ) -> Iterator[RecordedTrajectory]:
     """Yield the trajectories of a step, or of several.
 
@@ -198,7 +187,7 @@ def join_parts(
         find: Finds the parts of a trace whose spans are no longer in place.
         takes: Lets trajectories through, by their rows; None lets all.
     """
-    if not loose and len({row[_TRACE_ID] for _, row in own}) == len(own):
+    if not loose and len({row.trace_id for _, row in own}) == len(own):
         # The usual case: a trajectory is one line of one file.
         for part in own if takes is None else [part for part in own if takes(part[1])]:
             yield RecordedTrajectory(part[1], (part,), find)
@@ -224,7 +213,7 @@ def parts_by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
     return traces
 
 
-def main_row(parts: Sequence[Part]) -> Row:
+def main_row(parts: Sequence[Part]) -> IndexEntry:
     """Return the row of the part that represents a trajectory, whatever their order.
 
     That is the part with the root; else the first that started, among those with a step if there are any.
@@ -233,27 +222,23 @@ def main_row(parts: Sequence[Part]) -> Row:
         return parts[0][1]
     rows = sorted(
         (row for _, row in parts),
-        key=lambda row: (not row[_HAS_ROOT], row[_STEP] is None, row[_START_TIME], row[_NAME]),
+        key=lambda row: (not row.has_root, row.step is None, row.start_time, row.name),
     )
     main = rows[0]
-    if main[_STEP] is None and (tagged := next((row for row in rows if row[_STEP] is not None), None)) is not None:
+    if main.step is None and (tagged := next((row for row in rows if row.step is not None), None)) is not None:
         # A root of another program.
-        main = (*main[:_STEP], *tagged[_STEP : _EXPERIMENT + 1], *main[_EXPERIMENT + 1 :])
-    given = [row for row in rows if row[_REWARD] is not None]
-    if not given:
-        return main
-    reward = given[0][_REWARD] if len(given) == 1 else max(map(_reward_of, given)).value
-    return (*main[:_REWARD], reward, *main[_REWARD + 1 :])
+        main = main._replace(**{name: getattr(tagged, name) for name in _TAGS})
+    rewards = [(_reward_time(row), row.reward) for row in rows if row.reward is not None]
+    return main._replace(reward=max(rewards)[1]) if rewards else main
 
 
-def _reward_of(row: Row) -> Dated:
-    """Return the reward of a row, and when it was known."""
-    at = 0 if row[_HAS_ROOT] else row[_END_TIME]
+def _reward_time(row: IndexEntry) -> int:
+    """Return the time at which the reward of a row was known, 0 of a root; of several the latest counts."""
     with suppress(LookupError, TypeError, ValueError):
         # The facts of a root's line are longer, and seldom have a late reward.
-        if not row[_HAS_ROOT] or b'"late":{' in row[_SUMMARY]:
-            at = int(orjson.loads(row[_SUMMARY])["late"]["reward"])
-    return Dated(at, row[_REWARD])
+        if not row.has_root or b'"late":{' in row.summary:
+            return int(orjson.loads(row.summary)["late"]["reward"])
+    return 0 if row.has_root else row.end_time
 
 
 def read_together(trajectories: Sequence[RecordedTrajectory]) -> None:
@@ -263,7 +248,7 @@ def read_together(trajectories: Sequence[RecordedTrajectory]) -> None:
     """
     lines: list[list[list[ReadableSpan]]] = [[[] for _ in each.parts] for each in trajectories]
     places = sorted(
-        (part[0].path, part[1][_OFFSET], number, at)
+        (part[0].path, part[1].offset, number, at)
         for number, each in enumerate(trajectories)
         for at, part in enumerate(each.parts)
     )
@@ -280,7 +265,7 @@ def read_together(trajectories: Sequence[RecordedTrajectory]) -> None:
 class RecordedTrajectory:
     """A recorded trajectory, made by `read_trajectories`; its spans are read on first use."""
 
-    _row: Row
+    _row: IndexEntry
     parts: Sequence[Part]
     """Its lines: the file and the index's row of each."""
     _find: Callable[[str], Sequence[Part]]
@@ -318,7 +303,7 @@ class RecordedTrajectory:
 
     def __init__(
         self,
-        row: Row,
+        row: IndexEntry,
         parts: Sequence[Part],
         find: Callable[[str], Sequence[Part]],
         known: Callable[[str], TrajectorySummary | None] = lambda trace_id: None,
@@ -328,6 +313,7 @@ class RecordedTrajectory:
         self._find = find
         self._known = known
         self._spans = None
+        values: tuple[Any, ...] = row
         (
             self.trace_id,
             self.start_time,
@@ -350,7 +336,7 @@ class RecordedTrajectory:
             self.project_name,
             self.run_id,
             _,
-        ) = row
+        ) = values
         self.validate = validate is True
         if len(parts) > 1:
             self.start_time = min(entry.start_time for entry in self._entries())
@@ -388,7 +374,7 @@ class RecordedTrajectory:
         """True if it ended in an error; a cancelled one did not."""
         if self.status is not None:
             return self.status == "error"
-        return self.has_root and IndexEntry._make(self._row).status_code == ERROR
+        return self.has_root and self._row.status_code == ERROR
 
     @property
     def duration(self) -> float:
@@ -407,7 +393,7 @@ class RecordedTrajectory:
     @property
     def size_bytes(self) -> int:
         """Its size in bytes as OTLP."""
-        return sum(IndexEntry._make(row).bytes for _, row in self._distinct_parts())
+        return sum(row.bytes for _, row in self._distinct_parts())
 
     @property
     def stored_bytes(self) -> int:
@@ -533,7 +519,7 @@ class RecordedTrajectory:
         return copy(self).spans
 
     def _entries(self) -> Iterator[IndexEntry]:
-        return (IndexEntry._make(row) for _, row in self.parts)
+        return (row for _, row in self.parts)
 
     def _read(self) -> list[ReadableSpan]:
         return self._joined([file.read_spans(row) for file, row in self.parts])

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Final, TypedDict
 
-from otel_rollout.folder.index import Row, place_of
+from otel_rollout.folder.index import IndexEntry
 
 MAX_WIDTH: Final = 10_000
 """A range of more steps counts as selected."""
-_SAMPLE_INDEX: Final = place_of("sample_index")
-_ROLLOUT_N: Final = place_of("rollout_n")
-_VALIDATE: Final = place_of("validate")
-_EXPERIMENT_NAME: Final = place_of("experiment_name")
-_RUN_ID: Final = place_of("run_id")
-_STATUS: Final = place_of("status")
-_REWARD: Final = place_of("reward")
 
 
 class Filters(TypedDict, total=False):
@@ -50,24 +43,24 @@ class Selection:
         self._takes_none = isinstance(step, (set, frozenset, list, tuple)) and None in step
         self._validate = validate
         # Only the given filters: a step has thousands of trajectories.
-        self._checks: list[Callable[[Row], bool]] = []
+        self._checks: list[Callable[[IndexEntry], bool]] = []
         if sample_index is not None:
             sample = str(sample_index)
-            self._checks.append(lambda row: str(row[_SAMPLE_INDEX]) == sample and row[_SAMPLE_INDEX] is not None)
+            self._checks.append(lambda row: str(row.sample_index) == sample and row.sample_index is not None)
         if rollout_n is not None:
             rollout = str(rollout_n)
-            self._checks.append(lambda row: str(row[_ROLLOUT_N]) == rollout and row[_ROLLOUT_N] is not None)
+            self._checks.append(lambda row: str(row.rollout_n) == rollout and row.rollout_n is not None)
         if validate is not None:
-            self._checks.append(lambda row: bool(row[_VALIDATE]) == validate)
+            self._checks.append(lambda row: bool(row.validate) == validate)
         if experiment is not None:
-            self._checks.append(lambda row: row[_EXPERIMENT_NAME] == experiment)
+            self._checks.append(lambda row: row.experiment_name == experiment)
         if run is not None:
-            self._checks.append(lambda row: row[_RUN_ID] is not None and row[_RUN_ID].startswith(run))
+            self._checks.append(lambda row: row.run_id is not None and row.run_id.startswith(run))
         if status is not None:
-            self._checks.append(lambda row: row[_STATUS] == status)
+            self._checks.append(lambda row: row.status == status)
         if reward is not None:
             low, high = reward
-            self._checks.append(lambda row: _is_between(low, row[_REWARD], high))
+            self._checks.append(lambda row: _is_between(low, row.reward, high))
 
     def takes_step(self, step: int | None, *, validate: bool) -> bool:
         """Return True if trajectories of a step can match; without a step, `validate` is unknown."""
@@ -100,7 +93,7 @@ class Selection:
         """False if all trajectories of a step that `takes_step` match."""
         return bool(self._checks)
 
-    def takes(self, row: Row) -> bool:
+    def takes(self, row: IndexEntry) -> bool:
         """Return True if a trajectory of a step that `takes_step` matches, by its row of the index."""
         for check in self._checks:  # noqa: SIM110 - all() takes twice as long
             if not check(row):

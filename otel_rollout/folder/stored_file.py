@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from zlib import crc32
@@ -18,7 +18,7 @@ from zlib import crc32
 from otel_rollout import otlp
 from otel_rollout.files.file_lock import size_of
 from otel_rollout.folder.frames import has_frame, read_frame, read_range, scan_frames
-from otel_rollout.folder.index import IndexEntry, Row, place_of
+from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import entries_of, read_rows_from, rows_of_steps
 from otel_rollout.folder.otlp_file import Fault, NoOtlpFileError, OtlpFile, request_in
 from otel_rollout.folder.trace_files import TraceFile
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 MAX_CACHED_BYTES: Final = 32 * 2**20
 """The most bytes of requests; a larger one is cached by itself."""
 
-_OFFSET: Final = place_of("offset")
-_LENGTH: Final = place_of("length")
-_CHECKSUM: Final = place_of("checksum")
-_STEP: Final = place_of("step")
 MAX_DECOMPRESSED_BYTES: Final = 2**28
 """A file of another program that is compressed as a whole is read in memory, up to this."""
 _FOR_IMPORT: Final = "large compressed file for `otel-rollout import`"
@@ -122,7 +118,7 @@ class Reading(NamedTuple):
         known: The part that the index has; the next reading may go on from there.
     """
 
-    rows: Sequence[Row]
+    rows: Sequence[IndexEntry]
     start: int = 0
     known: Extent = NOTHING_READ
 
@@ -163,10 +159,10 @@ class StoredFile:
         """The file's place."""
         return self._file.path
 
-    def stored_bytes(self, row: Row) -> int:
+    def stored_bytes(self, row: IndexEntry) -> int:
         """Return the size of a row's trace on disk: its share of a line that has several."""
-        length: int = row[_LENGTH]
-        return length // self.shared.get(row[_OFFSET], 1)
+        length: int = row.length
+        return length // self.shared.get(row.offset, 1)
 
     @cached_property
     def worker(self) -> str:
@@ -195,7 +191,7 @@ class StoredFile:
             with suppress(OSError):
                 if end == size_of(self._place):
                     return [(self, row) for row in rows]
-        return [(self, row) for row in self.read().rows if takes is None or takes(row[_STEP])]
+        return [(self, row) for row in self.read().rows if takes is None or takes(row.step)]
 
     def read(self, known: Extent = NOTHING_READ) -> Reading:
         """Read the rows of the file, from its index as far as that reaches; none once the file is gone.
@@ -217,7 +213,7 @@ class StoredFile:
             self._report("unreadable file", 0)
             return Reading(())
 
-    def read_spans(self, row: Row) -> list[ReadableSpan]:
+    def read_spans(self, row: IndexEntry) -> list[ReadableSpan]:
         """Return the spans of a row.
 
         Raises:
@@ -225,29 +221,28 @@ class StoredFile:
             OSError: The file can't be read.
             ValueError: The frame is damaged.
         """
-        entry = IndexEntry._make(row)
         try:
-            spans = self._cache.spans_of(entry.trace_id, self._place, entry.offset, lambda: self.read_request(row))
+            spans = self._cache.spans_of(row.trace_id, self._place, row.offset, lambda: self.read_request(row))
         except (FileNotFoundError, ValueError):
             if not self._file.is_journal:
                 raise
             spans = []
         if not spans:
-            raise MovedError(f"{entry.trace_id} is no longer at byte {entry.offset} of {self._place}")
+            raise MovedError(f"{row.trace_id} is no longer at byte {row.offset} of {self._place}")
         return spans
 
-    def read_ids(self, row: Row) -> list[bytes]:
+    def read_ids(self, row: IndexEntry) -> list[bytes]:
         """Return the ids of a row's spans; raises what `read_spans` raises."""
         return [span.context.span_id.to_bytes(8, "big") for span in self.read_spans(row) if span.context is not None]
 
-    def read_request(self, row: Row) -> bytes:
+    def read_request(self, row: IndexEntry) -> bytes:
         """Return the request that a row is of.
 
         Raises:
             OSError: The file can't be read.
             ValueError: The frame is damaged, or another request is there.
         """
-        offset, length, checksum = row[_OFFSET], row[_LENGTH], row[_CHECKSUM]
+        offset, length, checksum = row.offset, row.length, row.checksum
         if (foreign := self._foreign) is None:
             return read_frame(self._place, offset, length, checksum)
         if foreign.is_compressed:
@@ -263,7 +258,7 @@ class StoredFile:
         rows, index_end = read_rows_from(self._file.index_place, known.index_end)
         if known.end:
             # Lines that have moved into the closed index come again.
-            rows = [row for row in rows if row[_OFFSET] >= known.end]
+            rows = [row for row in rows if row.offset >= known.end]
         # After the index: what a process appends meanwhile is missing there, and not missing here.
         size = size_of(self._place)
         end = _covered(rows, known.end)
@@ -275,31 +270,31 @@ class StoredFile:
         if not is_sound:
             # A line may be missing, doubled, or of another file: check each.
             rows = self._standing(rows, size)
-        found: list[Row] = []
+        found: list[IndexEntry] = []
         at = known.end
         for row in rows:
-            if at < row[_OFFSET]:
-                found += self._scan(at, row[_OFFSET])
+            if at < row.offset:
+                found += self._scan(at, row.offset)
             found.append(row)
-            at = row[_OFFSET] + row[_LENGTH]
+            at = row.offset + row.length
         if at < size:
             found += self._scan(at, size)
         return Reading(found, known.end, Extent(end, index_end) if is_sound and end else NOTHING_READ)
 
-    def _standing(self, rows: Sequence[Row], size: int) -> list[Row]:
+    def _standing(self, rows: Sequence[IndexEntry], size: int) -> list[IndexEntry]:
         """Return the rows whose frames are at their offsets, in order, without duplicates."""
-        found: list[Row] = []
+        found: list[IndexEntry] = []
         end = 0
-        for row in sorted(rows, key=itemgetter(_OFFSET)):
-            offset = row[_OFFSET]
+        for row in sorted(rows, key=attrgetter("offset")):
+            offset = row.offset
             if offset >= size:
                 self._report("torn frame", offset)
             elif offset >= end and self._is_frame(row):
                 found.append(row)
-                end = offset + row[_LENGTH]
+                end = offset + row.length
         return found
 
-    def _scan(self, start: int, end: int) -> Iterator[Row]:
+    def _scan(self, start: int, end: int) -> Iterator[IndexEntry]:
         """Yield the rows of the frames between two offsets, which have no row in the index."""
         for offset, length, request, checksum in scan_frames(self._place, start):
             if offset >= end:
@@ -309,7 +304,7 @@ class StoredFile:
             elif offset + length < end or not self._file.is_being_written():
                 self._report("torn frame", offset)
 
-    def _bodies(self, foreign: OtlpFile) -> Iterator[Row]:
+    def _bodies(self, foreign: OtlpFile) -> Iterator[IndexEntry]:
         """Yield the rows of a file of another program."""
         if foreign.is_compressed and _data_of(self._place, self._identity()) is None:
             self._report(_FOR_IMPORT, 0)
@@ -331,7 +326,7 @@ class StoredFile:
         status = os.stat(self._place)  # noqa: PTH116 - as a string, as all others
         return status.st_size, status.st_mtime_ns
 
-    def _entries(self, request: bytes, extent: tuple[int, int], checksum: str) -> Sequence[Row]:
+    def _entries(self, request: bytes, extent: tuple[int, int], checksum: str) -> Sequence[IndexEntry]:
         try:
             entries = entries_of(request, *extent, checksum)
         except ValueError:
@@ -341,21 +336,21 @@ class StoredFile:
             self.shared[extent[0]] = len(entries)
         return entries
 
-    def _is_frame(self, row: Row) -> bool:
-        return has_frame(self._place, row[_OFFSET], row[_LENGTH], row[_CHECKSUM])
+    def _is_frame(self, row: IndexEntry) -> bool:
+        return has_frame(self._place, row.offset, row.length, row.checksum)
 
     def _report(self, what: str, offset: int) -> None:
         self._on_problem(ReadProblem(what, self._file.path, offset))
 
 
-Part: TypeAlias = tuple[StoredFile, Row]
+Part: TypeAlias = tuple[StoredFile, IndexEntry]
 """The spans of one trace in one line: the file and the row."""
 
 
-def _covered(rows: Sequence[Row], start: int = 0) -> int | None:
+def _covered(rows: Sequence[IndexEntry], start: int = 0) -> int | None:
     """Return the end of the last row if the rows leave no gap from `start` on; else None."""
-    ends = [*accumulate((row[_LENGTH] for row in rows), initial=start)]
-    return ends[-1] if [row[_OFFSET] for row in rows] == ends[:-1] else None
+    ends = [*accumulate((row.length for row in rows), initial=start)]
+    return ends[-1] if [row.offset for row in rows] == ends[:-1] else None
 
 
 @lru_cache(1)

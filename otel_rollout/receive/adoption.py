@@ -13,7 +13,6 @@ from otel_rollout.files.file_lock import exclusive_lock
 from otel_rollout.folder import layout
 from otel_rollout.folder.folder_writer import FolderWriter, Policy
 from otel_rollout.folder.frames import require_zstandard, scan_frames
-from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.known_traces import KnownTrace
 from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
@@ -145,14 +144,13 @@ def _note_frames(folder: FolderWriter, trace_ids: set[str], oldest: float) -> No
             if file.path.stat().st_mtime < oldest:
                 continue
         for stored, row in StoredFile(file, cache, ignore).parts():
-            entry = IndexEntry._make(row)
-            if entry.trace_id in trace_ids:
+            if row.trace_id in trace_ids:
                 with suppress(OSError, ValueError):
                     ids = b"".join(stored.read_ids(row))
-                    trace_id = bytes.fromhex(entry.trace_id)
+                    trace_id = bytes.fromhex(row.trace_id)
                     trace = folder.traces.get(trace_id) or KnownTrace()
                     trace.add_ids(ids)
                     if not trace.parts:
-                        trace.has_ended = trace.has_ended or entry.has_root
-                        trace.step, trace.validate = entry.step, entry.validate is True
+                        trace.has_ended = trace.has_ended or row.has_root
+                        trace.step, trace.validate = row.step, row.validate is True
                         folder.traces.close(trace_id, trace)

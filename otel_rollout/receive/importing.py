@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from otel_rollout.errors import NoTracesError
 from otel_rollout.folder.frames import scan_frames
-from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.known_traces import has_id
 from otel_rollout.folder.layout import CLOSED_INDEX, INDEX, OPEN
 from otel_rollout.folder.otlp_file import Body, Fault, NoOtlpFileError, OtlpFile
-from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
+from otel_rollout.folder.reader import without_summary
+from otel_rollout.folder.stored_file import LineCache, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.otlp import EncodedSpan
 from otel_rollout.receive.adoption import adopt, open_folder
@@ -181,15 +181,6 @@ def _frames(file: OtlpFile) -> Iterator[Body | Fault]:
         yield Fault(offset, "a torn frame") if request is None else Body(offset, length, request, is_json=False)
 
 
-class _Place(NamedTuple):
-    """A line of a trace: the fields that reading it takes."""
-
-    file: StoredFile
-    offset: int
-    length: int
-    checksum: str
-
-
 class _StoredSpans:
     """The ids of a folder's spans; a trace's are read when a span of it comes.
 
@@ -200,20 +191,14 @@ class _StoredSpans:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._places: dict[bytes, tuple[_Place, ...]] = {}
+        self._parts: dict[bytes, tuple[Part, ...]] = {}
         self._ids: dict[bytes, bytearray] = {}
         cache = LineCache()
         with suppress(NoTracesError):
             for file in find_trace_files(folder):
                 for stored, row in StoredFile(file, cache, _ignore).parts():
-                    entry = IndexEntry._make(row)
-                    trace_id = bytes.fromhex(entry.trace_id)
-                    place = _Place(stored, entry.offset, entry.length, entry.checksum)
-                    self._places[trace_id] = (*self._places.get(trace_id, ()), place)
-
-    def __len__(self) -> int:
-        """The number of traces."""
-        return len(self._places.keys() | self._ids.keys())
+                    trace_id = bytes.fromhex(row.trace_id)
+                    self._parts[trace_id] = (*self._parts.get(trace_id, ()), (stored, without_summary(row)))
 
     def new_of(self, spans: Iterable[EncodedSpan]) -> list[EncodedSpan]:
         """Return the spans that the folder does not have, each once."""
@@ -230,16 +215,11 @@ class _StoredSpans:
 
     def _read(self, trace_id: bytes) -> bytearray:
         ids = bytearray()
-        for place in self._places.get(trace_id, ()):
+        for stored, row in self._parts.get(trace_id, ()):
             # A span that can't be read is damaged, and comes again.
             with suppress(OSError, ValueError):
-                ids += b"".join(place.file.read_ids(_row(trace_id, place)))
+                ids += b"".join(stored.read_ids(row))
         return ids
-
-
-def _row(trace_id: bytes, place: _Place) -> Sequence[object]:
-    known = {"trace_id": trace_id.hex(), "offset": place.offset, "length": place.length, "checksum": place.checksum}
-    return [known.get(name) for name in IndexEntry._fields]
 
 
 def _ignore(problem: ReadProblem) -> None:

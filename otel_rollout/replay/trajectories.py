@@ -13,7 +13,6 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.folder.frames import scan_frames
-from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import read_index
 from otel_rollout.folder.layout import index_path
 from otel_rollout.folder.reader import RecordedTrajectory, read_together, read_trajectories
@@ -137,7 +136,7 @@ class TrajectorySource:
 
     def _is_running(self, trajectory: RecordedTrajectory) -> bool:
         # A journal keeps what was written to its place for a while: then it adds nothing.
-        written = [IndexEntry._make(row) for file, row in trajectory.parts if file.path in self.final]
+        written = [row for file, row in trajectory.parts if file.path in self.final]
         if len(written) == len(trajectory.parts):
             return False
         return not trajectory.has_root or trajectory.size_bytes != sum(entry.bytes for entry in written)
