@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 from operator import itemgetter
 from os import PathLike
 from types import NoneType, UnionType
@@ -45,9 +44,6 @@ _TYPES: Final[Sequence[frozenset[Any]]] = [
 ]
 _NOT_INFERRED: Final = f'"{NOT_INFERRED}":true'.encode()
 _MAX_CACHED: Final = 1024
-_STEP: Final = re.compile(rb'"step":(-?\d+),')
-_PLACE: Final = re.compile(rb'"offset":(\d+),"length":(\d+),')
-"""A quote in a text has a backslash before it."""
 _sound_types: set[tuple[type, ...]] = set()
 
 
@@ -82,40 +78,6 @@ def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[I
         known = {row.offset for row in closed}
         rows = [row for row in rows if row.offset not in known]
     return closed + rows, end
-
-
-def rows_of_steps(path: str | PathLike[str], takes: Callable[[int | None], bool]) -> tuple[list[IndexEntry], int]:
-    """Return the sound rows of some steps, and the end of the frames that the index has without a gap.
-
-    A bundle has a hundred steps. The lines of the other steps are neither parsed nor kept.
-
-    Args:
-        path: The open index.
-        takes: Lets rows through by their step.
-    """
-    rows: list[IndexEntry] = []
-    end = 0
-    for line in chain.from_iterable(chain(_closed_lines(path), _whole_lines(path))):
-        place = _PLACE.search(line)
-        if place is None or (offset := int(place[1])) > end:
-            break
-        # After a crash lines are in both.
-        if offset == end:
-            step = _STEP.search(line, 0, place.start())
-            if takes(None if step is None else int(step[1])):
-                try:
-                    rows.append(_parse(line))
-                except (LookupError, TypeError, ValueError):
-                    break
-            end += int(place[2])
-    return rows, end
-
-
-def _whole_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
-    """Yield the lines of the open index without their checksums."""
-    with suppress(FileNotFoundError):
-        for lines in _read_lines(path, 0):
-            yield [line[:-SEAL_BYTES] for line in lines if is_whole(line)]
 
 
 def _closed_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:

@@ -19,7 +19,7 @@ from otel_rollout import otlp
 from otel_rollout.files.file_lock import size_of
 from otel_rollout.folder.frames import has_frame, read_frame, read_range, scan_frames
 from otel_rollout.folder.index import IndexEntry
-from otel_rollout.folder.index_reading import entries_of, read_rows_from, rows_of_steps
+from otel_rollout.folder.index_reading import entries_of, read_rows_from
 from otel_rollout.folder.otlp_file import Fault, NoOtlpFileError, OtlpFile, request_in
 from otel_rollout.folder.trace_files import TraceFile
 from otel_rollout.text.sanitize import replace_surrogates
@@ -180,17 +180,11 @@ class StoredFile:
         return None if found.form == "frames" else found
 
     def parts(self, takes: Callable[[int | None], bool] | None = None) -> list[Part]:
-        """Return the file's traces, from its index as far as that reaches; none once the file is gone.
+        """Return the file's traces; none once the file is gone.
 
         Args:
             takes: Lets traces through by their step; None lets all.
         """
-        index = self._file.index_place
-        if takes is not None and index is not None and self._file.has_frames:
-            rows, end = rows_of_steps(index, takes)
-            with suppress(OSError):
-                if end == size_of(self._place):
-                    return [(self, row) for row in rows]
         return [(self, row) for row in self.read().rows if takes is None or takes(row.step)]
 
     def read(self, known: Extent = NOTHING_READ) -> Reading:

@@ -35,21 +35,6 @@ HARM = {
 class TestOneStep:
     """Of a bundle's hundred steps, one is asked for."""
 
-    @pytest.mark.parametrize("is_closed", [False, True])
-    def test_lines_of_others_are_not_parsed(self, folder, is_closed):
-        """The lines of other steps cost a look at their place; text that looks like a step is none."""
-        trajectories = [make_trajectory(step, 0, n, status='"step":7,') for step in (6, 7, 8) for n in range(3)]
-        if is_closed:
-            writer = FolderWriter(folder)
-            for spans in trajectories:
-                writer.write(spans)
-            writer.close()
-        else:
-            record(folder, *trajectories)
-        with mock.patch("orjson.loads", wraps=orjson.loads) as parse:
-            assert tags(read_trajectories(folder, step=7)) == [(7, 0, n) for n in range(3)]
-        assert parse.call_count == 3
-
     @pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
     def test_with_a_harmed_index(self, folder, harm):
         """A step has what it has among all steps."""
@@ -181,11 +166,10 @@ class TestFilters:
     def test_the_indexes_of_other_bundles_are_not_read(self, recorded, monkeypatch):
         """A step is found by the names of the folders; what has no step may belong to it."""
         opened = []
-        for name in ("read_rows_from", "rows_of_steps"):
-            genuine = getattr(stored_file, name)
-            monkeypatch.setattr(
-                stored_file, name, lambda path, start, genuine=genuine: opened.append(str(path)) or genuine(path, start)
-            )
+        genuine = stored_file.read_rows_from
+        monkeypatch.setattr(
+            stored_file, "read_rows_from", lambda path, start: opened.append(str(path)) or genuine(path, start)
+        )
         assert len(list(read_trajectories(recorded, step=1))) == 3
         assert [Path(path).parent.name for path in opened] == ["no-step", "steps=000000-000099"]
 

@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from otel_rollout import semconv
 from otel_rollout.folder import seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look.view import RunState
-from tests.trace_folder.recordings import make_trajectory, open_indexes, write_frames, write_lines
+from tests.trace_folder.recordings import make_span, make_trajectory, open_indexes, write_frames, write_lines
 from tests.view.conftest import write_run
 from tests.view.viewer import TOKEN, Viewer, wait_for
 
@@ -52,19 +53,21 @@ class TestChanges:
         assert len({told["version"] for told in seen} | {first}) == len(seen) + 1
         writer.close()
 
-    def test_pages_of_a_large_step_are_told_less_often(self, tmp_path, monkeypatch):
-        """A run whose answers cost seconds is not read anew each second: pages take a fifth of a processor."""
-        monkeypatch.setattr("otel_rollout.look.view.run_state.SECONDS_BETWEEN_LOOKS", 1.0)
-        writer = write_run(tmp_path)
-        state = RunState([tmp_path])
-        before = state.version()
-        assert state.pause() == 1.0
-        state.note_cost(2.0)
-        state.note_cost(0.1)
-        assert state.pause() == 10.0
-        writer.write(make_trajectory(1, 0, 9))
-        wait_for(lambda: state.version() != before)
-        assert state.pause() == 5.0
+    @pytest.mark.parametrize("place", ["step/1?", "step/1/timeline?"])
+    def test_of_another_step_a_page_gets_only_the_version(self, tmp_path, place):
+        """A page that has an answer is sent no byte of it again until the step changes, be it by a late reward."""
+        writer = write_run(tmp_path, range(1, 3))
+        with Viewer(tmp_path) as viewer:
+            before = viewer.get(place)
+            writer.write(make_trajectory(2, 0, 9))
+            wait_for(lambda: viewer.get("run")["version"] != before["version"])
+            again = viewer.get(f"{place}&known={before['mark']}")
+            assert again == {"version": viewer.get("run")["version"], "mark": before["mark"]}
+            assert viewer.get(place) == before
+            root, attributes = make_trajectory(1, 0, 0)[-1], {semconv.LATE: True, semconv.REWARD: 0.25}
+            trace_id = root.context.trace_id
+            writer.write([make_span("annotate", 99, trace_id, attributes=attributes)])
+            wait_for(lambda: viewer.get(f"{place}&known={before['mark']}").keys() == before.keys())
         writer.close()
 
     def test_a_page_with_another_version_is_told_at_once(self, viewer):

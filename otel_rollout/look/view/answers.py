@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any, Final
 
 import orjson
 from starlette.responses import Response
 
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.text.sanitize import clean, fits_int64
+
+MAX_KEPT_BYTES: Final = 32 * 2**20
 
 
 class AskedWrongError(Exception):
@@ -23,6 +27,26 @@ class AskedWrongError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class KeptAnswers:
+    """The latest answers as JSON, in a bounded number of bytes. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+
+    def content(self, key: tuple[str, str], make: Callable[[], bytes]) -> bytes:
+        """Return the answer that is kept for a key; without one, make it."""
+        with self._lock:
+            content = self._kept.pop(key, None)
+        if content is None:
+            content = make()
+        with self._lock:
+            self._kept[key] = content
+            while sum(map(len, self._kept.values())) > MAX_KEPT_BYTES:
+                self._kept.popitem(last=False)
+        return content
 
 
 def json_bytes(value: Any) -> bytes:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -19,8 +18,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from otel_rollout.errors import NoTracesError, RolloutTraceError
+from otel_rollout.look.view import run_state
 from otel_rollout.look.view.access import Access
-from otel_rollout.look.view.answers import AskedWrongError, error_answer, json_bytes
+from otel_rollout.look.view.answers import AskedWrongError, KeptAnswers, error_answer, json_bytes
 from otel_rollout.look.view.endpoints import Endpoints, Parameters
 from otel_rollout.look.view.run_state import RunState
 from otel_rollout.look.view.searching import searching
@@ -46,18 +46,19 @@ def make_application(state: RunState, token: str, hosts: Iterable[str] = ()) -> 
     endpoints = Endpoints(state)
     # Unlike the framework's own, it doesn't keep a request that is given up until its thread is done.
     threads = ThreadPoolExecutor(THREADS, "otel-rollout-view")
-    answering = partial(_answering, state, threads)
+    answering = partial(_answering, state, threads, KeptAnswers())
+    whole, of_step = (lambda path, query: state.version()), endpoints.mark_of_step
     routes = [
         Route("/api/run", answering(endpoints.run)),
-        Route("/api/step/{step}", answering(endpoints.step)),
-        Route("/api/step/{step}/timeline", answering(endpoints.timeline)),
-        Route("/api/step/{step}/group", answering(endpoints.group)),
-        Route("/api/trajectory/{trace_id}", answering(endpoints.trajectory)),
+        Route("/api/step/{step}", answering(endpoints.step, of_step)),
+        Route("/api/step/{step}/timeline", answering(endpoints.timeline, of_step)),
+        Route("/api/step/{step}/group", answering(endpoints.group, whole)),
+        Route("/api/trajectory/{trace_id}", answering(endpoints.trajectory, whole)),
         Route("/api/trajectory/{trace_id}/span/{span_id}", answering(endpoints.span)),
         Route("/api/search", searching(state.run, threads)),
-        Route("/api/findings", answering(endpoints.findings)),
-        Route("/api/prompt", answering(endpoints.prompt)),
-        Route("/api/compare", answering(endpoints.compare)),
+        Route("/api/findings", answering(endpoints.findings, whole)),
+        Route("/api/prompt", answering(endpoints.prompt, whole)),
+        Route("/api/compare", answering(endpoints.compare, whole)),
         Route("/api/live", answering(endpoints.live)),
         Route("/api/open", answering(endpoints.open)),
         # An executor of its own: requests that wait for a large folder would stop it.
@@ -70,23 +71,42 @@ def make_application(state: RunState, token: str, hosts: Iterable[str] = ()) -> 
 
 
 def _answering(
-    state: RunState, threads: Executor, answer: Callable[[Parameters, Parameters], Any]
+    state: RunState,
+    threads: Executor,
+    kept: KeptAnswers,
+    answer: Callable[[Parameters, Parameters], Any],
+    mark_of: Callable[[Parameters, Parameters], str] | None = None,
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that answers in a thread of its own."""
+    """Return an endpoint that answers in a thread of its own.
+
+    Args:
+        state: The run.
+        threads: The threads.
+        kept: Keeps the answers that have a mark.
+        answer: Makes the answer.
+        mark_of: Returns the mark of an answer, which is the same as long as the answer is; None if it has none. A page
+            that has this answer already gets only the version of the folders.
+    """
+
+    def content_of(path: Parameters, query: Mapping[str, str], place: str) -> bytes:
+        if mark_of is None:
+            return json_bytes(answer(path, query))
+        mark = mark_of(path, query)
+        if query.get("known") == mark:
+            return json_bytes({"version": state.version(), "mark": mark})
+        return kept.content((place, mark), lambda: json_bytes({**answer(path, query), "mark": mark}))
 
     def answer_as_json(request: Request) -> Response:
-        started = time.thread_time()
         try:
             with state.run.one_look():
-                value = answer(request.path_params, request.query_params)
+                place = str(request.url.remove_query_params("known"))
+                content = content_of(request.path_params, request.query_params, place)
         except AskedWrongError as error:
             return error_answer(error.status, str(error))
         except NoTracesError as error:
             return error_answer(404, f"{error}; it may come later")
         except (RolloutTraceError, OSError) as error:
             return error_answer(500, str(error))
-        content = json_bytes(value)
-        state.note_cost(time.thread_time() - started)
         return Response(content, media_type="application/json")
 
     async def endpoint(request: Request) -> Response:
@@ -113,9 +133,8 @@ def _changes(state: RunState, threads: Executor) -> Callable[[Request], Awaitabl
             elif silent >= SECONDS_TO_KEEP_ALIVE:
                 silent = 0.0
                 yield b": no change\n\n"
-            pause = state.pause()
-            await asyncio.sleep(min(pause, SECONDS_TO_KEEP_ALIVE))
-            silent += pause
+            await asyncio.sleep(run_state.SECONDS_BETWEEN_LOOKS)
+            silent += run_state.SECONDS_BETWEEN_LOOKS
 
     async def endpoint(request: Request) -> Response:
         # A proxy may hold back what it could send.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import fields
+from hashlib import blake2b
 from operator import itemgetter
 from typing import Any, Final
 
@@ -16,9 +17,9 @@ from otel_rollout.errors import NoTracesError
 from otel_rollout.facts.conversations import conversations_of
 from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import FACTS, INFERRED, shown_of
-from otel_rollout.look.findings import Diagnosis, diagnose_run, running_steps
+from otel_rollout.look.findings import diagnose_run, running_steps
 from otel_rollout.look.findings.reward_level import scale_of
-from otel_rollout.look.view.answers import AskedWrongError, asked_step, is_validation
+from otel_rollout.look.view.answers import AskedWrongError, asked_step, is_validation, json_bytes
 from otel_rollout.look.view.comparing import biography, compared
 from otel_rollout.look.view.run_state import Progress, RunState
 from otel_rollout.look.view.shown_spans import (
@@ -38,10 +39,6 @@ PATIENCE: Final = 120.0
 MAX_COLUMNS: Final = 64
 """The most rollouts of a group whose conversations are sent in one answer."""
 
-MAX_DIAGNOSES: Final = 256
-"""The most diagnoses that are kept until the folder changes."""
-_SELECTION: Final = ("step", "validate", "experiment", "run")
-
 _ROW_FACTS: Final = tuple(each.name for each in FACTS if each.shown == "row")
 COLUMNS: Final = (*_ROW_FACTS, "seconds", "tool_calls", "tool_errors", "service", "name")
 _FACTS: Final = (*_ROW_FACTS, "seconds", "tools", "service_name", "name")
@@ -58,8 +55,6 @@ class Endpoints:
     def __init__(self, state: RunState) -> None:
         self._state = state
         self._run = state.run
-        self._findings: dict[tuple[object, ...], Diagnosis] = {}
-        self._compared: tuple[tuple[object, ...], dict[str, Any]] | None = None
 
     def run(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/run`."""
@@ -89,6 +84,10 @@ class Endpoints:
             "problems": self._state.problems(),
             "progress": progress and progress._asdict(),
         }
+
+    def mark_of_step(self, path: Parameters, query: Parameters) -> str:
+        """Return a text that differs once a step has: each line about a trajectory of it adds to its bytes."""
+        return blake2b(json_bytes(self._asked(path, query)), digest_size=8).hexdigest()
 
     def step(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/step/{step}`."""
@@ -187,19 +186,12 @@ class Endpoints:
         """Answer `api/findings`: the findings of a step, or of the steps of an experiment."""
         known = self._state.steps(PATIENCE)
         steps = [self._asked(query, query)] if "step" in query else _of_experiment(known, query)
-        is_live = self._state.is_live()
-        key = (self._state.version(), is_live, *(query.get(name) for name in _SELECTION))
-        found = self._findings.get(key)
-        if found is None:
-            found = diagnose_run(
-                self._run,
-                steps,
-                folder=str(self._state.folders[0]) if len(self._state.folders) == 1 else None,
-                running=running_steps(self._run, known) if is_live else (),
-            )
-            if len(self._findings) >= MAX_DIAGNOSES:
-                self._findings.clear()
-            self._findings[key] = found
+        found = diagnose_run(
+            self._run,
+            steps,
+            folder=str(self._state.folders[0]) if len(self._state.folders) == 1 else None,
+            running=running_steps(self._run, known) if self._state.is_live() else (),
+        )
         return {"findings": found.findings, "looked_at": found.looked_at_note}
 
     def prompt(self, path: Parameters, query: Parameters) -> dict[str, Any]:
@@ -217,13 +209,9 @@ class Endpoints:
         return {"version": version, **biography(groups, scale_of(steps))}
 
     def compare(self, path: Parameters, query: Parameters) -> dict[str, Any]:
-        """Answer `api/compare`; the last answer is kept until the folder changes, as it reads all steps."""
+        """Answer `api/compare`."""
         version, steps = self._state.version(), self._state.steps(PATIENCE)
-        key = (version, *sorted(query.items()))
-        known = self._compared
-        if known is None or known[0] != key:
-            self._compared = known = key, compared(self._state, steps, query)
-        return {"version": version, **known[1]}
+        return {"version": version, **compared(self._state, steps, query)}
 
     def live(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/live`."""

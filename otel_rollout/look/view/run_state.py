@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,8 +18,6 @@ from otel_rollout.guard.clock import monotonic
 from otel_rollout.text.plain_text import counted
 
 SECONDS_BETWEEN_LOOKS: Final = 1.0
-MAX_SHARE: Final = 0.2
-"""The most of a processor that pages take which follow a run: they are notified of a large step less often."""
 SECONDS_BETWEEN_LOCK_CHECKS: Final = 5.0
 MAX_LOCK_CHECKS: Final = 64
 """The most files whose lock is tried to find a writer, the latest ones first."""
@@ -59,8 +56,7 @@ class RunState:
         self._reading: threading.Event | None = None
         self._progress: Progress | None = None
         self._problems: Counter[tuple[str, Path]] = Counter()
-        self._cost = 0.0
-        self._seen = self._looked_at = ""
+        self._looked_at = ""
         self._version = _Remembered(self._look, SECONDS_BETWEEN_LOOKS)
         self._live = _Remembered(self.run.live, SECONDS_BETWEEN_LOOKS)
         self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
@@ -69,15 +65,6 @@ class RunState:
         """Return a text that changes when the folders do, or writing begins or ends; looked at once a second."""
         # A crash changes no file, but makes findings of what was open.
         return f"{self._version()}{'-live' if self.is_live() else ''}"
-
-    def note_cost(self, seconds: float) -> None:
-        """Note the processor time that an answer took."""
-        with self._lock:
-            self._cost = max(self._cost, seconds)
-
-    def pause(self) -> float:
-        """Return the seconds until pages should hear of the next change."""
-        return max(SECONDS_BETWEEN_LOOKS, self._cost / MAX_SHARE)
 
     def is_live(self) -> bool:
         """Return True if a process writes one of the folders; looked for when they change, and every few seconds."""
@@ -158,26 +145,21 @@ class RunState:
 
     def _look(self) -> str:
         try:
-            version = self.run.version()
+            return self.run.version()
         except NoTracesError:
-            version = "empty"
+            return "empty"
         except OSError as error:
             # Answers to requests for data report it.
-            version = f"unreadable {error.errno}"
-        if version != self._seen:
-            self._seen, self._cost = version, self._cost / 2
-        return version
+            return f"unreadable {error.errno}"
 
     def _read(self, version: str, done: threading.Event) -> None:
         steps: list[StepSummary] | None = None
         failure: Exception | None = None
-        started = time.thread_time()
         try:
             steps = self.run.steps()
             self._run_folders = self.run.folders_of_runs()
         except Exception as error:
             failure = error
-        self.note_cost(time.thread_time() - started)
         with self._lock:
             if steps is not None or isinstance(failure, NoTracesError):
                 self._steps = steps or []

@@ -86,14 +86,15 @@ function asked(step, selection) {
  * Load an answer.
  *
  * @param {string} path one of `paths`
- * @param {{signal?: AbortSignal}} [options]
+ * @param {{signal?: AbortSignal, before?: any}} [options] `before`: the last answer, which is returned if it still holds
  * @returns {Promise<any>}
  * @throws {ClientError} There is no such answer, or no server.
  */
-export async function load(path, { signal } = {}) {
+export async function load(path, { signal, before } = {}) {
   if (isExported()) return loadExported(path);
-  const answer = await request(path, signal);
-  return answer.json();
+  const known = before?.mark ? `${path.includes("?") ? "&" : "?"}known=${before.mark}` : "";
+  const answer = await (await request(path + known, signal)).json();
+  return known && answer.mark === before.mark ? Object.assign(before, { version: answer.version }) : answer;
 }
 
 /**

@@ -37,7 +37,7 @@ export function useData(path) {
       isStale = false;
       const began = performance.now();
       try {
-        const data = await load(path, { signal: stop.signal });
+        const data = await load(path, { signal: stop.signal, before: recall(path) });
         keep(path, data);
         if (latest.current === path) setState({ path, data, error: null });
       } catch (error) {
