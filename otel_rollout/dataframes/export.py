@@ -302,7 +302,7 @@ def _new_file(
         unreadable: The step's trajectories that can't be read, which come meanwhile.
         report: Counts the rows of a file that is whole.
     """
-    rows: Counter[str] = Counter()
+    rows = Counter({table: 0})
     redacted: Counter[str] = Counter()
     schema = target.schemas[table]
 
