@@ -127,6 +127,16 @@ class Stats:
         lost = sum((Counter(exporter.lost) for exporter in self.exporters.values()), Counter())
         return lost.total() - lost["unknown"]
 
+    def _repr_html_(self) -> str:
+        from otel_rollout.text.html_table import html_table
+
+        header = ("exporter", "recorded", "delivered", "queued", "on disk", "lost", "last error")
+        rows = [
+            (name, each.recorded, each.delivered, each.queued, each.spooled, sum(each.lost.values()), each.last_error)
+            for name, each in self.exporters.items()
+        ]
+        return html_table(header, rows, str(self))
+
     def __str__(self) -> str:
         parts = [
             "traced by the application's tracer provider, whose exporters are not counted here"

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
 _INFERRED = frozenset(INFERRED)
+MAX_SHOWN = 20
+"""The most steps that a notebook shows."""
 MAX_INFERRED = 2048
 """The most trajectories of a run whose messages `judged` compares."""
 
@@ -84,6 +86,18 @@ class Run:
         self.folders = tuple(map(Path, folders))
         self._experiment, self._run = experiment, run
         self._catalog = Catalog(self.folders, on_problem, on_progress)
+
+    def __repr__(self) -> str:
+        return f"<Run {', '.join(map(str, self.folders))}>"
+
+    def _repr_html_(self) -> str:
+        from otel_rollout.text.html_table import html_table
+
+        names = ("experiment_name", "step", "validate", "trajectories", "reward_mean", "solved", "errors")
+        steps = self.steps()
+        more = f", the last {MAX_SHOWN} of {counted(len(steps), 'step')}" if len(steps) > MAX_SHOWN else ""
+        rows = ([getattr(each, name) for name in names] for each in steps[-MAX_SHOWN:])
+        return html_table(names, rows, f"{', '.join(map(str, self.folders))}{more}")
 
     def require_folders(self) -> None:
         """Check that each of the folders has traces.

@@ -347,6 +347,12 @@ class RecordedTrajectory:
         tags = f"step={self.step!r} sample_index={self.sample_index!r} rollout_n={self.rollout_n!r}"
         return f"<RecordedTrajectory {self.trace_id} {tags} status={self.status!r} reward={self.reward!r}>"
 
+    def _repr_html_(self) -> str:
+        from otel_rollout.text.html_table import html_table
+
+        names = ("trace_id", "experiment_name", "step", "sample_index", "rollout_n", "validate", "status", "reward")
+        return html_table((*names, "seconds"), [(*(getattr(self, name) for name in names), self.duration)], self.name)
+
     @property
     def attributes(self) -> Mapping[str, Any]:
         """The root's scalar attributes without payload, read from its spans; without a root, the tags.

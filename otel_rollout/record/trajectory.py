@@ -159,6 +159,10 @@ class Trajectory(HasHandle):
         """The trajectories of tasks that entered it while another was in it."""
         self._token: Token[Context] | None = None
 
+    def __repr__(self) -> str:
+        tags = f"step={self.step!r} sample_index={self.sample_index!r} rollout_n={self.rollout_n!r}"
+        return f"<Trajectory {self.trace_id or 'without a trace'} {tags}>"
+
     @property
     def _given(self) -> tuple[Any, ...]:
         return self.sample_index, self.step, self.rollout_n, self.name, self.validate, self.trace
