@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import orjson
 
+from otel_rollout.catalog.attempts import tell_attempts
 from otel_rollout.catalog.database import Database
 from otel_rollout.catalog.filling import (
     SECONDS_UNTIL_PROGRESS,
@@ -100,12 +101,19 @@ class Catalog:
                 found = looks.get((connection, EVERYTHING)) or looks.get((connection, selection))
             if found is None:
                 found = fill(connection, self._folders, selection, self.on_progress)
+                if not tell_attempts(connection, is_whole=selection is EVERYTHING):
+                    found = fill(connection, self._folders, EVERYTHING, self.on_progress)
+                    tell_attempts(connection, is_whole=True)
                 note_problems(connection, found, self._note)
                 if looks is not None:
                     looks[connection, selection] = found
             return question(connection, found)
 
         return self._database.ask(answer)
+
+    def known(self, question: Callable[[sqlite3.Connection], Answered]) -> Answered:
+        """Ask about what the latest look has found."""
+        return self._database.ask(question)
 
     def ask_step(self, step: StepIdentity, question: Callable[[sqlite3.Connection], Answered]) -> Answered:
         """Ask about a step, after its figures are computed if its trajectories have changed."""

@@ -82,10 +82,16 @@ def amount_of(hint: Any) -> Any:
 
 
 def facts_columns() -> list[Column]:
-    """Return a column for each fact, and one for the seconds."""
+    """Return a column for each fact, one for the seconds, and those that tell of attempts."""
     hints = get_type_hints(TrajectorySummary, include_extras=True)
     facts = [Column(each.name, hints[each.name], each.unit, each.meaning) for each in FACTS]
-    return [*facts, Column("seconds", float, "s", "the seconds from its start to its end")]
+    return [
+        *facts,
+        Column("seconds", float, "s", "the seconds from its start to its end"),
+        Column("process_run_id", str | None, "", "the run id of its process; `run_id` is the first of a resumed run"),
+        Column("attempt", int | None, "", "the attempt of a resumed run, from 1; null if it was not resumed"),
+        Column("overtaken", bool, "", "true if a later attempt has overtaken it: it counts in no step"),
+    ]
 
 
 def figures_columns(kind: Any) -> list[Column]:

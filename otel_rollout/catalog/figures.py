@@ -119,6 +119,7 @@ def _step_of(run_id: str | None, members: Sequence[TrajectorySummary], groups: S
         experiment_name=first.experiment_name,
         run_id=run_id,
         sole_run_id=first.run_id if len(runs) == 1 else None,
+        attempt=None,
         trajectories=len(members),
         groups=sum(each.sample_index is not None for each in groups),
         start_time=start,

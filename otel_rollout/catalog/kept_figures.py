@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -45,8 +46,12 @@ def _refresh_step(connection: sqlite3.Connection, step: int | None, validate: bo
     empty_step(connection, step, validate)
     for table in ("steps", "groups", "signals", "changed_steps"):
         connection.execute(f"DELETE FROM {table} WHERE {_OF_STEP}", (step, validate))
-    for each in figures_of(load(connection, _OF_STEP, (step, validate), names=NEEDED)):
-        connection.execute(STEPS.insert, STEPS.row_of(each.summary))
+    attempts = "SELECT experiment_name, run_id, max(attempt) FROM processes"
+    attempts += f" WHERE {_OF_STEP} AND NOT overtaken GROUP BY 1, 2"
+    known = {(name, run_id): attempt for name, run_id, attempt in connection.execute(attempts, (step, validate))}
+    for each in figures_of(load(connection, f"{_OF_STEP} AND NOT overtaken", (step, validate), names=NEEDED)):
+        run = each.summary.experiment_name, each.summary.run_id or each.summary.sole_run_id
+        connection.execute(STEPS.insert, STEPS.row_of(replace(each.summary, attempt=known.get(run))))
         connection.executemany(GROUPS.insert, map(GROUPS.row_of, each.groups))
     connection.execute("INSERT OR IGNORE INTO unjudged VALUES (1)")
 
@@ -136,9 +141,9 @@ def prompts_of(connection: sqlite3.Connection, step: StepIdentity) -> list[int |
 def _members(connection: sqlite3.Connection, step: StepIdentity) -> tuple[str, tuple[Any, ...]]:
     """Return the condition in SQL of a step's trajectories, and its values."""
     if step.run_id is not None:
-        return _OF_RUN, step.identity
+        return f"{_OF_RUN} AND NOT overtaken", step.identity
     # The only one has the trajectories of all processes.
-    return f"{_OF_STEP} AND experiment_name IS ?", step.identity[:3]
+    return f"{_OF_STEP} AND experiment_name IS ? AND NOT overtaken", step.identity[:3]
 
 
 def trajectories_of(connection: sqlite3.Connection, step: StepIdentity) -> list[TrajectorySummary]:

@@ -131,6 +131,7 @@ def narrowed(
     steps: Sequence[tuple[int | None, bool]] | None,
     experiment: str | None,
     run: str | None,
+    attempt: int | None,
 ) -> Iterator[None]:
     """Let the public tables have only some rows inside the block.
 
@@ -139,8 +140,10 @@ def narrowed(
         steps: The steps, and whether they are validation passes; None for all.
         experiment: The experiment; None for all.
         run: The beginning of the run's id; None for all.
+        attempt: The attempt of resumed runs; None for what counts.
     """
-    if steps is None and experiment is None and run is None:
+    has_overtaken = connection.execute("SELECT 1 FROM processes WHERE overtaken LIMIT 1").fetchone() is not None
+    if (steps, experiment, run, attempt) == (None, None, None, None) and not has_overtaken:
         yield
         return
     own = []
@@ -148,14 +151,12 @@ def narrowed(
         connection.execute("CREATE TEMP TABLE asked_steps (step, validate)")
         connection.executemany("INSERT INTO temp.asked_steps VALUES (?, ?)", steps)
         own.append("EXISTS (SELECT 1 FROM temp.asked_steps a WHERE a.step IS t.step AND a.validate = t.validate)")
-    if experiment is not None:
-        own.append(f"t.experiment_name = {_quoted(experiment)}")
-    of_run = "1" if run is None else f"substr({{}}, 1, {len(run)}) = {_quoted(run)}"
     where = " AND ".join(own) or "1"
     same = " AND ".join(f"s.{name} IS t.{name}" for name in ("step", "validate", "experiment_name", "run_id"))
     narrow = {
-        "trajectories": f"{where} AND {of_run.format('t.run_id')}",
-        "steps": f"{where} AND {of_run.format('coalesce(t.run_id, t.sole_run_id)')}",
+        "trajectories": f"{where} AND {of_run('t.run_id', experiment, run)} AND {of_attempt(attempt)}",
+        "steps": f"{where} AND {of_run('coalesce(t.run_id, t.sole_run_id)', experiment, run)}"
+        + ("" if attempt is None else f" AND t.attempt = {attempt}"),
         "groups": f"EXISTS (SELECT 1 FROM temp.steps s WHERE {same})",
     }
     of_trajectories = "t.trace_id IN (SELECT trace_id FROM temp.trajectories)"
@@ -169,6 +170,21 @@ def narrowed(
         for table in reversed([*COLUMNS]):
             connection.execute(f"DROP VIEW IF EXISTS temp.{table}")
         connection.execute("DROP TABLE IF EXISTS temp.asked_steps")
+
+
+def of_run(run_id: str, experiment: str | None, run: str | None) -> str:
+    """Return the condition of an experiment and a run: it takes the ids of all attempts, and none for all."""
+    own = [] if experiment is None else [f"experiment_name = {_quoted(experiment)}"]
+    if run is not None:
+        begins = f"1, {len(run)}) = {_quoted(run)}"
+        resumed = f"SELECT p.run_id FROM main.processes p WHERE substr(p.process_run_id, {begins}"
+        own.append(f"(substr({run_id}, {begins} OR {run_id} IN ({resumed}))")
+    return " AND ".join(own) or "1"
+
+
+def of_attempt(attempt: int | None) -> str:
+    """Return the condition of trajectories `t` of an attempt; None: of those that count."""
+    return "NOT t.overtaken" if attempt is None else f"t.attempt = {attempt}"
 
 
 @contextmanager

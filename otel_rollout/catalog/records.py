@@ -45,12 +45,14 @@ class Rows:
             **{each.name: bool for each in own if list(each.kinds) == [bool]},
             **{name: _from_json(readers[name], empty) for name, empty in self._empty.items()},
         }
-        # `seconds` is a column of trajectories, and no field.
-        given = [*self._names, *(name for name in self.columns if name == "seconds" and name not in self._names)]
+        # Columns of trajectories that are no fields; those of attempts are set when they are known.
+        more = {"seconds": "seconds", "process_run_id": "run_id"} if table == "trajectories" else {}
+        given = [*self._names, *more.values()]
         self._values_of: Callable[[Any], tuple[Any, ...]] = attrgetter(*given)
         self._json = [(given.index(name), empty) for name, empty in self._empty.items()]
-        marks = ", ".join("?" * len(self.columns))
-        self.insert = f"INSERT INTO {table} VALUES ({marks})"
+        inserted = self.columns[: len(given)] if more else self.columns
+        marks = ", ".join("?" * len(inserted))
+        self.insert = f"INSERT INTO {table} ({', '.join(map(_quoted, inserted))}) VALUES ({marks})"
 
     def row_of(self, one: Any) -> list[Any]:
         """Return the row of an object."""
@@ -91,6 +93,10 @@ class Rows:
             yield values
 
 
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
 def _from_json(read: Callable[[Any], Any], empty: Callable[[], Any]) -> Callable[[str], Any]:
     def parse(text: str) -> Any:
         return read(orjson.loads(text))
@@ -126,6 +132,7 @@ def insert(connection: sqlite3.Connection, summaries: Iterable[TrajectorySummary
             connection.executemany(_INSERT, found)
         steps.update(map(_step_of, found))
     connection.executemany(MARK, steps)
+    connection.executemany("DELETE FROM processes WHERE step IS ? AND validate IS ?", steps)
 
 
 def delete(connection: sqlite3.Connection, trace_ids: Iterable[str]) -> None:

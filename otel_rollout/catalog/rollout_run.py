@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import compress, islice, zip_longest
 from pathlib import Path
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from otel_rollout.catalog import kept_figures as figures
+from otel_rollout.catalog.attempts import Attempt, attempts_of
 from otel_rollout.catalog.catalog import (
     IN_STEP,
     OF_IDS,
@@ -29,7 +30,16 @@ from otel_rollout.catalog.catalog import (
 from otel_rollout.catalog.filling import Found, OnProblem, OnProgress, find_files, version_of
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.kept_figures import refresh
-from otel_rollout.catalog.query import MAX_ANSWER_BYTES, MAX_SPAN_BYTES, Answer, QueryError, narrowed, take_rows
+from otel_rollout.catalog.query import (
+    MAX_ANSWER_BYTES,
+    MAX_SPAN_BYTES,
+    Answer,
+    QueryError,
+    narrowed,
+    of_attempt,
+    of_run,
+    take_rows,
+)
 from otel_rollout.catalog.query import columns_read as columns_of_question
 from otel_rollout.catalog.records import load
 from otel_rollout.catalog.span_columns import OF_SPANS
@@ -71,7 +81,9 @@ class Run:
         on_problem: Called once for everything that can't be read; by default nothing is.
         on_progress: See `OnProgress`.
         experiment: The only experiment whose steps there are; None for all.
-        run: The beginning of the id of the only run whose steps there are; None for all.
+        run: The beginning of the id of the only run whose steps there are, or of one of its processes; None for all.
+        attempt: The only attempt of resumed runs that `read`, `query` and `take` have, with what later ones have
+            overtaken; None for what counts.
     """
 
     def __init__(
@@ -82,9 +94,10 @@ class Run:
         *,
         experiment: str | None = None,
         run: str | None = None,
+        attempt: int | None = None,
     ) -> None:
         self.folders = tuple(map(Path, folders))
-        self._experiment, self._run = experiment, run
+        self._experiment, self._run, self._attempt = experiment, run, attempt
         self._catalog = Catalog(self.folders, on_problem, on_progress)
 
     def __repr__(self) -> str:
@@ -150,18 +163,15 @@ class Run:
 
         def question(connection: sqlite3.Connection, _: Found) -> list[StepSummary]:
             refresh(connection, selection)
-            return figures.steps(connection)
+            return figures.steps(connection, of_run("coalesce(run_id, sole_run_id)", self._experiment, self._run))
 
         found = self._catalog.ask(question, selection)
-        return [
-            each
-            for each in found
-            if selection.takes_step(each.step, validate=each.validate)
-            and self._takes(each.experiment_name, each.run_id or each.sole_run_id)
-        ]
+        return [each for each in found if selection.takes_step(each.step, validate=each.validate)]
 
-    def _takes(self, experiment: str | None, run_id: str | None) -> bool:
-        return self._experiment in (None, experiment) and (self._run is None or (run_id or "").startswith(self._run))
+    def attempts(self) -> list[Attempt]:
+        """Return the attempts of the runs that were resumed, as the latest question found them."""
+        found = self._catalog.known(attempts_of)
+        return [each for each in found if self._experiment in (None, each.experiment_name)]
 
     def folders_of_runs(self) -> dict[str, str]:
         """Return the folder of each run that has one of its own, if several runs have the same steps."""
@@ -174,6 +184,12 @@ class Run:
         places = {run: place.partition(b"/")[0] for run, place in found if place is not None}
         counts = Counter(places.values())
         return {run: str(self.folders[int(number)]) for run, number in places.items() if counts[number] == 1}
+
+    def attempt_of(self, trace_id: str) -> tuple[int | None, bool]:
+        """Return the attempt of a trajectory, if its run was resumed, and whether a later one has overtaken it."""
+        select = "SELECT attempt, overtaken FROM trajectories WHERE trace_id = ?"
+        found = self._catalog.known(lambda connection: connection.execute(select, (trace_id,)).fetchone())
+        return (None, False) if found is None else (found[0], bool(found[1]))
 
     def open_steps(self) -> set[StepKey]:
         """Return the steps that have spans in the journal of a living process.
@@ -224,7 +240,8 @@ class Run:
         return read_live(self.folders, self._count_ended, experiment=self._experiment, run=self._run)
 
     def _count_ended(self, step: int | None, validate: bool, experiment: str | None) -> int:
-        sql = f"SELECT count(*) FROM trajectories t WHERE {IN_STEP} AND t.has_root AND ?3 IN (t.experiment_name, '')"
+        sql = f"SELECT count(*) FROM trajectories t WHERE {IN_STEP} AND t.has_root AND {of_attempt(None)}"
+        sql += " AND ?3 IN (t.experiment_name, '')"
         values = (step, validate, experiment or "")
         with suppress(MissingExtraError, NoTracesError, OSError):
             [(count,)] = self._catalog.ask(
@@ -389,15 +406,19 @@ class Run:
             has_inferred: True if their summaries need the facts that are inferred.
             filters: The filters of `read_trajectories`.
         """
-        selection = Selection(**filters)
         where, values = _condition_of(trace, filters)
+        where += f" AND {of_run('t.run_id', filters.pop('experiment', None), filters.pop('run', None))}"
+        where += f" AND {of_run('t.run_id', self._experiment, self._run)}"
+        if self._attempt is not None or not trace:
+            where += f" AND {of_attempt(self._attempt)}"
+        selection = Selection(**filters)
         seen: Seen = {}
         for key in self._catalog.step_keys(where, values, selection, seen):
             of_step = f"{where} AND {IN_STEP}", (*values, *key), selection
             if has_inferred:
                 self._catalog.infer(self._catalog.lacking(*of_step, seen), selection)
             for each in self._catalog.recorded(*of_step, seen):
-                if selection.takes(main_row(each.parts)) and self._takes(each.experiment_name, each.run_id):
+                if selection.takes(main_row(each.parts)):
                     yield each
 
     def search(self, query: SearchQuery) -> Search:
@@ -485,7 +506,7 @@ class Run:
             def question(connection: sqlite3.Connection) -> Answered:
                 if of_spans:
                     show_rows(connection, keys, of_spans)
-                with narrowed(connection, asked, self._experiment, self._run):
+                with narrowed(connection, asked, self._experiment, self._run, self._attempt):
                     return take_rows(connection, sql, take, seconds)
 
             if of_spans:
@@ -561,7 +582,15 @@ def _take_kept(
     columns: Sequence[str],
     take: Callable[[list[list[Any]]], Answered],
 ) -> list[Answered]:
-    return list(map(take, kept_rows(connection, key, table, columns)))
+    select = f"SELECT trace_id FROM trajectories t WHERE {IN_STEP} AND t.overtaken"
+    overtaken = {trace_id for (trace_id,) in connection.execute(select, key)}
+    if not overtaken:
+        return list(map(take, kept_rows(connection, key, table, columns)))
+    taken = []
+    for ids, *values in kept_rows(connection, key, table, ["trace_id", *columns]):
+        counts = [trace_id not in overtaken for trace_id in ids]
+        taken.append(take([list(compress(column, counts)) for column in values]))
+    return taken
 
 
 def _check_size(connection: sqlite3.Connection, keys: Container[StepKey]) -> None:

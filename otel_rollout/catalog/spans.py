@@ -30,7 +30,8 @@ UPDATE steps SET (two_sides, subagents, forks, compactions) = (
   SELECT sum(t.two_sides), CAST(total(t.subagents) AS INTEGER), CAST(total(t.forks) AS INTEGER),
     CAST(total(t.compactions) AS INTEGER)
   FROM trajectories t
-  WHERE t.step IS steps.step AND t.validate = steps.validate AND t.experiment_name IS steps.experiment_name
+  WHERE NOT t.overtaken AND t.step IS steps.step AND t.validate = steps.validate
+    AND t.experiment_name IS steps.experiment_name
     AND (t.run_id IS steps.run_id OR 1 = (SELECT count(*) FROM steps s
       WHERE s.step IS steps.step AND s.validate = steps.validate AND s.experiment_name IS steps.experiment_name)))
 WHERE EXISTS (SELECT 1 FROM trajectories t WHERE t.trace_id IN (SELECT value FROM json_each(?))

@@ -21,6 +21,7 @@ class StepIdentity:
     experiment_name: str | None = figure("the experiment given to `init`")
     run_id: str | None = figure("the run, if several runs of the experiment have the same rollouts; else null")
     sole_run_id: str | None = figure("the run of all of its trajectories; null if they are of several")
+    attempt: int | None = figure("the attempt that its trajectories are of, from 1; null if the run was not resumed")
     trajectories: Count = figure("the number of trajectories")
     groups: Count = figure("the number of prompts")
     start_time: int = figure("the start of its first trajectory, since 1970", unit="ns")

@@ -41,7 +41,7 @@ def _listed(table: str) -> str:
 def _declared(column: Column) -> str:
     # Without a type, a number stays a number and a text a text.
     kind = _SQL_TYPES.get(column.kinds[0], " TEXT") if len(column.kinds) == 1 else ""
-    return f'"{column.name}"{kind}'
+    return f'"{column.name}"{kind}{" DEFAULT 0" if column.name == "overtaken" else ""}'
 
 
 # Triggers don't OR IGNORE: in a trigger, how the statement that fires it handles conflicts counts. For what comes anew
@@ -60,6 +60,14 @@ CREATE INDEX parts_by_file ON parts (file, offset);
 -- The facts of trajectories.
 CREATE TABLE trajectories ({", ".join(map(_declared, COLUMNS["trajectories"]))}, UNIQUE (trace_id));
 CREATE INDEX trajectories_by_step ON trajectories (step, validate, experiment_name);
+
+-- The trajectories of each process in a step, by which the attempts of a run are told; none of a step that has changed.
+CREATE TABLE processes (
+  step INTEGER, validate INTEGER, project_name TEXT, experiment_name TEXT, process_run_id TEXT, worker TEXT,
+  start_time INTEGER, end_time INTEGER, trajectories INTEGER, run_id TEXT, attempt INTEGER, overtaken INTEGER
+);
+CREATE INDEX processes_by_step ON processes (step, validate);
+
 CREATE VIEW rewards AS
   SELECT t.trace_id, t.step, t.validate, part.key AS name, part.value
   FROM trajectories t, json_each(t.reward_parts) part;
@@ -83,12 +91,14 @@ CREATE TRIGGER trajectory_changed AFTER UPDATE OF reward ON trajectories BEGIN
     WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c.step IS old.step AND c.validate IS old.validate);
   INSERT INTO changed_steps SELECT new.step, new.validate
     WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c.step IS new.step AND c.validate IS new.validate);
+  DELETE FROM processes WHERE step IS old.step AND validate IS old.validate;
   DELETE FROM shapes WHERE trace_id = old.trace_id;
   DELETE FROM inferred WHERE trace_id = old.trace_id;
 END;
 CREATE TRIGGER trajectory_went AFTER DELETE ON trajectories BEGIN
   INSERT INTO changed_steps SELECT old.step, old.validate
     WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c.step IS old.step AND c.validate IS old.validate);
+  DELETE FROM processes WHERE step IS old.step AND validate IS old.validate;
   DELETE FROM shapes WHERE trace_id = old.trace_id;
   DELETE FROM inferred WHERE trace_id = old.trace_id;
 END;

@@ -158,6 +158,7 @@ def _found(arguments: argparse.Namespace, problems: ProblemLog, folder: Path, at
     }
     recorded = Run([folder], problems.note, show_progress, **names)
     known = recorded.steps()
+    problems.note_attempts(recorded, arguments)
     if not known:
         asked = " and ".join(f"--{name} {value}" for name, value in names.items() if value is not None)
         everything = sides_of(Run([folder]), str(folder))

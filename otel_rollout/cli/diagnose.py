@@ -97,6 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         from otel_rollout.look.terminal.screen import open_screen
 
         print_diagnosis(open_screen(), diagnosis, rewards_text(compared, steps))
+    problems.note_attempts(recorded, arguments)
     problems.print()
     return 1 if diagnosis.findings else 0
 

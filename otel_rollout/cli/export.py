@@ -87,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
             return stack.enter_context(byte_progress("export", total))
 
         report = export_parquet(recorded, destination_of(place), arguments.step, on_start)
+    problems.note_attempts(recorded, arguments)
     problems.print()
     for line in _notes(report):
         complain(line)

@@ -59,6 +59,7 @@ _STEP_COLUMNS: Final[Mapping[str, Callable[[StepSummary], Any]]] = {
     "on-disk": lambda step: step.stored_bytes,
     "experiment": lambda step: step.experiment_name,
     "run": lambda step: step.run_id,
+    "attempt": lambda step: step.attempt,
 }
 """The columns of the steps, by the names of the table with `-` for a space."""
 
@@ -213,11 +214,12 @@ def _steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterable[Step
 
 
 def _known_steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterator[StepSummary]:
-    if not any(value is not None for value in filters_of(arguments).values()):
+    if not any(value is not None for value in (arguments.attempt, *filters_of(arguments).values())):
         everything = catalog.Run([arguments.folder], problems.note, show_progress)
         if arguments.json:
             everything.infer()
         yield from everything.steps()
+        problems.note_attempts(everything, arguments)
         return
     # The scale is the same with and without filters.
     known = catalog.Run([arguments.folder]).steps()

@@ -179,13 +179,28 @@ def add_run(parser: Any) -> None:
     parser.add_argument("--run", metavar="ID", help="a run, by its run_id; the beginning will do")
 
 
+def add_attempt(parser: Any) -> None:
+    """Add the option for an attempt of a resumed run."""
+    parser.add_argument(
+        "--attempt",
+        type=positive,
+        metavar="N",
+        help="an attempt of a resumed run, with the steps that a later one has overtaken, which count nowhere else",
+    )
+
+
 def add_trace(parser: argparse._ActionsContainer) -> None:
     """Add the option of a trajectory's id."""
     parser.add_argument("--trace", metavar="ID", type=trace_id, help="its trace id; the beginning will do")
 
 
-def add_filters(parser: argparse.ArgumentParser) -> None:
-    """Add the filters of trajectories."""
+def add_filters(parser: argparse.ArgumentParser, *, has_attempts: bool = True) -> None:
+    """Add the filters of trajectories.
+
+    Args:
+        parser: The command's.
+        has_attempts: False if trajectories are taken as they are in the folder, of all attempts of a run.
+    """
     group = parser.add_argument_group("which trajectories", "All filters that are given must agree.")
     add_steps(group)
     group.add_argument("--sample", dest="sample_index", metavar="INDEX", help="a prompt, by its sample_index")
@@ -194,6 +209,8 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     passes.add_argument("--validate", action="store_const", const=True, help="validation only")
     passes.add_argument("--train", dest="validate", action="store_const", const=False, help="no validation")
     add_run(group)
+    if has_attempts:
+        add_attempt(group)
     group.add_argument("--status", choices=semconv.STATUSES, help="how it ended")
     group.add_argument(
         "--reward",

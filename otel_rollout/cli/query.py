@@ -18,7 +18,16 @@ from otel_rollout.catalog import COLUMNS, Answer, QueryError, Run
 from otel_rollout.catalog.query import MAX_ANSWER_BYTES
 from otel_rollout.catalog.span_columns import OF_SPANS
 from otel_rollout.cli.messages import complain
-from otel_rollout.cli.options import READ, add_run, add_seconds, add_steps, default_folder, exit_codes, positive
+from otel_rollout.cli.options import (
+    READ,
+    add_attempt,
+    add_run,
+    add_seconds,
+    add_steps,
+    default_folder,
+    exit_codes,
+    positive,
+)
 from otel_rollout.cli.reading import (
     ProblemLog,
     complain_of_redaction,
@@ -73,6 +82,7 @@ examples:
     )
     add_steps(parser)
     add_run(parser)
+    add_attempt(parser)
     parser.add_argument(
         "--limit",
         type=positive,
@@ -105,6 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         show_progress,
         experiment=arguments.experiment,
         run=arguments.run,
+        attempt=arguments.attempt,
     )
     recorded.require_folders()
     if not sql and sys.stdin.isatty():
@@ -114,6 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not sql.strip():
             raise ConfigurationError('there is no question: otel-rollout query "SELECT step, reward_mean FROM steps"')
         _ask(recorded, arguments, sql)
+    problems.note_attempts(recorded, arguments)
     problems.print()
     return 0
 

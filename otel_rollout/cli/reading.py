@@ -57,6 +57,14 @@ class ProblemLog:
         """Keep a message for `print`."""
         self._messages.setdefault(message)
 
+    def note_attempts(self, run: catalog.Run, arguments: argparse.Namespace) -> None:
+        """Keep a message for each attempt of a resumed run of which trajectories are left out."""
+        step = getattr(arguments, "step", None)
+        wanted: Container[int | None] | None = (step,) if isinstance(step, int) else step
+        for each in run.attempts() if getattr(arguments, "attempt", None) is None else ():
+            if each.overtaken and (wanted is None or any(step in wanted for step in each.overtaken_steps)):
+                self._messages.setdefault(each.note)
+
     def print(self) -> None:
         """Print a line for each file with problems, and the messages, on standard error."""
         for message in self._messages:
@@ -81,8 +89,10 @@ def selected(
         trace: The beginning of the trace id.
         has_inferred: True if all of their facts are asked for.
     """
-    run = catalog.Run([arguments.folder], problems.note, show_progress)
-    return run.read(trace, has_inferred=has_inferred, **filters_of(arguments))
+    run = catalog.Run([arguments.folder], problems.note, show_progress, attempt=arguments.attempt)
+    yield from run.read(trace, has_inferred=has_inferred, **filters_of(arguments))
+    if not trace:
+        problems.note_attempts(run, arguments)
 
 
 def nothing_matches(arguments: argparse.Namespace) -> str:

@@ -37,7 +37,7 @@ goes on where it was, and a second one sends nothing. Sending once more
         help="mlflow, weave, phoenix, otlp, file, or another exporter (default: OTEL_TRACES_EXPORTER)",
     )
     add_trace(parser)
-    add_filters(parser)
+    add_filters(parser, has_attempts=False)
     parser.add_argument("--again", action="store_true", help="send also what was delivered before")
     parser.add_argument("--remove", action="store_true", help="remove each file of a spool once all in it is delivered")
     add_seconds(parser, "--patience", "give up a backend that takes nothing for so long (default: 60)")

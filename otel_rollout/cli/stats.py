@@ -56,6 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             print_lines(screen, step_table(steps, is_terminal=screen.is_terminal))
             screen.print()
         print_lines(screen, totals_table(totals, has_files=not is_filtered))
+    problems.note_attempts(recorded, arguments)
     problems.print()
     return 0
 

@@ -69,6 +69,7 @@ def step_table(steps: Iterable[StepSummary], *, is_terminal: bool, is_by_experim
             Column("on disk", rank=9),
             EXPERIMENT._replace(rank=1),
             RUN,
+            Column("attempt", rank=3),
         ]
     )
     before = None
@@ -94,11 +95,13 @@ def step_table(steps: Iterable[StepSummary], *, is_terminal: bool, is_by_experim
             size(step.stored_bytes),
             "" if is_again else experiment,
             "" if is_again else run_id[:SHORT_ID],
+            _text(step.attempt),
         )
     if is_terminal:
         table.leave_out(
             *(["experiment"] if len({each.experiment_name for each in rows}) < 2 else []),
             *(["run"] if len({each.run_id for each in rows}) < 2 else []),
+            *(["attempt"] if not any(each.attempt for each in rows) else []),
             *(["truncated"] if not any(each.truncated for each in rows) else []),
             *(["cancelled"] if not any(each.cancelled for each in rows) else []),
             *(["redacted"] if not any(each.redacted for each in rows) else []),

@@ -221,6 +221,7 @@ def _step_figures(
         "experiment_name": first.experiment_name,
         "run_id": run_id,
         "sole_run_id": runs.pop() if len(runs) == 1 else None,
+        "attempt": None,
         "trajectories": len(found),
         "groups": len(named),
         "start_time": start,

@@ -52,11 +52,11 @@ class TestTables:
         assert load(catalog, "step = ?", [7]) == [FULL]
 
     def test_each_fact_has_a_column(self, catalog: sqlite3.Connection) -> None:
-        """The columns of `trajectories` are the facts, and the seconds."""
+        """The columns of `trajectories` are the facts, the seconds, and what tells of attempts."""
         insert(catalog, [FULL])
         found = catalog.execute("SELECT * FROM trajectories")
         row = dict(zip([each[0] for each in found.description], found.fetchone(), strict=True))
-        assert row.keys() == {each.name for each in FACTS} | {"seconds"}
+        assert row.keys() == {each.name for each in FACTS} | {"seconds", "process_run_id", "attempt", "overtaken"}
         assert (row["seconds"], row["validate"], row["turn_hashes"]) == (2.0, 1, '["0123abcd",""]')
 
     def test_replaced_and_deleted(self, catalog: sqlite3.Connection) -> None:

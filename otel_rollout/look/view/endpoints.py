@@ -82,6 +82,7 @@ class Endpoints:
             "is_live": self._state.is_live(),
             "waiting": waiting if waiting or steps or progress else self._state.waits_for(),
             "problems": self._state.problems(),
+            "attempts": self._state.attempts(),
             "progress": progress and progress._asdict(),
         }
 
@@ -150,6 +151,7 @@ class Endpoints:
         spans = self._spans(path["trace_id"])
         summary = self._run.summary(path["trace_id"])
         group = self._run.group_of(summary)
+        attempt, is_overtaken = self._run.attempt_of(summary.trace_id)
         ids = group.trace_ids if group is not None else (summary.trace_id,)
         at = ids.index(summary.trace_id)
         conversations = conversations_of(spans)
@@ -170,6 +172,8 @@ class Endpoints:
                 "run": group and group.run_id,
                 "sample_index": summary.sample_index,
             },
+            "attempt": attempt,
+            "is_overtaken": is_overtaken,
             "previous": ids[at - 1] if at else None,
             "next": ids[at + 1] if at + 1 < len(ids) else None,
         }

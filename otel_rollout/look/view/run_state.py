@@ -49,6 +49,7 @@ class RunState:
         self.folders = folders
         self.run = Run(folders, self._note, self._progress_is, experiment=experiment, run=run)
         self._run_folders: Mapping[str, str] = {}
+        self._attempts: Sequence[str] = ()
         self._lock = threading.Lock()
         self._steps: list[StepSummary] = []
         self._steps_version: str | None = None
@@ -132,6 +133,10 @@ class RunState:
         said = [f"{counted(count, what)} skipped in {path}" for (what, path), count in known[:MAX_PROBLEMS]]
         return said + ([f"and {len(known) - MAX_PROBLEMS} more files"] if len(known) > MAX_PROBLEMS else [])
 
+    def attempts(self) -> Sequence[str]:
+        """Return sentences about the attempts of resumed runs of which trajectories are left out."""
+        return self._attempts
+
     def run_folders(self) -> Mapping[str, str]:
         """Return the folder of each run that has one of its own, if several runs have the same steps."""
         return self._run_folders
@@ -158,6 +163,7 @@ class RunState:
         try:
             steps = self.run.steps()
             self._run_folders = self.run.folders_of_runs()
+            self._attempts = [each.note for each in self.run.attempts() if each.overtaken]
         except Exception as error:
             failure = error
         with self._lock:

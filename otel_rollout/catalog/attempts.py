@@ -1,0 +1,250 @@
+"""The attempts of resumed runs, told by when the processes of an experiment ran, and by their training steps.
+
+Processes that ran at the same time are one start of training. A start goes on with the latest run of its experiment
+and project that began at an earlier step, or that has its run id. If it begins at a step that the run had come to, it
+is the run's next attempt: of each step from there on the later attempt counts, and of a validation that both have.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from otel_rollout.catalog.tables import MARK
+from otel_rollout.text.plain_text import counted
+
+_Key = tuple[str | None, str | None, str | None, str]
+"""A process: its project, experiment, run id and worker."""
+
+_CHANGED: Final = """
+FROM changed_steps c WHERE c.step IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.step = c.step AND p.validate = c.validate)
+"""
+_COUNT: Final = f"""
+INSERT INTO processes
+  SELECT step, validate, project_name, experiment_name, process_run_id, worker, min(start_time), max(end_time),
+    count(*), run_id, attempt, overtaken
+  FROM (SELECT c.step AS of_step, c.validate AS of_validate {_CHANGED})
+    CROSS JOIN trajectories ON step = of_step AND validate = of_validate
+  GROUP BY step, validate, project_name, experiment_name, process_run_id, worker, run_id, attempt, overtaken
+"""
+_PROCESSES: Final = """
+SELECT project_name, experiment_name, process_run_id, worker, min(start_time), max(end_time),
+    min(CASE WHEN NOT validate THEN step END), max(CASE WHEN NOT validate THEN step END)
+  FROM processes GROUP BY 1, 2, 3, 4 ORDER BY project_name, experiment_name, min(start_time)
+"""
+
+
+class Attempt(NamedTuple):
+    """An attempt of a resumed run.
+
+    Args:
+        experiment_name: The experiment.
+        run_id: The run.
+        attempt: Its number, from 1.
+        first: Its first step.
+        last: Its last.
+        trajectories: The number of its trajectories.
+        overtaken: The number of those that don't count, as a later attempt has overtaken them.
+        first_overtaken: The first step of those; None without any.
+        last_overtaken: The last.
+    """
+
+    experiment_name: str | None
+    run_id: str | None
+    attempt: int
+    first: int
+    last: int
+    trajectories: int
+    overtaken: int
+    first_overtaken: int | None
+    last_overtaken: int | None
+
+    @property
+    def overtaken_steps(self) -> range:
+        """The steps of those, from the first to the last."""
+        if self.first_overtaken is None or self.last_overtaken is None:
+            return range(0)
+        return range(self.first_overtaken, self.last_overtaken + 1)
+
+    @property
+    def note(self) -> str:
+        """A sentence on what doesn't count."""
+        steps = f"step {self.first_overtaken}"
+        if self.last_overtaken != self.first_overtaken:
+            steps = f"steps {self.first_overtaken} to {self.last_overtaken}"
+        return (
+            f"{self.experiment_name or 'the run'} was resumed: {counted(self.overtaken, 'trajectory')} of attempt "
+            f"{self.attempt}, {steps}, left out, as a later attempt has overtaken them (--attempt {self.attempt})"
+        )
+
+
+def attempts_of(connection: sqlite3.Connection) -> list[Attempt]:
+    """Return the attempts of the runs that were resumed, in the order of their runs."""
+    rows = connection.execute(
+        "SELECT experiment_name, run_id, attempt, min(step), max(step), sum(trajectories),"
+        " sum(overtaken * trajectories), min(CASE WHEN overtaken THEN step END), max(CASE WHEN overtaken THEN step END)"
+        " FROM processes WHERE attempt IS NOT NULL GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+    )
+    return list(map(Attempt._make, rows))
+
+
+@dataclass
+class _Start:
+    """The processes that ran at the same time; first and last are training steps."""
+
+    end: int
+    keys: list[_Key]
+    first: int | None
+    last: int | None
+
+    @property
+    def ids(self) -> set[str]:
+        return {run_id for _, _, run_id, _ in self.keys if run_id is not None}
+
+
+@dataclass
+class _Run:
+    """The processes of each attempt of a run, its first step, and the last one that the last attempt has come to."""
+
+    first: int
+    last: int
+    attempts: list[list[_Key]] = field(default_factory=lambda: [[]])
+
+    @property
+    def ids(self) -> set[str]:
+        return {run_id for keys in self.attempts for _, _, run_id, _ in keys if run_id is not None}
+
+
+def tell_attempts(connection: sqlite3.Connection, *, is_whole: bool) -> bool:
+    """Note the attempts of trajectories, if some have changed.
+
+    Args:
+        connection: The catalog.
+        is_whole: True if it has all steps. Several starts of training can't be told by some of them.
+
+    Returns:
+        False if that needs all steps.
+    """
+    if connection.execute(f"SELECT 1 {_CHANGED} LIMIT 1").fetchone() is None:
+        return True
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(_COUNT)
+    runs, starts = _runs(connection)
+    if starts > 1 and not is_whole:
+        connection.execute("ROLLBACK")
+        return False
+    _note(connection, [run for run in runs if len(run.attempts) > 1])
+    connection.execute("COMMIT")
+    return True
+
+
+def _runs(connection: sqlite3.Connection) -> tuple[list[_Run], int]:
+    """Return the runs of all experiments, and the most starts of one experiment."""
+    found: list[_Run] = []
+    most = 0
+    for _, processes in groupby(connection.execute(_PROCESSES).fetchall(), lambda row: row[:2]):
+        runs: list[_Run] = []
+        starts = list(_starts(processes))
+        most = max(most, len(starts))
+        for start in starts:
+            # Validation alone, of a checkpoint, resumes nothing.
+            if start.first is not None and start.last is not None:
+                _go_on(connection, runs, start, start.first, start.last)
+        found += runs
+    return found, most
+
+
+def _starts(processes: Iterable[Sequence[Any]]) -> Iterator[_Start]:
+    start: _Start | None = None
+    for *key, begin, end, first, last in processes:
+        if start is None or begin > start.end:
+            if start is not None:
+                yield start
+            start = _Start(end, [], None, None)
+        start.end = max(start.end, end)
+        start.keys.append((key[0], key[1], key[2], key[3]))
+        if first is not None:
+            start.first = first if start.first is None else min(start.first, first)
+            start.last = last if start.last is None else max(start.last, last)
+    if start is not None:
+        yield start
+
+
+def _go_on(connection: sqlite3.Connection, runs: list[_Run], start: _Start, first: int, last: int) -> None:
+    """Add a start of training to the run that it goes on with, or to a new one."""
+    same = [run for run in runs if run.ids & start.ids]
+    run = next(reversed(same or [run for run in runs if run.first < first]), None)
+    if run is not None and first <= run.last:
+        is_back = run.first < first < run.last
+        has_one_id = len(run.ids) < 2 and len(start.ids) < 2
+        # Without going back, processes may share a step out.
+        is_mixed, is_again = (False, True) if is_back and has_one_id else _repeats(connection, run, start, first)
+        if is_mixed:
+            run = None
+        elif is_back or is_again:
+            run.attempts.append([])
+            run.last = last
+    if run is None:
+        run = _Run(first, last)
+        runs.append(run)
+    run.attempts[-1] += start.keys
+    run.first, run.last = min(run.first, first), max(run.last, last)
+
+
+def _repeats(connection: sqlite3.Connection, run: _Run, start: _Start, first: int) -> tuple[bool, bool]:
+    """Return whether the run or the start are of several runs at a time, and whether both have the same rollout."""
+    sides: tuple[set[_Key], set[_Key]] = set(run.attempts[-1]), set(start.keys)
+    project, experiment, *_ = start.keys[0]
+    rows = connection.execute(
+        "SELECT sample_index, rollout_n, process_run_id, worker FROM trajectories WHERE step = ? AND NOT validate"
+        " AND experiment_name IS ? AND sample_index IS NOT NULL AND rollout_n IS NOT NULL",
+        (max(first, run.first), experiment),
+    )
+    owners: dict[tuple[str, str], tuple[set[str | None], set[str | None]]] = {}
+    for sample, rollout, run_id, worker in rows:
+        for side, keys in enumerate(sides):
+            if (project, experiment, run_id, worker) in keys:
+                owners.setdefault((str(sample), str(rollout)), (set(), set()))[side].add(run_id)
+    is_mixed = any(len(ids) > 1 for both in owners.values() for ids in both)
+    return is_mixed, any(one and other for one, other in owners.values())
+
+
+def _note(connection: sqlite3.Connection, resumed: Sequence[_Run]) -> None:
+    """Write the runs and attempts of trajectories, where they are others than before."""
+    of_process = {
+        key: (place, run.attempts[0][0][2], number)
+        for place, run in enumerate(resumed)
+        for number, keys in enumerate(run.attempts, 1)
+        for key in keys
+    }
+    rows = connection.execute(
+        "SELECT rowid, step, validate, project_name, experiment_name, process_run_id, worker, run_id, attempt,"
+        " overtaken FROM processes WHERE ? OR attempt IS NOT NULL",
+        (bool(resumed),),
+    ).fetchall()
+    steps: dict[tuple[int, int], set[tuple[int, int]]] = {}
+    for _, step, validate, *key, _, _, _ in rows:
+        if (found := of_process.get((key[0], key[1], key[2], key[3]))) is not None:
+            steps.setdefault((found[0], found[2]), set()).add((step, validate))
+    firsts = {each: min((step for step, validate in of if not validate)) for each, of in steps.items()}
+    for row, step, validate, *key, run_id, attempt, overtaken in rows:
+        now: tuple[str | None, int | None, bool] = (key[2], None, False)
+        if (found := of_process.get((key[0], key[1], key[2], key[3]))) is not None:
+            place, name, number = found
+            later = [(place, after) for after in range(number + 1, len(resumed[place].attempts) + 1)]
+            is_overtaken = any(step >= firsts[each] or (step, validate) in steps[each] for each in later)
+            now = name, number, is_overtaken
+        if now != (run_id, attempt, bool(overtaken)):
+            connection.execute(
+                "UPDATE processes SET run_id = ?, attempt = ?, overtaken = ? WHERE rowid = ?", (*now, row)
+            )
+            connection.execute(
+                "UPDATE trajectories SET run_id = ?, attempt = ?, overtaken = ? WHERE step = ? AND validate = ?"
+                " AND project_name IS ? AND experiment_name IS ? AND process_run_id IS ? AND worker = ?",
+                (*now, step, validate, *key),
+            )
+            connection.execute(MARK, (step, validate))

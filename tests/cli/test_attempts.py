@@ -1,0 +1,295 @@
+"""Resumed runs: each reader has one run, in which the later attempt counts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.resources import Resource
+
+from otel_rollout import semconv
+from otel_rollout.catalog import Run
+from otel_rollout.cli.main import main
+from otel_rollout.folder.folder_writer import FolderWriter
+from otel_rollout.folder.reader import read_trajectories
+from tests.trace_folder import recordings
+
+pytest.importorskip("rich")
+ROLLOUTS = 4
+"""The rollouts of each step, two of each of two prompts."""
+A_DAY = 86_400 * recordings.SECOND
+
+
+def train(
+    folder: Path,
+    run_id: str | None,
+    steps: Iterable[int],
+    day: int,
+    *,
+    experiment: str = "base",
+    validations: Iterable[int] = (),
+    samples: Iterable[int] = (0, 1),
+    reward: float = 0.0,
+) -> None:
+    """Write what one process records on a day."""
+    names = {semconv.SERVICE_NAME: "p", semconv.PROJECT_NAME: "p", **({semconv.RUN_ID: run_id} if run_id else {})}
+    own = uuid.uuid5(uuid.NAMESPACE_URL, f"{folder} {run_id} {day} {experiment} {samples}").int
+    own_id, start = recordings.trace_id_of, recordings.START
+    writer = FolderWriter(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recordings, "RESOURCE", Resource(names))
+        patch.setattr(recordings, "trace_id_of", lambda *tags, **more: own_id(*tags, **more) ^ own)
+        for validate, passes in ((False, steps), (True, validations)):
+            for step in passes:
+                patch.setattr(recordings, "START", start + day * A_DAY + step * recordings.SECOND)
+                for sample in samples:
+                    for rollout in range(2):
+                        tags = {"experiment": experiment, "reward": reward, "validate": validate}
+                        writer.write(recordings.make_trajectory(step, sample, rollout, **tags))
+    writer.close()
+
+
+@pytest.fixture
+def resumed(tmp_path: Path) -> Path:
+    """Return the folder of a run of steps 1 to 8 that was resumed at step 6 and came to step 10."""
+    train(tmp_path, "first", range(1, 9), 1, validations=(0, 5))
+    train(tmp_path, "second", range(6, 11), 2, validations=(5, 10), reward=1.0)
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[list[Any], str]:
+    """Return the objects that a command prints as JSON, and what it says on standard error."""
+    assert main([*map(str, arguments), "--json"]) in (0, 1)
+    shown = capsys.readouterr()
+    return [json.loads(line) for line in shown.out.splitlines()], shown.err
+
+
+def outline(steps: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Return what tells steps apart, and their attempts, counts and rewards."""
+    names = ("step", "validate", "run_id", "attempt", "trajectories", "reward_mean")
+    return [tuple(step[name] if isinstance(step, dict) else getattr(step, name) for name in names) for step in steps]
+
+
+WHOLE = sorted(
+    [
+        *((step, False, None, 1, ROLLOUTS, 0.0) for step in range(1, 6)),
+        *((step, False, None, 2, ROLLOUTS, 1.0) for step in range(6, 11)),
+        (0, True, None, 1, ROLLOUTS, 0.0),
+        (5, True, None, 2, ROLLOUTS, 1.0),
+        (10, True, None, 2, ROLLOUTS, 1.0),
+    ]
+)
+NOTE = (
+    "base was resumed: 16 trajectories of attempt 1, steps 5 to 8, left out, as a later attempt has overtaken them "
+    "(--attempt 1)"
+)
+
+
+class TestAResumedRun:
+    """A run that was killed in step 8, and resumed from a checkpoint after step 5."""
+
+    def test_has_each_step_once(self, resumed, capsys):
+        """The steps and validations from the resumed one on are the later attempt's; what is left out is said."""
+        steps, said = run(capsys, "ls", resumed)
+        assert outline(steps) == WHOLE
+        assert NOTE in said
+        assert main(["ls", str(resumed)]) == 0
+        assert capsys.readouterr().out.splitlines()[0].split()[-1] == "attempt"
+
+    @pytest.mark.parametrize("run_id", ["one", None])
+    def test_with_the_run_id_continued_or_without_any(self, tmp_path, run_id, capsys):
+        """Its processes tell the attempts apart."""
+        train(tmp_path, run_id, range(1, 9), 1, validations=(0, 5))
+        train(tmp_path, run_id, range(6, 11), 2, validations=(5, 10), reward=1.0)
+        assert outline(run(capsys, "ls", tmp_path)[0]) == WHOLE
+
+    def test_of_a_killed_process(self, tmp_path, monkeypatch):
+        """The trajectories that ran when it was killed are overtaken, too."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
+        program = [sys.executable, "-m", "tests.cli.programs.train_steps"]
+        assert subprocess.run([*program, "1", "8", "kill"], check=False).returncode == -signal.SIGKILL
+        subprocess.run([*program, "6", "10"], check=True)
+        steps = Run([tmp_path]).steps()
+        assert [(each.step, each.attempt) for each in steps] == [(step, 1 + (step > 5)) for step in range(1, 11)]
+        assert [(each.trajectories, each.rootless) for each in steps] == [(ROLLOUTS, 0)] * 10
+
+    def test_an_attempt_alone(self, resumed, capsys):
+        """With its number all of it is there, what was overtaken too."""
+        steps, said = run(capsys, "ls", resumed, "--attempt", 1)
+        assert [(each["step"], each["trajectories"]) for each in steps if not each["validate"]] == [
+            (step, ROLLOUTS) for step in range(1, 9)
+        ]
+        assert said == ""
+        assert len(run(capsys, "ls", resumed, "--attempt", 1, "--step", 7)[0]) == ROLLOUTS
+        sql = "SELECT count(*) AS n FROM trajectories"
+        assert run(capsys, "query", sql, resumed, "--attempt", 1)[0] == [{"n": 10 * ROLLOUTS}]
+        assert run(capsys, "query", "SELECT min(step) AS n FROM steps", resumed, "--attempt", 2)[0] == [{"n": 5}]
+
+    def test_questions_count_what_counts(self, resumed, capsys):
+        """SQL has the run as lists have it, with the attempts as columns."""
+        sql = "SELECT count(*) AS n, count(DISTINCT run_id) AS runs, max(attempt) AS attempts FROM trajectories"
+        found, said = run(capsys, "query", sql, resumed)
+        assert found == [{"n": len(WHOLE) * ROLLOUTS, "runs": 1, "attempts": 2}]
+        assert NOTE in said
+        sql = "SELECT process_run_id AS id, count(*) AS n FROM trajectories GROUP BY 1 ORDER BY 1"
+        assert [tuple(row.values()) for row in run(capsys, "query", sql, resumed)[0]] == [("first", 24), ("second", 28)]
+        assert run(capsys, "query", "SELECT count(*) AS n FROM spans WHERE step = 7", resumed)[0] == [
+            {"n": 3 * ROLLOUTS}
+        ]
+
+    @pytest.mark.parametrize("run_id", ["first", "sec"])
+    def test_is_found_by_the_id_of_each_attempt(self, resumed, run_id, capsys):
+        """It is one run, whose id is that of its first attempt."""
+        assert len(run(capsys, "ls", resumed, "--run", run_id)[0]) == len(WHOLE)
+        assert len(run(capsys, "ls", resumed, "--run", run_id, "--step", 7)[0]) == ROLLOUTS
+        assert len(Run([resumed], run=run_id).steps()) == len(WHOLE)
+        sql = "SELECT count(*) AS n FROM trajectories"
+        assert run(capsys, "query", sql, resumed, "--run", run_id)[0] == [{"n": len(WHOLE) * ROLLOUTS}]
+
+    def test_an_overtaken_trajectory_is_found_by_its_id(self, resumed, capsys):
+        """It is in the folder as before; a reader of the folder alone has the trajectories of all attempts."""
+        of_step = list(read_trajectories(resumed, step=7))
+        assert len(of_step) == 2 * ROLLOUTS
+        for each in of_step:
+            assert main(["show", str(resumed), "--trace", each.trace_id]) == 0
+        capsys.readouterr()
+
+    def test_is_compared_and_diagnosed_as_one(self, resumed, capsys):
+        """Two experiments are two runs, however often one was resumed; no rollout is there twice."""
+        train(resumed, "other", range(1, 11), 3, experiment="other", reward=1.0)
+        [found], said = run(capsys, "compare", resumed, "--experiment", "base", "--experiment", "other")
+        [training] = found["parts"]
+        assert training["steps"] == list(range(1, 11))
+        assert NOTE in said
+        [diagnosis], _ = run(capsys, "diagnose", resumed)
+        assert {each["check"] for each in diagnosis["findings"]}.isdisjoint({"rolled_out_again", "incomplete_groups"})
+        assert diagnosis["trajectories"] == (len(WHOLE) + 10) * ROLLOUTS
+        assert run(capsys, "stats", resumed)[0][0]["trajectories"] == (len(WHOLE) + 10) * ROLLOUTS
+
+    def test_while_the_later_attempt_is_behind(self, resumed):
+        """Steps that it has not come to yet are overtaken: training has gone back; a third attempt overtakes both."""
+        train(resumed, "third", [4], 3, reward=0.5)
+        steps = Run([resumed]).steps()
+        assert [(each.step, each.attempt) for each in steps if not each.validate] == [(1, 1), (2, 1), (3, 1), (4, 3)]
+        assert [(each.step, each.attempt) for each in steps if each.validate] == [(0, 1)]
+        train(resumed, "third, in another process", range(5, 7), 4, reward=0.5)
+        assert [(each.step, each.attempt) for each in Run([resumed]).steps()][-2:] == [(5, 3), (6, 3)]
+
+    def test_a_step_is_the_same_whatever_was_read_before(self, tmp_path, monkeypatch):
+        """A question about a step reads the others, if several attempts are in its files."""
+        train(tmp_path, "first", range(95, 108), 1)
+        train(tmp_path, "second", range(98, 103), 2)
+        for step, attempts in ((97, [1]), (98, [2]), (102, [2]), (103, [])):
+            monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache {step}"))
+            recorded = Run([tmp_path])
+            assert len(list(recorded.read(step=step))) == ROLLOUTS * len(attempts)
+            assert [each.attempt for each in recorded.steps(step)] == attempts
+
+    def test_follows_the_folder(self, tmp_path):
+        """An attempt that comes overtakes, and one whose files are removed does no more."""
+        train(tmp_path, "first", range(1, 9), 1)
+        recorded = Run([tmp_path])
+        before = outline(recorded.steps())
+        files = set(tmp_path.rglob("*.zst"))
+        train(tmp_path, "second", range(6, 11), 2)
+        assert len(recorded.steps()) == 10
+        assert [each.attempt for each in recorded.steps(7)] == [2]
+        for file in set(tmp_path.rglob("*.zst")) - files:
+            file.unlink()
+        assert outline(recorded.steps()) == before == [(step, False, None, None, ROLLOUTS, 0.0) for step in range(1, 9)]
+        assert recorded.attempts() == []
+
+    def test_of_several_folders(self, tmp_path):
+        """Each attempt may have its own."""
+        train(tmp_path / "a", "first", range(1, 9), 1)
+        train(tmp_path / "b", "second", range(6, 11), 2)
+        assert [each.attempt for each in Run([tmp_path / "b", tmp_path / "a"]).steps()] == [1] * 5 + [2] * 5
+
+    def test_of_several_processes_with_ids_of_their_own(self, tmp_path):
+        """Those that ran at the same time are one attempt."""
+        for day, steps in ((1, range(1, 9)), (2, range(6, 11))):
+            for sample in range(2):
+                train(tmp_path, f"{day} {sample}", steps, day, samples=[sample])
+        assert [(each.attempt, each.trajectories) for each in Run([tmp_path]).steps()] == [
+            (1 + (step > 5), ROLLOUTS) for step in range(1, 11)
+        ]
+
+    def test_at_the_step_in_which_it_was_killed(self, tmp_path):
+        """Its rollouts are there again: that tells it from processes that share a step out."""
+        train(tmp_path, "first", range(1, 9), 1)
+        train(tmp_path, "second", range(8, 11), 2)
+        assert [each.attempt for each in Run([tmp_path]).steps()] == [1] * 7 + [2] * 3
+
+
+class TestNoResumedRun:
+    """What looks like one, and is none."""
+
+    def outline(self, folder: Path) -> Iterator[tuple[Any, ...]]:
+        """Yield the run, the number of steps and the attempts of each run."""
+        found: dict[tuple[Any, Any], list[Any]] = {}
+        for each in Run([folder]).steps():
+            found.setdefault((each.experiment_name, each.run_id), []).append(each)
+        for run_of, steps in found.items():
+            yield *run_of, len(steps), {each.attempt for each in steps}
+
+    def test_started_anew(self, tmp_path):
+        """The same experiment from its first step on is another run."""
+        train(tmp_path, "first", range(1, 9), 1)
+        train(tmp_path, "second", range(1, 5), 2)
+        assert list(self.outline(tmp_path)) == [("base", "first", 8, {None}), ("base", "second", 4, {None})]
+
+    def test_started_anew_with_the_same_run_id(self, tmp_path):
+        """A run id that is given again says that it is the same run, which began again."""
+        train(tmp_path, "one", range(1, 9), 1)
+        train(tmp_path, "one", range(1, 5), 2)
+        assert list(self.outline(tmp_path)) == [("base", None, 4, {2})]
+
+    def test_a_resumed_one_beside_another(self, tmp_path):
+        """The latest of them that began earlier goes on."""
+        train(tmp_path, "first", range(1, 9), 1)
+        train(tmp_path, "second", range(1, 9), 2)
+        train(tmp_path, "third", range(6, 11), 3)
+        assert list(self.outline(tmp_path)) == [("base", "first", 8, {None}), ("base", "second", 10, {1, 2})]
+        assert len(list(Run([tmp_path], run="third").read())) == 10 * ROLLOUTS
+
+    def test_two_experiments(self, tmp_path):
+        """Each is a run of its own."""
+        train(tmp_path, "first", range(1, 9), 1)
+        train(tmp_path, "second", range(6, 11), 2, experiment="other")
+        assert list(self.outline(tmp_path)) == [("base", None, 8, {None}), ("other", None, 5, {None})]
+
+    def test_at_the_same_time(self, tmp_path):
+        """Runs that overlap in time don't resume each other."""
+        train(tmp_path, "first", range(1, 9), 1)
+        train(tmp_path, "second", range(6, 11), 1)
+        assert list(self.outline(tmp_path)) == [("base", "first", 8, {None}), ("base", "second", 5, {None})]
+
+    def test_two_that_ran_at_the_same_time_are_not_resumed_together(self, tmp_path):
+        """A later start goes on with neither, since nobody knows which."""
+        train(tmp_path, "first", range(1, 9), 1)
+        train(tmp_path, "second", range(1, 9), 1)
+        train(tmp_path, "third", range(6, 11), 2)
+        assert sorted(each[1:] for each in self.outline(tmp_path)) == [
+            ("first", 8, {None}),
+            ("second", 8, {None}),
+            ("third", 5, {None}),
+        ]
+
+    def test_a_process_for_each_prompt(self, tmp_path):
+        """Processes that do parts of a step one after the other are one run."""
+        for day, (step, sample) in enumerate([(1, 0), (1, 1), (2, 0), (2, 1)]):
+            train(tmp_path, f"{day}", [step], day, samples=[sample])
+        assert list(self.outline(tmp_path)) == [("base", None, 2, {None})]
+
+    def test_validation_alone(self, tmp_path):
+        """A checkpoint that is evaluated later overtakes nothing."""
+        train(tmp_path, "first", range(1, 9), 1)
+        train(tmp_path, "second", [], 2, validations=[4, 6])
+        assert list(self.outline(tmp_path)) == [("base", None, 10, {None})]
