@@ -54,7 +54,8 @@ def read_trajectories(
 ) -> Iterator[RecordedTrajectory]:
     """Read the trajectories of a trace folder lazily, ordered by step; those without a step come last.
 
-    The filters are answered by the indexes; spans are read on first use of a trajectory's `spans`.
+    The filters are answered by the indexes; spans are read on first use of a trajectory's `spans`. All attempts of a
+    resumed run are there.
 
     Args:
         folder: The folder that the `file` exporter writes, a spool, or a single file of lines of OTLP JSON.

@@ -6,54 +6,18 @@ import json
 import signal
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.resources import Resource
 
-from otel_rollout import semconv
 from otel_rollout.catalog import Run
 from otel_rollout.cli.main import main
-from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.reader import read_trajectories
-from tests.trace_folder import recordings
+from tests.trace_folder.training import ROLLOUTS, train
 
 pytest.importorskip("rich")
-ROLLOUTS = 4
-"""The rollouts of each step, two of each of two prompts."""
-A_DAY = 86_400 * recordings.SECOND
-
-
-def train(
-    folder: Path,
-    run_id: str | None,
-    steps: Iterable[int],
-    day: int,
-    *,
-    experiment: str = "base",
-    validations: Iterable[int] = (),
-    samples: Iterable[int] = (0, 1),
-    reward: float = 0.0,
-) -> None:
-    """Write what one process records on a day."""
-    names = {semconv.SERVICE_NAME: "p", semconv.PROJECT_NAME: "p", **({semconv.RUN_ID: run_id} if run_id else {})}
-    own = uuid.uuid5(uuid.NAMESPACE_URL, f"{folder} {run_id} {day} {experiment} {samples}").int
-    own_id, start = recordings.trace_id_of, recordings.START
-    writer = FolderWriter(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recordings, "RESOURCE", Resource(names))
-        patch.setattr(recordings, "trace_id_of", lambda *tags, **more: own_id(*tags, **more) ^ own)
-        for validate, passes in ((False, steps), (True, validations)):
-            for step in passes:
-                patch.setattr(recordings, "START", start + day * A_DAY + step * recordings.SECOND)
-                for sample in samples:
-                    for rollout in range(2):
-                        tags = {"experiment": experiment, "reward": reward, "validate": validate}
-                        writer.write(recordings.make_trajectory(step, sample, rollout, **tags))
-    writer.close()
 
 
 @pytest.fixture
@@ -172,6 +136,16 @@ class TestAResumedRun:
         assert {each["check"] for each in diagnosis["findings"]}.isdisjoint({"rolled_out_again", "incomplete_groups"})
         assert diagnosis["trajectories"] == (len(WHOLE) + 10) * ROLLOUTS
         assert run(capsys, "stats", resumed)[0][0]["trajectories"] == (len(WHOLE) + 10) * ROLLOUTS
+
+    def test_data_frames_have_what_counts(self, resumed):
+        """Trajectories, and the spans that are read or kept."""
+        pytest.importorskip("pyarrow")
+        from otel_rollout import dataframes
+
+        assert dataframes.trajectories(resumed, steps=range(5, 9)).num_rows == 5 * ROLLOUTS
+        for _ in range(2):
+            assert dataframes.spans(resumed, steps=7).num_rows == 3 * ROLLOUTS
+        assert dataframes.spans(resumed, steps=7, where="kind = 'LLM'").num_rows == ROLLOUTS
 
     def test_while_the_later_attempt_is_behind(self, resumed):
         """Steps that it has not come to yet are overtaken: training has gone back; a third attempt overtakes both."""

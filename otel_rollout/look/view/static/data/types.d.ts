@@ -57,6 +57,7 @@ export interface StepSummary {
   experiment_name: string | null;
   run_id: string | null;
   sole_run_id: string | null;
+  attempt: number | null;
   trajectories: number;
   groups: number;
   start_time: number;
@@ -286,6 +287,8 @@ export interface RunAnswer {
   is_live: boolean;
   waiting?: string | null;
   problems: string[];
+  /** Sentences about the attempts of resumed runs of which trajectories are left out. */
+  attempts?: string[];
   progress: { done: number; total: number } | null;
 }
 
@@ -330,6 +333,10 @@ export interface TrajectoryAnswer {
     run: string | null;
     sample_index: number | string | null;
   };
+  /** The attempt of a resumed run. */
+  attempt?: number | null;
+  /** A later attempt has overtaken it. */
+  is_overtaken?: boolean;
   previous: string | null;
   next: string | null;
 }

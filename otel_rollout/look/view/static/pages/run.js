@@ -1,4 +1,4 @@
-import { capitalized, counted } from "../data/formats.js";
+import { capitalized, counted, visible } from "../data/formats.js";
 import { addressOf, inAddress, navigate, selectionOf } from "../data/router.js";
 import { parseSort, sorted, sortText } from "../data/sorting.js";
 import { seriesKey, seriesName, seriesOf } from "../data/step_figures.js";
@@ -42,6 +42,7 @@ export function RunPage({ route }) {
   return html`<div class="run-page">
     <h1 class="hidden-label">${run.title}</h1>
     <${Problems} problems=${run.problems} />
+    ${(run.attempts ?? []).map((note) => html`<p key=${note} class="weak" role="note">${capitalized(visible(note))}.</p>`)}
     ${progress?.total ? html`<p class="weak" role="status">Reading: ${progress.done} of ${progress.total} <progress aria-label="files read" value=${progress.done} max=${progress.total}></progress></p>` : null}
     <${Choices}
       route=${route}

@@ -154,7 +154,7 @@ function LeftOut({ messages, spans }) {
 
 /** @param {{trajectory: TrajectoryAnswer, go: (traceId: string | null) => void}} props */
 function TrajectoryHeader({ trajectory, go }) {
-  const { summary, spans, previous, next } = trajectory;
+  const { summary, spans, previous, next, attempt, is_overtaken: isOvertaken } = trajectory;
   const { run } = useSurroundings();
   const seconds = (summary.end_time - summary.start_time) / 1e9;
   const neighbour = (/** @type {string | null} */ traceId, /** @type {string} */ words, /** @type {string} */ key) =>
@@ -179,6 +179,7 @@ function TrajectoryHeader({ trajectory, go }) {
         ${summary.turns === null ? null : html`<span>${whole(summary.turns)} ${summary.turns === 1 ? "turn" : "turns"}</span>`}
         ${conversationCounts(summary).map((each) => html`<span key=${each}>${each}</span>`)}
         <span title=${`generating ${duration(summary.llm_seconds)}, tools ${duration(summary.tool_seconds)}, reward ${duration(summary.reward_seconds)}, waiting ${duration(summary.waiting_seconds)}`}>${duration(seconds)}${summary.has_root ? "" : " until the end of its last span"}</span>
+        ${isOvertaken ? html`<span class="warning">attempt ${attempt}: a later one has overtaken it, and it counts in no step</span>` : null}
         ${summary.dropped_spans ? html`<span class="warning">${whole(summary.dropped_spans)} spans dropped</span>` : null}
         ${summary.truncated_bytes ? html`<span class="warning">${whole(summary.truncated_bytes)} bytes of payload cut</span>` : null}
         ${summary.redacted ? html`<span title="replaced by redaction">${whole(summary.redacted)} ${summary.redacted === 1 ? "secret" : "secrets"} replaced</span>` : null}

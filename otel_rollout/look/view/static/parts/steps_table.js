@@ -131,6 +131,7 @@ const COLUMNS = [
     whole,
     "They run, or their process ended before they did",
   ),
+  number("attempt", "Attempt", "5rem", (step) => step.attempt, whole, "The attempt of a resumed run"),
   {
     key: "end",
     title: "Ended",
@@ -155,7 +156,10 @@ const COLUMNS = [
  */
 export function stepColumns(steps, isWide) {
   return COLUMNS.filter(
-    ({ key }) => (key !== "open" || steps.some((step) => step.rootless)) && (key !== "wall" || isWide),
+    ({ key }) =>
+      (key !== "open" || steps.some((step) => step.rootless)) &&
+      (key !== "attempt" || steps.some((step) => step.attempt)) &&
+      (key !== "wall" || isWide),
   ).map((column) => ({
     ...column,
     width: `minmax(${column.width}, 1fr)`,
