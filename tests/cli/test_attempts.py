@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from otel_rollout import read_trajectories
 from otel_rollout.catalog import Run
 from otel_rollout.cli.main import main
-from otel_rollout.folder.reader import read_trajectories
 from tests.trace_folder.training import ROLLOUTS, train
 
 pytest.importorskip("rich")

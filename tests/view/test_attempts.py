@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from otel_rollout.folder.reader import read_trajectories
+from otel_rollout import read_trajectories
 from tests.servers.browser import Browser
 from tests.trace_folder.training import ROLLOUTS, train
 from tests.view.looking import look
