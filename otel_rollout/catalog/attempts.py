@@ -1,4 +1,4 @@
-"""The attempts of resumed runs, told by when the processes of an experiment ran, and by their training steps.
+"""Finds the attempts of resumed runs by the times and the training steps of the processes of an experiment.
 
 Processes that ran at the same time are one start of training. A start goes on with the latest run of its experiment
 and project that began at an earlier step, or that has its run id. If it begins at a step that the run had come to, it
@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 from otel_rollout.catalog.tables import MARK
 from otel_rollout.text.plain_text import counted
 
-_Key = tuple[str | None, str | None, str | None, str]
-"""A process: its project, experiment, run id and worker."""
+_Key = tuple[Any, ...]
+"""The project, the experiment, the run id and the worker of a process."""
 
 _CHANGED: Final = """
 FROM changed_steps c WHERE c.step IS NOT NULL
@@ -94,16 +94,12 @@ def attempts_of(connection: sqlite3.Connection) -> list[Attempt]:
 
 @dataclass
 class _Start:
-    """The processes that ran at the same time; first and last are training steps."""
+    """The processes that ran at the same time."""
 
     end: int
-    keys: list[_Key]
-    first: int | None
-    last: int | None
-
-    @property
-    def ids(self) -> set[str]:
-        return {run_id for _, _, run_id, _ in self.keys if run_id is not None}
+    keys: list[_Key] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    """The first and the last training step of each process that trains."""
 
 
 @dataclass
@@ -113,18 +109,15 @@ class _Run:
     first: int
     last: int
     attempts: list[list[_Key]] = field(default_factory=lambda: [[]])
-
-    @property
-    def ids(self) -> set[str]:
-        return {run_id for keys in self.attempts for _, _, run_id, _ in keys if run_id is not None}
+    ids: set[str] = field(default_factory=set)
 
 
-def tell_attempts(connection: sqlite3.Connection, *, is_whole: bool) -> bool:
+def find_attempts(connection: sqlite3.Connection, *, is_whole: bool) -> bool:
     """Note the attempts of trajectories, if some have changed.
 
     Args:
         connection: The catalog.
-        is_whole: True if it has all steps. Several starts of training can't be told by some of them.
+        is_whole: True if it has all steps. Several starts of training can't be distinguished by some of them.
 
     Returns:
         False if that needs all steps.
@@ -151,9 +144,9 @@ def _runs(connection: sqlite3.Connection) -> tuple[list[_Run], int]:
         starts = list(_starts(processes))
         most = max(most, len(starts))
         for start in starts:
-            # Validation alone, of a checkpoint, resumes nothing.
-            if start.first is not None and start.last is not None:
-                _go_on(connection, runs, start, start.first, start.last)
+            # Only training resumes a run: a checkpoint may be validated at any time.
+            if start.steps:
+                _go_on(connection, runs, start)
         found += runs
     return found, most
 
@@ -164,25 +157,29 @@ def _starts(processes: Iterable[Sequence[Any]]) -> Iterator[_Start]:
         if start is None or begin > start.end:
             if start is not None:
                 yield start
-            start = _Start(end, [], None, None)
+            start = _Start(end)
         start.end = max(start.end, end)
-        start.keys.append((key[0], key[1], key[2], key[3]))
-        if first is not None:
-            start.first = first if start.first is None else min(start.first, first)
-            start.last = last if start.last is None else max(start.last, last)
+        start.keys.append(tuple(key))
+        start.steps += [] if first is None else [first, last]
     if start is not None:
         yield start
 
 
-def _go_on(connection: sqlite3.Connection, runs: list[_Run], start: _Start, first: int, last: int) -> None:
+def _ids(keys: Iterable[_Key]) -> set[str]:
+    return {run_id for _, _, run_id, _ in keys if run_id is not None}
+
+
+def _go_on(connection: sqlite3.Connection, runs: list[_Run], start: _Start) -> None:
     """Add a start of training to the run that it goes on with, or to a new one."""
-    same = [run for run in runs if run.ids & start.ids]
+    first, last = min(start.steps), max(start.steps)
+    of_start = _ids(start.keys)
+    same = [run for run in runs if of_start & run.ids]
     run = next(reversed(same or [run for run in runs if run.first < first]), None)
     if run is not None and first <= run.last:
         is_back = run.first < first < run.last
-        has_one_id = len(run.ids) < 2 and len(start.ids) < 2
-        # Without going back, processes may share a step out.
-        is_mixed, is_again = (False, True) if is_back and has_one_id else _repeats(connection, run, start, first)
+        is_mixed = is_again = False
+        if not is_back or len(of_start) > 1 or len(_ids(run.attempts[-1])) > 1:
+            is_mixed, is_again = _repeats(connection, run, start, max(first, run.first))
         if is_mixed:
             run = None
         elif is_back or is_again:
@@ -192,23 +189,29 @@ def _go_on(connection: sqlite3.Connection, runs: list[_Run], start: _Start, firs
         run = _Run(first, last)
         runs.append(run)
     run.attempts[-1] += start.keys
+    run.ids |= of_start
     run.first, run.last = min(run.first, first), max(run.last, last)
 
 
-def _repeats(connection: sqlite3.Connection, run: _Run, start: _Start, first: int) -> tuple[bool, bool]:
-    """Return whether the run or the start are of several runs at a time, and whether both have the same rollout."""
-    sides: tuple[set[_Key], set[_Key]] = set(run.attempts[-1]), set(start.keys)
+def _repeats(connection: sqlite3.Connection, run: _Run, start: _Start, step: int) -> tuple[bool, bool]:
+    """Compare the rollouts of a run's last attempt and of a start in a step.
+
+    Returns:
+        True if one of the two has a rollout under several run ids: they are runs at the same time; and True if both
+        have the same rollout: processes that share a step out have none twice.
+    """
     project, experiment, *_ = start.keys[0]
+    sides = set(run.attempts[-1]), set(start.keys)
     rows = connection.execute(
         "SELECT sample_index, rollout_n, process_run_id, worker FROM trajectories WHERE step = ? AND NOT validate"
         " AND experiment_name IS ? AND sample_index IS NOT NULL AND rollout_n IS NOT NULL",
-        (max(first, run.first), experiment),
+        (step, experiment),
     )
     owners: dict[tuple[str, str], tuple[set[str | None], set[str | None]]] = {}
-    for sample, rollout, run_id, worker in rows:
+    for sample, rollout, *process in rows:
         for side, keys in enumerate(sides):
-            if (project, experiment, run_id, worker) in keys:
-                owners.setdefault((str(sample), str(rollout)), (set(), set()))[side].add(run_id)
+            if (project, experiment, *process) in keys:
+                owners.setdefault((str(sample), str(rollout)), (set(), set()))[side].add(process[0])
     is_mixed = any(len(ids) > 1 for both in owners.values() for ids in both)
     return is_mixed, any(one and other for one, other in owners.values())
 
@@ -228,12 +231,12 @@ def _note(connection: sqlite3.Connection, resumed: Sequence[_Run]) -> None:
     ).fetchall()
     steps: dict[tuple[int, int], set[tuple[int, int]]] = {}
     for _, step, validate, *key, _, _, _ in rows:
-        if (found := of_process.get((key[0], key[1], key[2], key[3]))) is not None:
+        if (found := of_process.get(tuple(key))) is not None:
             steps.setdefault((found[0], found[2]), set()).add((step, validate))
     firsts = {each: min((step for step, validate in of if not validate)) for each, of in steps.items()}
     for row, step, validate, *key, run_id, attempt, overtaken in rows:
         now: tuple[str | None, int | None, bool] = (key[2], None, False)
-        if (found := of_process.get((key[0], key[1], key[2], key[3]))) is not None:
+        if (found := of_process.get(tuple(key))) is not None:
             place, name, number = found
             later = [(place, after) for after in range(number + 1, len(resumed[place].attempts) + 1)]
             is_overtaken = any(step >= firsts[each] or (step, validate) in steps[each] for each in later)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import orjson
 
-from otel_rollout.catalog.attempts import tell_attempts
+from otel_rollout.catalog.attempts import find_attempts
 from otel_rollout.catalog.database import Database
 from otel_rollout.catalog.filling import (
     SECONDS_UNTIL_PROGRESS,
@@ -101,9 +101,9 @@ class Catalog:
                 found = looks.get((connection, EVERYTHING)) or looks.get((connection, selection))
             if found is None:
                 found = fill(connection, self._folders, selection, self.on_progress)
-                if not tell_attempts(connection, is_whole=selection is EVERYTHING):
+                if not find_attempts(connection, is_whole=selection is EVERYTHING):
                     found = fill(connection, self._folders, EVERYTHING, self.on_progress)
-                    tell_attempts(connection, is_whole=True)
+                    find_attempts(connection, is_whole=True)
                 note_problems(connection, found, self._note)
                 if looks is not None:
                     looks[connection, selection] = found

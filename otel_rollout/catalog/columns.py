@@ -82,7 +82,7 @@ def amount_of(hint: Any) -> Any:
 
 
 def facts_columns() -> list[Column]:
-    """Return a column for each fact, one for the seconds, and those that tell of attempts."""
+    """Return a column for each fact, one for the seconds, and three of attempts."""
     hints = get_type_hints(TrajectorySummary, include_extras=True)
     facts = [Column(each.name, hints[each.name], each.unit, each.meaning) for each in FACTS]
     return [

@@ -45,7 +45,7 @@ class Rows:
             **{each.name: bool for each in own if list(each.kinds) == [bool]},
             **{name: _from_json(readers[name], empty) for name, empty in self._empty.items()},
         }
-        # Columns of trajectories that are no fields; those of attempts are set when they are known.
+        # Columns of trajectories that are no fields; the columns of attempts are set when these are found.
         more = {"seconds": "seconds", "process_run_id": "run_id"} if table == "trajectories" else {}
         given = [*self._names, *more.values()]
         self._values_of: Callable[[Any], tuple[Any, ...]] = attrgetter(*given)
