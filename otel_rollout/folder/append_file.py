@@ -13,8 +13,6 @@ from otel_rollout.files.file_lock import lock_shared
 from otel_rollout.files.file_modes import make_folder, open_private
 
 _ATTEMPTS: Final = 4
-_MAX_PIECES: Final = 1024
-"""A system call takes no more pieces (IOV_MAX of Linux)."""
 
 
 class FileGoneError(OSError):
@@ -50,10 +48,11 @@ class AppendFile:
         """
         if os.fstat(self.descriptor).st_nlink == 0:
             raise _gone(self.path)
-        start = end = self.end
+        start, left = self.end, memoryview(b"".join(pieces))
+        end = start + len(left)
         try:
-            for first in range(0, len(pieces), _MAX_PIECES):
-                end = self._write(pieces[first : first + _MAX_PIECES], end)
+            while left:
+                left = left[os.pwrite(self.descriptor, left, end - len(left)) :]
         except OSError:
             # If even that fails, the next write overwrites the rest.
             with suppress(OSError):
@@ -61,16 +60,6 @@ class AppendFile:
             raise
         self.end = end
         return start
-
-    def _write(self, pieces: Sequence[bytes | memoryview], offset: int) -> int:
-        """Write pieces from `offset` on, and return where they end."""
-        size = sum(map(len, pieces))
-        written = os.pwritev(self.descriptor, pieces, offset)
-        if written < size:
-            rest = b"".join(pieces)
-            while written < size:
-                written += os.pwrite(self.descriptor, memoryview(rest)[written:], offset + written)
-        return offset + size
 
     def read(self, offset: int, length: int) -> bytes:
         """Return a part of the file.

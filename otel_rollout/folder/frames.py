@@ -44,20 +44,13 @@ class _Codecs(threading.local):
 _codecs: Final = _Codecs()
 
 
-class FrameExtent(NamedTuple):
-    """The place of a frame: its first byte in the file, and its size in bytes."""
-
-    offset: int
-    length: int
-
-
 class Frame(NamedTuple):
     """A part of a file of frames.
 
     Args:
         offset: Its first byte in the file.
         length: Its size in bytes.
-        request: The request; None for bytes that are no whole frame: an interrupted write, or damage.
+        request: The request, if it was read; None for bytes that are no whole frame: an interrupted write, or damage.
         checksum: The frame's checksum in hexadecimal.
     """
 
@@ -87,8 +80,6 @@ class FrameFile:
     def __init__(self, path: str | os.PathLike[str], within: Path | None = None) -> None:
         require_zstandard()
         self._file = AppendFile(path, within)
-        self.checksum = ""
-        """The checksum of the last request."""
         self.path = self._file.path
 
     @property
@@ -96,8 +87,8 @@ class FrameFile:
         """The file's size in bytes."""
         return self._file.end
 
-    def append(self, *pieces: bytes | memoryview) -> FrameExtent:
-        """Append a request and return the place of its frame.
+    def append(self, *pieces: bytes | memoryview) -> Frame:
+        """Append a request and return its frame, without the request.
 
         Args:
             pieces: The request; several pieces are concatenated.
@@ -111,9 +102,7 @@ class FrameFile:
             raise ValueError(f"a request of {size:,} bytes is over the limit of {MAX_LINE_BYTES:,}")
         # In one piece: streaming takes a quarter longer, even counting the copy.
         data = frame_of(b"".join(pieces) if len(pieces) > 1 else pieces[0])
-        extent = FrameExtent(self._file.append([data]), len(data))
-        self.checksum = data[-CHECKSUM_BYTES:].hex()
-        return extent
+        return Frame(self._file.append([data]), len(data), checksum=data[-CHECKSUM_BYTES:].hex())
 
     def close(self) -> None:
         """Close the file; idempotent."""

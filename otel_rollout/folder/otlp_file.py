@@ -46,9 +46,6 @@ _CUT_OFF: Final = "a request that is cut off"
 _BEFORE_TEXT: Final = b"\0\xef\xbb\xbf"
 """Bytes that may precede the first line: NULs after logrotate's `copytruncate`, a byte order mark."""
 _LOOK_AHEAD_BYTES: Final = 2**25
-_NULS: Final = bytes(_READ_BYTES)
-_MAX_NULS: Final = 2**32
-"""`copytruncate` leaves as many NULs as the file had bytes."""
 
 Form: TypeAlias = Literal["lines", "framed", "frames"]
 
@@ -108,10 +105,11 @@ class OtlpFile:
             stream = _data_of(file, self._encoding)
             # As a trace folder has them, with a request in protobuf each.
             is_ours = has_frames and stream.peek(1).startswith(_FIELD_1)
-            form: Form | None = "frames" if is_ours else _form_of(stream)
-        if form is None:
+            is_framed = _is_framed(stream.peek(_HEAD_BYTES))
+        self.form: Form = "frames" if is_ours else "framed" if is_framed else "lines"
+        if self.form == "lines" and not self._has_request():
             raise NoOtlpFileError(f"{path} has no OTLP, neither in JSON nor in protobuf")
-        self.form: Form = form
+        self.position = 0
 
     @property
     def is_compressed(self) -> bool:
@@ -135,6 +133,17 @@ class OtlpFile:
             if isinstance(stream.raw, DecompressedFile) and (fault := stream.raw.fault):
                 what = f"the compressed data is damaged before byte {file.tell()}: {fault}"
                 yield Fault(self.position, what, isinstance(fault, CutOffError))
+
+    def _has_request(self) -> bool:
+        """Return True if there is a request, or a part of one, near the start; also if there is nothing."""
+        is_empty = True
+        for each in self.bodies():
+            if isinstance(each, Body) or each.is_cut_off:
+                return True
+            is_empty = False
+            if each.offset > _LOOK_AHEAD_BYTES:
+                break
+        return is_empty
 
     def data(self, max_bytes: int) -> bytes | None:
         """Return all data of a compressed file; None if it is more than `max_bytes`."""
@@ -266,34 +275,9 @@ def _framed(stream: io.BufferedReader) -> Iterator[Body | Fault]:
         offset += size
 
 
-def _form_of(stream: io.BufferedReader) -> Form | None:
-    """Return the form of a file's requests; None if its start has none."""
-    head = stream.peek(_HEAD_BYTES)
-    if _is_framed(head):
-        return "framed"
-    return "lines" if not head or _has_request(stream) else None
-
-
 def _is_framed(head: bytes) -> bool:
     length, start = head[: _LENGTH.size], head[_LENGTH.size :]
     return start.startswith((MAGIC, _BRACE, _FIELD_1)) and 0 < _LENGTH.unpack(length)[0] <= MAX_LINE_BYTES
-
-
-def _has_request(stream: io.BufferedReader) -> bool:
-    """Return True if a line near the start begins as a request does."""
-    nuls = 0
-    while (piece := stream.peek(1)) and nuls < _MAX_NULS and _NULS.startswith(piece):
-        nuls += len(stream.read(len(piece)))
-    left = _LOOK_AHEAD_BYTES
-    begun = b""
-    while left > 0 and (line := stream.readline(left)):
-        left -= len(line)
-        text = begun + line.lstrip(_BEFORE_TEXT)
-        if _is_request(text):
-            return True
-        # The brace of a request on several lines, or a file that is being written.
-        begun = text if len(text) <= _HEAD_BYTES and _is_begun(text) else b""
-    return begun != b""
 
 
 def _is_request(text: bytes) -> bool:

@@ -151,9 +151,9 @@ class _StepFile:
         """
         # The index keeps the order of the frames: readers decompress each frame that it has no line for.
         self._write_index()
-        offset, length = self.frames.append(*pieces)
+        offset, length, _, checksum = self.frames.append(*pieces)
         try:
-            line = index_line(entry_of(summary, offset, length, sum(map(len, pieces)), self.frames.checksum))
+            line = index_line(entry_of(summary, offset, length, sum(map(len, pieces)), checksum))
         except Exception:
             # The trajectory is stored: an error would have it written again, or counted as lost.
             internal_error("indexing a trajectory")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -64,34 +65,26 @@ class ReadProblem:
 class LineCache:
     """Caches the spans of requests with several traces: each would be read for each of them."""
 
-    __slots__ = ("_bytes", "_lines")
-
     def __init__(self) -> None:
         self._lines: OrderedDict[tuple[str, int], tuple[int, dict[bytes, list[StoredSpan]]]] = OrderedDict()
         self._bytes = 0
+        self._lock = threading.Lock()
 
     def spans_of(self, trace_id: str, path: str, offset: int, read: Callable[[], bytes]) -> list[ReadableSpan]:
         """Return the spans of a trace in the request at `offset` of `path`; `read` returns that."""
         number = bytes.fromhex(trace_id)
         if (known := self._lines.get((path, offset))) is not None and number in known[1]:
-            # Another thread may have removed it meanwhile.
-            with suppress(KeyError):
-                self._lines.move_to_end((path, offset))
             return [*known[1][number]]
         request = read()
         traces = otlp.traces_of(request)
         if len(traces) > 1:
-            self._add((path, offset), len(request), traces)
+            with self._lock:
+                if (path, offset) not in self._lines:
+                    self._bytes += len(request)
+                self._lines[path, offset] = len(request), traces
+                while self._bytes > MAX_CACHED_BYTES and len(self._lines) > 1:
+                    self._bytes -= self._lines.popitem(last=False)[1][0]
         return [*traces.get(number, ())]
-
-    def _add(self, place: tuple[str, int], size: int, traces: dict[bytes, list[StoredSpan]]) -> None:
-        if (old := self._lines.pop(place, None)) is not None:
-            self._bytes -= old[0]
-        self._lines[place] = size, traces
-        self._bytes += size
-        while self._bytes > MAX_CACHED_BYTES and len(self._lines) > 1:
-            with suppress(KeyError):
-                self._bytes -= self._lines.popitem(last=False)[1][0]
 
 
 class Extent(NamedTuple):

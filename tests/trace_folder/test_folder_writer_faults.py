@@ -123,18 +123,17 @@ class TestDiskErrors:
         writer = FolderWriter(folder)
         trajectories = [trajectory(step=number % 3) for number in range(6)]
         spans = [span for group in zip(*trajectories, strict=True) for span in group]
-        calls, real = iter(range(10**6)), os.pwritev
+        calls, real = iter(range(10**6)), os.pwrite
 
-        def pwritev(descriptor, pieces, offset):
+        def pwrite(descriptor, data, offset):
             if next(calls) in failing:
                 if partial:
-                    data = b"".join(pieces)
-                    os.pwrite(descriptor, data[: len(data) // 2], offset)
+                    real(descriptor, data[: len(data) // 2], offset)
                 raise OSError(errno.ENOSPC, "No space left on device")
-            return real(descriptor, pieces, offset)
+            return real(descriptor, data, offset)
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, "pwritev", pwritev)
+            patch.setattr(os, "pwrite", pwrite)
             batches = []
             while spans:
                 size = cuts[len(batches) % len(cuts)]
@@ -172,15 +171,15 @@ class TestDiskErrors:
 
     def test_an_index_that_cannot_be_written_holds_nothing_up(self, writer, monkeypatch):
         """The trajectory is stored, found by scanning; its entry follows with the next one's."""
-        real = os.pwritev
+        real = os.pwrite
 
-        def pwritev(descriptor, data, offset):
+        def pwrite(descriptor, data, offset):
             if Path(f"/proc/self/fd/{descriptor}").readlink().name.endswith(".index.jsonl"):
                 raise OSError(errno.ENOSPC, "No space left on device")
             return real(descriptor, data, offset)
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, "pwritev", pwritev)
+            patch.setattr(os, "pwrite", pwrite)
             first, second = trajectory(), trajectory()
             writer.write(first)
             with pytest.raises(OSError, match="No space"):
@@ -198,11 +197,11 @@ class TestDiskErrors:
         spans = trajectory()[:-1]
         writer.write(spans)
 
-        def pwritev(descriptor, data, offset):
+        def pwrite(descriptor, data, offset):
             raise OSError(errno.ENOSPC, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, "pwritev", pwritev)
+            patch.setattr(os, "pwrite", pwrite)
             with pytest.raises(OSError, match="No space"):
                 writer.close()
         assert contents(writer.folder)[f"open/{writer.worker}.otlp.zst"] == [ids(spans)]

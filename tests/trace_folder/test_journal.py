@@ -90,7 +90,7 @@ class TestJournal:
         parts = journal.append([request(b"x"), request(b"y" * 200)], [])
         journal.release(parts[1:])
         with monkeypatch.context() as patch:
-            patch.setattr(os, "pwritev", refuse)
+            patch.setattr(os, "pwrite", refuse)
             with pytest.raises(OSError, match="No space"):
                 journal.compact(parts[:1])
         assert journal.read(parts[:1]) == [request(b"x")]
