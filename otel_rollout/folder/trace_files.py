@@ -27,8 +27,6 @@ from otel_rollout.folder.selection import Selection
 EVERYTHING: Final = Selection()
 _ENDINGS: Final = (FRAMES, *FOREIGN)
 ZST: Final = CLOSED_INDEX.removeprefix(INDEX)
-MAX_DEPTH: Final = 16
-"""Symlinks can form a cycle."""
 
 
 class StepKey(NamedTuple):
@@ -153,7 +151,7 @@ class _Walk:
         self.has_traces = False
         self._selection = selection
         self._folders: set[tuple[int, int]] = set()
-        self._links: list[tuple[str, str, _Context, int]] = []
+        self._links: list[tuple[str, str, _Context]] = []
 
     def walk(self, folder: str) -> None:
         """Collect the files of a folder and of those in it.
@@ -162,16 +160,16 @@ class _Walk:
             FileNotFoundError: There is no such folder.
             NotADirectoryError: It is a file.
         """
-        self._look_into(folder, _Context(), 0)
+        self._look_into(folder, _Context())
         known: set[tuple[int, int]] = set()
         for file in self.files if self._links else ():
             with suppress(OSError):
                 known.add(_identity(file.place))
         # The list may grow meanwhile: a linked folder may contain links.
-        for path, name, context, depth in self._links:
+        for path, name, context in self._links:
             try:
                 if os.path.isdir(path):  # noqa: PTH112 - one of many
-                    self._look_into(path, _enter(name, steps_of(name), context), depth)
+                    self._look_into(path, _enter(name, steps_of(name), context))
                     continue
                 identity = _identity(path)
             except PermissionError:
@@ -185,7 +183,7 @@ class _Walk:
                 self._add(path, name, context)
         self.files.sort(key=lambda file: file.place)
 
-    def _look_into(self, folder: str, context: _Context, depth: int) -> None:
+    def _look_into(self, folder: str, context: _Context) -> None:
         with os.scandir(folder) as listed:
             identity = _identity(folder)
             if identity in self._folders:
@@ -202,13 +200,13 @@ class _Walk:
                 continue
             elif entry.is_symlink():
                 if name.endswith(_ENDINGS) or not name.startswith("."):
-                    self._links.append((entry.path, name, context, depth + 1))
+                    self._links.append((entry.path, name, context))
             elif not entry.is_dir(follow_symlinks=False):
                 self._add(entry.path, name, context, names)
-            elif depth < MAX_DEPTH and not name.startswith("."):
+            elif not name.startswith("."):
                 # Old bundles may be removed meanwhile.
                 with suppress(FileNotFoundError):
-                    self._look_into(entry.path, _enter(name, steps, context), depth + 1)
+                    self._look_into(entry.path, _enter(name, steps, context))
 
     def _may_be_in(self, steps: tuple[int, int] | None, context: _Context) -> bool:
         """Return False for a bundle without matching trajectories; spans without a step may belong to any of them."""
