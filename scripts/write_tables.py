@@ -27,6 +27,7 @@ from otel_rollout.export.exporter import settings_of
 from otel_rollout.facts import (
     FACTS,
     INFERRED,
+    OF_FILES,
     SUMS,
     Conversation,
     Percentiles,
@@ -108,7 +109,7 @@ def facts_table() -> str:
     rows = (
         (f"`{each.name}`", _json_type(hints[each.name]), each.unit, each.meaning, ", ".join(sums.get(each.name, ())))
         for each in FACTS
-        if each.of is not None
+        if each.name not in OF_FILES
     )
     return _table(("name", "type", "unit", "meaning", "in a step"), rows)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from otel_rollout.facts.amounts import is_same_reward
-from otel_rollout.facts.packed_spans import SpanError
+from otel_rollout.facts.figures import SpanError
 from otel_rollout.facts.table import TrajectorySummary
 
 MODEL: Final = "model"

@@ -46,7 +46,7 @@ from otel_rollout.catalog.span_columns import OF_SPANS
 from otel_rollout.catalog.spans import StepKey, fill_step, filled_steps, keep_shapes, kept_rows, show_rows
 from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
 from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
-from otel_rollout.facts.json_types import from_json, to_json
+from otel_rollout.facts.json_types import from_json
 from otel_rollout.facts.shapes import Shape
 from otel_rollout.facts.table import INFERRED, TrajectorySummary
 from otel_rollout.folder.layout import worker_of
@@ -643,7 +643,9 @@ def _signals_of(connection: sqlite3.Connection, step: StepSummary) -> StepSignal
         return from_json(StepSignals, orjson.loads(signals))
     connection.execute("BEGIN IMMEDIATE")
     found = signals_of(figures.trajectories_of(connection, step))
-    connection.execute("INSERT INTO signals VALUES (?, ?, ?, ?, ?)", (*step.identity, to_json(found).decode()))
+    connection.execute(
+        "INSERT INTO signals VALUES (?, ?, ?, ?, ?)", (*step.identity, orjson.dumps(found, default=tuple).decode())
+    )
     connection.execute("COMMIT")
     return found
 

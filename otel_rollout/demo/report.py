@@ -13,7 +13,7 @@ from rich.text import Text
 
 from otel_rollout import ExporterStats
 from otel_rollout.demo.rollout import Trajectory
-from otel_rollout.facts.packed_spans import ToolCounts
+from otel_rollout.facts.figures import ToolCounts
 from otel_rollout.facts.summaries import summarise_trajectory
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.terminal.group_table import answer_of, group_table

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from otel_rollout.facts.builder import Collected, SummaryBuilder
     from otel_rollout.facts.conversations import Conversation, Conversations, conversations_of
+    from otel_rollout.facts.figures import SpanError, ToolCounts
     from otel_rollout.facts.json_types import from_json, to_json
     from otel_rollout.facts.odd_results import is_odd_result
-    from otel_rollout.facts.packed_spans import SpanError, ToolCounts
     from otel_rollout.facts.reward_parts import RewardPart, reward_parts_of
     from otel_rollout.facts.shapes import SpanShape, shapes_of
     from otel_rollout.facts.span_facts import reward_of, span_id_of, trace_id_of
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         COLUMNS,
         FACTS,
         INFERRED,
+        OF_FILES,
         SUMS,
         Percentiles,
         Sum,
@@ -34,18 +35,19 @@ else:
         {
             "builder": ("Collected", "SummaryBuilder"),
             "conversations": ("Conversation", "Conversations", "conversations_of"),
+            "figures": ("SpanError", "ToolCounts"),
             "json_types": ("from_json", "to_json"),
             "reward_parts": ("RewardPart", "reward_parts_of"),
             "shapes": ("SpanShape", "shapes_of"),
             "span_facts": ("reward_of", "span_id_of", "trace_id_of"),
             "span_messages": ("input_messages", "said_by"),
             "odd_results": ("is_odd_result",),
-            "packed_spans": ("SpanError", "ToolCounts"),
             "summaries": ("summarise_trajectory",),
             "table": (
                 "COLUMNS",
                 "FACTS",
                 "INFERRED",
+                "OF_FILES",
                 "Percentiles",
                 "SUMS",
                 "Sum",

@@ -1,55 +1,47 @@
-"""Collects a trajectory's summary span by span, in a few dozen bytes a span: many may be running."""
+"""Collects a trajectory's facts span by span, with bounded texts and numbers: many may be running."""
 
 from __future__ import annotations
 
 import copy
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.facts.exact_conversations import Turn
-from otel_rollout.facts.packed_spans import (
+from otel_rollout.facts.figures import errors_of, figures_of, results_of
+from otel_rollout.facts.prompt_texts import OpenPrompts, text_of_prompt
+from otel_rollout.facts.reward_parts import LATEST, MAX_PARTS, REWARD, TEXTS, Dated, measures_of, reward_parts_of
+from otel_rollout.facts.sides import Sides, find_sides, marked_sides
+from otel_rollout.facts.span_facts import kind_of
+from otel_rollout.facts.span_record import SpanRecord, call_record, generation_record, root_lines
+from otel_rollout.facts.span_rows import (
     AGENT,
     ERROR,
     EVALUATOR,
     KINDS,
     LLM,
-    PACKED,
+    NO_MARK,
     TOOL,
-    Figures,
-    SpanError,
+    Around,
+    Mark,
+    Prompt,
     SpanRow,
-    Totals,
-    figures_of,
-    is_mended,
-    scopes_of,
-    unpack,
+    turns_of,
 )
-from otel_rollout.facts.prompts import UNKNOWN, Prompt, Prompts
-from otel_rollout.facts.reward_parts import (
-    MAX_PARTS,
-    MEASURES,
-    OF_TRAINING,
-    REWARD,
-    TEXTS,
-    Dated,
-    measures_of,
-    reward_parts_of,
-)
-from otel_rollout.facts.sides import Sides, find_sides, marked_sides
-from otel_rollout.facts.span_facts import kind_of
-from otel_rollout.facts.span_record import MAX_KEYS, SpanRecord, call_record, generation_record, root_lines
 from otel_rollout.facts.span_values import (
     count_of,
     error_type_of,
     integer_of,
     is_unknown_tool,
+    last_text,
     scalars_of,
     short_name,
+    tag_of,
     text_of,
     times_of,
 )
@@ -61,51 +53,53 @@ if TYPE_CHECKING:
 
     from otel_rollout.facts.histories import Histories
 
-MAX_ERRORS: Final = 8
-MAX_TOOLS: Final = 64
-"""Odd results of further tools are not counted."""
-MAX_NAMES: Final = 1024
-"""Later names of spans are an ellipsis."""
-
-_NAMED: Final = (REWARD, *OF_TRAINING)
-_MAX_FACTS: Final = MAX_PARTS + len(_NAMED) + len(MEASURES)
 _KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 _SPAN_KIND: Final = semconv.SPAN_KIND
 _STEP: Final = semconv.STEP
 _REWARD, _PARTS, _LATE = semconv.REWARD, semconv.REWARD_PARTS, semconv.LATE
-_ASKED, _ANSWERED = semconv.USAGE_INPUT_TOKENS, semconv.USAGE_OUTPUT_TOKENS
-_FINISH_REASONS, _PREFIX_BROKEN = semconv.FINISH_REASONS, semconv.PREFIX_BROKEN
-_MIN_WEIGHTS, _MAX_WEIGHTS = semconv.MIN_WEIGHTS_VERSION, semconv.MAX_WEIGHTS_VERSION
 _TOOL_NAME, _REQUESTED_TOOL = semconv.TOOL_NAME, semconv.REQUESTED_TOOL
-_TOTALS: Final = (semconv.TURNS, semconv.INPUT_TOKENS, semconv.OUTPUT_TOKENS)
-UINT64_MAX: Final = 2**64 - 1
+_TOTALS: Final = {
+    "turns": semconv.TURNS,
+    "input_tokens": semconv.INPUT_TOKENS,
+    "output_tokens": semconv.OUTPUT_TOKENS,
+}
+_COMPACTION: Final = re.compile(r'\{[^{}]*"type":\s?"compaction"[^{}]*\}')
+_IDS: Final = '_ids":'
+_TOKEN_IDS: Final = tuple(f'"{name}_ids":' for name in ("token", "response", "output", "prompt", "input", "completion"))
 _UNSET, _ERROR = StatusCode.UNSET, StatusCode.ERROR
 """An enum's members take ten times as long to look up."""
 _NOBODY: Final = (2, 1, 0, 0)
 _NO_RECORD: Final = SpanRecord()
+_MAX_ID: Final = 256
 _BASE_BYTES: Final = 4096
-_NAME_BYTES: Final = 256
+_ROW_BYTES: Final = 350
+_RECORD_BYTES: Final = 900
+"""The memory of a row with a record, roughly."""
 
 
 class SummaryBuilder:
-    """Collects the facts of the spans of one trace; texts and numbers in it are bounded.
+    """Collects the facts of the spans of one trace.
 
     Args:
         trace_id: The trace.
+        takes_records: False leaves out what payloads show: conversations need none of it.
     """
 
-    def __init__(self, trace_id: int) -> None:
-        self.trace_id: int = trace_id
+    def __init__(self, trace_id: int, *, takes_records: bool = True) -> None:
+        self.trace_id = trace_id
+        self._takes_records = takes_records
         self.is_complete = True
         """False once a span could not be summarised."""
-        self.spans: int = 0
-        self.start_time: int = INT64_MAX
+        self.size = _BASE_BYTES
+        """The bytes that it takes in memory, roughly."""
+        self.spans = 0
+        self.start_time = INT64_MAX
         self._last_end = self._root_end = 0
         self.main: tuple[int, int, int, int] = _NOBODY
         """The sort key of the span that has the identity; a root's begins with 0."""
         self._tagged = (INT64_MAX, 0)
         """The start and the id of the span whose tags a root without a step has."""
-        self.name: str = ""
+        self.name = ""
         self.status_code = 0
         """The root's: 0 unset, 1 ok, 2 error."""
         self.project_name: str | None = None
@@ -115,21 +109,13 @@ class SummaryBuilder:
         self.late_facts: dict[str, Dated] = {}
         """The latest reward and facts of training, and the parts of the reward, with a dot before their names."""
         self.service_name: str | None = None
-        self.rows = bytearray()
-        self.names: dict[str, int] = {}
-        self.generations = Prompts()
-        """The prompts, marks and records of its generations."""
-        self.errors: list[tuple[int, int, str, str, str]] = []
+        self.rows: list[SpanRow] = []
+        self._prompts = OpenPrompts()
+        self._compactions: dict[str, None] = {}
+        """The parts of type `compaction` in prompts."""
         self.error_type: str | None = None
         self.root_prompt = self.root_answer = ""
-        self.unread_answers: int = 0
-        self.unknown_tool_calls: int = 0
-        self.prefix_breaks: int = 0
-        self.invalid_rewards: int = 0
-        self.odd_results: dict[str, int] = {}
-        """The calls by tool whose result is nothing, or reads like an error, without an exception."""
-        self.result_keys: dict[str, tuple[str, ...]] = {}
-        """The keys of the JSON objects that each tool returned."""
+        self.unknown_tool_calls = self.prefix_breaks = self.invalid_rewards = 0
         self.min_weights_version: int | None = None
         self.max_weights_version: int | None = None
 
@@ -137,7 +123,7 @@ class SummaryBuilder:
         """Return a copy, to which spans can be added without changing this one."""
         other = copy.copy(self)
         for name, value in vars(self).items():
-            if isinstance(value, (bytearray, dict, list, Prompts)):
+            if isinstance(value, (dict, list, OpenPrompts)):
                 setattr(other, name, value.copy())
         return other
 
@@ -214,14 +200,6 @@ class SummaryBuilder:
         """Keep only the place."""
         self.is_complete = False
         self.rows.clear()
-        self.names.clear()
-        self.errors.clear()
-        self.generations = Prompts()
-
-    @property
-    def size(self) -> int:
-        """The bytes that it takes in memory, roughly."""
-        return _BASE_BYTES + len(self.rows) + _NAME_BYTES * len(self.names) + self.generations.size
 
     def _add(self, span: ReadableSpan, span_id: int) -> None:
         attributes, parent = span.attributes or {}, span.parent
@@ -244,64 +222,73 @@ class SummaryBuilder:
             return
         given = get(_SPAN_KIND)
         kind = _KIND_NUMBERS.get(given if type(given) is str and given else kind_of(attributes) or "", 0)
-        name = span.name
-        record = _NO_RECORD
-        asked = answered = -1
+        name, record, prompt, mark = span.name, _NO_RECORD, None, NO_MARK
         if kind == LLM:
-            record = self._add_generation(span, attributes, is_failed=status == ERROR)
-            asked, answered = _tokens(get(_ASKED)), _tokens(get(_ANSWERED))
+            record, prompt = self._generation(span, attributes, is_failed=status == ERROR)
+            mark = _mark_of(attributes)
         elif kind == TOOL:
             tool = get(_TOOL_NAME)
-            if type(tool) is str and tool:
-                name = tool
-            record = self._add_call(span, name, attributes, is_failed=status == ERROR)
-        elif kind == AGENT and parent is not None:
-            self.generations.add_agent(span_id, attributes)
+            name = tool if type(tool) is str and tool else name
+            record = self._call(span, name, attributes, is_failed=status == ERROR)
+        elif kind == AGENT:
+            mark = _mark_of(attributes)
         elif kind == EVALUATOR and get(_LATE) is True:
             # The microseconds of the call to `annotate` are no time of a reward.
             kind = 0
-        if status == ERROR:
-            self._add_error(span, start, short_name(name), KINDS[kind])
-        position = self.names.get(name)
-        self.rows += PACKED.pack(
-            start // 1000,
-            (end if end > start else start) // 1000,
-            span_id & UINT64_MAX,
-            0 if parent is None else parent.span_id & UINT64_MAX,
-            record.content,
-            record.call,
-            asked,
-            answered,
-            self._position_of(name) if position is None else position,
-            kind,
-            status,
+        self.size += _ROW_BYTES if record is _NO_RECORD else _RECORD_BYTES
+        self.rows.append(
+            SpanRow(
+                start,
+                max(start, end),
+                span_id,
+                0 if parent is None else parent.span_id,
+                short_name(name),
+                kind,
+                status,
+                error_type_of(span) if status == ERROR else "",
+                None if prompt is None else count_of(get(semconv.USAGE_INPUT_TOKENS)),
+                None if prompt is None else count_of(get(semconv.USAGE_OUTPUT_TOKENS)),
+                "" if prompt is None else last_text(get(semconv.FINISH_REASONS)) or "",
+                record,
+                mark,
+                prompt,
+            )
         )
 
-    def _add_generation(self, span: ReadableSpan, attributes: Mapping[str, Any], *, is_failed: bool) -> SpanRecord:
+    def _generation(
+        self, span: ReadableSpan, attributes: Mapping[str, Any], *, is_failed: bool
+    ) -> tuple[SpanRecord, Prompt]:
         record: SpanRecord | None = getattr(span, "record", None)
-        if record is None:
-            record = generation_record(attributes, self.generations.open, is_failed=is_failed)
-        self.generations.add(span, record)
-        self.unread_answers += record.is_unread and not is_failed
-        self.prefix_breaks += attributes.get(_PREFIX_BROKEN) is True
-        if _MIN_WEIGHTS in attributes or _MAX_WEIGHTS in attributes:
-            self._add_weights(attributes)
-        return record
+        if record is None and self._takes_records:
+            record = generation_record(attributes, self._prompts, is_failed=is_failed)
+        text = None if record is None else record.prompt
+        if text is None:
+            text = self._prompts.add(*text_of_prompt(attributes))
+        self.prefix_breaks += attributes.get(semconv.PREFIX_BROKEN) is True
+        self._add_weights(attributes)
+        conversation, request = attributes.get(semconv.CONVERSATION_ID), attributes.get(semconv.REQUEST_ID)
+        return record or _NO_RECORD, Prompt(
+            text,
+            attributes.get(semconv.COMPACTED) is True or self._has_new_compaction(attributes),
+            conversation[:_MAX_ID] if type(conversation) is str else "",
+            request[:_MAX_ID] if type(request) is str else "",
+        )
 
-    def _add_call(self, span: ReadableSpan, name: Any, attributes: Mapping[str, Any], *, is_failed: bool) -> SpanRecord:
-        record: SpanRecord | None = getattr(span, "record", None)
-        if record is None:
-            record = call_record(name, attributes, is_failed=is_failed)
-        short = short_name(name)
-        if record.is_odd and (short in self.odd_results or len(self.odd_results) < MAX_TOOLS):
-            self.odd_results[short] = self.odd_results.get(short, 0) + 1
-        if record.keys and (short in self.result_keys or len(self.result_keys) < MAX_TOOLS):
-            known = self.result_keys.get(short, ())
-            if new := [key for key in record.keys if key not in known]:
-                self.result_keys[short] = (*known, *new)[:MAX_KEYS]
+    def _has_new_compaction(self, attributes: Mapping[str, Any]) -> bool:
+        for given in (attributes.get(semconv.INPUT_MESSAGES), attributes.get(semconv.INPUT_VALUE)):
+            if type(given) is str and '"compaction"' in given:
+                known = len(self._compactions)
+                self._compactions.update(dict.fromkeys(_COMPACTION.findall(given)))
+                return len(self._compactions) > known
+        return False
+
+    def _call(self, span: ReadableSpan, name: Any, attributes: Mapping[str, Any], *, is_failed: bool) -> SpanRecord:
         if is_failed or _REQUESTED_TOOL in attributes:
             self.unknown_tool_calls += is_unknown_tool(span)
-        return record
+        record: SpanRecord | None = getattr(span, "record", None)
+        if record is None and self._takes_records:
+            record = call_record(name, attributes, is_failed=is_failed)
+        return record or _NO_RECORD
 
     def _add_identity(self, span: ReadableSpan, attributes: Mapping[str, Any], start: int, status: int) -> None:
         context, parent = span.context, span.parent
@@ -338,19 +325,17 @@ class SummaryBuilder:
         given = (span.attributes or {}).get(_REWARD)
         if type(given) is float and not isfinite(given):
             self.invalid_rewards += 1
-        parts = {each.name if each.name in _NAMED else f".{each.name}": each.value for each in reward_parts_of(span)}
+        parts = {each.name if each.name in LATEST else f".{each.name}": each.value for each in reward_parts_of(span)}
         for name, value in (*parts.items(), *measures_of(span).items()):
             if isinstance(value, str) is not (name in TEXTS):
                 continue
             fact = Dated(at, value if isinstance(value, str) else float(value))
-            if name in self.late_facts or len(self.late_facts) < _MAX_FACTS:
+            if name in self.late_facts or len(self.late_facts) < MAX_PARTS + len(LATEST):
                 self.late_facts[name] = max(self.late_facts.get(name, fact), fact)
 
-    def _add_error(self, span: ReadableSpan, start: int, name: str, kind: str) -> None:
-        span_id = span.context.span_id if span.context else 0
-        self.errors.append((start // 1000, span_id, name, kind, error_type_of(span)))
-        if len(self.errors) > 8 * MAX_ERRORS:
-            self.errors = sorted(self.errors)[:MAX_ERRORS]
+    def sorted_rows(self) -> list[SpanRow]:
+        """Return the rows, by start."""
+        return sorted(self.rows, key=itemgetter(0, 1, 2))
 
     def _add_weights(self, attributes: Mapping[str, Any]) -> None:
         oldest, newest = self.min_weights_version, self.max_weights_version
@@ -361,100 +346,123 @@ class SummaryBuilder:
         if high is not None:
             self.max_weights_version = high if newest is None else max(newest, high)
 
-    def _position_of(self, name: Any) -> int:
-        short = short_name(name)
-        if short not in self.names and len(self.names) >= MAX_NAMES:
-            short = "…"
-        return self.names.setdefault(short, len(self.names))
 
-
-def _tokens(count: Any) -> int:
-    return count if type(count) is int and 0 <= count <= INT64_MAX else -1
+def _mark_of(attributes: Mapping[str, Any]) -> Mark:
+    role = attributes.get(semconv.ROLE)
+    is_trained = attributes.get(semconv.TRAINED) is True or semconv.MAX_WEIGHTS_VERSION in attributes
+    for key in () if is_trained else (semconv.OUTPUT_VALUE, semconv.INPUT_VALUE):
+        value = attributes.get(key)
+        if type(value) is str and _IDS in value and any(name in value for name in _TOKEN_IDS):
+            is_trained = True
+    return Mark(role, is_trained) if role in semconv.ROLES else Mark("", True) if is_trained else NO_MARK
 
 
 class Collected:
-    """The facts of a builder's spans, which the table's functions read.
+    """The facts of a builder's spans.
 
     Args:
         trace: The builder.
         read: Returns the messages of its generations; without it, `is_exact` may be False.
     """
 
-    __slots__ = (
-        "_rows",
-        "answer",
-        "conversations",
-        "figures",
-        "finish_reason",
-        "is_exact",
-        "is_undecided",
-        "lacks_users",
-        "output_characters",
-        "prompt",
-        "root",
-        "totals",
-        "trace",
-        "unparsed_tool_calls",
-    )
-
     def __init__(self, trace: SummaryBuilder, read: Callable[[], Histories] | None = None) -> None:
-        self.trace: SummaryBuilder = trace
-        self.root: Mapping[str, Any] = trace.attributes if trace.has_root else {}
-        """The root's scalar attributes; empty without a root."""
-        self._rows = unpack(trace.rows)
-        scopes = list(scopes_of(self._rows))
-        turns = [Turn(row[2], row[0], row[1], row[10] == ERROR, scope, self._prompt(row)) for row, scope in scopes]
-        known = find_sides(turns, trace.generations, read)
-        self.is_exact: bool = known is not None
+        rows = trace.sorted_rows()
+        around = Around(rows)
+        self._trace, self._turns = trace, turns_of(rows, around)
+        known = find_sides(self._turns, read)
+        self.is_exact = known is not None
         """False if only the messages tell the conversations apart: there are no facts of these, then."""
-        sides = known or marked_sides(turns, trace.generations)
-        self.lacks_users: bool = sides is None
+        sides = known or marked_sides(self._turns)
+        self.lacks_users = sides is None
         """True if only the messages may show whose turns there are: nothing is a fact, then."""
         sides = sides or Sides([])
-        self.is_undecided: bool = sides.is_undecided
-        self.conversations: Counter[str] = Counter(each.kind for each in sides.found)
+        self.conversations = Counter(each.kind for each in sides.found)
         """The number of conversations by kind, and of all."""
         for each in sides.found:
             self.conversations.update(each.others)
-        root_id, users = trace.main[3] if trace.has_root else 0, {span_id & UINT64_MAX for span_id in sides.users}
-        self.figures: Figures = figures_of(self._rows, list(trace.names), root_id, users)
-        totals = Totals(*[count_of(self.root.get(key)) for key in _TOTALS])
+        odd_results, result_keys = results_of(rows)
+        self.facts: dict[str, Any] = {
+            **self._identity(),
+            **figures_of(rows, around, trace.main[3] if trace.has_root else 0, sides.users),
+            **self._of_turns(sides),
+            **self._of_root(sides),
+            "two_sides": sides.is_undecided,
+            "conversations": self.conversations.total(),
+            "subagents": self.conversations["subagent"],
+            "forks": self.conversations["fork"],
+            "compactions": self.conversations["compacted"],
+            "unknown_tool_calls": trace.unknown_tool_calls,
+            "odd_results": odd_results,
+            "result_keys": result_keys,
+            "unread_answers": sum(row.record.is_unread and row.status != ERROR for row in rows),
+            "errors": errors_of(rows, around),
+            "prefix_breaks": trace.prefix_breaks,
+            "min_weights_version": trace.min_weights_version,
+            "max_weights_version": trace.max_weights_version,
+        }
+        """The facts by name, but those that only the reader of a folder has."""
+
+    def _identity(self) -> dict[str, Any]:
+        trace, given = self._trace, self._trace.attributes.get
+        staleness = trace.fact("staleness")
+        return {
+            "trace_id": f"{trace.trace_id:032x}",
+            "step": trace.step,
+            "sample_index": tag_of(given(semconv.SAMPLE_INDEX)),
+            "rollout_n": tag_of(given(semconv.ROLLOUT_N)),
+            "validate": trace.validate,
+            "experiment_name": text_of(given(semconv.EXPERIMENT_NAME)),
+            "project_name": trace.project_name,
+            "run_id": trace.run_id,
+            "name": trace.name,
+            "start_time": trace.start_time,
+            "end_time": trace.end_time,
+            "has_root": trace.has_root,
+            "status": trace.status,
+            "spans": trace.spans,
+            "service_name": trace.service_name,
+            **{name: trace.fact(name) for name in LATEST},
+            "staleness": None if staleness is None else integer_of(int(staleness)),
+            "reward_parts": trace.reward_parts,
+            "late": trace.late,
+            "invalid_rewards": trace.invalid_rewards,
+        }
+
+    def _of_root(self, sides: Sides) -> dict[str, Any]:
+        """Return the facts that the root's attributes have."""
+        root = self._trace.attributes if self._trace.has_root else {}
+        totals = {name: count_of(root.get(key)) for name, key in _TOTALS.items()}
         # The caller's side counts every turn that isn't marked.
-        self.totals: Totals = self.figures.totals if sides.is_guessed or totals == (None, None, None) else totals
-        own = [(len(scope), self._prompt(row)) for row, scope in scopes if row[2] not in users]
-        self.output_characters: int = sum(prompt.record.characters for _, prompt in own)
-        self.unparsed_tool_calls: int = sum(prompt.record.unparsed_calls for _, prompt in own)
+        is_counted = not sides.is_guessed and any(total is not None for total in totals.values())
+        reason = text_of(root.get(semconv.FINISH_REASON))
+        return {
+            **(totals if is_counted else {}),
+            **({} if reason is None else {"finish_reason": reason}),
+            "error_type": self._trace.error_type if root else None,
+            "dropped_spans": count_of(root.get(semconv.DROPPED_SPANS)) or 0,
+            "truncated_bytes": count_of(root.get(semconv.TRUNCATED_BYTES)) or 0,
+            "redacted": count_of(root.get(semconv.REDACTED)) or 0,
+        }
+
+    def _of_turns(self, sides: Sides) -> dict[str, Any]:
+        """Return the facts of the policy's turns: its first prompt, its last answer, and what is between them."""
+        own = [turn for turn in self._turns if turn.row.span_id not in sides.users]
         # The first and the last inside the least agents; of two with one start, the lesser text.
-        asked = [(depth, it.start, it.record.prompt_line) for depth, it in own if it.record.prompt_line]
-        answered = [(depth, -it.start, it.record.answer_line) for depth, it in own if it.record.answer_line]
-        stopped = [(-it.start, it.finish_reason) for _, it in own if it.finish_reason]
-        said = (min(asked)[-1] if asked else "", min(answered)[-1] if answered else "")
+        asked = [(len(each.scope), each.row.start, each.row.record.prompt_line) for each in own]
+        answered = [(len(each.scope), -each.row.start, each.row.record.answer_line) for each in own]
+        stopped = [(-each.row.start, each.row.finish_reason) for each in own if each.row.finish_reason]
+        said = [min(filter(itemgetter(-1), lines), default=("",))[-1] for lines in (asked, answered)]
         # Unless the policy is marked, a root has the prompt and the answer of the first side.
-        first = (trace.root_prompt, trace.root_answer)
-        texts = zip(said, first, strict=True) if sides.is_guessed else zip(first, said, strict=True)
-        self.prompt: str
-        self.answer: str
-        self.prompt, self.answer = (one or other for one, other in texts)
-        last = min(stopped)[-1] if stopped else None
-        self.finish_reason: str | None = text_of(self.root.get(semconv.FINISH_REASON)) or last
+        first = [self._trace.root_prompt, self._trace.root_answer]
+        prompt, answer = map(_either, *((said, first) if sides.is_guessed else (first, said)))
+        return {
+            "prompt": prompt,
+            "answer": answer,
+            "finish_reason": min(stopped)[-1] if stopped else None,
+            "output_characters": sum(turn.row.record.characters for turn in own),
+            "unparsed_tool_calls": sum(turn.row.record.unparsed_calls for turn in own),
+        }
 
-    def _prompt(self, row: SpanRow) -> Prompt:
-        return self.trace.generations.of_span.get(row[2], UNKNOWN)
 
-    @property
-    def errors(self) -> tuple[SpanError, ...]:
-        """The first spans that failed."""
-        if not self.trace.errors:
-            return ()
-        rows = {row[2]: row for row in self._rows}
-        first = next((row[0] for row in self._rows if row[9] == LLM), UINT64_MAX)
-        return tuple(
-            SpanError(
-                name,
-                kind,
-                type_,
-                is_mended(rows[span_id & UINT64_MAX], self._rows),
-                rows[span_id & UINT64_MAX][1] <= first,
-            )
-            for _, span_id, name, kind, type_ in sorted(self.trace.errors)[:MAX_ERRORS]
-        )
+def _either(one: str, other: str) -> str:
+    return one or other

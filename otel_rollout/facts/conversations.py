@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from opentelemetry.trace import StatusCode
-
 from otel_rollout import semconv
-from otel_rollout.facts.exact_conversations import Found, Kind, Scope, Turn
-from otel_rollout.facts.histories import Histories, measure
-from otel_rollout.facts.prompts import UNKNOWN, Prompts
+from otel_rollout.facts.builder import SummaryBuilder
+from otel_rollout.facts.exact_conversations import Found, Kind
+from otel_rollout.facts.histories import Histories
 from otel_rollout.facts.reward_parts import Dated
 from otel_rollout.facts.sides import Sides, find_sides
 from otel_rollout.facts.span_facts import is_late_annotation, kind_of
+from otel_rollout.facts.span_rows import AGENT, TOOL, Around, Scope, turns_of
 from otel_rollout.facts.span_values import count_of, text_of, times_of
-from otel_rollout.facts.trace_tree import id_of, outermost, spans_around
+from otel_rollout.facts.trace_tree import id_of
 from otel_rollout.messages import Message
 from otel_rollout.text.sanitize import INT64_MAX
 
@@ -75,15 +74,19 @@ class Conversations(NamedTuple):
     Args:
         all: The conversations.
         turns: The trajectory's turns, by start: generations that are in no other one.
+        tools: The tool calls, by start: those inside another one only if a sub-agent made them.
         of_span: By span id, the conversation of a turn, and of a span inside a sub-agent's.
         prompts: By span id, the messages of a turn's prompt.
+        answers: By span id, the messages of a turn's answer.
         is_undecided: True if two sides speak, and nothing shows which one is the policy.
     """
 
     all: tuple[Conversation, ...]
     turns: tuple[ReadableSpan, ...]
+    tools: Sequence[ReadableSpan]
     of_span: Mapping[int, int]
     prompts: Mapping[int, list[Message]]
+    answers: Mapping[int, list[Message]]
     is_undecided: bool = False
 
 
@@ -91,11 +94,12 @@ def conversations_of(spans: Sequence[ReadableSpan]) -> Conversations:
     """Return the conversations of a trajectory."""
     ordered = sorted(spans, key=lambda span: (span.start_time or 0, id_of(span)))
     reading = _Reading(ordered)
-    numbers = {turn: number for number, each in enumerate(reading.found, 1) for turn in each.turns}
+    numbers = {turn.number: number for number, each in enumerate(reading.found, 1) for turn in each.turns}
     fate = _fate_of(ordered)
-    all_ = tuple(reading.conversation(number, numbers, fate) for number in range(1, len(reading.found) + 1))
-    prompts = reading.histories.prompts
-    return Conversations(all_, tuple(reading.turns), reading.places(numbers), prompts, reading.sides.is_undecided)
+    all_ = tuple(reading.conversation(number, fate) for number in range(1, len(reading.found) + 1))
+    places, read = reading.places(numbers), reading.histories
+    tools, is_undecided = reading.tools(places), reading.sides.is_undecided
+    return Conversations(all_, tuple(reading.turns), tools, places, read.prompts, read.answers, is_undecided)
 
 
 class _Reading:
@@ -104,74 +108,56 @@ class _Reading:
     def __init__(self, ordered: Sequence[ReadableSpan]) -> None:
         self._ordered = ordered
         self._known = {id_of(span): span for span in ordered}
-        self._scopes: dict[int | None, Scope] = {}
-        """The scopes inside spans, by the ids of these."""
-        self.turns = outermost(ordered, "LLM")
-        self.histories, prompts = Histories(), Prompts()
+        builder = SummaryBuilder(0, takes_records=False)
         # In the order in which the writer has them.
-        for span in sorted(ordered, key=lambda span: span.end_time or 0):
-            kind = kind_of(span.attributes or {})
-            if kind == "LLM":
-                prompts.add(span)
-            elif kind == "AGENT":
-                prompts.add_agent(id_of(span), span.attributes or {})
-        self._given: list[Turn] = []
-        for span in self.turns:
-            self.histories.add(span)
-            start, end = times_of(span)
-            span_id, failed = id_of(span), span.status.status_code is StatusCode.ERROR
-            prompt = prompts.of_span.get(span_id, UNKNOWN)
-            self._given.append(Turn(span_id, start, end, failed, self._scope(span), prompt))
-        self.sides = find_sides(self._given, prompts, lambda: self.histories) or Sides([])
+        builder.add(sorted(ordered, key=lambda span: span.end_time or 0))
+        rows = builder.sorted_rows()
+        self._around = Around(rows)
+        self._given = turns_of(rows, self._around)
+        self.turns = [self._known[turn.row.span_id] for turn in self._given]
+        self.histories = Histories(self.turns)
+        self.sides = find_sides(self._given, lambda: self.histories) or Sides([])
         self.found = self.sides.found
-        if self.sides.is_inferred:
-            return
-        if len(self.found) == 1:
-            [only] = self.found
-            only.messages = self.histories.messages_after([self._given[turn].span_id for turn in only.turns])
-        else:
-            measure(self.found, [turn.span_id for turn in self._given], self.histories)
+        self.histories.measure(self.found)
 
-    def conversation(self, number: int, numbers: Mapping[int, int], fate: str | None) -> Conversation:
+    def conversation(self, number: int, fate: str | None) -> Conversation:
         """Return a conversation.
 
         Args:
             number: Its number.
-            numbers: The conversation of each turn, by position.
             fate: The trajectory's fate in training; None is unknown.
         """
         found = self.found[number - 1]
-        first, last = found.turns[0], found.turns[-1]
-        parent = () if found.parent is None else self.found[found.parent].turns
-        after = [turn for turn in parent if turn > last]
-        spans = [self.turns[turn] for turn in found.turns]
+        last = found.turns[-1].number
+        after = [] if found.parent is None else [turn for turn in found.parent.turns if turn.number > last]
+        spans = [self.turns[turn.number] for turn in found.turns]
         conversation_id = (spans[0].attributes or {}).get(semconv.CONVERSATION_ID)
         return Conversation(
             number,
             found.kind,
-            None if found.parent is None else found.parent + 1,
-            None if found.parent_turn is None else found.parent_turn + 1,
-            after[0] + 1 if after and found.kind == "subagent" else None,
+            None if found.parent is None else self.found.index(found.parent) + 1,
+            None if found.parent_turn is None else found.parent_turn.number + 1,
+            after[0].number + 1 if after and found.kind == "subagent" else None,
             found.shared,
             found.replaced,
-            self._name(first, is_beyond=bool(found.others)),
-            tuple(turn + 1 for turn in found.turns),
+            self._name(found),
+            tuple(turn.number + 1 for turn in found.turns),
             _sum_of(spans, semconv.USAGE_INPUT_TOKENS),
             _sum_of(spans, semconv.USAGE_OUTPUT_TOKENS),
             found.messages,
             self._is_trained(found, fate),
-            self._given[first].start,
-            max(self._given[turn].end for turn in found.turns),
+            found.turns[0].row.start,
+            max(turn.row.end for turn in found.turns),
             conversation_id if type(conversation_id) is str else "",
             self.sides.is_inferred and not self._is_said(found),
         )
 
     def _is_said(self, found: Found) -> bool:
         """Return True if a mark or a scope shows what a conversation comes from."""
-        first = self._given[found.turns[0]]
+        first = found.turns[0]
         if found.parent is None or first.prompt.is_compacted:
             return True
-        around = self._given[self.found[found.parent].turns[0]].scope
+        around = found.parent.turns[0].scope
         is_inside = first.scope != around == first.scope[: len(around)]
         return is_inside and found.kind in ("subagent", "user")
 
@@ -179,55 +165,54 @@ class _Reading:
         """Return the conversation of each span, by span id, except for those around all conversations."""
         by_scope: dict[Scope, list[tuple[int, int]]] = {}
         users = self.sides.users
-        of_policy = {given.scope for given in self._given if given.span_id not in users}
+        of_policy = {given.scope for given in self._given if given.row.span_id not in users}
         for turn, given in enumerate(self._given):
             # A simulated user calls no tools, unless it is an agent of its own.
-            if given.span_id not in users or given.scope not in of_policy:
-                by_scope.setdefault(given.scope, []).append((given.start, numbers[turn]))
-        places = {given.span_id: numbers[turn] for turn, given in enumerate(self._given)}
-        for span in self._ordered:
-            span_id = id_of(span)
-            if span_id in places or span.parent is None:
+            if given.row.span_id not in users or given.scope not in of_policy:
+                by_scope.setdefault(given.scope, []).append((given.row.start, numbers[turn]))
+        places = {given.row.span_id: numbers[turn] for turn, given in enumerate(self._given)}
+        for span_id, row in self._around.known.items():
+            if span_id in places or not row.parent:
                 continue
-            scope = self._scope(span)
-            if kind_of(span.attributes or {}) == "AGENT" and (*scope, span_id) in by_scope:
+            scope = self._around.scope_of(row)
+            if row.kind == AGENT and (*scope, span_id) in by_scope:
                 scope = (*scope, span_id)
             if turns := by_scope.get(scope):
-                at = bisect_right(turns, ((span.start_time or 0), len(self.found))) - 1
+                at = bisect_right(turns, (row.start, len(self.found))) - 1
                 places[span_id] = turns[max(0, at)][1]
         return places
 
-    def _scope(self, span: ReadableSpan) -> Scope:
-        """Return the agents, tools and evaluators around a span, from the outermost; without the root."""
-        parent = span.parent.span_id if span.parent else None
-        # Most spans have the same parent.
-        if parent not in self._scopes:
-            scopes = [
-                id_of(around)
-                for around in spans_around(span, self._known)
-                if around.parent is not None and kind_of(around.attributes or {}) in semconv.SCOPES
-            ]
-            self._scopes[parent] = tuple(reversed(scopes))
-        return self._scopes[parent]
+    def tools(self, places: Mapping[int, int]) -> list[ReadableSpan]:
+        """Return the tool calls that no other one made, unless a sub-agent did."""
+        tools = []
+        for span_id, row in self._around.known.items():
+            if row.kind == TOOL:
+                outer = next((each.span_id for each in self._around[row.parent] if each.kind == TOOL), None)
+                if outer is None or places.get(span_id) not in (None, places.get(outer)):
+                    tools.append(self._known[span_id])
+        return tools
 
-    def _name(self, turn: int, *, is_beyond: bool) -> str:
-        if is_beyond:
+    def _name(self, found: Found) -> str:
+        if found.others:
             return "…"
-        around = [self._known[span_id] for span_id in reversed(self._given[turn].scope)]
+        around = self._spans_around(found)
         agents = [span for span in around if kind_of(span.attributes or {}) == "AGENT"]
         for span in (*agents, *around):
             attributes = span.attributes or {}
             return (
                 text_of(attributes.get(semconv.AGENT_NAME)) or text_of(attributes.get(semconv.TOOL_NAME)) or span.name
             )
-        return self.turns[turn].name if self._given[turn].span_id in self.sides.users else ""
+        return self.turns[found.start].name if found.kind == "user" else ""
+
+    def _spans_around(self, found: Found) -> list[ReadableSpan]:
+        return [self._known[span_id] for span_id in reversed(found.turns[0].scope)]
 
     def _is_trained(self, found: Found, fate: str | None) -> bool | None:
         """Return True if a conversation is training data; None if that is unknown."""
         if fate not in (None, "trained"):
             return False
         is_user = found.kind == "user"
-        around = [self._known[span_id] for span_id in reversed(self._given[found.turns[0]].scope)]
+        around = self._spans_around(found)
         if not is_user and (found.kind != "subagent" or around):
             late = [span for span in self._ordered if is_late_annotation(span)]
             around += [*reversed(late), *(span for span in self._ordered if span.parent is None)]

@@ -7,64 +7,58 @@ one. A scope inside the main one's is a sub-agent's. Everything else only the me
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from otel_rollout.facts.prompt_texts import NO_TEXT
-from otel_rollout.facts.prompts import Prompt
+from otel_rollout.facts.span_rows import Scope, Turn
 
 Kind: TypeAlias = Literal["main", "subagent", "fork", "compacted", "user"]
-Scope: TypeAlias = tuple[int, ...]
 MAX_CONVERSATIONS: Final = 128
 """The turns of further conversations are in the last one."""
 
 
-class Turn(NamedTuple):
-    """A generation that is in no other one.
-
-    Args:
-        span_id: Its span.
-        start: Its start, in any unit.
-        end: Its end.
-        failed: True if it ended with an error.
-        scope: The spans of agents, tools and evaluators around it, from the outermost; without the root.
-        prompt: Its prompt.
-    """
-
-    span_id: int
-    start: int
-    end: int
-    failed: bool
-    scope: Scope
-    prompt: Prompt
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Found:
-    """A conversation, with turns by their positions.
+    """A conversation.
 
     Args:
         kind: Its kind.
         origin: A turn of the conversation that it comes from; None of the main one.
+        turns: Its turns.
+        parent: The conversation that it comes from; None of the main one.
+        parent_turn: The parent's last turn before it; of a fork, the last one whose answer it shares.
         shared: The messages at its beginning that both have.
         replaced: The messages that a compacted one leaves out; None for others.
-        turns: Its turns.
-        parent: The position of the conversation that it comes from; None of the main one.
-        parent_turn: The parent's last turn before it; of a fork, the last one whose answer it shares.
         messages: The messages of its history, with the last answer.
         others: The number of conversations beyond the bound whose turns it has, by kind.
     """
 
     kind: Kind
-    origin: int | None
+    origin: Turn | None = None
+    turns: list[Turn] = field(default_factory=list)
+    parent: Found | None = None
+    parent_turn: Turn | None = None
     shared: int = 0
     replaced: int | None = None
-    turns: list[int] = field(default_factory=list)
-    parent: int | None = None
-    parent_turn: int | None = None
     messages: int = 0
     others: Counter[Kind] = field(default_factory=Counter)
+
+    @property
+    def start(self) -> int:
+        """The number of its first turn."""
+        return self.turns[0].number
+
+    @property
+    def is_trained(self) -> bool:
+        """True if a mark on one of its turns says so."""
+        return any(turn.is_trained for turn in self.turns)
+
+    @property
+    def above(self) -> list[Turn]:
+        """The parent's turns before it."""
+        return [] if self.parent is None else [turn for turn in self.parent.turns if turn.number < self.start]
 
 
 def exact_conversations(turns: Sequence[Turn]) -> list[Found] | None:
@@ -74,42 +68,39 @@ def exact_conversations(turns: Sequence[Turn]) -> list[Found] | None:
         turns: The turns, by start.
     """
     found: list[Found] = []
-    open_: dict[Scope, int] = {}
+    open_: dict[Scope, Found] = {}
     """The conversation that goes on inside each scope."""
-    for at, turn in enumerate(turns):
-        known = open_.get(turn.scope)
+    for turn in turns:
+        known, scope = open_.get(turn.scope), turn.scope
         if known is None:
-            if turn.scope[: len(turns[0].scope)] != turns[0].scope:
+            if scope[: len(turns[0].scope)] != turns[0].scope:
                 return None
-            begun, text = _begun(turn.scope, open_, at), turn.prompt.text
-            caller = NO_TEXT if begun.parent is None else turns[found[begun.parent].turns[-1]].prompt.text.own
-            if text.before and text.before[-1] != caller:
+            begun, before = _begun(turn, open_), turn.prompt.text.before
+            if before and (begun.parent is None or before[-1] != begun.parent.turns[-1].prompt.text.own):
                 # It may continue the conversation of another agent.
                 return None
-            open_[turn.scope] = len(found)
-            found.append(begun)
         elif turn.prompt.is_compacted:
-            last = found[known].turns[-1]
-            open_[turn.scope] = len(found)
-            found.append(Found("compacted", last, replaced=0, turns=[at], parent=known, parent_turn=last))
-        elif _continues(turn, turns[found[known].turns[-1]]):
-            found[known].turns.append(at)
+            begun = Found("compacted", known.turns[-1], [turn], known)
+        elif _continues(turn, known.turns[-1]):
+            known.turns.append(turn)
+            continue
         else:
             return None
+        open_[scope] = begun
+        found.append(begun)
         if len(found) > MAX_CONVERSATIONS:
             return None
     for each in found:
-        if each.parent is not None:
-            each.parent_turn = max(turn for turn in found[each.parent].turns if turn < each.turns[0])
+        each.parent_turn = each.above[-1] if each.parent else None
     return found
 
 
-def _begun(scope: Scope, open_: dict[Scope, int], at: int) -> Found:
-    if not at:
-        return Found("main", None, turns=[at])
+def _begun(turn: Turn, open_: Mapping[Scope, Found]) -> Found:
+    """Return the conversation that a turn begins in its scope."""
+    scopes = (turn.scope[:depth] for depth in range(len(turn.scope) - 1, -1, -1))
     # The main one's at least.
-    parent = next(open_[scope[:depth]] for depth in range(len(scope) - 1, -1, -1) if scope[:depth] in open_)
-    return Found("subagent", None, turns=[at], parent=parent)
+    parent = next((open_[scope] for scope in scopes if scope in open_), None)
+    return Found("subagent" if open_ else "main", None, [turn], parent)
 
 
 def _continues(turn: Turn, last: Turn) -> bool:
@@ -120,5 +111,5 @@ def _continues(turn: Turn, last: Turn) -> bool:
     if text.own == NO_TEXT:
         return prompt.request == before.request or not (prompt.request and before.request)
     # A generation that failed is tried again.
-    is_repeated = text.own == before.text.own and (turn.failed or last.failed)
+    is_repeated = text.own == before.text.own and (turn.is_failed or last.is_failed)
     return is_repeated or before.text.own in text.before

@@ -1,29 +1,28 @@
-"""The messages of a trajectory's generations as hashes, for readers: what conversations share and replace."""
+"""The messages of a trajectory's generations, for readers: what conversations share and replace."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate, takewhile
+from itertools import takewhile
 from operator import eq
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
-
-from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.facts.exact_conversations import Found
 from otel_rollout.facts.prompt_texts import PROMPT_START, is_chat
 from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_messages import SYSTEM_INSTRUCTIONS, input_messages, messages_of, output_messages
+from otel_rollout.facts.span_rows import Turn
 from otel_rollout.messages import Message, json_of
 
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
 ASSISTANT, TOOL, USER, SYSTEM = 1, 2, 3, 4
-_HEAD: Final = 48
-"""System prompts that begin with the same characters are versions of one."""
-_START: Final = 32
-_END: Final = 16
 _ROLES: Final = {"assistant": ASSISTANT, "tool": TOOL, "user": USER, "system": SYSTEM, "developer": SYSTEM}
 _MAX_KNOWN: Final = 8
 
@@ -32,9 +31,7 @@ class History(NamedTuple):
     """The messages of a generation.
 
     Args:
-        system: The hash of its system prompt; 0 without one.
-        head: The hash of the system prompt's beginning.
-        shape: The hashes of a shorter beginning and of its end, and the system prompt's length.
+        system: Its system prompt; empty without one.
         codes: The codes of its prompt's messages after the system prompt.
         answers: The codes of its answers; several if it was asked for several.
         is_added: True if its prompt is recorded without the messages of earlier turns.
@@ -42,9 +39,7 @@ class History(NamedTuple):
         is_calling: True if it called a tool.
     """
 
-    system: int
-    head: int
-    shape: tuple[int, int, int]
+    system: str
     codes: list[int]
     answers: tuple[int, ...]
     is_added: bool
@@ -52,80 +47,37 @@ class History(NamedTuple):
     is_calling: bool
 
 
-NO_HISTORY: Final = History(0, 0, (0, 0, 0), [], (), False, "", False)
+NO_HISTORY: Final = History("", [], (), False, "", False)
 
 
 class Histories:
-    """The messages of one trajectory's generations; they are compared by their codes on first use of these."""
+    """The messages of one trajectory's generations; they are compared by their codes.
 
-    def __init__(self) -> None:
+    Args:
+        spans: The spans of the trajectory.
+    """
+
+    def __init__(self, spans: Iterable[ReadableSpan]) -> None:
         self.prompts: dict[int, list[Message]] = {}
         """The messages of each prompt, by span id."""
-        self._spans: dict[int, ReadableSpan] = {}
+        self.answers: dict[int, list[Message]] = {}
+        """The messages of each answer."""
+        self._added: set[int] = set()
+        """The spans whose prompt is recorded without the messages of earlier turns."""
+        self._codes: dict[int, int] = {}
         self._known: list[tuple[str, list[Message]]] = []
         """The last prompts without the closing bracket: most begin with an earlier one, which isn't read again."""
+        for span in spans:
+            if span.context is not None and kind_of(span.attributes or {}) == "LLM":
+                self._add(span, span.context.span_id)
 
-    def add(self, span: ReadableSpan) -> None:
-        """Add a generation."""
-        prompt = self._read(span, span.attributes or {})
-        if span.context is not None:
-            self.prompts[span.context.span_id] = prompt
-            self._spans[span.context.span_id] = span
-
-    @cached_property
-    def of_span(self) -> Mapping[int, History]:
-        """The histories by span id."""
-        # Most prompts begin with the messages of an earlier one.
-        codes: dict[int, int] = {}
-        for asked in self.prompts.values():
-            for message in asked:
-                if id(message) not in codes:
-                    codes[id(message)] = code_of(message)
-        return {span_id: self._history(span, self.prompts[span_id], codes) for span_id, span in self._spans.items()}
-
-    @cached_property
-    def compactions(self) -> set[int]:
-        """The codes of messages with a part of type `compaction`."""
-        messages = {id(message): message for asked in self.prompts.values() for message in asked}
-        marked = (each for each in messages.values() if any(part.get("type") == "compaction" for part in each.parts))
-        return set(map(code_of, marked))
-
-    def messages_after(self, turns: Sequence[int]) -> int:
-        """Return the length of the history that turns of one conversation lead to, with the last answer.
-
-        Args:
-            turns: Their spans.
-        """
-        number, last = 0, None
-        for span in (self._spans[span_id] for span_id in turns if span_id in self._spans):
-            asked = self.prompts[span.context.span_id if span.context else 0]
-            is_added = last is not None and has_only_new_messages(span.attributes or {}, asked)
-            number = number + bool(self._answers(last)) if is_added and last is not None else 0
-            number += len(asked) - _system_messages(asked)
-            last = span
-        first = self.prompts.get(turns[0], [])
-        has_system = bool("\n".join([message.text for message in first[: _system_messages(first)]]))
-        return number + (last is not None and bool(self._answers(last))) + has_system
-
-    def _history(self, span: ReadableSpan, asked: Sequence[Message], codes: Mapping[int, int]) -> History:
+    def _add(self, span: ReadableSpan, span_id: int) -> None:
         attributes: Mapping[str, Any] = span.attributes or {}
-        answers = self._answers(span)
-        at = _system_messages(asked)
-        text = "\n".join([message.text for message in asked[:at]])
-        return History(
-            _hash(text),
-            _hash(text[:_HEAD]),
-            (_hash(text[:_START]), _hash(text[-_END:]), len(text)),
-            [codes[id(message)] for message in asked[at:]],
-            tuple(map(code_of, answers)),
-            has_only_new_messages(attributes, asked),
-            asked[at].text if len(asked) == at + 1 else "",
-            any(message.calls for message in answers),
-        )
-
-    def _answers(self, span: ReadableSpan) -> list[Message]:
-        can_answer = is_chat(span.attributes or {}, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)
-        return [each for each in (output_messages(span) if can_answer else []) if _is_said(each)]
+        self.prompts[span_id] = self._read(span, attributes)
+        can_answer = is_chat(attributes, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)
+        self.answers[span_id] = output_messages(span) if can_answer else []
+        if has_only_new_messages(attributes, self.prompts[span_id]):
+            self._added.add(span_id)
 
     def _read(self, span: ReadableSpan, attributes: Mapping[str, Any]) -> list[Message]:
         """Return the messages of a prompt; of one that begins with an earlier one, read the rest."""
@@ -146,60 +98,75 @@ class Histories:
         self._known = [*self._known[1 - _MAX_KNOWN :], (text[:-1], asked)]
         return asked
 
+    @cached_property
+    def of_span(self) -> Mapping[int, History]:
+        """The histories by span id."""
+        return {span_id: self._history(span_id, asked) for span_id, asked in self.prompts.items()}
 
-def _system_messages(asked: Sequence[Message]) -> int:
-    return len(list(takewhile(lambda message: _ROLES.get(message.role) == SYSTEM, asked)))
+    def _history(self, span_id: int, asked: Sequence[Message]) -> History:
+        answers = self._answers(span_id)
+        system, rest = _parted(asked)
+        return History(
+            system,
+            self._codes_of(rest),
+            tuple(self._codes_of(answers)),
+            span_id in self._added,
+            rest[0].text if len(rest) == 1 else "",
+            any(message.calls for message in answers),
+        )
+
+    def _answers(self, span_id: int) -> list[Message]:
+        return [each for each in self.answers.get(span_id, ()) if each.role not in ("tool", "user", "system")]
+
+    def _codes_of(self, messages: Iterable[Message]) -> list[int]:
+        # Most prompts have the messages of an earlier one.
+        known = self._codes
+        return [known.get(id(each)) or known.setdefault(id(each), code_of(each)) for each in messages]
+
+    def after(self, turns: Sequence[Turn]) -> list[Message]:
+        """Return the history that turns of one conversation lead to, with the last answer."""
+        ids = [turn.row.span_id for turn in turns]
+        whole = [at for at, span_id in enumerate(ids) if span_id not in self._added]
+        return [
+            message
+            for span_id in (ids[whole[-1] :] if whole else ids)
+            for message in (*self.prompts.get(span_id, ()), *self._answers(span_id)[:1])
+        ]
+
+    def measure(self, found: Iterable[Found]) -> None:
+        """Count the messages of conversations, those that they share with their parents, and those that they replace.
+
+        Of a fork, the parent's last turn whose answer it shares is found, too.
+        """
+        for each in found:
+            each.messages = len(self.after(each.turns))
+            if each.parent is None:
+                continue
+            above = each.above
+            if each.kind == "fork" and each.origin in above:
+                above = above[: above.index(each.origin) + 1]
+            one, old = _parted(self.after(above))
+            two, new = _parted(self.prompts.get(each.turns[0].row.span_id, []))
+            codes, begun = self._codes_of(old), self._codes_of(new)
+            shared = common(codes, begun)
+            if each.kind == "compacted":
+                kept = sum((Counter(codes[shared:]) & Counter(begun[shared:])).values())
+                each.replaced = len(codes) - shared - kept
+            each.shared = shared + (one == two != "")
+            if each.kind == "fork":
+                last = bisect_right(range(len(above)), each.shared, key=lambda at: len(self.after(above[: at + 1])))
+                each.parent_turn = above[last - 1] if last else None
 
 
-def histories_of(spans: Iterable[ReadableSpan]) -> Histories:
-    """Return the messages of the generations among spans."""
-    histories = Histories()
-    for span in spans:
-        if kind_of(span.attributes or {}) == "LLM":
-            histories.add(span)
-    return histories
-
-
-def measure(found: Sequence[Found], spans: Sequence[int], histories: Histories) -> None:
-    """Count the messages of conversations, those that they share with their parents, and those that they replace.
-
-    Args:
-        found: The conversations.
-        spans: The span of each turn.
-        histories: Their messages.
-    """
-    known = [histories.of_span.get(span_id, NO_HISTORY) for span_id in spans]
-    for each in found:
-        first = known[each.turns[0]]
-        each.messages = len(_codes_after(known[turn] for turn in each.turns)) + (first.system != 0)
-        if each.parent is None:
-            continue
-        turns = found[each.parent].turns
-        old = _codes_after(known[turn] for turn in turns if each.parent_turn is None or turn <= each.parent_turn)
-        each.shared = common(old, first.codes)
-        if each.kind == "compacted":
-            kept = sum((Counter(old[each.shared :]) & Counter(first.codes[each.shared :])).values())
-            each.replaced = len(old) - each.shared - kept
-        each.shared += known[turns[0]].system == first.system != 0
-
-
-def _codes_after(turns: Iterable[History]) -> list[int]:
-    """Return the codes of the history that turns of one conversation lead to, with the last answer."""
-    codes: list[int] = []
-    for turn in turns:
-        codes = [*codes, *turn.codes] if turn.is_added else list(turn.codes)
-        codes += turn.answers[:1]
-    return codes
+def _parted(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
+    """Return the system prompt of messages, and the rest."""
+    systems = list(takewhile(lambda message: _ROLES.get(message.role) == SYSTEM, messages))
+    return "\n".join([message.text for message in systems]), messages[len(systems) :]
 
 
 def common(one: Sequence[int], two: Sequence[int]) -> int:
     """Return the number of messages that both begin with."""
     return sum(1 for _ in takewhile(bool, map(eq, one, two)))
-
-
-def keys_of(codes: Sequence[int]) -> list[int]:
-    """Return a hash of the first messages, for each number of them."""
-    return list(accumulate(codes, lambda key, code: hash((key, code)), initial=0))
 
 
 def code_of(message: Message) -> int:
@@ -222,10 +189,6 @@ def has_only_new_messages(attributes: Mapping[str, Any], prompt: Sequence[Messag
     value = attributes.get(semconv.INPUT_VALUE)
     # No conversation begins with a tool's result.
     return (isinstance(value, str) and PROMPT_START in value) or (bool(prompt) and prompt[0].role == "tool")
-
-
-def _is_said(message: Message) -> bool:
-    return message.role not in ("tool", "user", "system")
 
 
 def _hash(text: str) -> int:

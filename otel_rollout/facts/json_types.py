@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -15,18 +14,11 @@ from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 
 Each = TypeVar("Each")
 Reader: TypeAlias = Callable[[Any], Any]
-Bounds: TypeAlias = tuple[float, float]
-
-
-_SCALARS: Final[Mapping[Any, Bounds | None]] = {
-    NoneType: None,
-    bool: None,
-    str: None,
+_BOUNDS: Final[Mapping[Any, tuple[float, float]]] = {
     int: (INT64_MIN, INT64_MAX),
     float: (-sys.float_info.max, sys.float_info.max),
 }
-"""The types of JSON, with the bounds that a number has without an annotation of its own."""
-_NEVER: Final = (1, 0)
+"""The bounds of numbers whose hint has none."""
 
 
 def to_json(value: Any) -> bytes:
@@ -42,122 +34,61 @@ def _as_object(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-def from_json(kind: type[Each], fields: Any) -> Each:
-    """Return a dataclass or a named tuple.
-
-    Args:
-        kind: Its class.
-        fields: Its fields as parsed JSON: an object, or an array for a named tuple.
+def from_json(kind: type[Each], fields: Mapping[str, Any]) -> Each:
+    """Return a dataclass from parsed JSON, in which named tuples are arrays.
 
     Raises:
-        TypeError: A field is missing or unknown, or has another type.
-        ValueError: A number is out of range.
+        TypeError: A field is missing.
+        ValueError: A field is unknown, has another type or length, or is out of range.
     """
     record: Any = kind
-    found: Each = _record(record)(fields)
-    return found
+    readers = readers_of(record)
+    return kind(**{name: readers.get(name, _refuse)(value) for name, value in fields.items()})
 
 
 @lru_cache(None)
 def readers_of(kind: type) -> Mapping[str, Reader]:
-    """Return a function for each field of a class, which reads it from parsed JSON and raises as `from_json`."""
+    """Return a function for each field of a class, which reads it from parsed JSON; it raises ValueError."""
     return {name: _reader_of(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
 
 
 @lru_cache(None)
 def _reader_of(hint: Any) -> Reader:
-    """Return a function that returns a value of a type from parsed JSON, and raises as `from_json`."""
-    kinds = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
-    if all((get_args(kind)[0] if get_origin(kind) is Annotated else kind) in _SCALARS for kind in kinds):
-        return _scalar(kinds)
-    if len(kinds) > 1:
-        (inner,) = (kind for kind in kinds if kind is not NoneType)
-        read_inner = _reader_of(inner)
-        return lambda value: None if value is None else read_inner(value)
-    arguments = get_args(hint)
-    match get_origin(hint):
-        case origin if origin is tuple and arguments[-1] is ...:
-            return _tuple(_reader_of(arguments[0]), arguments[0] is str)
-        case origin if origin is tuple:
-            return _fixed(tuple(map(_reader_of, arguments)))
-        case origin if origin is Sequence:
-            return _tuple(_reader_of(arguments[0]), arguments[0] is str)
-        case origin if origin is Mapping:
-            return _mapping(_reader_of(arguments[1]))
-    return _record(hint)
-
-
-def _scalar(kinds: tuple[Any, ...]) -> Reader:
-    bounds: dict[type, Bounds | None] = {}
-    for kind in kinds:
-        plain, *given = get_args(kind) if get_origin(kind) is Annotated else (kind,)
-        bounds[plain] = given[0] if given else _SCALARS[plain]
-    if float in bounds:
-        # JSON has integers for floats.
-        bounds.setdefault(int, bounds[float])
-
-    find = bounds.get
-
-    def read(value: Any) -> Any:
-        bound = find(type(value), _NEVER)
-        if bound is None or bound[0] <= value <= bound[1]:
-            return value
-        raise ValueError(f"{value!r:.40} is out of range, or has another type")
-
-    return read
-
-
-def _tuple(read_item: Reader, is_text: bool) -> Reader:
-    def read(value: Any) -> Any:
-        if type(value) not in (list, tuple):
-            raise TypeError("no list")
-        if is_text and set(map(type, value)) <= {str}:
-            return tuple(value)
-        return tuple(map(read_item, value))
-
-    return read
-
-
-def _fixed(readers: tuple[Reader, ...]) -> Reader:
-    def read(value: Any) -> Any:
-        if type(value) not in (list, tuple) or len(value) != len(readers):
-            raise TypeError("no list of this length")
-        return tuple([read(item) for read, item in zip(readers, value, strict=True)])
-
-    return read
-
-
-def _mapping(read_item: Reader) -> Reader:
-    def read(value: Any) -> Any:
-        if type(value) is not dict:
-            raise TypeError("no object")
-        return {key: read_item(item) for key, item in value.items()} if value else value
-
-    return read
+    by_type = _readers(hint)
+    return lambda value: by_type.get(type(value), _refuse)(value)
 
 
 @lru_cache(None)
-def _record(kind: Any) -> Reader:
-    """Return the reader of a dataclass, which is an object in JSON, or of a named tuple, which may be an array too."""
-    is_tuple = hasattr(kind, "_fields")
-    if not is_dataclass(kind) and not is_tuple:
-        raise TypeError(f"no reader for {kind}")
+def _readers(hint: Any) -> Mapping[type, Reader]:
+    """Return the functions that read values of a hint, by their types in JSON."""
+    origin, given = get_origin(hint), get_args(hint)
+    if origin in (UnionType, Union):
+        return {kind: read for each in given for kind, read in _readers(each).items()}
+    plain, bounds = given if origin is Annotated else (hint, _BOUNDS.get(hint))
+    if bounds is not None:
+        # JSON has integers for floats.
+        return dict.fromkeys((int, plain), _within(*bounds))
+    if hint in (str, bool, NoneType):
+        return {hint: lambda value: value}
+    if origin is Mapping:
+        read_item = _reader_of(given[1])
+        return {dict: lambda value: {key: read_item(item) for key, item in value.items()}}
+    if given and (len(given) == 1 or given[1] is ...):
+        read_each = _reader_of(given[0])
+        return {list: lambda value: tuple(map(read_each, value))}
+    readers = [_reader_of(each) for each in given] or [*readers_of(hint).values()]
+    make: Reader = getattr(hint, "_make", tuple)
+    return {list: lambda value: make([read(item) for read, item in zip(readers, value, strict=True)])}
 
-    readers = readers_of(kind)
-    in_order = tuple(readers.values())
-    types = list(get_type_hints(kind, include_extras=True).values())
-    is_of_integers = is_tuple and set(types) == {int}
 
+def _refuse(value: Any) -> Any:
+    raise ValueError(f"{value!r:.40} has another type")
+
+
+def _within(least: float, most: float) -> Reader:
     def read(value: Any) -> Any:
-        if type(value) in (list, tuple) and is_tuple:
-            # Together, in a third of the time: most trajectories have some.
-            if is_of_integers and [*map(type, value)] == types and INT64_MIN <= min(value) <= max(value) <= INT64_MAX:
-                return kind(*value)
-            if len(value) != len(in_order):
-                raise TypeError(f"no {kind.__name__}")
-            return kind(*[read(item) for read, item in zip(in_order, value, strict=True)])
-        if type(value) is not dict or value.keys() != readers.keys():
-            raise TypeError(f"no {kind.__name__}")
-        return kind(**{name: read(value[name]) for name, read in readers.items()})
+        if least <= value <= most:
+            return value
+        raise ValueError(f"{value!r:.40} is out of range")
 
     return read

@@ -90,21 +90,13 @@ _TOTAL: Final = re.compile(
 _NO_ERROR: Final = frozenset(
     {"", "none", "null", "nil", "no", "false", "ok", "0", "no error", "no errors", "n/a", "success"}
 )
-_SUCCESS: Final = frozenset({"ok", "success", "successful", "succeeded", "done", "completed", "complete", "200"})
-_FAILED: Final = frozenset(
-    {"error", "errored", "exception", "timeout", "timedout", "requestdenied", "overquerylimit", "invalidrequest"}
-)
-_FAILED_ALONE: Final = frozenset(
-    {"failed", "failure", "fail", "err", "notfound", "denied", "forbidden", "unauthorized", "unavailable", "aborted"}
+_FAILED: Final = re.compile(
+    "err|errored|error|exception|timeout|timedout|requestdenied|overquerylimit|invalidrequest|fail|failed|failure"
+    "|notfound|denied|forbidden|unauthorized|unavailable|aborted"
 )
 """A job of this state may be what was asked for: it is odd if nothing else is there."""
 _JSEND: Final = frozenset({"status", "data", "message", "code"})
 """With such a status, the data is a list of errors. JSend."""
-_POSTGREST: Final = frozenset({"code", "details", "hint", "message"})
-_ERROR_CODE: Final = re.compile(
-    r"error|invalid|fail|denied|notfound|not_found|unauthor|exceed|unavailable|missing|forbidden|expired|exception",
-    re.I,
-)
 _OF_ENVIRONMENTS: Final = frozenset({"reward", "done", "obs", "observation", "terminated", "truncated", "score", "won"})
 """A step without success is ordinary. Gymnasium, TextWorld, WebShop."""
 _OF_REPORTS: Final = frozenset({"line", "row", "ruleid", "severity", "rule", "column"})
@@ -301,12 +293,12 @@ def _is_failed(members: Sequence[_Member], is_listed: bool) -> bool:
         elif meaning == "failed if false":
             failed = (item is False or item == "false") and _OF_ENVIRONMENTS.isdisjoint(names)
         elif meaning == "HTTP status":
-            failed = _is_failed_status(name, item, has_message=has_message, is_bare=not content)
+            failed = _is_failed_status(name, item, has_message=has_message)
         elif meaning == "exit code":
             failed = type(item) is int and item != 0 and not _has_report(item, names)
         else:
             failed = name == "detail" and bool(item) and (isinstance(item, list) or len(members) == 1)
-        if failed or (is_word and not is_listed and _is_failed_word(item, is_bare=is_bare)):
+        if failed or (is_word and is_bare and not is_listed and _is_failed_word(item)):
             return True
     # boto3 has the status next to the content, others wrap all of it.
     inner = [names.get("responsemetadata"), *(content if len(content) == 1 else ())]
@@ -353,19 +345,13 @@ def _is_error(name: str, item: Any, *, is_bare: bool) -> bool:
     return item is True or (type(item) is int and 400 <= item < 600 and is_bare)
 
 
-def _is_failed_status(name: str, item: Any, *, has_message: bool, is_bare: bool) -> bool:
-    if isinstance(item, dict):
-        code = item.get("code", item.get("status"))
-        return type(code) is int and code not in (0, 200) and ("message" in item or "msg" in item)
-    if name == "code" and isinstance(item, str) and not item.isdigit():
-        return is_bare and has_message and _ERROR_CODE.search(item) is not None
+def _is_failed_status(name: str, item: Any, *, has_message: bool) -> bool:
     number = int(item) if isinstance(item, str) and len(item) == 3 and item.isdecimal() else item
     return type(number) is int and 400 <= number < 600 and (name != "code" or has_message)
 
 
-def _is_failed_word(item: Any, *, is_bare: bool) -> bool:
-    word = re.sub(r"[^a-z]", "", item.lower()) if isinstance(item, str) and len(item) < 32 else ""
-    return word in _FAILED or (is_bare and word in _FAILED_ALONE)
+def _is_failed_word(item: Any) -> bool:
+    return isinstance(item, str) and _FAILED.fullmatch(re.sub(r"[^a-z]", "", item[:32].lower())) is not None
 
 
 def _has_report(code: int, names: Mapping[str, Any]) -> bool:
@@ -383,9 +369,7 @@ def _is_done(member: _Member) -> bool:
 
 def _is_success(member: _Member) -> bool:
     _, meaning, item = member
-    if meaning not in ("failed if false", "HTTP status"):
-        return False
-    return item is True or item in (0, 200) or (isinstance(item, str) and item.lower() in _SUCCESS)
+    return meaning in ("failed if false", "HTTP status") and (item is True or item in (0, 200))
 
 
 def _list(value: Any) -> Sequence[Any]:

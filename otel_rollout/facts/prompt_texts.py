@@ -25,7 +25,6 @@ _MIN_TEXT: Final = 64
 _HEAD: Final = 48
 _MAX_ROLE: Final = 256
 _LISTS_AFTER: Final = ('"tools":', '"functions":')
-_COMPACTION: Final = b'"compaction"'
 NO_TEXT: Final = (0, 0)
 _IDS: Final = '_ids":'
 _TEXT: Final = '_text":'
@@ -112,8 +111,6 @@ def text_of_prompt(attributes: Mapping[str, Any]) -> tuple[bytes, bool]:
         # GenAI's spans may have the system prompt apart.
         system = attributes.get(SYSTEM_INSTRUCTIONS)
         return (system.encode("utf-8", "replace") + found if type(system) is str else found), is_clear
-    if _COMPACTION in encoded:
-        return b"", False
     if text.startswith("{") and '"messages":' in text and (end := _end_of_messages(text)):
         return text[:end].encode("utf-8", "replace"), True
     is_text = semconv.INPUT_MESSAGES not in attributes and text[:1] not in ("[", "{", '"') and _TEXT not in text
@@ -127,8 +124,6 @@ def text_of_messages(text: bytes) -> tuple[bytes, bool]:
     Args:
         text: Their JSON without the closing bracket.
     """
-    if _COMPACTION in text:
-        return b"", False
     is_one = text.startswith(_USER_FIRST) and text.endswith(_END_OF_TEXT) and _NEXT_MESSAGE not in text
     # A prompt of one text may go on inside of it.
     return (text[: -len(_END_OF_TEXT)] if is_one and len(text) > len(_USER_FIRST) + _MIN_TEXT else text), True

@@ -20,6 +20,8 @@ OF_TRAINING: Final = {"advantage": semconv.ADVANTAGE, FATE: semconv.FATE}
 """Training's verdicts on the trajectory, by the name of the record."""
 MEASURES: Final = {key.removeprefix("rollout."): key for key in semconv.MEASURES}
 """Other facts of training that may come late, which are no record of their own in a backend."""
+LATEST: Final = (REWARD, *OF_TRAINING, *MEASURES)
+"""The facts of which the latest counts."""
 TEXTS: Final = (FATE, "fate_reason")
 """The facts of training that are texts; the others are numbers."""
 MAX_PARTS: Final = 64

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from otel_rollout import semconv
-from otel_rollout.facts.packed_spans import KINDS, TOOL
-from otel_rollout.facts.span_facts import kind_of
-from otel_rollout.facts.span_values import short_name, times_of
+from otel_rollout.facts.span_rows import KINDS
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -44,26 +40,17 @@ Shape: TypeAlias = Sequence[Any]
 
 def shapes_of(spans: Iterable[ReadableSpan]) -> list[SpanShape]:
     """Return the first spans of a trajectory by start."""
-    rows = sorted(((*_microseconds(span), _span_id(span), span) for span in spans), key=itemgetter(0, 1, 2))
-    positions = {span_id: position for position, (_, _, span_id, _) in enumerate(rows[:MAX_SHAPES])}
-    first = rows[0][0] if rows else 0
+    # Lists of what an index has don't need it.
+    from otel_rollout.facts.builder import SummaryBuilder
+
+    builder = SummaryBuilder(0, takes_records=False)
+    builder.add(spans)
+    rows = builder.sorted_rows()[:MAX_SHAPES]
+    positions = {row.span_id: position for position, row in enumerate(rows)}
     shapes = []
-    for start, end, _, span in rows[:MAX_SHAPES]:
-        attributes = span.attributes or {}
-        known = kind_of(attributes) or ""
-        kind = known if known in KINDS else ""
-        tool = attributes.get(semconv.TOOL_NAME) if kind == KINDS[TOOL] else None
-        shown = short_name(tool if type(tool) is str and tool else span.name)
-        parent = positions.get(span.parent.span_id, -1) if span.parent else -1
-        shapes.append(SpanShape(shown, kind, start - first, end - start, span.status.status_code.value, parent))
+    for row in rows:
+        offset = row.start // 1000 - rows[0].start // 1000
+        duration = row.end // 1000 - row.start // 1000
+        parent = positions.get(row.parent, -1)
+        shapes.append(SpanShape(row.name, KINDS[row.kind], offset, duration, row.status, parent))
     return shapes
-
-
-def _microseconds(span: ReadableSpan) -> tuple[int, int]:
-    start, end = times_of(span)
-    return start // 1000, max(start, end) // 1000
-
-
-def _span_id(span: ReadableSpan) -> int:
-    context = span.get_span_context()
-    return context.span_id if context else 0

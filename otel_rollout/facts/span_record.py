@@ -14,6 +14,7 @@ import orjson
 
 from otel_rollout import semconv
 from otel_rollout.facts.content_hash import answer_hash, call_hash, payload_hash
+from otel_rollout.facts.figures import MAX_KEYS
 from otel_rollout.facts.odd_results import MAX_PARSED, is_odd_result
 from otel_rollout.facts.prompt_texts import MAX_PAYLOAD, OpenPrompts, PromptText, is_chat, text_of_prompt
 from otel_rollout.facts.span_messages import answered_in, asked_in, text_in
@@ -23,7 +24,6 @@ from otel_rollout.text.sanitize import replace_surrogates
 
 MAX_LINE_CHARACTERS: Final = 200
 """Longer lines are cut, and end in an ellipsis."""
-MAX_KEYS: Final = 32
 MAX_KEY_CHARACTERS: Final = 64
 _MAX_SEARCHED: Final = 4096
 _TEMPLATES: Final = ("<|", "<s>", "<bos>", "<start_of_turn>", "[INST]", "<\uff5c")

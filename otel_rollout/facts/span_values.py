@@ -112,3 +112,8 @@ def times_of(span: ReadableSpan) -> tuple[int, int]:
 def integer_of(value: Any) -> int | None:
     """Return an integer of 64 bits; None if the value is none."""
     return value if type(value) is int and fits_int64(value) else None
+
+
+def tag_of(value: Any) -> int | str | None:
+    """Return a tag: an integer or a text; None if the value is neither."""
+    return value if type(value) is int else text_of(value)

@@ -10,16 +10,15 @@ import orjson
 
 from otel_rollout.facts.amounts import sum_of
 from otel_rollout.facts.json_types import readers_of
-from otel_rollout.facts.reward_parts import MEASURES, OF_TRAINING, REWARD, Dated
-from otel_rollout.facts.table import COLUMNS, DEFAULTS, FACTS, TrajectorySummary, columns_of, identity_of
+from otel_rollout.facts.reward_parts import LATEST, Dated
+from otel_rollout.facts.table import COLUMNS, DEFAULTS, FACTS, TrajectorySummary
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-_LATEST: Final = (REWARD, *OF_TRAINING, *MEASURES)
-_NOT_LATE: Final = tuple(each.name for each in FACTS if each.merge == "main" and each.name in dict(COLUMNS))
+_NOT_LATE: Final = tuple(each.name for each in FACTS if each.merge == "main" and each.name in COLUMNS)
 """The facts that the span of a late annotation lacks, except for its service."""
-_READERS: Final = {name: readers_of(TrajectorySummary)[name] for name, _ in COLUMNS}
+_READERS: Final = {name: readers_of(TrajectorySummary)[name] for name in COLUMNS}
 
 
 def summarise_trajectory(spans: Iterable[ReadableSpan]) -> TrajectorySummary:
@@ -33,7 +32,7 @@ def summarise_trajectory(spans: Iterable[ReadableSpan]) -> TrajectorySummary:
     """
     # Lists of what an index has need neither.
     from otel_rollout.facts.builder import Collected, SummaryBuilder
-    from otel_rollout.facts.histories import histories_of
+    from otel_rollout.facts.histories import Histories
 
     known = {span.context.span_id: span for span in spans if span.context is not None}
     first = next(iter(known.values()), None)
@@ -43,8 +42,7 @@ def summarise_trajectory(spans: Iterable[ReadableSpan]) -> TrajectorySummary:
     # As the writer has them.
     ordered = sorted(known.values(), key=lambda span: (span.parent is None, span.end_time or 0))
     builder.add(ordered)
-    collected = Collected(builder, lambda: histories_of(ordered))
-    return TrajectorySummary(**identity_of(collected), **columns_of(collected))
+    return TrajectorySummary(**Collected(builder, lambda: Histories(ordered)).facts)
 
 
 def summary_of_json(identity: Mapping[str, Any], facts: bytes) -> TrajectorySummary:
@@ -83,7 +81,7 @@ def merge_late(parts: Sequence[TrajectorySummary]) -> TrajectorySummary | None:
     joined: dict[str, Any] = {
         each.name: sum_of(getattr(part, each.name) for part in ordered) for each in FACTS if each.merge == "sum"
     }
-    joined |= {name: latest[name].value if name in latest else None for name in _LATEST}
+    joined |= {name: latest[name].value if name in latest else None for name in LATEST}
     joined["start_time"] = min(part.start_time for part in ordered)
     joined["reward_parts"] = {name[1:]: value for name, (_, value) in sorted(latest.items()) if name[0] == "."}
     joined["late"] = {name: at for name, (at, _) in sorted(latest.items()) if at > 0}
@@ -102,7 +100,7 @@ def _latest_facts(parts: Sequence[TrajectorySummary]) -> dict[str, Dated]:
     """Return the latest reward, facts of training and parts of the reward."""
     latest: dict[str, Dated] = {}
     for part in parts:
-        known = {name: getattr(part, name) for name in _LATEST}
+        known = {name: getattr(part, name) for name in LATEST}
         known |= {f".{name}": value for name, value in part.reward_parts.items()}
         for name, value in known.items():
             if value is not None:

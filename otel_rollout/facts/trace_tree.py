@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from otel_rollout import semconv
-from otel_rollout.facts.span_facts import kind_of
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -74,38 +73,6 @@ def walk_tree(nodes: Sequence[Node], place: Callable[[Node], Place]) -> Iterator
             is_last = position == 0
             fork, line = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
             waiting.append((child_at, child, stem + fork, stem + line))
-
-
-def spans_around(span: ReadableSpan, known: Mapping[int, ReadableSpan]) -> Iterator[ReadableSpan]:
-    """Yield the spans around a span, from the innermost; spans of other programs may be nested in a circle."""
-    passed: set[int] = set()
-    parent = _parent_of(span)
-    while parent is not None and parent in known and parent not in passed:
-        passed.add(parent)
-        yield known[parent]
-        parent = _parent_of(known[parent])
-
-
-def outermost(ordered: Sequence[ReadableSpan], kind: str) -> list[ReadableSpan]:
-    """Return the spans of a kind that are not inside another of that kind, in their order."""
-    places = {id_of(span): span for span in ordered}
-    # The answer for each span that was passed: a chain is walked once, not once for each of its spans.
-    inside: dict[int, bool] = {}
-
-    def is_inside(span: ReadableSpan) -> bool:
-        passed: dict[int, None] = {}
-        parent, found = _parent_of(span), False
-        while parent in places and parent not in passed and not found:
-            if parent in inside:
-                found = inside[parent]
-                break
-            found = kind_of(places[parent].attributes or {}) == kind
-            passed[parent] = None
-            parent = _parent_of(places[parent])
-        inside.update(dict.fromkeys(passed, found))
-        return found
-
-    return [span for span in ordered if kind_of(span.attributes or {}) == kind and not is_inside(span)]
 
 
 def time_bar(span: ReadableSpan, start: int, end: int, width: int) -> str:

@@ -12,9 +12,8 @@ from opentelemetry.trace import StatusCode
 from otel_rollout import semconv
 from otel_rollout.facts.conversations import Conversations, conversations_of
 from otel_rollout.facts.histories import has_only_new_messages
-from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_messages import input_messages, output_messages
-from otel_rollout.facts.trace_tree import error_of, id_of, outermost, spans_around
+from otel_rollout.facts.trace_tree import error_of, id_of
 from otel_rollout.messages import CALL, RESULT, Message, Part, ToolCall, parse_json, text_message
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def utterances_of(spans: Sequence[ReadableSpan], conversations: Conversations | 
     ordered = sorted(spans, key=lambda span: span.start_time or 0)
     found = conversations_of(ordered) if conversations is None else conversations
     if not found.turns:
-        return _without_turns(ordered)
+        return _without_turns(ordered, found.tools)
     teller = _Teller(ordered, found)
     for turn in found.turns:
         teller.add(turn)
@@ -60,7 +59,7 @@ class _Teller:
         self._tools: dict[int, deque[ReadableSpan]] = {}
         """The tool calls of each conversation that are not among the utterances yet."""
         main = next((each.id for each in found.all if each.kind == "main"), 1)
-        for tool in tools_of(ordered, found):
+        for tool in found.tools:
             self._tools.setdefault(found.of_span.get(id_of(tool), main), deque()).append(tool)
 
     def add(self, turn: ReadableSpan) -> None:
@@ -89,7 +88,7 @@ class _Teller:
             # Results that the prompt lacks, after those that it has.
             last = max(at for at, each in enumerate(said) if each.message.role == "tool")
             said[last + 1 : last + 1] = map(_result, ran)
-        generated = output_messages(turn)
+        generated = self._found.answers.get(id_of(turn)) or output_messages(turn)
         said += [Utterance(message, turn) for message in generated]
         if turn.status.status_code is StatusCode.ERROR:
             said.append(Utterance(text_message("assistant", error_of(turn)), turn, is_error=True))
@@ -112,26 +111,6 @@ class _Teller:
 
     def _tell(self, said: Sequence[Utterance], number: int) -> None:
         self.told += said if number == 1 else [replace(each, conversation=number) for each in said]
-
-
-def tools_of(ordered: Sequence[ReadableSpan], found: Conversations) -> list[ReadableSpan]:
-    """Return the tool calls of the conversations, by start: those inside another one only if a sub-agent made them."""
-    tools = outermost(ordered, "TOOL")
-    if len(found.all) > 1:
-        outer = {id_of(tool) for tool in tools}
-        of_span = found.of_span
-        known = {id_of(span): span for span in ordered}
-        for span in ordered:
-            span_id = id_of(span)
-            if span_id in outer or kind_of(span.attributes or {}) != "TOOL":
-                continue
-            tools_around = (each for each in spans_around(span, known) if kind_of(each.attributes or {}) == "TOOL")
-            around = next(tools_around, None)
-            number = of_span.get(span_id)
-            if around is not None and number is not None and number != of_span.get(id_of(around)):
-                tools.append(span)
-        tools.sort(key=lambda span: span.start_time or 0)
-    return tools
 
 
 def _new_of(known: Sequence[Message], prompt: Sequence[Message]) -> Sequence[Message]:
@@ -226,9 +205,9 @@ def _tokens_of(turn: ReadableSpan) -> str:
     return "" if ids is None else f"[{len(ids)} token ids; with token2text they are recorded as text]"
 
 
-def _without_turns(ordered: Sequence[ReadableSpan]) -> list[Utterance]:
+def _without_turns(ordered: Sequence[ReadableSpan], tools: Sequence[ReadableSpan]) -> list[Utterance]:
     """Return the root's input and output, and the tools between them."""
-    told = [*map(Utterance, _prompt_of(ordered)), *map(_result, outermost(ordered, "TOOL"))]
+    told = [*map(Utterance, _prompt_of(ordered)), *map(_result, tools)]
     if (root := _root_of(ordered)) is not None:
         answer = output_messages(root)
         if not answer and (value := (root.attributes or {}).get(semconv.OUTPUT_VALUE)) not in (None, "null"):

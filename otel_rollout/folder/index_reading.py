@@ -18,10 +18,10 @@ import orjson
 
 # Their names are imported at first use: lists need none of them.
 from otel_rollout import facts, otlp
-from otel_rollout.facts.packed_spans import ERROR
-from otel_rollout.facts.span_values import text_of
+from otel_rollout.facts.span_rows import ERROR
+from otel_rollout.facts.span_values import tag_of, text_of
 from otel_rollout.facts.summaries import summary_of_json
-from otel_rollout.facts.table import LISTED, TrajectorySummary, tag_of
+from otel_rollout.facts.table import LISTED, TrajectorySummary
 from otel_rollout.files.file_lock import open_to_read
 from otel_rollout.folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES, scan_frames
 from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, NOT_INFERRED, IndexEntry, entry_of

@@ -206,7 +206,7 @@ class TestDamagedLine:
         assert (entry["step"], entry["validate"], entry["offset"]) == (7, True, 1)
         names = [name for name in IndexEntry._fields if name in entry]
         assert list(entry) == [*names, "facts", "crc32"]
-        assert set(entry["facts"]) <= {name for name, _ in COLUMNS}
+        assert set(entry["facts"]) <= set(COLUMNS)
         start, _, checksum = lines[1].rpartition(b',"crc32":"')
         assert int(checksum[:8], 16) == zlib.crc32(start)
 

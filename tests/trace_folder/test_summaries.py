@@ -11,7 +11,7 @@ import pytest
 from otel_rollout import read_trajectories, semconv
 from otel_rollout.catalog import StepSummary, summarise_runs
 from otel_rollout.catalog.failure_class import failure_class
-from otel_rollout.facts import COLUMNS, from_json, summarise_trajectory, to_json
+from otel_rollout.facts import COLUMNS, from_json, summarise_trajectory
 from otel_rollout.folder import StoredFile, seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look import trace_events
@@ -127,14 +127,14 @@ class TestRecordedTrajectory:
         entry = orjson.loads(index.read_bytes())
         del entry["crc32"]
         sound = fields_of(summarise_trajectory(spans))
-        for (column, _), value in product(COLUMNS, HOSTILE):
+        for column, value in product(COLUMNS, HOSTILE):
             start = orjson.dumps({**entry, "facts": {**entry["facts"], column: value}})[:-1]
             index.write_bytes(start + seal_of(start))
             [found] = read_trajectories(tmp_path)
             shown = fields_of(found.summary)
             assert {name for name in sound if shown[name] != sound[name]} <= {column}
             (run,) = summarise_runs([found.summary])
-            assert from_json(StepSummary, orjson.loads(to_json(run.summary)))
+            assert from_json(StepSummary, orjson.loads(orjson.dumps(run.summary, default=tuple)))
             failure_class(found.summary, 0.0)
             assert list(trace_events([(found.summary, list)]))
 

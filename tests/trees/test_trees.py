@@ -154,7 +154,7 @@ class TestTrees:
             summary = summarise_trajectory(spans)
             lacking = () if collected.is_exact else INFERRED
             facts = {name: value for name, value in columns_of(collected).items() if name not in lacking}
-            assert facts == {name: getattr(summary, name) for name, _ in COLUMNS if name not in lacking}, case["name"]
+            assert facts == {name: getattr(summary, name) for name in COLUMNS if name not in lacking}, case["name"]
             if collected.is_exact:
                 exact += 1
                 assert collected.conversations == Counter(kind for kind, _, _ in tree_of(spans))

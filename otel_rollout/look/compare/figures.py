@@ -14,7 +14,7 @@ from typing import Final
 from otel_rollout.catalog import GroupSummary, StepSummary
 from otel_rollout.catalog.reward_scale import Scale
 from otel_rollout.catalog.step_figures import is_cut_off, prompt_key, speed_of, straggler_share, wall_seconds
-from otel_rollout.facts.packed_spans import ToolCounts
+from otel_rollout.facts.figures import ToolCounts
 from otel_rollout.facts.table import FACTS, SUMS, Better, Fact, TrajectorySummary
 
 MAX_NAMES: Final = 16
