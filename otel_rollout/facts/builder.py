@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from opentelemetry.trace import StatusCode
 
 from otel_rollout import semconv
-from otel_rollout.facts.figures import errors_of, figures_of, results_of
-from otel_rollout.facts.prompt_texts import OpenPrompts, text_of_prompt
-from otel_rollout.facts.reward_parts import LATEST, MAX_PARTS, REWARD, TEXTS, Dated, measures_of, reward_parts_of
-from otel_rollout.facts.sides import Sides, find_sides, marked_sides
-from otel_rollout.facts.span_facts import kind_of
-from otel_rollout.facts.span_record import SpanRecord, call_record, generation_record, root_lines
-from otel_rollout.facts.span_rows import (
+from otel_rollout.facts.compact_spans import (
     AGENT,
     ERROR,
     EVALUATOR,
@@ -33,6 +27,12 @@ from otel_rollout.facts.span_rows import (
     SpanRow,
     turns_of,
 )
+from otel_rollout.facts.figures import errors_of, figures_of, results_of
+from otel_rollout.facts.prompt_texts import OpenPrompts, text_of_prompt
+from otel_rollout.facts.reward_parts import LATEST, MAX_PARTS, REWARD, TEXTS, Dated, measures_of, reward_parts_of
+from otel_rollout.facts.sides import Sides, find_sides, marked_sides
+from otel_rollout.facts.span_facts import kind_of
+from otel_rollout.facts.span_record import SpanRecord, call_record, generation_record, root_lines
 from otel_rollout.facts.span_values import (
     count_of,
     error_type_of,

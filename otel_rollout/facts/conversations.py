@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from otel_rollout import semconv
 from otel_rollout.facts.builder import SummaryBuilder
+from otel_rollout.facts.compact_spans import AGENT, TOOL, Around, Scope, turns_of
 from otel_rollout.facts.exact_conversations import Found, Kind
 from otel_rollout.facts.histories import Histories
 from otel_rollout.facts.reward_parts import Dated
 from otel_rollout.facts.sides import Sides, find_sides
 from otel_rollout.facts.span_facts import is_late_annotation, kind_of
-from otel_rollout.facts.span_rows import AGENT, TOOL, Around, Scope, turns_of
 from otel_rollout.facts.span_values import count_of, text_of, times_of
 from otel_rollout.facts.trace_tree import id_of
 from otel_rollout.messages import Message

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from otel_rollout.facts.compact_spans import Scope, Turn
 from otel_rollout.facts.prompt_texts import NO_TEXT
-from otel_rollout.facts.span_rows import Scope, Turn
 
 Kind: TypeAlias = Literal["main", "subagent", "fork", "compacted", "user"]
 MAX_CONVERSATIONS: Final = 128
@@ -52,7 +52,7 @@ class Found:
 
     @property
     def is_trained(self) -> bool:
-        """True if a mark on one of its turns says so."""
+        """True if one of its turns is marked as training data."""
         return any(turn.is_trained for turn in self.turns)
 
     @property

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from otel_rollout.facts.span_rows import ERROR, EVALUATOR, KINDS, LLM, TOOL, Around, SpanRow
+from otel_rollout.facts.compact_spans import ERROR, EVALUATOR, KINDS, LLM, TOOL, Around, SpanRow
 from otel_rollout.text.sanitize import INT64_MAX
 
 MAX_ERRORS: Final = 8

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
 from otel_rollout import semconv
+from otel_rollout.facts.compact_spans import Turn
 from otel_rollout.facts.exact_conversations import Found
 from otel_rollout.facts.prompt_texts import PROMPT_START, is_chat
 from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_messages import SYSTEM_INSTRUCTIONS, input_messages, messages_of, output_messages
-from otel_rollout.facts.span_rows import Turn
 from otel_rollout.messages import Message, json_of
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, TypeAlias
 
+from otel_rollout.facts.compact_spans import Scope, Turn
 from otel_rollout.facts.exact_conversations import MAX_CONVERSATIONS, Found, Kind
 from otel_rollout.facts.histories import ASSISTANT, NO_HISTORY, TOOL, Histories, common
-from otel_rollout.facts.span_rows import Scope, Turn
 
 _LATEST: Final = 32
 """The most turns with one history that a turn is compared with."""
@@ -406,7 +406,7 @@ class _Finder:
 
 
 def _thread_of(turn: Turn) -> _Thread:
-    """Return what the turns of one conversation have in common whose prompts don't show it."""
+    """Return the key that turns without their history in the prompt share with those before."""
     return turn.prompt.conversation, turn.prompt.request or turn.scope
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from otel_rollout.facts.span_rows import KINDS
+from otel_rollout.facts.compact_spans import KINDS
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

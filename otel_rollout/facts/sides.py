@@ -11,8 +11,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from otel_rollout import semconv
+from otel_rollout.facts.compact_spans import Turn
 from otel_rollout.facts.exact_conversations import Found, exact_conversations
-from otel_rollout.facts.span_rows import Turn
 
 if TYPE_CHECKING:
     from otel_rollout.facts.histories import Histories

@@ -18,7 +18,7 @@ import orjson
 
 # Their names are imported at first use: lists need none of them.
 from otel_rollout import facts, otlp
-from otel_rollout.facts.span_rows import ERROR
+from otel_rollout.facts.compact_spans import ERROR
 from otel_rollout.facts.span_values import tag_of, text_of
 from otel_rollout.facts.summaries import summary_of_json
 from otel_rollout.facts.table import LISTED, TrajectorySummary

@@ -17,8 +17,8 @@ import orjson
 # Their names are imported at first use: lists need none of them.
 from otel_rollout import facts, otlp
 from otel_rollout.errors import RolloutTraceError, UnreadableTraceError
+from otel_rollout.facts.compact_spans import ERROR
 from otel_rollout.facts.shapes import SpanShape, shapes_of
-from otel_rollout.facts.span_rows import ERROR
 from otel_rollout.facts.summaries import merge_late, summarise_trajectory
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.index import IndexEntry

@@ -96,7 +96,7 @@ class Turn(NamedTuple):
         number: Its number among the trajectory's turns, from 0.
         row: Its span.
         prompt: Its prompt.
-        scope: What is around it.
+        scope: Its scope.
         marks: The marks on it, and on the agents around it, from the innermost.
     """
 
@@ -113,7 +113,7 @@ class Turn(NamedTuple):
 
     @property
     def is_trained(self) -> bool:
-        """True if a mark says so."""
+        """True if it is marked as training data."""
         return any(mark.is_trained for mark in self.marks)
 
     @property
@@ -123,7 +123,7 @@ class Turn(NamedTuple):
 
 
 class Around(dict[int, tuple[SpanRow, ...]]):
-    """The rows of the spans around those of one parent, by its id, from the innermost; most spans have few parents.
+    """The ancestors of the spans of a trace, the innermost first, by the id of the parent; most spans share one.
 
     Args:
         rows: The rows of a trajectory.
@@ -142,7 +142,7 @@ class Around(dict[int, tuple[SpanRow, ...]]):
         return self.setdefault(parent, tuple(rows))
 
     def scope_of(self, row: SpanRow) -> Scope:
-        """Return what is around a span."""
+        """Return the scope of a span."""
         around = dict.fromkeys(each.span_id for each in self[row.parent] if each.kind in _SCOPES and each.parent)
         return tuple(reversed(around))
 
