@@ -38,19 +38,16 @@ SELECT project_name, experiment_name, process_run_id, worker, min(start_time), m
 """
 
 
-class Attempt(NamedTuple):
-    """An attempt of a resumed run.
+class Overtaken(NamedTuple):
+    """Trajectories of an attempt that don't count, as a later one has overtaken them.
 
     Args:
         experiment_name: The experiment.
         run_id: The run.
-        attempt: Its number, from 1.
-        first: Its first step.
-        last: Its last.
-        trajectories: The number of its trajectories.
-        overtaken: The number of those that don't count, as a later attempt has overtaken them.
-        first_overtaken: The first step of those; None without any.
-        last_overtaken: The last.
+        attempt: The attempt, from 1.
+        first: Their first step.
+        last: Their last.
+        trajectories: Their number.
     """
 
     experiment_name: str | None
@@ -59,37 +56,24 @@ class Attempt(NamedTuple):
     first: int
     last: int
     trajectories: int
-    overtaken: int
-    first_overtaken: int | None
-    last_overtaken: int | None
-
-    @property
-    def overtaken_steps(self) -> range:
-        """The steps of those, from the first to the last."""
-        if self.first_overtaken is None or self.last_overtaken is None:
-            return range(0)
-        return range(self.first_overtaken, self.last_overtaken + 1)
 
     @property
     def note(self) -> str:
-        """A sentence on what doesn't count."""
-        steps = f"step {self.first_overtaken}"
-        if self.last_overtaken != self.first_overtaken:
-            steps = f"steps {self.first_overtaken} to {self.last_overtaken}"
+        """A sentence on what is left out."""
+        steps = f"step {self.first}" if self.first == self.last else f"steps {self.first} to {self.last}"
         return (
-            f"{self.experiment_name or 'the run'} was resumed: {counted(self.overtaken, 'trajectory')} of attempt "
+            f"{self.experiment_name or 'the run'} was resumed: {counted(self.trajectories, 'trajectory')} of attempt "
             f"{self.attempt}, {steps}, left out, as a later attempt has overtaken them (--attempt {self.attempt})"
         )
 
 
-def attempts_of(connection: sqlite3.Connection) -> list[Attempt]:
-    """Return the attempts of the runs that were resumed, in the order of their runs."""
+def overtaken_of(connection: sqlite3.Connection) -> list[Overtaken]:
+    """Return what is overtaken of each attempt, in the order of runs."""
     rows = connection.execute(
-        "SELECT experiment_name, run_id, attempt, min(step), max(step), sum(trajectories),"
-        " sum(overtaken * trajectories), min(CASE WHEN overtaken THEN step END), max(CASE WHEN overtaken THEN step END)"
-        " FROM processes WHERE attempt IS NOT NULL GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+        "SELECT experiment_name, run_id, attempt, min(step), max(step), sum(trajectories) FROM processes"
+        " WHERE overtaken GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
     )
-    return list(map(Attempt._make, rows))
+    return list(map(Overtaken._make, rows))
 
 
 @dataclass

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from otel_rollout.catalog import kept_figures as figures
-from otel_rollout.catalog.attempts import Attempt, attempts_of
+from otel_rollout.catalog.attempts import Overtaken, overtaken_of
 from otel_rollout.catalog.catalog import (
     IN_STEP,
     OF_IDS,
@@ -168,9 +168,9 @@ class Run:
         found = self._catalog.ask(question, selection)
         return [each for each in found if selection.takes_step(each.step, validate=each.validate)]
 
-    def attempts(self) -> list[Attempt]:
-        """Return the attempts of the runs that were resumed, as the latest question found them."""
-        found = self._catalog.known(attempts_of)
+    def overtaken(self) -> list[Overtaken]:
+        """Return what is overtaken of the attempts of resumed runs, as the latest question found it."""
+        found = self._catalog.known(overtaken_of)
         return [each for each in found if self._experiment in (None, each.experiment_name)]
 
     def folders_of_runs(self) -> dict[str, str]:
@@ -225,13 +225,16 @@ class Run:
 
         return self._catalog.ask(question)
 
-    def is_being_written(self) -> bool:
+    def is_being_written(self, most: int | None = None) -> bool:
         """Return True if a process holds a file of the folders open to write to it.
 
-        Raises:
-            NoTracesError: None of the folders has traces.
+        Args:
+            most: The most files to look at, those that changed last; None for all.
         """
-        return any(each.file.is_being_written() for each in find_files(self.folders).values())
+        with suppress(NoTracesError, OSError):
+            files = sorted(find_files(self.folders).values(), key=lambda each: -int(each.status.split(" ")[2]))
+            return any(each.file.is_being_written() for each in files[:most])
+        return False
 
     def live(self) -> LiveRun:
         """Return the running trajectories, as the processes that run them report."""

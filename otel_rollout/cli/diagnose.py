@@ -22,7 +22,6 @@ from otel_rollout.cli.reading import (
     show_progress,
 )
 from otel_rollout.errors import ConfigurationError, NoTracesError
-from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.look.findings import CHECKS, Diagnosis, default_thresholds, diagnose_run, running_steps
 from otel_rollout.text.near_miss import did_you_mean
 
@@ -88,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         thresholds=thresholds,
         against=against,
         folder=str(arguments.folder),
-        running=running_steps(recorded, recorded.steps()) if _is_written(arguments.folder) else (),
+        running=running_steps(recorded, recorded.steps()) if recorded.is_being_written() else (),
     )
     if arguments.json:
         print_json(orjson.dumps({"folder": str(arguments.folder), **_as_dict(diagnosis)}))
@@ -142,10 +141,6 @@ def _baseline(
     except NoTracesError as error:
         raise NoTracesError(f"--against: {error}; name one step, or a trace folder") from None
     return other, selected_steps(others, arguments.step) or others
-
-
-def _is_written(folder: Path) -> bool:
-    return any(file.is_being_written() for file in find_trace_files(folder))
 
 
 def _as_dict(diagnosis: Diagnosis) -> dict[str, object]:

@@ -61,8 +61,8 @@ class ProblemLog:
         """Keep a message for each attempt of a resumed run of which trajectories are left out."""
         step = getattr(arguments, "step", None)
         wanted: Container[int | None] | None = (step,) if isinstance(step, int) else step
-        for each in run.attempts() if getattr(arguments, "attempt", None) is None else ():
-            if each.overtaken and (wanted is None or any(step in wanted for step in each.overtaken_steps)):
+        for each in run.overtaken() if getattr(arguments, "attempt", None) is None else ():
+            if wanted is None or any(step in wanted for step in range(each.first, each.last + 1)):
                 self._messages.setdefault(each.note)
 
     def print(self) -> None:

@@ -234,7 +234,8 @@ def _exported_ids(place: Folder | Store, partition: Partition) -> set[str]:
 
 def _ids(run: Run, partition: Partition) -> list[str]:
     found, _ = run.take(
-        f"SELECT trace_id FROM trajectories WHERE {_condition(partition)}",
+        # Also of those that a later attempt of the run has overtaken since.
+        f"SELECT trace_id FROM main.trajectories WHERE {_condition(partition)}",
         lambda cursor: [trace_id for (trace_id,) in cursor],
         seconds=_SECONDS,
     )

@@ -147,6 +147,19 @@ class TestAResumedRun:
             assert dataframes.spans(resumed, steps=7).num_rows == 3 * ROLLOUTS
         assert dataframes.spans(resumed, steps=7, where="kind = 'LLM'").num_rows == ROLLOUTS
 
+    def test_an_export_is_brought_up_to_date(self, tmp_path, capsys):
+        """Steps that were exported before the run was resumed are written anew."""
+        parquet = pytest.importorskip("pyarrow.parquet")
+        command = ["export", str(tmp_path / "run"), "--to", "parquet", str(tmp_path / "tables")]
+        train(tmp_path / "run", "first", range(1, 9), 1)
+        assert main(command) == 0
+        train(tmp_path / "run", "second", range(6, 11), 2)
+        assert main(command) == 0
+        assert "5 steps written" in capsys.readouterr().out
+        table = parquet.read_table(tmp_path / "tables" / "trajectories")
+        ids = zip(table["step"].to_pylist(), table["process_run_id"].to_pylist(), strict=True)
+        assert set(ids) == {(step, "second" if step > 5 else "first") for step in range(1, 11)}
+
     def test_while_the_later_attempt_is_behind(self, resumed):
         """Steps that it has not come to yet are overtaken: training has gone back; a third attempt overtakes both."""
         train(resumed, "third", [4], 3, reward=0.5)
@@ -178,7 +191,7 @@ class TestAResumedRun:
         for file in set(tmp_path.rglob("*.zst")) - files:
             file.unlink()
         assert outline(recorded.steps()) == before == [(step, False, None, None, ROLLOUTS, 0.0) for step in range(1, 9)]
-        assert recorded.attempts() == []
+        assert recorded.overtaken() == []
 
     def test_of_several_folders(self, tmp_path):
         """Each attempt may have its own."""

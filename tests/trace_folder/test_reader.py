@@ -9,9 +9,7 @@ import sys
 import tracemalloc
 from itertools import islice
 from pathlib import Path
-from unittest import mock
 
-import orjson
 import pytest
 
 from otel_rollout import NoTracesError, read_trajectories

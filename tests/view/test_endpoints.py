@@ -40,10 +40,9 @@ class TestRun:
     """`api/run`."""
 
     def test_a_run_has_its_steps(self, viewer, folder):
-        """The run's answer has folders, experiments and the summary of each step."""
+        """The run's answer has folders and the summary of each step."""
         run = viewer.run()
         assert run["folders"] == [str(folder)]
-        assert run["experiments"] == [{"experiment": "exp", "run": None, "project": None, "steps": 2}]
         assert [(step["step"], step["trajectories"], step["reward_mean"]) for step in run["steps"]] == [
             (1, 4, 0.5),
             (2, 4, 0.5),

@@ -63,20 +63,12 @@ class Endpoints:
             (steps, is_read), waiting = self._state.steps_so_far(FIRST_PATIENCE), None
         except NoTracesError as error:
             steps, is_read, waiting = [], True, self._state.waits_for() or str(error)
-        experiments: dict[tuple[Any, Any], int] = {}
-        for each in steps:
-            key = each.experiment_name, each.run_id
-            experiments[key] = experiments.get(key, 0) + 1
         folders = list(map(str, self._state.folders))
         progress = None if is_read else self._state.progress or Progress(0, 0)
         return {
             "version": version,
             "title": ", ".join(folders),
             "folders": folders,
-            "experiments": [
-                {"experiment": experiment, "run": run_id, "project": None, "steps": count}
-                for (experiment, run_id), count in experiments.items()
-            ],
             "steps": list(map(_shown, steps)),
             "run_folders": self._state.run_folders(),
             "is_live": self._state.is_live(),

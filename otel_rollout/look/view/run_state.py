@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +12,7 @@ from otel_rollout.catalog import LiveRun, Run
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.errors import NoTracesError
 from otel_rollout.folder.stored_file import ReadProblem
-from otel_rollout.folder.trace_files import TraceFile, find_trace_files
+from otel_rollout.folder.trace_files import find_trace_files
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.text.plain_text import counted
 
@@ -60,7 +59,7 @@ class RunState:
         self._looked_at = ""
         self._version = _Remembered(self._look, SECONDS_BETWEEN_LOOKS)
         self._live = _Remembered(self.run.live, SECONDS_BETWEEN_LOOKS)
-        self._is_live = _Remembered(self._is_being_written, SECONDS_BETWEEN_LOCK_CHECKS)
+        self._is_live = _Remembered(lambda: self.run.is_being_written(MAX_LOCK_CHECKS), SECONDS_BETWEEN_LOCK_CHECKS)
 
     def version(self) -> str:
         """Return a text that changes when the folders do, or writing begins or ends; looked at once a second."""
@@ -163,7 +162,7 @@ class RunState:
         try:
             steps = self.run.steps()
             self._run_folders = self.run.folders_of_runs()
-            self._attempts = [each.note for each in self.run.attempts() if each.overtaken]
+            self._attempts = [each.note for each in self.run.overtaken()]
         except Exception as error:
             failure = error
         with self._lock:
@@ -182,14 +181,6 @@ class RunState:
         if what == "file":
             self._progress = Progress(done, total)
 
-    def _is_being_written(self) -> bool:
-        files: list[TraceFile] = []
-        for folder in self.folders:
-            with suppress(NoTracesError, OSError):
-                files += find_trace_files(folder)
-        files.sort(key=_written_at, reverse=True)
-        return any(_is_being_written(file) for file in files[:MAX_LOCK_CHECKS])
-
 
 def _missing(folder: Path) -> str:
     """Return why a folder has no traces; empty if it has."""
@@ -200,19 +191,6 @@ def _missing(folder: Path) -> str:
     except OSError as error:
         return f"the folder {folder} can't be read: {error.strerror or error}"
     return ""
-
-
-def _written_at(file: TraceFile) -> float:
-    try:
-        return file.path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def _is_being_written(file: TraceFile) -> bool:
-    with suppress(OSError):
-        return file.is_being_written()
-    return False
 
 
 class _Remembered:

@@ -269,18 +269,10 @@ export interface Span {
   prefix_break: { at: number | null; expected: unknown; got: unknown } | null;
 }
 
-export interface ExperimentRow {
-  experiment: string | null;
-  run: string | null;
-  project: string | null;
-  steps: number;
-}
-
 export interface RunAnswer {
   version: string;
   title: string;
   folders: string[];
-  experiments: ExperimentRow[];
   steps: StepSummary[];
   /** The folder of each run that has one of its own, if several runs have the same steps. */
   run_folders?: Record<string, string>;
