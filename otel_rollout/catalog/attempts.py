@@ -68,7 +68,7 @@ class Overtaken(NamedTuple):
 
 
 def overtaken_of(connection: sqlite3.Connection) -> list[Overtaken]:
-    """Return what is overtaken of each attempt, in the order of runs."""
+    """Return the overtaken trajectories of each attempt, in the order of runs."""
     rows = connection.execute(
         "SELECT experiment_name, run_id, attempt, min(step), max(step), sum(trajectories) FROM processes"
         " WHERE overtaken GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"

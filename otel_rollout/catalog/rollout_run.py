@@ -169,7 +169,7 @@ class Run:
         return [each for each in found if selection.takes_step(each.step, validate=each.validate)]
 
     def overtaken(self) -> list[Overtaken]:
-        """Return what is overtaken of the attempts of resumed runs, as the latest question found it."""
+        """Return the overtaken trajectories of each attempt, as the latest question found them."""
         found = self._catalog.known(overtaken_of)
         return [each for each in found if self._experiment in (None, each.experiment_name)]
 
