@@ -97,14 +97,20 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         name: choices.add_parser(name, help=short, formatter_class=HelpFormatter) for name, short in COMMANDS.items()
     }
     # The options before a command have no values.
-    command = next((argument for argument in arguments if not argument.startswith("-")), "")
-    if command in parsers:
-        _module(command).add_options(parsers[command])
-    parsed, unknown = parser.parse_known_args(_joined(arguments))
-    if unknown:
-        parsers.get(parsed.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
-    if parsed.command is None:
+    at = next((at for at, argument in enumerate(arguments) if not argument.startswith("-")), len(arguments))
+    command = "".join(arguments[at : at + 1])
+    if command not in parsers:
+        parsed = parser.parse_args(arguments)
         parser.print_help()
+        return parsed
+    parser.parse_args(arguments[:at])
+    own = parsers[command]
+    _module(command).add_options(own)
+    # Options and folders come in any order.
+    parsed, unknown = own.parse_known_intermixed_args(_joined(arguments[at + 1 :]))
+    if unknown:
+        own.error(f"unrecognized arguments: {' '.join(unknown)}")
+    parsed.command = command
     return parsed
 
 
