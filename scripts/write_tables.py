@@ -21,8 +21,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import otel_rollout
 from otel_rollout.backends import factory_of
-from otel_rollout.catalog import COLUMNS, GroupSummary, Spread, StepSummary
-from otel_rollout.catalog.columns import Column
+from otel_rollout.catalog import SQL_COLUMNS, GroupSummary, Spread, StepSummary
 from otel_rollout.export.exporter import settings_of
 from otel_rollout.facts import (
     FACTS,
@@ -44,7 +43,6 @@ DOCS = TREE / "docs"
 TYPES = Path(otel_rollout.__file__).parent / "look" / "view" / "static" / "data" / "types.d.ts"
 _MARKED = re.compile(r"((?:<!--|//) table: (\w+)(?: -->)?\n).*?((?:<!--|//) end(?: -->)?\n)", re.DOTALL)
 _JSON = {int: "integer", float: "number", str: "string", bool: "boolean", NoneType: "null"}
-_SQL = {int: "integer", float: "real", str: "text", bool: "0 or 1"}
 _SCRIPT = {int: "number", float: "number", str: "string", bool: "boolean", NoneType: "null"}
 
 
@@ -116,7 +114,7 @@ def facts_table() -> str:
 
 def catalog_table(name: str) -> str:
     """Return the table of the columns of a table of the catalog."""
-    rows = ((f"`{each.name}`", _sql_type(each), each.unit, each.meaning) for each in COLUMNS[name])
+    rows = ((f"`{each.name}`", each.type_words, each.unit, each.meaning) for each in SQL_COLUMNS[name])
     return _table(("column", "type", "unit", "meaning"), rows)
 
 
@@ -152,7 +150,7 @@ TABLES = {
     "attributes": attributes_table,
     "checks": checks_table,
     "facts": facts_table,
-    **{f"table_{name}": partial(catalog_table, name) for name in COLUMNS},
+    **{f"table_{name}": partial(catalog_table, name) for name in SQL_COLUMNS},
     "layers": layers_table,
     "summaries": summaries_types,
 }
@@ -161,11 +159,6 @@ TABLES = {
 def rewritten(text: str) -> str:
     """Return a page with each of its marked tables as the code has it now."""
     return _MARKED.sub(lambda match: f"{match[1]}{TABLES[match[2]]()}{match[3]}", text)
-
-
-def _sql_type(column: Column) -> str:
-    """Return a column's type in the words of SQLite."""
-    return " or ".join(dict.fromkeys(_SQL.get(kind, "JSON text") for kind in column.kinds))
 
 
 def _json_type(hint: Any) -> str:

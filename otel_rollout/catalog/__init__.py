@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from otel_rollout.catalog.spans import fill_step, filled_steps, show_rows
     from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
     from otel_rollout.catalog.step_summary import StepSummary
-    from otel_rollout.catalog.tables import COLUMNS, attach, create
+    from otel_rollout.catalog.tables import COLUMNS, SQL_COLUMNS, attach, create
 else:
     from otel_rollout.lazy import lazy_names
 
@@ -34,6 +34,6 @@ else:
             "spans": ("fill_step", "filled_steps", "show_rows"),
             "step_signals": ("JudgedStep", "StepSignals", "signals_of"),
             "step_summary": ("StepSummary",),
-            "tables": ("COLUMNS", "attach", "create"),
+            "tables": ("COLUMNS", "SQL_COLUMNS", "attach", "create"),
         },
     )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origi
 
 from otel_rollout.facts.table import FACTS, Sum, TrajectorySummary
 
-_SCALARS: Final = frozenset({bool, int, float, str})
+_WORDS: Final = {int: "integer", float: "real", str: "text", bool: "0 or 1"}
 _UNITS: Final = {**{each.name: each.unit for each in FACTS}, "seconds": "s"}
 _SUMS: Final[Mapping[Sum, str]] = {
     "mean": "the mean of `{}`",
@@ -60,7 +60,12 @@ class Column(NamedTuple):
     @property
     def is_json(self) -> bool:
         """True if it has JSON text."""
-        return not _SCALARS.issuperset(self.kinds)
+        return not _WORDS.keys() >= set(self.kinds)
+
+    @property
+    def type_words(self) -> str:
+        """The type of its values in SQL, in words."""
+        return "JSON text" if self.is_json else " or ".join(_WORDS[kind] for kind in self.kinds)
 
 
 @lru_cache(None)

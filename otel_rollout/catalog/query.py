@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
 
-from otel_rollout.catalog.span_columns import OF_SPANS
-from otel_rollout.catalog.sql import FUNCTIONS
-from otel_rollout.catalog.tables import COLUMNS
+from otel_rollout.catalog.sql import regexp
+from otel_rollout.catalog.tables import COLUMNS, SQL_COLUMNS, view_of
+from otel_rollout.catalog.unknown_names import message_of, quoted, with_known_name, with_strict_names
 from otel_rollout.errors import RolloutTraceError
-from otel_rollout.text.near_miss import closest
 
 Taken = TypeVar("Taken")
 
@@ -27,23 +26,6 @@ _READS: Final = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
 _INSTRUCTIONS_BETWEEN_LOOKS: Final = 10_000
-_UNKNOWN: Final = re.compile(r"no such (column|table|function): (?:\w+\.)?(.+)")
-_QUOTED: Final = re.compile(
-    r"""'(?:[^']|'')*' | --[^\n]* | /\*.*?\*/ | \[[^\]]*\] | `[^`]*` | "((?:[^"]|"")*)\"""", re.DOTALL | re.VERBOSE
-)
-_BUILT_IN: Final = (
-    "avg",
-    "count",
-    "max",
-    "min",
-    "sum",
-    "total",
-    "round",
-    "abs",
-    "coalesce",
-    "json_each",
-    "json_extract",
-)
 
 
 class QueryError(RolloutTraceError):
@@ -59,55 +41,90 @@ class Answer:
         rows: Its rows: texts, numbers and None.
         is_cut: True if there are more rows: than were asked for, or than `MAX_ANSWER_BYTES` hold.
         unreadable: The trajectories whose spans were asked for and can't be read.
+        read_as: The columns that other names of the question were read as, by these names.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     is_cut: bool
     unreadable: Sequence[str] = ()
+    read_as: Mapping[str, str] = field(default_factory=dict)
 
 
-def columns_read(connection: sqlite3.Connection, sql: str) -> Mapping[str, set[str]]:
-    """Return the tables that a question reads, each with the columns that it reads.
+class Question(NamedTuple):
+    """A question as it is answered.
+
+    Args:
+        sql: The question, with the names that columns have.
+        columns: The tables that it reads, each with the columns that it reads, without those of indexes.
+        read_as: The columns that other names of the question were read as, by these names.
+    """
+
+    sql: str
+    columns: Mapping[str, set[str]]
+    read_as: Mapping[str, str]
+
+
+def understood(connection: sqlite3.Connection, sql: str, *, has_regexp: bool = False) -> Question:
+    """Return a question as it is answered.
+
+    Args:
+        connection: The catalog.
+        sql: The question.
+        has_regexp: True if REGEXP is answered.
 
     Raises:
         QueryError: It is no question.
     """
-    found: dict[str, set[str]] = {}
-    with _only_reads(connection, found), _plain_errors(connection, sql):
-        # SQLite reads a misspelt name in double quotes as a text, but not one in backticks.
-        named = _QUOTED.sub(lambda it: it[0] if it[1] is None else f"`{it[1].replace('`', '``')}`", sql)
-        program = connection.execute(f"EXPLAIN {named}").fetchall()
-    _add_read(connection, program, found)
-    return found
+    read_as: dict[str, str] = {}
+    with asked_tables(connection), _only_reads(connection), _functions(connection, has_regexp=has_regexp):
+        while True:
+            try:
+                program = connection.execute(f"EXPLAIN {with_strict_names(sql)}").fetchall()
+                break
+            except (sqlite3.Error, sqlite3.Warning) as error:
+                known = with_known_name(sql, str(error))
+                if known is None or known[1] in read_as:
+                    raise _plain_error(error, sql) from None
+                sql, name, column = known
+                read_as[name] = column
+    return Question(sql, _columns_read(connection, program), read_as)
 
 
-def _add_read(connection: sqlite3.Connection, program: Sequence[Sequence[Any]], columns: dict[str, set[str]]) -> None:
-    """Add what a program of SQLite's reads by table: JOIN with USING asks for no leave to read its columns."""
+def _columns_read(connection: sqlite3.Connection, program: Sequence[Sequence[Any]]) -> dict[str, set[str]]:
+    """Return what a program of SQLite's reads, by table; a table of which it only counts the rows has no name."""
     roots: dict[tuple[int, int], tuple[str, bool]] = {}
     for number, schema, _ in connection.execute("PRAGMA database_list").fetchall():
         rows = connection.execute(f"SELECT rootpage, tbl_name, type = 'table' FROM {schema}.sqlite_master")
         roots.update(((number, root), (table, bool(is_table))) for root, table, is_table in rows)
+    columns: dict[str, set[str]] = {}
     opened: dict[int, str] = {}
     for _, instruction, first, second, third, *_ in program:
         if instruction == "OpenRead" and (third, second) in roots:
             table, is_table = roots[third, second]
-            columns.setdefault(table, set()).add("")
+            columns.setdefault(table, set())
             opened |= {first: table} if is_table and table in COLUMNS else {}
         elif instruction == "Column" and first in opened:
             columns[opened[first]].add(COLUMNS[opened[first]][second].name)
+    return columns
 
 
 def take_rows(
-    connection: sqlite3.Connection, sql: str, take: Callable[[sqlite3.Cursor], Taken], seconds: float
+    connection: sqlite3.Connection,
+    sql: str,
+    take: Callable[[sqlite3.Cursor], Taken],
+    seconds: float,
+    *,
+    has_regexp: bool = False,
 ) -> Taken:
     """Ask a question, and return what is made of its rows.
 
     Args:
-        connection: The catalog.
+        connection: The catalog, with the tables that are asked.
         sql: The question: one SELECT, VALUES or WITH.
         take: Called with the cursor.
         seconds: The time that it may take.
+        has_regexp: True if REGEXP is answered.
 
     Raises:
         QueryError: It is no question, or it took longer.
@@ -115,25 +132,35 @@ def take_rows(
     end = time.monotonic() + seconds
     connection.set_progress_handler(lambda: time.monotonic() > end, _INSTRUCTIONS_BETWEEN_LOOKS)
     try:
-        with _only_reads(connection, {}), _plain_errors(connection, sql, seconds, end):
+        with _only_reads(connection), _functions(connection, has_regexp=has_regexp) as faults:
             cursor = connection.execute(sql)
             try:
                 return take(cursor)
             finally:
                 cursor.close()
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        said = str(error)
+        if said == "interrupted" and time.monotonic() < end:
+            # SQLite has swallowed Ctrl-C, which the progress handler has raised.
+            raise KeyboardInterrupt from None
+        if said == "interrupted":
+            raise QueryError(
+                f"it took more than {seconds:g} s; narrow it to some steps, or give it more time"
+            ) from None
+        raise QueryError(faults[0]) if faults else _plain_error(error, sql) from None
     finally:
         connection.set_progress_handler(None, 0)
 
 
 @contextmanager
-def narrowed(
+def asked_tables(
     connection: sqlite3.Connection,
-    steps: Sequence[tuple[int | None, bool]] | None,
-    experiment: str | None,
-    run: str | None,
-    attempt: int | None,
+    steps: Sequence[tuple[int | None, bool]] | None = None,
+    experiment: str | None = None,
+    run: str | None = None,
+    attempt: int | None = None,
 ) -> Iterator[None]:
-    """Let the public tables have only some rows inside the block.
+    """Let the public tables have all columns of a question, and only some rows, inside the block.
 
     Args:
         connection: The catalog.
@@ -143,9 +170,7 @@ def narrowed(
         attempt: The attempt of resumed runs; None for what counts.
     """
     has_overtaken = connection.execute("SELECT 1 FROM processes WHERE overtaken LIMIT 1").fetchone() is not None
-    if (steps, experiment, run, attempt) == (None, None, None, None) and not has_overtaken:
-        yield
-        return
+    is_all = (steps, experiment, run, attempt) == (None, None, None, None) and not has_overtaken
     own = []
     if steps is not None:
         connection.execute("CREATE TEMP TABLE asked_steps (step, validate)")
@@ -161,22 +186,21 @@ def narrowed(
     }
     of_trajectories = "t.trace_id IN (SELECT trace_id FROM temp.trajectories)"
     try:
-        for table in COLUMNS:
-            condition = narrow.get(table, of_trajectories)
-            home = "asked" if table in OF_SPANS else "main"
-            connection.execute(f"CREATE TEMP VIEW {table} AS SELECT t.* FROM {home}.{table} t WHERE {condition}")
+        for table in SQL_COLUMNS:
+            condition = "" if is_all else f" WHERE {narrow.get(table, of_trajectories)}"
+            connection.execute(f"CREATE TEMP VIEW {table} AS {view_of(table)}{condition}")
         yield
     finally:
-        for table in reversed([*COLUMNS]):
+        for table in reversed([*SQL_COLUMNS]):
             connection.execute(f"DROP VIEW IF EXISTS temp.{table}")
         connection.execute("DROP TABLE IF EXISTS temp.asked_steps")
 
 
 def of_run(run_id: str, experiment: str | None, run: str | None) -> str:
     """Return the condition of an experiment and a run: it takes the ids of all attempts, and none for all."""
-    own = [] if experiment is None else [f"experiment_name = {_quoted(experiment)}"]
+    own = [] if experiment is None else [f"experiment_name = {quoted(experiment)}"]
     if run is not None:
-        begins = f"1, {len(run)}) = {_quoted(run)}"
+        begins = f"1, {len(run)}) = {quoted(run)}"
         resumed = f"SELECT p.run_id FROM main.processes p WHERE substr(p.process_run_id, {begins}"
         own.append(f"(substr({run_id}, {begins} OR {run_id} IN ({resumed}))")
     return " AND ".join(own) or "1"
@@ -188,15 +212,9 @@ def of_attempt(attempt: int | None) -> str:
 
 
 @contextmanager
-def _only_reads(connection: sqlite3.Connection, columns: dict[str, set[str]]) -> Iterator[None]:
-    """Refuse what is no reading, and collect the columns that are read, by table."""
-
-    def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-        if action == sqlite3.SQLITE_READ and first:
-            columns.setdefault(first, set()).add(second or "")
-        return sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
-
-    connection.set_authorizer(authorize)
+def _only_reads(connection: sqlite3.Connection) -> Iterator[None]:
+    """Refuse what is no reading."""
+    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY)
     try:
         yield
     finally:
@@ -204,53 +222,44 @@ def _only_reads(connection: sqlite3.Connection, columns: dict[str, set[str]]) ->
 
 
 @contextmanager
-def _plain_errors(connection: sqlite3.Connection, sql: str, seconds: float = 0.0, end: float = 0.0) -> Iterator[None]:
+def _functions(connection: sqlite3.Connection, *, has_regexp: bool) -> Iterator[list[str]]:
+    """Bound each value of an answer, and answer REGEXP if it may be; collect what is wrong with its patterns."""
+    faults: list[str] = []
+
+    def matches(pattern: Any, value: Any) -> bool | None:
+        try:
+            return regexp(pattern, value)
+        except ValueError as error:
+            faults.append(str(error))
+            raise
+
+    if has_regexp:
+        connection.create_function("regexp", 2, matches, deterministic=True)
+    if sys.version_info >= (3, 11):
+        before = connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ANSWER_BYTES)
     try:
-        yield
-    except (sqlite3.Error, sqlite3.Warning) as error:
-        said = str(error)
-        unknown = _UNKNOWN.match(said)
-    else:
-        return
-    if said == "interrupted" and time.monotonic() < end:
-        # SQLite has swallowed Ctrl-C, which the progress handler has raised.
-        raise KeyboardInterrupt
-    if said == "interrupted":
-        raise QueryError(f"it took more than {seconds:g} s; narrow it to some steps, or give it more time")
-    if "not authorized" in said or "prohibited" in said:
-        raise QueryError("it would do more than read: a question is one SELECT")
+        yield faults
+    finally:
+        if sys.version_info >= (3, 11):
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, before)
+        if has_regexp:
+            connection.create_function("regexp", 2, None)
+
+
+def _plain_error(error: Exception, sql: str) -> QueryError:
+    said = str(error)
+    if "not authorized" in said or "prohibited" in said or "cannot modify" in said:
+        return QueryError("it would do more than read: a question is one SELECT")
     if "one statement at a time" in said:
-        raise QueryError("it has several statements: a question is one SELECT")
+        return QueryError("it has several statements: a question is one SELECT")
     if "user-defined aggregate" in said:
-        raise QueryError("mean, median, percentile and stddev take numbers; percentile's second one is from 0 to 100")
-    if unknown is None:
-        raise QueryError(said)
-    kind, name = unknown.groups()
-    tables = _tables_of() if kind == "column" else {}
-    known = {"table": COLUMNS, "function": (*FUNCTIONS, *_BUILT_IN)}.get(kind, tables.keys() - {name})
-    near = closest(name, known)
-    means = f"; did you mean {near}?" if near else f"; there are {', '.join(known)}" if kind != "column" else ""
-    if f'"{name}"' in sql:
-        means += f"; a text has single quotes: {_quoted(name)}"
-    raise QueryError(f"there is no {kind} {name}{_elsewhere(tables.get(name, ()))}{means}")
-
-
-def _elsewhere(tables: Sequence[str]) -> str:
-    """Return the tables that have a column that the question's tables lack, for a message."""
-    if not tables:
-        return ""
-    join = " (JOIN trajectories USING (trace_id))" if "trajectories" in tables else ""
-    return f" in what it asks: {', '.join(tables)} {'has' if len(tables) == 1 else 'have'} it{join}"
-
-
-def _tables_of() -> dict[str, list[str]]:
-    """Return the tables that have each column."""
-    names: dict[str, list[str]] = {}
-    for table, columns in COLUMNS.items():
-        for column in columns:
-            names.setdefault(column.name, []).append(table)
-    return names
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+        return QueryError(
+            "mean, median, stddev, percentile, quantile and corr take numbers; percentile's second one is from 0 to "
+            "100, that of quantile from 0 to 1"
+        )
+    if "too big" in said:
+        return QueryError(
+            f"a value of its answer has more than {MAX_ANSWER_BYTES >> 20} MiB: group by more columns, or cut texts by "
+            "substr"
+        )
+    return QueryError(message_of(said, sql) or said)

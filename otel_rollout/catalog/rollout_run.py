@@ -35,12 +35,13 @@ from otel_rollout.catalog.query import (
     MAX_SPAN_BYTES,
     Answer,
     QueryError,
-    narrowed,
+    Question,
+    asked_tables,
     of_attempt,
     of_run,
     take_rows,
+    understood,
 )
-from otel_rollout.catalog.query import columns_read as columns_of_question
 from otel_rollout.catalog.records import load
 from otel_rollout.catalog.span_columns import OF_SPANS
 from otel_rollout.catalog.spans import StepKey, fill_step, filled_steps, keep_shapes, kept_rows, show_rows
@@ -446,6 +447,7 @@ class Run:
         *,
         max_rows: int,
         seconds: float,
+        has_regexp: bool = False,
     ) -> Answer:
         """Answer a question in SQL over the catalog's tables; spans and messages are filled first, if it reads them.
 
@@ -454,6 +456,7 @@ class Run:
             step: Only these steps; None for all.
             max_rows: The most rows of the answer.
             seconds: The time that the answer may take, without the filling.
+            has_regexp: True if REGEXP is answered, whose patterns only the user's own command line may give.
 
         Raises:
             QueryError: It is no question, takes longer, or wants the spans of too many trajectories.
@@ -471,8 +474,8 @@ class Run:
                 size += sum(map(getsizeof, row))
             return answer
 
-        answer, unreadable = self.take(sql, take, step, seconds=seconds)
-        return replace(answer, unreadable=unreadable)
+        answer, unreadable, question = self._answer(sql, take, step, seconds, has_regexp=has_regexp)
+        return replace(answer, unreadable=unreadable, read_as=question.read_as)
 
     def take(
         self,
@@ -494,27 +497,39 @@ class Run:
             QueryError: It is no question, takes longer, or wants the spans of too many trajectories.
             NoTracesError: None of the folders has traces.
         """
+        answered, unreadable, _ = self._answer(sql, take, step, seconds)
+        return answered, unreadable
+
+    def _answer(
+        self,
+        sql: str,
+        take: Callable[[sqlite3.Cursor], Answered],
+        step: int | Container[int | None] | None,
+        seconds: float,
+        *,
+        has_regexp: bool = False,
+    ) -> tuple[Answered, Sequence[str], Question]:
         with self.one_look():
-            columns = self.columns_read(sql)
-            read = set(columns)
-            if not all(_INFERRED.isdisjoint(columns.get(table, ())) for table in ("trajectories", "steps")):
+            asked = self._understood(sql, has_regexp=has_regexp)
+            read = set(asked.columns)
+            if not all(_INFERRED.isdisjoint(asked.columns.get(table, ())) for table in ("trajectories", "steps")):
                 self.infer(step)
             if not read.isdisjoint({"steps", "groups", *OF_SPANS}):
                 self._catalog.ask(lambda connection, _: refresh(connection))
             # All trajectories are looked at: a question may have a condition on other steps.
             keys = self._step_keys(step)
-            asked = None if step is None else keys
-            of_spans = {table: columns[table] - {""} for table in OF_SPANS if table in columns}
+            steps = None if step is None else keys
+            of_spans = {table: asked.columns[table] for table in OF_SPANS if table in asked.columns}
 
             def question(connection: sqlite3.Connection) -> Answered:
                 if of_spans:
                     show_rows(connection, keys, of_spans)
-                with narrowed(connection, asked, self._experiment, self._run, self._attempt):
-                    return take_rows(connection, sql, take, seconds)
+                with asked_tables(connection, steps, self._experiment, self._run, self._attempt):
+                    return take_rows(connection, asked.sql, take, seconds, has_regexp=has_regexp)
 
             if of_spans:
                 self._catalog.ask(lambda connection, _: _check_size(connection, keys))
-            return self._ask_filled(keys if of_spans else (), question)
+            return *self._ask_filled(keys if of_spans else (), question), asked
 
     def _step_keys(self, step: int | Container[int | None] | None) -> list[StepKey]:
         return [key for key in self._catalog.step_keys() if Selection(step).takes_step(key[0], validate=key[1])]
@@ -575,7 +590,10 @@ class Run:
         Raises:
             QueryError: It is no question.
         """
-        return self._catalog.ask(lambda connection, _: columns_of_question(connection, sql))
+        return self._understood(sql).columns
+
+    def _understood(self, sql: str, *, has_regexp: bool = False) -> Question:
+        return self._catalog.ask(lambda connection, _: understood(connection, sql, has_regexp=has_regexp))
 
 
 def _take_kept(

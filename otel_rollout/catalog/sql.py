@@ -5,56 +5,50 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from datetime import datetime, timezone
+from functools import lru_cache, partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
 
 import orjson
 
 from otel_rollout.facts.amounts import deviation_of, mean_of
 
-FUNCTIONS: Final = ("counts", "mean", "median", "percentile", "stddev")
-"""The functions that docs/reference/catalog.md names."""
+_NANOSECONDS_OF_1973: Final = 10**17
+"""SQLite's functions of dates take days and seconds, which are far less; a time of a catalog is more."""
+_NANOSECONDS: Final = 10**9
 
 
 def prepare(connection: sqlite3.Connection) -> None:
     """Give a connection the functions."""
     for name, of_values in _OF_COLUMN.items():
         connection.create_aggregate(name, 1, _collector(of_values))
-    connection.create_aggregate("percentile", 2, cast("Any", _Percentile))
+    for name, of_pairs in _OF_PAIRS.items():
+        connection.create_aggregate(name, 2, _collector(of_pairs, is_of_pairs=True))
+    connection.create_function("utc", 1, utc_of, deterministic=True)
+    for name, place in _OF_TIMES.items():
+        connection.create_function(name, -1, partial(_of_time, name, place), deterministic=True)
 
 
-def _collector(of_values: Callable[[list[Any]], Any]) -> Any:
+def _collector(of_values: Callable[[list[Any]], Any], *, is_of_pairs: bool = False) -> Any:
     class Collector:
-        """Collects the values of a column, without a call of Python for each."""
+        """Collects the values of a column, without a call of Python for each, or those of two columns."""
 
         __slots__ = ("_values", "step")
 
         def __init__(self) -> None:
             self._values: list[Any] = []
-            self.step = self._values.append
+            self.step = self._add if is_of_pairs else self._values.append
+
+        def _add(self, *pair: Any) -> None:
+            self._values.append(None if None in pair else pair)
 
         def finalize(self) -> Any:
             known = [value for value in self._values if value is not None]
             return of_values(known) if known else None
 
     return Collector
-
-
-class _Percentile:
-    """A percentile, interpolated as in numpy."""
-
-    def __init__(self) -> None:
-        self._values: list[Any] = []
-        self._percent = 0.0
-
-    def step(self, value: Any, percent: float) -> None:
-        if not 0 <= percent <= 100:
-            raise ValueError(percent)
-        if value is not None:
-            self._values.append(value)
-            self._percent = percent
-
-    def finalize(self) -> Any:
-        return quantile_of(self._values, self._percent / 100) if self._values else None
 
 
 def quantile_of(values: Sequence[float], share: float) -> float:
@@ -71,11 +65,88 @@ def counts_of(values: Sequence[str]) -> dict[str, int]:
     return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))
 
 
+def utc_of(nanoseconds: Any) -> str | None:
+    """Return a time as text, in UTC and to the millisecond; None if it is none."""
+    if not isinstance(nanoseconds, int):
+        return None
+    seconds, rest = divmod(nanoseconds, _NANOSECONDS)
+    try:
+        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest // 10**6:03}Z"
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def regexp(pattern: Any, value: Any) -> bool | None:
+    """Return True if a text has a match of a pattern: `value REGEXP pattern`; None if one of them is null.
+
+    Raises:
+        ValueError: It is no pattern.
+    """
+    return None if pattern is None or value is None else _search_of(str(pattern))(str(value)) is not None
+
+
+@lru_cache(64)
+def _search_of(pattern: str) -> Callable[[str], Any]:
+    """Return the search of a pattern, by google-re2, whose time grows with the text alone, or by `re` without it."""
+    engine = import_module("re2" if find_spec("re2") is not None else "re")
+    given: list[Any] = [pattern]
+    if engine.__name__ == "re2":
+        given.append(engine.Options())
+        given[1].log_errors = False
+    try:
+        search: Callable[[str], Any] = engine.compile(*given).search
+    except engine.error as error:
+        said = error.args[0]
+        raise ValueError(f"{pattern!r} is no pattern: {said.decode() if isinstance(said, bytes) else said}") from None
+    return search
+
+
+def _of_time(name: str, place: int, *given: Any) -> Any:
+    """Call one of SQLite's functions of dates; a time of a catalog is taken as text."""
+    values = list(given)
+    if len(values) > place and isinstance(values[place], int) and values[place] > _NANOSECONDS_OF_1973:
+        values[place:] = [utc_of(values[place]), *(each for each in values[place + 1 :] if each != "unixepoch")]
+    [result] = _plain_sqlite().execute(f"SELECT {name}({', '.join('?' * len(values))})", values).fetchone()
+    return result
+
+
+@lru_cache(None)
+def _plain_sqlite() -> sqlite3.Connection:
+    return sqlite3.connect(":memory:", check_same_thread=False)
+
+
+def _quantile(scale: int, pairs: Sequence[tuple[float, float]]) -> float:
+    share = pairs[0][1] / scale
+    if not 0 <= share <= 1:
+        raise ValueError(share)
+    return quantile_of([value for value, _ in pairs], share)
+
+
+def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
+    from statistics import StatisticsError, correlation
+
+    try:
+        return correlation(*zip(*pairs, strict=True))
+    except StatisticsError:
+        # A single pair, or values that are all the same.
+        return None
+
+
 _OF_COLUMN: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     "mean": mean_of,
-    "stddev": deviation_of,
-    "median": lambda values: quantile_of(values, 0.5),
-    "p99": lambda values: quantile_of(values, 0.99),
+    **dict.fromkeys(("stddev", "stddev_pop", "std"), deviation_of),
+    "median": partial(quantile_of, share=0.5),
+    **{f"p{percent}": partial(quantile_of, share=percent / 100) for percent in (50, 75, 90, 95, 99)},
     "counts": lambda values: orjson.dumps(counts_of(values)).decode(),
 }
 """Functions of the values of a column that are not null; null without any."""
+_OF_PAIRS: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
+    "percentile": partial(_quantile, 100),
+    **dict.fromkeys(("quantile", "quantile_cont", "percentile_cont"), partial(_quantile, 1)),
+    "corr": _correlation,
+}
+"""Functions of the pairs of two columns in which neither is null."""
+_OF_TIMES: Final = {"date": 0, "time": 0, "datetime": 0, "julianday": 0, "strftime": 1, "unixepoch": 0}
+"""SQLite's functions of dates, with the place of the time among their arguments."""
+FUNCTIONS: Final = (*_OF_COLUMN, *_OF_PAIRS, "utc")
+"""The functions that docs/reference/catalog.md names."""

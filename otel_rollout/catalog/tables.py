@@ -31,6 +31,20 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
     **OF_SPANS,
 }
 """The columns of each public table, in order."""
+_TIME: Final = "_time"
+UTC: Final = "_utc"
+SQL_COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
+    table: [
+        *columns,
+        *(
+            Column(each.name.removesuffix(_TIME) + UTC, str, "", f"`{each.name}` as text, in UTC")
+            for each in columns
+            if each.name.endswith(_TIME)
+        ),
+    ]
+    for table, columns in COLUMNS.items()
+}
+"""The columns that a question in SQL sees: a time is there as text, too."""
 _SQL_TYPES: Final = {int: " INTEGER", bool: " INTEGER", float: " REAL", str: " TEXT"}
 
 
@@ -122,6 +136,14 @@ INSERT INTO changed_steps SELECT ?1, ?2
   WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c.step IS ?1 AND c.validate IS ?2)
 """
 """Marks a step as changed."""
+
+
+def view_of(table: str) -> str:
+    """Return what a view selects to have the columns that a question sees, of the table as `t`."""
+    stored = {each.name for each in COLUMNS[table]}
+    texts = (each.name for each in SQL_COLUMNS[table] if each.name not in stored)
+    of_times = (f", utc(t.{name.removesuffix(UTC)}{_TIME}) AS {name}" for name in texts)
+    return f"SELECT t.*{''.join(of_times)} FROM {'asked' if table in OF_SPANS else 'main'}.{table} t"
 
 
 def create(connection: sqlite3.Connection) -> None:

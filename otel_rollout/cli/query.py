@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from otel_rollout.catalog import COLUMNS, Answer, QueryError, Run
+from otel_rollout.catalog import SQL_COLUMNS, Answer, QueryError, Run
 from otel_rollout.catalog.query import MAX_ANSWER_BYTES
 from otel_rollout.catalog.span_columns import OF_SPANS
 from otel_rollout.cli.messages import complain
@@ -38,6 +38,7 @@ from otel_rollout.cli.reading import (
 )
 from otel_rollout.dataframes.frames import require_arrow
 from otel_rollout.errors import ConfigurationError
+from otel_rollout.text.near_miss import did_you_mean
 from otel_rollout.text.plain_text import counted, printable
 from otel_rollout.text.sanitize import replace_surrogates
 
@@ -47,9 +48,9 @@ _PROMPT: Final = "query> "
 _MORE: Final = "  ...> "
 _HELP: Final = f"""\
 A question is one SELECT; it ends with ; or an empty line. The tables are
-{", ".join(COLUMNS)}.
+{", ".join(SQL_COLUMNS)}.
 .tables          the tables with the number of their rows, but those of spans
-.columns TABLE   a table's columns
+.schema [TABLE]  the columns of a table, or of all, with type and meaning
 .help            this
 .quit            the end, as Ctrl-D is"""
 
@@ -59,14 +60,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
 Ask trace folders a question in SQL (SQLite's). The tables are trajectories,
 rewards, tools, steps, groups, spans, messages and conversations;
-docs/reference/catalog.md has their columns. SQLite's functions, and mean(x),
-median(x), percentile(x, 99), stddev(x) and counts(x) are there. Without a
-question there is, on a terminal, a prompt with a history; in a pipe, the
-question is standard input. It only reads.
+--schema prints their columns. SQLite's functions are there, and mean(x),
+median(x), p50(x) to p99(x), quantile(x, 0.99), percentile(x, 99), stddev(x),
+corr(x, y), counts(x), and x REGEXP 'pattern'. Without a question there is, on a
+terminal, a prompt with a history; in a pipe, the question is standard input.
+The question and the folders come in any order. It only reads.
 
 examples:
+  otel-rollout query --schema spans
   otel-rollout query "SELECT step, reward_mean, solved FROM steps"
-  otel-rollout query "SELECT trace_id, reward FROM trajectories" --csv
+  otel-rollout query "SELECT trace_id, reward FROM trajectories" --csv DIR
 """
     parser.epilog = exit_codes("answered")
     parser.add_argument(
@@ -76,7 +79,6 @@ examples:
         "folders",
         metavar="DIR",
         nargs="*",
-        type=Path,
         default=[],
         help=f"{READ}; several are asked together (default: OTEL_ROLLOUT_DIR, else rollout-traces)",
     )
@@ -93,6 +95,13 @@ examples:
     add_seconds(
         parser, "--timeout", "the time that an answer may take, after reading the folder (default: %(default)g)"
     )
+    parser.add_argument(
+        "--schema",
+        nargs="?",
+        const="",
+        metavar="TABLE",
+        help="print the columns of a table, or of all, with type, unit and meaning, and end",
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="a JSON object for each row")
     form.add_argument("--csv", action="store_true", help="comma-separated values, with a header")
@@ -103,11 +112,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     if not (arguments.json or arguments.csv or arguments.parquet):
         require_reader()
-    folders = arguments.folders
-    sql = arguments.sql
-    if sql != "-" and len(sql.split()) == 1 and "(" not in sql:
-        # `query DIR`: a question has a space, or is `VALUES(1)`.
-        sql, folders = "", [Path(sql), *folders]
+    if arguments.schema is not None:
+        _print(arguments, _schema_of(arguments.schema))
+        return 0
+    given = [each for each in (arguments.sql, *arguments.folders) if each]
+    questions = [each for each in given if _is_question(each)]
+    if len(questions) > 1:
+        raise ConfigurationError(f"there are two questions: {questions[0]} and {questions[1]}")
+    sql = "".join(questions)
+    folders = [Path(each) for each in given if each not in questions]
     problems = ProblemLog()
     recorded = Run(
         folders or [default_folder()],
@@ -130,13 +143,54 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _is_question(text: str) -> bool:
+    """Return True if it is no folder: a question has a space, or is `VALUES(1)`."""
+    return text == "-" or ((len(text.split()) > 1 or "(" in text) and not os.path.lexists(text))
+
+
+def _schema_of(table: str) -> Answer:
+    """Return the columns of a table, or of all.
+
+    Raises:
+        ConfigurationError: There is no such table.
+    """
+    if table and table not in SQL_COLUMNS:
+        raise ConfigurationError(
+            f"there is no table {table}{did_you_mean(table, SQL_COLUMNS)}; there are {', '.join(SQL_COLUMNS)}"
+        )
+    rows = [
+        (name, each.name, each.type_words, each.unit or None, each.meaning)
+        for name in ([table] if table else SQL_COLUMNS)
+        for each in SQL_COLUMNS[name]
+    ]
+    return Answer(("table", "column", "type", "unit", "meaning"), rows, False)
+
+
 def _ask(recorded: Run, arguments: argparse.Namespace, sql: str) -> None:
     answer = recorded.query(
         replace_surrogates(sql.strip().rstrip(";")),
         arguments.step,
         max_rows=arguments.limit,
         seconds=arguments.timeout,
+        has_regexp=True,
     )
+    _print(arguments, answer)
+    for name, column in answer.read_as.items():
+        complain(f"{name} is read as {column}")
+    if answer.is_cut and len(answer.rows) < arguments.limit:
+        complain(
+            f"there are more rows than {MAX_ANSWER_BYTES >> 20} MiB hold: name fewer columns, or cut texts by substr"
+        )
+    elif answer.is_cut:
+        complain(f"there are more than {arguments.limit:,} rows; --limit N prints more")
+    if arguments.json or arguments.csv or arguments.parquet:
+        values = (each for row in answer.rows for each in zip(answer.columns, row, strict=True))
+        complain_of_redaction(redacted_in(values))
+    if answer.unreadable:
+        complain(f"the spans of {counted(len(answer.unreadable), 'trajectory')} can't be read")
+
+
+def _print(arguments: argparse.Namespace, answer: Answer) -> None:
     if arguments.json:
         names = _distinct(answer.columns)
         for row in answer.rows:
@@ -149,17 +203,6 @@ def _ask(recorded: Run, arguments: argparse.Namespace, sql: str) -> None:
         _write_parquet(answer, arguments.parquet)
     else:
         _print_table(answer)
-    if answer.is_cut and len(answer.rows) < arguments.limit:
-        complain(
-            f"there are more rows than {MAX_ANSWER_BYTES >> 20} MiB hold: name fewer columns, or cut texts by substr"
-        )
-    elif answer.is_cut:
-        complain(f"there are more than {arguments.limit:,} rows; --limit N prints more")
-    if arguments.json or arguments.csv or arguments.parquet:
-        values = (each for row in answer.rows for each in zip(answer.columns, row, strict=True))
-        complain_of_redaction(redacted_in(values))
-    if answer.unreadable:
-        complain(f"the spans of {counted(len(answer.unreadable), 'trajectory')} can't be read")
 
 
 def _write_parquet(answer: Answer, path: Path) -> None:
@@ -223,7 +266,7 @@ class _Prompt:
     def _try(self, question: str) -> None:
         try:
             self._answer(question)
-        except QueryError as error:
+        except (QueryError, ConfigurationError) as error:
             complain(str(error))
         except KeyboardInterrupt:
             print()
@@ -236,15 +279,13 @@ class _Prompt:
             print(_HELP)
         elif word == ".tables":
             rows = [
-                f"SELECT '{table}' AS name, count(*) AS rows FROM {table}" for table in COLUMNS if table not in OF_SPANS
+                f"SELECT '{table}' AS name, count(*) AS rows FROM {table}"
+                for table in SQL_COLUMNS
+                if table not in OF_SPANS
             ]
             _ask(self._recorded, self._arguments, " UNION ALL ".join(rows))
-        elif word == ".columns":
-            table = rest.strip() or "trajectories"
-            if table not in COLUMNS:
-                raise QueryError(f"there is no table {table}; there are {', '.join(COLUMNS)}")
-            found = self._recorded.query(f"SELECT * FROM {table} LIMIT 0", max_rows=1, seconds=self._arguments.timeout)
-            print("\n".join(found.columns))
+        elif word == ".schema":
+            _print(self._arguments, _schema_of(rest.strip()))
         elif word.startswith("."):
             raise QueryError(f"there is no {word}; .help lists what there is")
         else:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -258,7 +259,7 @@ class TestLimits:
                 "sample_index in what it asks: trajectories, groups have it (JOIN trajectories USING (trace_id))",
             ),
             ("SELECT * FROM trajectory", "there is no table trajectory; did you mean trajectories?"),
-            ("SELECT medain(reward) FROM trajectories", "there is no function medain; did you mean median?"),
+            ("SELECT medain(reward) FROM trajectories", "there is no function medain; did you mean median"),
             ("SELECT FROM", "syntax error"),
             ('SELECT "rewrd" FROM trajectories', "there is no column rewrd; did you mean reward?"),
             ('SELECT 1 FROM trajectories WHERE name = "it\'s" -- "x"', "a text has single quotes: 'it''s'"),
@@ -290,7 +291,7 @@ class TestPrompt:
                 "FROM trajectories;",
                 "SELECT rewrd FROM trajectories;",
                 ".tables",
-                ".columns steps",
+                ".schema steps",
                 ";",
                 ".help;",
                 ".halp",
@@ -302,7 +303,7 @@ class TestPrompt:
         shown = capsys.readouterr()
         assert "number\n     4\n" in shown.out
         assert "groups" in shown.out
-        assert "reward_mean\n" in shown.out
+        assert re.search(r"steps +reward_mean +real +- +the mean of `reward`", shown.out)
         assert "did you mean reward?" in shown.err
         assert shown.err.splitlines()[1:] == ["there is no .halp; .help lists what there is"]
         assert "the end, as Ctrl-D is" in shown.out
