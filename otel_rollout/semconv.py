@@ -55,6 +55,7 @@ _verl_turn = partial(_key, "root and turns (verl)")
 # --- resource
 SERVICE_NAME: Final = _resource("service.name", "str", "`OTEL_SERVICE_NAME`, else the project name", "all")
 SERVICE_INSTANCE_ID: Final = _resource("service.instance.id", "str", "one id per process", "all")
+HOST_NAME: Final = _resource("host.name", "str", "the host of the process", "`host` in the catalog")
 PROJECT_NAME: Final = _resource("rollout.project_name", "str", "`init`'s project", "MLflow and Weave exporters")
 RUN_ID: Final = _resource("rollout.run_id", "str", "the run: `OTEL_ROLLOUT_RUN_ID`, else one id per process", "filters")
 OPENINFERENCE_PROJECT: Final = _resource("openinference.project.name", "str", "the project in Phoenix", "Phoenix")
@@ -195,6 +196,10 @@ USAGE_CACHE_WRITE_TOKENS: Final = _llm(
     "prompt tokens written to a cache, if known; part of the input tokens",
     "MLflow, Logfire",
 )
+SERVER_ADDRESS: Final = _llm(
+    "server.address", "str", "the engine's host, if an instrumentation sets it", "`engine` in the catalog"
+)
+SERVER_PORT: Final = _llm("server.port", "int", "the engine's port, if an instrumentation sets it", "as the host")
 FINISH_REASONS: Final = _llm("gen_ai.response.finish_reasons", "list of str", "the finish reason, if known", "Logfire")
 TOOL_NAME: Final = _tool_op("gen_ai.tool.name", "str", "the tool's name", "Logfire, Phoenix")
 TOOL_TYPE: Final = _tool_op("gen_ai.tool.type", "str", "`function`: the agent runs it itself", "Logfire")

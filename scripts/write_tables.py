@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import otel_rollout
 from otel_rollout.backends import factory_of
 from otel_rollout.catalog import SQL_COLUMNS, GroupSummary, Spread, StepSummary
+from otel_rollout.catalog.unknown_names import FIRST_NAMES
 from otel_rollout.export.exporter import settings_of
 from otel_rollout.facts import (
     FACTS,
@@ -118,6 +119,12 @@ def catalog_table(name: str) -> str:
     return _table(("column", "type", "unit", "meaning"), rows)
 
 
+def first_names_table() -> str:
+    """Return the table of the names that people try first."""
+    rows = ((f"`{name}`", ", else ".join(f"`{place}`" for place in places)) for name, places in FIRST_NAMES.items())
+    return _table(("name", "read as"), rows)
+
+
 def summaries_types() -> str:
     """Return the TypeScript interfaces of summaries."""
     facts = {each.name: each for each in FACTS}
@@ -151,6 +158,7 @@ TABLES = {
     "checks": checks_table,
     "facts": facts_table,
     **{f"table_{name}": partial(catalog_table, name) for name in SQL_COLUMNS},
+    "first_names": first_names_table,
     "layers": layers_table,
     "summaries": summaries_types,
 }

@@ -405,6 +405,7 @@ class TestProject:
         assert {key: attributes[key] for key in attributes if not key.startswith("telemetry.")} == {
             "service.name": "svc",
             "team": "rl",
+            "host.name": os.uname().nodename,
             "rollout.project_name": "my-project",
             "openinference.project.name": "my-project",
             "rollout.run_id": "run-7",

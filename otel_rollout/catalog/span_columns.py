@@ -11,7 +11,7 @@ from otel_rollout import facts, semconv
 from otel_rollout.catalog.columns import Column
 from otel_rollout.errors import UnreadableTraceError
 from otel_rollout.facts.span_facts import kind_of, span_id_of
-from otel_rollout.facts.span_values import count_of, error_type_of, last_text, text_of, times_of
+from otel_rollout.facts.span_values import count_of, engine_of, error_type_of, last_text, text_of, times_of
 from otel_rollout.facts.trace_tree import error_of, id_of
 from otel_rollout.messages import json_of
 from otel_rollout.text.sanitize import clean
@@ -101,6 +101,14 @@ SPANS: Final = (
     ),
     Column("tool", str, "", "of a tool call, the tool", lambda it: text_of(it.attributes.get(semconv.TOOL_NAME))),
     Column("model", str, "", "of a generation, the model", lambda it: _model_of(it.attributes)),
+    Column("engine", str, "", "of a generation, the engine, as in `trajectories`", lambda it: engine_of(it.attributes)),
+    Column(
+        "host",
+        str,
+        "",
+        "the host of its process: `host.name` of the resource",
+        lambda it: text_of(it.span.resource.attributes.get(semconv.HOST_NAME)),
+    ),
     Column(
         "input_tokens",
         int | None,

@@ -10,7 +10,7 @@ from otel_rollout.catalog.sql import FUNCTIONS
 from otel_rollout.catalog.tables import SQL_COLUMNS
 from otel_rollout.text.near_miss import closest
 
-ALIASES: Final[Mapping[str, Sequence[str]]] = {
+FIRST_NAMES: Final[Mapping[str, Sequence[str]]] = {
     "completion_tokens": ("output_tokens",),
     "duration": ("seconds",),
     "ended_at": ("end_utc",),
@@ -71,7 +71,7 @@ def with_known_name(sql: str, said: str) -> tuple[str, str, str] | None:
     known = {
         place for table in _asked(sql) for each in SQL_COLUMNS[table] for place in (each.name, f"{table}.{each.name}")
     }
-    place = next((each for each in ALIASES.get(name.lower(), ()) if each in known), None)
+    place = next((each for each in FIRST_NAMES.get(name.lower(), ()) if each in known), None)
     if place is None:
         return None
     column = place.rpartition(".")[2]

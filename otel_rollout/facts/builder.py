@@ -35,6 +35,7 @@ from otel_rollout.facts.span_facts import kind_of
 from otel_rollout.facts.span_record import SpanRecord, call_record, generation_record, root_lines
 from otel_rollout.facts.span_values import (
     count_of,
+    engine_of,
     error_type_of,
     integer_of,
     is_unknown_tool,
@@ -109,6 +110,9 @@ class SummaryBuilder:
         self.late_facts: dict[str, Dated] = {}
         """The latest reward and facts of training, and the parts of the reward, with a dot before their names."""
         self.service_name: str | None = None
+        self.host: str | None = None
+        self.engines: dict[str, None] = {}
+        """The first two engines of its generations."""
         self.rows: list[SpanRow] = []
         self._prompts = OpenPrompts()
         self._compactions: dict[str, None] = {}
@@ -266,6 +270,8 @@ class SummaryBuilder:
             text = self._prompts.add(*text_of_prompt(attributes))
         self.prefix_breaks += attributes.get(semconv.PREFIX_BROKEN) is True
         self._add_weights(attributes)
+        if len(self.engines) < 2 and (engine := engine_of(attributes)) is not None:
+            self.engines[engine] = None
         conversation, request = attributes.get(semconv.CONVERSATION_ID), attributes.get(semconv.REQUEST_ID)
         return record or _NO_RECORD, Prompt(
             text,
@@ -304,6 +310,7 @@ class SummaryBuilder:
         self.project_name = text_of(resource.get(semconv.PROJECT_NAME))
         self.run_id = text_of(resource.get(semconv.RUN_ID))
         self.service_name = text_of(resource.get(semconv.SERVICE_NAME))
+        self.host = text_of(resource.get(semconv.HOST_NAME))
         if not is_root:
             self.attributes = scalars_of({key: attributes[key] for key in semconv.TAGS if key in attributes}, "")
             return
@@ -421,6 +428,8 @@ class Collected:
             "status": trace.status,
             "spans": trace.spans,
             "service_name": trace.service_name,
+            "host": trace.host,
+            "engine": next(iter(trace.engines)) if len(trace.engines) == 1 else None,
             **{name: trace.fact(name) for name in LATEST},
             "staleness": None if staleness is None else integer_of(int(staleness)),
             "reward_parts": trace.reward_parts,

@@ -102,6 +102,12 @@ def last_text(reasons: Any) -> str | None:
     return text_of(reasons)
 
 
+def engine_of(attributes: Mapping[str, Any]) -> str | None:
+    """Return the address of the engine of a generation, with its port if that is known; None if it is unknown."""
+    address, port = text_of(attributes.get(semconv.SERVER_ADDRESS)), attributes.get(semconv.SERVER_PORT)
+    return f"{address}:{port}" if address and type(port) is int else address
+
+
 def times_of(span: ReadableSpan) -> tuple[int, int]:
     """Return a span's start and end, within 64 bits."""
     end = span.end_time or 0

@@ -92,7 +92,7 @@ def _is_late(part: TrajectorySummary) -> bool:
     return (
         not part.has_root
         and bool(part.late)
-        and all(getattr(part, name) == DEFAULTS[name] for name in _NOT_LATE if name != "service_name")
+        and all(getattr(part, name) == DEFAULTS[name] for name in _NOT_LATE if name not in ("service_name", "host"))
     )
 
 

@@ -95,6 +95,10 @@ class TrajectorySummary:
     reward: float | None = _fact("the reward; a late one counts", None, merge="latest", shown="row", better="higher")
     spans: Count = _fact("the number of its spans", 0, unit="spans", merge="sum", better="neither")
     service_name: str | None = _fact("`service.name` of the resource: what spans of other programs are known by", None)
+    host: str | None = _fact("the host of its process: `host.name` of the resource", None)
+    engine: str | None = _fact(
+        "the engine of its generations: `server.address`, with `server.port`; null if they have none, or several", None
+    )
     finish_reason: str | None = _fact("`rollout.finish_reason`, else the last generation's", None, shown="row")
     reward_parts: Mapping[str, float] = _fact(
         "the named parts of the reward that are numbers or booleans (as 0 and 1)", dict, merge="latest"

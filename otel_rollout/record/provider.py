@@ -95,6 +95,8 @@ def make_resource(project_name: str, run_id: str | None) -> Resource:
         attributes[semconv.SERVICE_NAME] = project_name
     if semconv.SERVICE_INSTANCE_ID not in given.attributes:
         attributes[semconv.SERVICE_INSTANCE_ID] = str(uuid.uuid4())
+    if semconv.HOST_NAME not in given.attributes:
+        attributes[semconv.HOST_NAME] = os.uname().nodename
     if semconv.OPENINFERENCE_PROJECT not in given.attributes:
         attributes[semconv.OPENINFERENCE_PROJECT] = project_name
     return given.merge(Resource(attributes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -13,9 +14,10 @@ import sys
 from threading import Timer
 
 import pytest
+from opentelemetry.sdk.resources import Resource
 
 from otel_rollout import semconv
-from otel_rollout.catalog import Run
+from otel_rollout.catalog import SQL_COLUMNS, QueryError, Run
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of
@@ -49,6 +51,91 @@ def refused(capsys, *arguments: str) -> str:
     shown = capsys.readouterr()
     assert shown.out == ""
     return shown.err
+
+
+@pytest.fixture
+def hosts(tmp_path, monkeypatch):
+    """Two steps on two hosts and engines; in the second rollouts, longer and worse, the tool fails."""
+    writer = FolderWriter(tmp_path / "hosts")
+    for step, rollout in itertools.product((1, 2), (0, 1)):
+        said = "Let me look it up." if rollout else "42"
+        generation = {
+            semconv.SPAN_KIND: "LLM",
+            semconv.OUTPUT_MESSAGES: json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": said}]}]),
+            semconv.SERVER_ADDRESS: f"gpu-{rollout}",
+            semconv.SERVER_PORT: 8000,
+        }
+        call = {semconv.SPAN_KIND: "TOOL", semconv.TOOL_NAME: "search"}
+        tokens = {semconv.OUTPUT_TOKENS: 20 + 100 * rollout}
+        trace_id = trace_id_of(step, 0, rollout)
+        spans = [
+            make_span("generate", 2, trace_id, attributes=generation),
+            make_span("search", 3, trace_id, attributes=call, error="took 30 s" if rollout else None),
+            make_trajectory(step, 0, rollout, reward=1.0 - rollout, **tokens)[-1],
+        ]
+        for span in spans:
+            span._resource = Resource({semconv.HOST_NAME: f"node-{rollout}"})
+        writer.write(spans)
+    writer.close()
+    monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "hosts"))
+    return tmp_path / "hosts"
+
+
+TWELVE = [
+    ("SELECT step, avg(reward), stddev(reward) FROM trajectories GROUP BY step", [(1, 0.5, 0.5), (2, 0.5, 0.5)]),
+    ("SELECT tool_name, count(*) FROM spans WHERE kind = 'TOOL' GROUP BY tool_name", [("search", 4)]),
+    ("SELECT tool_name, sum(errors) FROM tools GROUP BY tool_name", [("search", 2)]),
+    ("SELECT node, avg(reward) FROM trajectories GROUP BY node", [("node-0", 1.0), ("node-1", 0.0)]),
+    ("SELECT engine, host, count(*) FROM spans WHERE engine LIKE '%1:%' GROUP BY 1, 2", [("gpu-1:8000", "node-1", 2)]),
+    ("SELECT p99(output_tokens), quantile(output_tokens, 0.5), median(turns) FROM trajectories", [(120.0, 70.0, 1.0)]),
+    ("SELECT error_message, count(*) FROM spans WHERE error_message IS NOT NULL GROUP BY 1", [("took 30 s", 2)]),
+    ("SELECT corr(output_tokens, reward), corr(reward, 1) FROM trajectories", [(-1.0, None)]),
+    ("SELECT count(*) FROM messages WHERE content REGEXP '^[0-9]+$'", [(2,)]),
+    ("SELECT date(start_time), count(*) FROM trajectories GROUP BY date(start_time)", [("2023-11-14", 4)]),
+    ("SELECT start_utc, strftime('%H', end_utc) FROM steps WHERE step = 1", [("2023-11-14T22:13:20.000Z", "22")]),
+    ("SELECT role, max(length(content)) FROM messages WHERE role = 'assistant' GROUP BY role", [("assistant", 18)]),
+]
+"""Questions as people guess them, with the answers."""
+
+
+class TestFirstTry:
+    """Questions with the names that people try first."""
+
+    def test_twelve_questions(self, hosts, capsys):
+        """Each is answered as it was guessed; a name that is read as another one is told."""
+        for sql, rows in TWELVE:
+            assert [tuple(row.values()) for row in ask(capsys, sql)] == rows, sql
+        assert main(["query", "SELECT tool_name FROM spans WHERE kind = 'TOOL' LIMIT 1", "--csv"]) == 0
+        assert capsys.readouterr() == ("tool\nsearch\n", "tool_name is read as tool\n")
+
+    def test_a_name_in_a_text_stays(self, hosts, capsys):
+        """Only names of columns are read as others, not texts, nor a name that the question gives itself."""
+        sql = "SELECT 'tool_name' AS text, tool_name FROM spans WHERE kind = 'TOOL' LIMIT 1"
+        assert ask(capsys, sql) == [{"text": "tool_name", "tool": "search"}]
+        sql = "SELECT x.node FROM (SELECT host AS node FROM trajectories LIMIT 1) x"
+        assert ask(capsys, sql) == [{"node": "node-0"}]
+
+    def test_folders_and_options_in_any_order(self, hosts, tmp_path, capsys, monkeypatch):
+        """The question is the one that is no folder."""
+        monkeypatch.delenv("OTEL_ROLLOUT_DIR")
+        sql, folder = "SELECT count(*) AS number FROM trajectories", str(hosts)
+        for line in ([sql, folder], [folder, sql], ["--step", "1..2", folder, "--limit", "9", sql]):
+            assert ask(capsys, *line) == [{"number": 4}]
+        assert main(["query", sql, "--csv", folder]) == 0
+        assert capsys.readouterr().out == "number\n4\n"
+        assert "there are two questions" in refused(capsys, sql, folder, sql)
+
+    def test_schema(self, capsys):
+        """The columns of a table, or of all, with type and meaning, without a folder."""
+        rows = ask(capsys, "--schema", "spans")
+        assert ["spans", "tool", "text", None, "of a tool call, the tool"] in [list(row.values()) for row in rows]
+        assert {row["table"] for row in ask(capsys, "--schema")} == {*SQL_COLUMNS}
+        assert "did you mean 'spans'?; there are trajectories, rewards" in refused(capsys, "--schema", "span")
+
+    def test_times_of_other_forms(self, hosts, capsys):
+        """Functions of dates go on taking texts and seconds; null stays null."""
+        sql = "SELECT date(0, 'unixepoch'), datetime('2024-01-02 03:04:05', '+1 day'), date(NULL), utc('x'), date('x')"
+        assert list(ask(capsys, sql)[0].values()) == ["1970-01-01", "2024-01-03 03:04:05", None, None, None]
 
 
 class TestAnswers:
@@ -201,6 +288,21 @@ class TestLimits:
         assert 2 <= len(shown.out.splitlines()) < 8
         assert "there are more rows than" in shown.err
 
+    @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no such limit")
+    @pytest.mark.parametrize("function", ["group_concat", "json_group_array"])
+    def test_one_value(self, folder, capsys, monkeypatch, function):
+        """A value of everything ends at the same bound, and that is said."""
+        monkeypatch.setattr("otel_rollout.catalog.query.MAX_ANSWER_BYTES", 2**20)
+        numbers = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 999999)"
+        sql = f"{numbers} SELECT {function}(x) FROM n"
+        assert "a value of its answer has more than 1 MiB" in refused(capsys, sql)
+        assert ask(capsys, "SELECT count(*) AS number FROM trajectories") == [{"number": 4}]
+
+    def test_patterns_are_of_the_command_line(self, folder):
+        """No other caller has REGEXP."""
+        with pytest.raises(QueryError, match="on the command line alone"):
+            Run([folder]).query("SELECT name FROM trajectories WHERE name REGEXP 'x'", max_rows=1, seconds=60)
+
     def test_memory(self, folder):
         """Rows that SQLite sorts are on the disk, not in memory."""
         texts = "SELECT DISTINCT printf('%d%.*c', x, 300000, 'a') AS t FROM n LIMIT 1000"
@@ -260,6 +362,10 @@ class TestLimits:
             ),
             ("SELECT * FROM trajectory", "there is no table trajectory; did you mean trajectories?"),
             ("SELECT medain(reward) FROM trajectories", "there is no function medain; did you mean median"),
+            ("SELECT foo FROM steps", "there is no column foo; steps has step, validate, experiment_name,"),
+            ("SELECT tool_nam FROM spans", "there is no column tool_nam; did you mean tool"),
+            ("SELECT 'a' REGEXP '('", "'(' is no pattern: missing )"),
+            ("SELECT quantile(reward, 99) FROM trajectories", "that of quantile from 0 to 1"),
             ("SELECT FROM", "syntax error"),
             ('SELECT "rewrd" FROM trajectories', "there is no column rewrd; did you mean reward?"),
             ('SELECT 1 FROM trajectories WHERE name = "it\'s" -- "x"', "a text has single quotes: 'it''s'"),

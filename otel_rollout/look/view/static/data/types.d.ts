@@ -136,6 +136,8 @@ export interface TrajectorySummary {
   reward: number | null;
   spans: number;
   service_name: string | null;
+  host: string | null;
+  engine: string | null;
   finish_reason: string | null;
   reward_parts: Record<string, number>;
   advantage: number | null;
