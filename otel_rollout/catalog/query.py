@@ -56,7 +56,7 @@ class Question(NamedTuple):
 
     Args:
         sql: The question, with the names that columns have.
-        columns: The tables that it reads, each with the columns that it reads, without those of indexes.
+        columns: The tables that it reads, each with the columns that it reads.
         read_as: The columns that other names of the question were read as, by these names.
     """
 
@@ -92,7 +92,7 @@ def understood(connection: sqlite3.Connection, sql: str, *, has_regexp: bool = F
 
 
 def _columns_read(connection: sqlite3.Connection, program: Sequence[Sequence[Any]]) -> dict[str, set[str]]:
-    """Return what a program of SQLite's reads, by table; a table of which it only counts the rows has no name."""
+    """Return the columns that a program of SQLite's reads, by table; none of a table whose rows it only counts."""
     roots: dict[tuple[int, int], tuple[str, bool]] = {}
     for number, schema, _ in connection.execute("PRAGMA database_list").fetchall():
         rows = connection.execute(f"SELECT rootpage, tbl_name, type = 'table' FROM {schema}.sqlite_master")

@@ -33,7 +33,7 @@ def prepare(connection: sqlite3.Connection) -> None:
 
 def _collector(of_values: Callable[[list[Any]], Any], *, is_of_pairs: bool = False) -> Any:
     class Collector:
-        """Collects the values of a column, without a call of Python for each, or those of two columns."""
+        """Collects the values of a column, without a call of Python for each, or the pairs of two columns."""
 
         __slots__ = ("_values", "step")
 
@@ -87,7 +87,7 @@ def regexp(pattern: Any, value: Any) -> bool | None:
 
 @lru_cache(64)
 def _search_of(pattern: str) -> Callable[[str], Any]:
-    """Return the search of a pattern, by google-re2, whose time grows with the text alone, or by `re` without it."""
+    """Return the search of a pattern, by google-re2, whose time grows only with the text, or by `re` without it."""
     engine = import_module("re2" if find_spec("re2") is not None else "re")
     given: list[Any] = [pattern]
     if engine.__name__ == "re2":

@@ -139,7 +139,7 @@ INSERT INTO changed_steps SELECT ?1, ?2
 
 
 def view_of(table: str) -> str:
-    """Return what a view selects to have the columns that a question sees, of the table as `t`."""
+    """Return the SELECT of a view with the columns that a question sees, of the table as `t`."""
     stored = {each.name for each in COLUMNS[table]}
     texts = (each.name for each in SQL_COLUMNS[table] if each.name not in stored)
     of_times = (f", utc(t.{name.removesuffix(UTC)}{_TIME}) AS {name}" for name in texts)

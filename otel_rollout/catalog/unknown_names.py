@@ -54,17 +54,17 @@ def with_strict_names(sql: str) -> str:
     return _DOUBLE.sub(lambda it: it[0] if it[1] is None else f"`{it[1].replace('`', '``')}`", sql)
 
 
-def with_known_name(sql: str, said: str) -> tuple[str, str, str] | None:
+def with_known_name(sql: str, error: str) -> tuple[str, str, str] | None:
     """Return a question with a name replaced by the column that it stands for, the name, and the column.
 
     Args:
         sql: The question.
-        said: What SQLite says of it.
+        error: SQLite's message.
 
     Returns:
-        None if SQLite says something else, or the name stands for none of the tables' columns.
+        None if it is another error, or the name stands for none of the tables' columns.
     """
-    unknown = _UNKNOWN.match(said)
+    unknown = _UNKNOWN.match(error)
     if unknown is None or unknown[1] != "column":
         return None
     name = unknown[2].strip()
@@ -79,17 +79,17 @@ def with_known_name(sql: str, said: str) -> tuple[str, str, str] | None:
     return word.sub(lambda it: it[0] if it[1] is None else column, sql), name, column
 
 
-def message_of(said: str, sql: str) -> str | None:
+def message_of(error: str, sql: str) -> str | None:
     """Return the message for a name that there is not, with those near and all that there are.
 
     Args:
-        said: What SQLite says.
+        error: SQLite's message.
         sql: The question.
 
     Returns:
-        None if SQLite says something else.
+        None if it is another error.
     """
-    unknown = _UNKNOWN.match(said)
+    unknown = _UNKNOWN.match(error)
     if unknown is None:
         return None
     kind, name = unknown.groups()
