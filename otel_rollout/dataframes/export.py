@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import orjson
@@ -26,6 +26,9 @@ from otel_rollout.catalog.tables import COLUMNS
 from otel_rollout.dataframes.arrow import REDACTED_KEY, UNREADABLE_KEY, batch_of, is_mixed, redacted_in, schema_of
 from otel_rollout.dataframes.destination import Folder, Store
 from otel_rollout.dataframes.frames import error_of, take_batches
+from otel_rollout.folder.reader import RecordedTrajectory
+
+Read = TypeVar("Read")
 
 TABLES: Final = ("spans", "messages", "conversations", "rewards", "trajectories")
 """The tables, in the order in which a step's files come."""
@@ -50,6 +53,11 @@ class Partition(NamedTuple):
     experiment: str | None
     step: int | None
     validate: bool
+
+    @property
+    def steps(self) -> set[None] | int:
+        """Its step, as `Run.read` takes it."""
+        return {None} if self.step is None else self.step
 
     def place_of(self, table: str) -> str:
         """Return the place of its file of a table."""
@@ -125,13 +133,14 @@ def export_parquet(
         waiting: list[tuple[Partition, str, int]] = []
         schemas = _schemas_of(run)
         for partition, fingerprint, size in _finished(run, steps, schemas, report):
-            known = _metadata(place, partition)
-            exported, *lacking = (known or {}).get(FINGERPRINT_KEY, b"").decode().split(" ")
+            known = _read_exported(place, partition, pq.read_metadata)
+            metadata = (known and known.metadata) or {}
+            exported, *lacking = metadata.get(FINGERPRINT_KEY, b"").decode().split(" ")
             is_whole = names.issuperset(map(partition.place_of, TABLES))
             if exported == fingerprint and is_whole and _are_unreadable(run, lacking):
                 report.present += 1
                 report.unreadable += lacking
-            elif known is not None and not _exported_ids(place, partition) <= set(_ids(run, partition)):
+            elif not (_read_exported(place, partition, _ids_in) or set()) <= set(_ids(run, partition)):
                 report.kept.append(partition)
             else:
                 report.again += known is not None
@@ -201,35 +210,29 @@ def _fingerprint(summaries: Iterable[StepSummary], schemas: Mapping[str, pa.Sche
     return blake2b(f"{counts} {schemas}".encode(), digest_size=16).hexdigest()
 
 
-def _metadata(place: Folder | Store, partition: Partition) -> Mapping[bytes, bytes] | None:
-    """Return the metadata of a step that is there; None if there is none, or it can't be read."""
+def _read_exported(place: Folder | Store, partition: Partition, read: Callable[[IO[bytes]], Read]) -> Read | None:
+    """Read a step's file of trajectories; return None if there is none, or it is damaged."""
     file = place.open(partition.place_of("trajectories"))
     if file is None:
         return None
-    with file, suppress(pa.ArrowException):
-        return pq.read_metadata(file).metadata or {}
-    return None
+    with file:
+        try:
+            return read(file)
+        except (OSError, pa.ArrowException) as error:
+            # Damage is an OSError of Arrow's, without a number.
+            if getattr(error, "errno", None) is not None:
+                raise
+            return None
+
+
+def _ids_in(file: IO[bytes]) -> set[str]:
+    return set(pq.read_table(file, columns=["trace_id"])["trace_id"].to_pylist())
 
 
 def _are_unreadable(run: Run, trace_ids: Sequence[str]) -> bool:
     with suppress(KeyError), run.one_look():
         return all(error_of(run.trajectory(trace_id)) for trace_id in trace_ids)
     return False
-
-
-def _exported_ids(place: Folder | Store, partition: Partition) -> set[str]:
-    """Return the trajectories of a step that is there; none if its file is damaged."""
-    file = place.open(partition.place_of("trajectories"))
-    if file is None:
-        return set()
-    with file:
-        try:
-            return set(pq.read_table(file, columns=["trace_id"])["trace_id"].to_pylist())
-        except (OSError, pa.ArrowException) as error:
-            # Damage is an OSError of Arrow's, without a number.
-            if getattr(error, "errno", None) is not None:
-                raise
-            return set()
 
 
 def _ids(run: Run, partition: Partition) -> list[str]:
@@ -240,6 +243,12 @@ def _ids(run: Run, partition: Partition) -> list[str]:
         seconds=_SECONDS,
     )
     return found
+
+
+def _trajectories_of(run: Run, partition: Partition) -> Iterator[RecordedTrajectory]:
+    for each in run.read(step=partition.steps):
+        if each.validate == partition.validate and each.experiment_name == partition.experiment:
+            yield each
 
 
 def _condition(partition: Partition) -> str:
@@ -269,23 +278,17 @@ def _write_step(run: Run, target: _Target, report: ExportReport) -> None:
     """Write the files of a step, and count what is written."""
     unreadable: list[str] = []
     partition = target.partition
-    steps = {None} if partition.step is None else partition.step
-    trajectories = (
-        each
-        for each in run.read(step=steps)
-        if each.validate == partition.validate and each.experiment_name == partition.experiment
-    )
     columns = {table: _COLUMNS[table] for table in OF_SPANS}
     with ExitStack() as stack:
         writers = {table: stack.enter_context(_new_file(target, table, unreadable, report)) for table in columns}
-        for batch in batches_of(trajectories, columns, unreadable.append):
+        for batch in batches_of(_trajectories_of(run, partition), columns, unreadable.append):
             for table, values in batch.items():
                 writers[table](batch_of(columns[table], values))
     report.unreadable += unreadable
     condition = _condition(partition)
     of_rewards = f"trace_id IN (SELECT trace_id FROM trajectories WHERE {condition})"
     for table, where in (("rewards", of_rewards), ("trajectories", condition)):
-        rows, _ = take_batches(run, table, _COLUMNS[table], f" WHERE {where}", steps, _SECONDS)
+        rows, _ = take_batches(run, table, _COLUMNS[table], f" WHERE {where}", partition.steps, _SECONDS)
         with _new_file(target, table, unreadable, report) as write:
             for each in rows:
                 write(each)

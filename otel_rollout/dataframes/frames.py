@@ -48,12 +48,12 @@ def trajectories(folder: Folders, *, steps: Steps = None, columns: Names = None,
         RolloutTraceError: The condition or a column is wrong, or the folder has no traces.
         MissingExtraError: pyarrow isn't installed.
     """
-    return _rows("trajectories", folder, steps, columns, where)
+    return _read("trajectories", folder, steps, columns, where)
 
 
 def rewards(folder: Folders, *, steps: Steps = None, columns: Names = None, where: str = "") -> pa.Table:
     """Return the named parts of rewards as an Arrow table; it takes the arguments of `trajectories`."""
-    return _rows("rewards", folder, steps, columns, where)
+    return _read("rewards", folder, steps, columns, where)
 
 
 def spans(folder: Folders, *, steps: Steps = None, columns: Names = None, where: str = "") -> pa.Table:
@@ -61,7 +61,7 @@ def spans(folder: Folders, *, steps: Steps = None, columns: Names = None, where:
 
     Trajectories that can't be read are left out with a warning; `errors` has them.
     """
-    return _payload("spans", folder, steps, columns, where)
+    return _read("spans", folder, steps, columns, where)
 
 
 def messages(folder: Folders, *, steps: Steps = None, columns: Names = None, where: str = "") -> pa.Table:
@@ -69,7 +69,7 @@ def messages(folder: Folders, *, steps: Steps = None, columns: Names = None, whe
 
     Trajectories that can't be read are left out with a warning; `errors` has them.
     """
-    return _payload("messages", folder, steps, columns, where)
+    return _read("messages", folder, steps, columns, where)
 
 
 def conversations(folder: Folders, *, steps: Steps = None, columns: Names = None, where: str = "") -> pa.Table:
@@ -77,7 +77,7 @@ def conversations(folder: Folders, *, steps: Steps = None, columns: Names = None
 
     Trajectories that can't be read are left out with a warning; `errors` has them.
     """
-    return _payload("conversations", folder, steps, columns, where)
+    return _read("conversations", folder, steps, columns, where)
 
 
 def errors(folder: Folders, *, steps: Steps = None) -> pa.Table:
@@ -151,16 +151,6 @@ def require_arrow() -> None:
         raise MissingExtraError(f"this needs {' and '.join(missing)}: {install_line('data')}")
 
 
-def _rows(table: str, folder: Folders, steps: Steps, names: Names, where: str) -> pa.Table:
-    """Return the rows of a table that the catalog has."""
-    require_arrow()
-    from otel_rollout.dataframes.arrow import columns_named, table_of
-
-    columns = columns_named(table, names)
-    batches, _ = take_batches(_run_of(folder), table, columns, _condition(where), _steps_of(steps))
-    return table_of(columns, batches, {})
-
-
 def take_batches(
     run: Run, table: str, columns: Sequence[Column], condition: str, steps: Steps = None, seconds: float = SECONDS
 ) -> tuple[list[pa.RecordBatch], Sequence[str]]:
@@ -192,25 +182,24 @@ def _condition(where: str) -> str:
     return f" WHERE ({where}\n)" if where.strip() else ""
 
 
-def _payload(table: str, folder: Folders, steps: Steps, names: Names, where: str) -> pa.Table:
-    """Return rows that are made of spans."""
+def _read(table: str, folder: Folders, steps: Steps, names: Names, where: str) -> pa.Table:
+    """Return rows of a table; of tables of spans, a condition on their trajectories reads no other spans."""
     require_arrow()
-    from otel_rollout.catalog.span_columns import batches_of
+    from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
     from otel_rollout.dataframes.arrow import UNREADABLE_KEY, batch_of, columns_named, table_of
 
     columns = columns_named(table, names)
-    run, steps = _run_of(folder), _steps_of(steps)
-    condition = _condition(where)
+    run, steps, condition = _run_of(folder), _steps_of(steps), _condition(where)
     unreadable: Sequence[str] = []
-    if not condition:
+    if table in OF_SPANS and not condition:
         of_columns = partial(batch_of, columns)
         batches, unreadable = run.span_rows(table, [each.name for each in columns], steps, of_columns)
-    elif run.columns_read(f"SELECT 1 FROM {table}{condition}").get(table, set()) <= _OF_TRAJECTORY:
-        ids = _ids(run, table, condition, steps)
+    elif table in OF_SPANS and run.columns_read(f"SELECT 1 FROM {table}{condition}")[table] <= _OF_TRAJECTORY:
+        sql = f"SELECT trace_id FROM (SELECT trace_id, step, validate FROM trajectories) AS {table}{condition}"
+        ids, _ = run.take(sql, lambda cursor: {trace_id for (trace_id,) in cursor}, steps, seconds=SECONDS)
         read = (each for each in run.read(step=steps) if each.trace_id in ids)
         unreadable = []
-        found = batches_of(read, {table: columns}, unreadable.append)
-        batches = [batch_of(columns, each[table]) for each in found]
+        batches = [batch_of(columns, each[table]) for each in batches_of(read, {table: columns}, unreadable.append)]
     else:
         batches, unreadable = take_batches(run, table, columns, condition, steps)
     if unreadable:
@@ -218,12 +207,5 @@ def _payload(table: str, folder: Folders, steps: Steps, names: Names, where: str
             f"{counted(len(unreadable), 'trajectory')} can't be read; otel_rollout.dataframes.errors lists them",
             stacklevel=3,
         )
-    return table_of(columns, batches, {UNREADABLE_KEY: str(len(unreadable)).encode()})
-
-
-def _ids(run: Run, table: str, condition: str, steps: Steps) -> set[str]:
-    """Return the trajectories that a condition on their spans or messages lets through, if it reads none of these."""
-    own = "SELECT trace_id, step, validate FROM trajectories"
-    sql = f"SELECT trace_id FROM ({own}) AS {table}{condition}"
-    ids, _ = run.take(sql, lambda cursor: {trace_id for (trace_id,) in cursor}, steps, seconds=SECONDS)
-    return ids
+    more = {UNREADABLE_KEY: str(len(unreadable)).encode()} if table in OF_SPANS else {}
+    return table_of(columns, batches, more)
