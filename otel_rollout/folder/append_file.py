@@ -67,12 +67,9 @@ class AppendFile:
         Raises:
             OSError: It can't be read, or was cut off.
         """
-        data = os.pread(self.descriptor, length, offset)
-        while len(data) < length:
-            more = os.pread(self.descriptor, length - len(data), offset + len(data))
-            if not more:
-                raise OSError(errno.EIO, "the file was cut off by another process", str(self.path))
-            data += more
+        data = read_at(self.descriptor, offset, length)
+        if len(data) < length:
+            raise OSError(errno.EIO, "the file was cut off by another process", str(self.path))
         return data
 
     def clear(self) -> None:
@@ -96,6 +93,14 @@ def _open(path: Path, within: Path | None) -> int:
         # Again, if the retention of another process removes the empty folder between these two calls.
         make_folder(path.parent, within)
     return open_private(path, os.O_RDWR)
+
+
+def read_at(descriptor: int, offset: int, length: int) -> bytes:
+    """Return a part of an open file, or as much of it as there is."""
+    data = os.pread(descriptor, length, offset)
+    while len(data) < length and (more := os.pread(descriptor, length - len(data), offset + len(data))):
+        data += more
+    return data
 
 
 def _gone(path: Path) -> FileGoneError:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import MissingExtraError, UnreadableTraceError
 from otel_rollout.files.file_lock import open_to_read
-from otel_rollout.folder.append_file import AppendFile
+from otel_rollout.folder.append_file import AppendFile, read_at
 from otel_rollout.installing import install_line
 
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -261,10 +261,7 @@ def read_range(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
     """Return a part of a file, or as much of it as there is."""
     descriptor = open_to_read(path)
     try:
-        data = os.pread(descriptor, length, offset)
-        while len(data) < length and (more := os.pread(descriptor, length - len(data), offset + len(data))):
-            data += more
-        return data
+        return read_at(descriptor, offset, length)
     finally:
         os.close(descriptor)
 

@@ -91,14 +91,14 @@ def is_frame_file(name: str) -> bool:
     return _FRAME_FILE.fullmatch(name) is not None
 
 
-def is_new_file(name: str) -> bool:
-    """Return True if we name a file so that will replace a journal, or a file of running trajectories."""
-    return _NEW_FILE.fullmatch(name) is not None
-
-
 def is_running_file(name: str) -> bool:
     """Return True if we name a file of running trajectories so."""
     return _RUNNING_FILE.fullmatch(name) is not None
+
+
+def is_ours(name: str) -> bool:
+    """Return True if we name a file so that is no index: of frames, of running trajectories, or one that will be."""
+    return is_frame_file(name) or is_running_file(name) or _NEW_FILE.fullmatch(name) is not None
 
 
 def data_path(folder: Path, worker: str, number: int) -> Path:

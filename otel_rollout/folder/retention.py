@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -92,29 +92,20 @@ class FolderBound:
 
     def _stored(self) -> list[_StoredFile]:
         """Return the files that we wrote, by their names and places; all others are not ours to remove."""
-        found = [file for place, is_ours in _places(self._folder) for file in _files_of(place, is_ours)]
+        found = [file for place in _places(self._folder) for file in _files_of(place)]
         recent = file_clock(self._folder) - RECENT_SECONDS
         self.writers = max(1, len({layout.worker_of(each.name) for each in found if each.modified > recent}))
         return found
 
 
-def _places(folder: Path) -> Iterator[tuple[str, Callable[[str], bool]]]:
-    """Yield the folders in which files are ours, with what their names are known by."""
+def _places(folder: Path) -> Iterator[str]:
+    """Yield the folders in which files are ours."""
     for place in _folders(folder):
         name = os.path.basename(place)  # noqa: PTH119 - one of many
-        if layout.is_bundle_folder(name):
-            yield place, layout.is_frame_file
-        elif name == layout.OPEN:
-            yield place, _is_ours_in_open
-        elif name == layout.VALIDATE:
-            for bundle in _folders(place):
-                if layout.is_bundle_folder(os.path.basename(bundle)):  # noqa: PTH119 - one of many
-                    yield bundle, layout.is_frame_file
-
-
-def _is_ours_in_open(name: str) -> bool:
-    # A process that lives writes its file of running trajectories anew every few seconds: it is never the oldest.
-    return layout.is_frame_file(name) or layout.is_new_file(name) or layout.is_running_file(name)
+        if name == layout.VALIDATE:
+            yield from (each for each in _folders(place) if layout.is_bundle_folder(os.path.basename(each)))  # noqa: PTH119 - one of many
+        elif name == layout.OPEN or layout.is_bundle_folder(name):
+            yield place
 
 
 def _folders(folder: str | Path) -> list[str]:
@@ -124,7 +115,7 @@ def _folders(folder: str | Path) -> list[str]:
     return []
 
 
-def _files_of(folder: str, is_ours: Callable[[str], bool]) -> Iterator[_StoredFile]:
+def _files_of(folder: str) -> Iterator[_StoredFile]:
     sizes: dict[str, tuple[float, int]] = {}
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -133,7 +124,8 @@ def _files_of(folder: str, is_ours: Callable[[str], bool]) -> Iterator[_StoredFi
                     status = entry.stat(follow_symlinks=False)
                     sizes[entry.name] = (status.st_mtime, status.st_size)
     for name, (modified, size) in sizes.items():
-        if is_ours(name):
+        # A process that lives writes its file of running trajectories anew every few seconds: it is never the oldest.
+        if layout.is_ours(name):
             stem = name.removesuffix(layout.FRAMES)
             indexes = tuple(index for index in (stem + layout.INDEX, stem + layout.CLOSED_INDEX) if index in sizes)
             yield _StoredFile(modified, folder, name, size + sum(sizes[index][1] for index in indexes), indexes)

@@ -345,9 +345,8 @@ class TestLayout:
             f"{worker}.index.jsonl",
             f"{worker}.otlp.zst.new",
         ):
-            assert not layout.is_frame_file(name)
-            assert not layout.is_new_file(name)
-        assert layout.is_new_file(f".{worker}.otlp.zst.new")
+            assert not layout.is_ours(name)
+        assert layout.is_ours(f".{worker}.otlp.zst.new")
         assert not layout.is_frame_file(f".{worker}.otlp.zst.new")
 
     @pytest.mark.parametrize(
