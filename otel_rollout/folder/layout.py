@@ -44,7 +44,7 @@ _FRAME_FILE: Final = re.compile(_NAME + _NUMBER + re.escape(FRAMES))
 _RUNNING_FILE: Final = re.compile(_NAME + re.escape(RUNNING))
 _REPLACED: Final = "|".join(map(re.escape, (FRAMES, RUNNING)))
 _NEW_FILE: Final = re.compile(rf"\.{_NAME}{_NUMBER}(?:{_REPLACED}){re.escape(NEW)}")
-_BUNDLE: Final = re.compile("steps=(-?[0-9]{1,19})-(-?[0-9]{1,19})", re.ASCII)
+_BUNDLE: Final = re.compile("steps=(-?[0-9]{1,19})--?[0-9]{1,19}", re.ASCII)
 
 
 def new_worker(role: str = "") -> str:
@@ -72,18 +72,16 @@ def bundle_folder(step: int | None, *, validate: bool) -> str:
 
 
 def steps_of(name: str) -> tuple[int, int] | None:
-    """Return the first and the last step in a folder's name, if they are there."""
+    """Return the first and the last step of a bundle by its folder's name; None if it is none, or has no steps."""
     match = _BUNDLE.fullmatch(name)
-    if match is None:
+    if match is None or name != bundle_folder(first := int(match[1]), validate=False):
         return None
-    first, last = int(match[1]), int(match[2])
-    return (first, last) if first <= last else None
+    return first, first + BUNDLE_STEPS - 1
 
 
 def is_bundle_folder(name: str) -> bool:
     """Return True if `bundle_folder` makes this name."""
-    steps = steps_of(name)
-    return name == NO_STEP or (steps is not None and name == bundle_folder(steps[0], validate=False))
+    return name == NO_STEP or steps_of(name) is not None
 
 
 def is_frame_file(name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from os import PathLike
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +23,7 @@ from otel_rollout.facts.summaries import merge_late, summarise_trajectory
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import lacks_inferred, summary_of_row
+from otel_rollout.folder.layout import BUNDLE_STEPS
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import NO_STEPS, StepKey, TraceFile, find_trace_files
@@ -139,26 +140,17 @@ def bundles_of(files: Iterable[TraceFile], keys: Iterable[StepKey]) -> Iterator[
     """Yield the files of each bundle in order, training and validation together, with the steps that are in its range.
 
     Args:
-        files: Files, those without a range are left out; ranges that overlap are one bundle.
+        files: Files; those outside bundles are left out.
         keys: Steps; those that are in no file's range are bundles without files.
     """
-    placed: list[tuple[tuple[bool, int, int], TraceFile | StepKey]] = [
-        ((file.steps.has_no_step, file.steps.first, file.steps.last), file) for file in files if file.steps is not None
-    ]
-    placed += [((key.has_no_step, key.step, key.step), key) for key in keys]
-    of_bundle: tuple[list[TraceFile], list[StepKey]] = ([], [])
-    until: tuple[bool, int] | None = None
-    for (has_no_step, first, last), each in sorted(placed, key=itemgetter(0)):
-        if until is not None and (has_no_step, first) > until:
-            yield of_bundle
-            of_bundle = ([], [])
-        until = max(until or (False, last), (has_no_step, last))
-        if isinstance(each, TraceFile):
-            of_bundle[0].append(each)
-        else:
-            of_bundle[1].append(each)
-    if until is not None:
-        yield of_bundle
+    bundles: dict[tuple[bool, int], tuple[list[TraceFile], list[StepKey]]] = {}
+    for file in files:
+        if file.steps is not None:
+            bundles.setdefault((file.steps.has_no_step, file.steps.first), ([], []))[0].append(file)
+    for key in keys:
+        bundles.setdefault((key.has_no_step, key.step - key.step % BUNDLE_STEPS), ([], []))[1].append(key)
+    for place in sorted(bundles):
+        yield bundles[place]
 
 
 def without_summary(row: IndexEntry) -> IndexEntry:

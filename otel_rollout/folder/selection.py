@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Final, TypedDict
+from typing import TypedDict
 
 from otel_rollout.folder.index import IndexEntry
-
-MAX_WIDTH: Final = 10_000
-"""A range of more steps counts as selected."""
 
 
 class Filters(TypedDict, total=False):
@@ -82,11 +79,9 @@ class Selection:
             last: Its last step.
             validate: True if it is of validation passes.
         """
-        if self._validate not in (None, validate):
-            return False
         steps = self._steps
-        # Another program's folder may have any range.
-        return steps is None or last - first >= MAX_WIDTH or any(step in steps for step in range(first, last + 1))
+        is_in = steps is None or any(step in steps for step in range(first, last + 1))
+        return is_in and self._validate in (None, validate)
 
     @property
     def is_narrow(self) -> bool:
