@@ -21,8 +21,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.files.file_modes import make_folder, open_private
-from otel_rollout.folder.append_file import FileGoneError
-from otel_rollout.folder.frames import FrameFile, read_frame, require_zstandard
+from otel_rollout.folder.append_file import AppendFile, FileGoneError
+from otel_rollout.folder.frames import append_frame, read_frame, require_zstandard
 from otel_rollout.folder.layout import FRAMES, new_worker
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.otlp import decode_spans, encode_spans
@@ -185,14 +185,14 @@ class _SpoolFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.bytes = 0
-        self.frames = FrameFile(path)
+        self.frames = AppendFile(path)
         self.unread: deque[StoredBatch] = deque()
         self.being_sent: set[StoredBatch] = set()
         """The batches that are read and not settled."""
 
     def append(self, request: bytes, spans: int, number: int) -> int:
         """Append a batch and return its size on disk."""
-        frame = self.frames.append(request)
+        frame = append_frame(self.frames, request)
         self.unread.append(StoredBatch(self, frame.offset, frame.length, spans, number))
         self.bytes += frame.length
         return frame.length

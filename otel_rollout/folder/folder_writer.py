@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import otlp
 from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import frames, layout
+from otel_rollout.folder.frames import require_zstandard
 from otel_rollout.folder.journal import Journal, JournalPart
 from otel_rollout.folder.known_traces import KnownTrace, KnownTraces, known_ids
 from otel_rollout.folder.step_files import StepFiles
@@ -132,6 +133,8 @@ class FolderWriter:
             MissingExtraError: zstandard isn't installed.
         """
         self.after_fork()
+        # First: nothing is left behind without it.
+        require_zstandard()
         with self._lock:
             traces, doubles = self._sort_out(spans)
             waiting, ending = dict[bytes, list[EncodedSpan]](), dict[bytes, list[EncodedSpan]]()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.errors import MissingExtraError, UnreadableTraceError
@@ -64,49 +63,24 @@ class DamagedFrameError(UnreadableTraceError):
     """A frame is torn, or its bytes are not those that were written."""
 
 
-class FrameFile:
-    """An append-only file of frames; not thread-safe.
+def append_frame(file: AppendFile, *pieces: bytes | memoryview) -> Frame:
+    """Append a request to a file, and return its frame, without the request.
 
     Args:
-        path: The file, continued if it exists; missing folders are created.
-        within: The folder that it belongs to; folders created below take its mode, others are private.
+        file: The file.
+        pieces: The request; several pieces are concatenated.
 
     Raises:
-        OSError: It can't be created or opened.
-        FileGoneError: Another process is removing or consuming it.
+        OSError: The disk did not take all of it, and has none of it.
+        FileGoneError: The file was removed.
         MissingExtraError: zstandard isn't installed.
+        ValueError: It is longer than `MAX_LINE_BYTES`.
     """
-
-    def __init__(self, path: str | os.PathLike[str], within: Path | None = None) -> None:
-        require_zstandard()
-        self._file = AppendFile(path, within)
-        self.path = self._file.path
-
-    @property
-    def end(self) -> int:
-        """The file's size in bytes."""
-        return self._file.end
-
-    def append(self, *pieces: bytes | memoryview) -> Frame:
-        """Append a request and return its frame, without the request.
-
-        Args:
-            pieces: The request; several pieces are concatenated.
-
-        Raises:
-            OSError: The disk did not take all of it, and has none of it.
-            FileGoneError: The file was removed.
-            ValueError: It is longer than `MAX_LINE_BYTES`.
-        """
-        if (size := sum(map(len, pieces))) >= MAX_LINE_BYTES:
-            raise ValueError(f"a request of {size:,} bytes is over the limit of {MAX_LINE_BYTES:,}")
-        # In one piece: streaming takes a quarter longer, even counting the copy.
-        data = frame_of(b"".join(pieces) if len(pieces) > 1 else pieces[0])
-        return Frame(self._file.append([data]), len(data), checksum=data[-CHECKSUM_BYTES:].hex())
-
-    def close(self) -> None:
-        """Close the file; idempotent."""
-        self._file.close()
+    if (size := sum(map(len, pieces))) >= MAX_LINE_BYTES:
+        raise ValueError(f"a request of {size:,} bytes is over the limit of {MAX_LINE_BYTES:,}")
+    # In one piece: streaming takes a quarter longer, even counting the copy.
+    data = frame_of(b"".join(pieces) if len(pieces) > 1 else pieces[0])
+    return Frame(file.append([data]), len(data), checksum=data[-CHECKSUM_BYTES:].hex())
 
 
 def frame_of(request: bytes | memoryview, level: int = LEVEL) -> bytes:

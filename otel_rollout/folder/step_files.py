@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import layout
 from otel_rollout.folder.append_file import AppendFile, FileGoneError
-from otel_rollout.folder.frames import FrameFile
+from otel_rollout.folder.frames import append_frame
 from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, entry_of, index_line
 from otel_rollout.folder.layout import closed_index_path
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole
@@ -132,7 +132,7 @@ class _StepFile:
     """A file of trajectories with its index, which is compressed when it is closed."""
 
     def __init__(self, path: Path, within: Path) -> None:
-        self.frames = FrameFile(path, within)
+        self.frames = AppendFile(path, within)
         self.used = monotonic()
         self._within = within
         try:
@@ -151,7 +151,7 @@ class _StepFile:
         """
         # The index keeps the order of the frames: readers decompress each frame that it has no line for.
         self._write_index()
-        offset, length, _, checksum = self.frames.append(*pieces)
+        offset, length, _, checksum = append_frame(self.frames, *pieces)
         try:
             line = index_line(entry_of(summary, offset, length, sum(map(len, pieces)), checksum))
         except Exception:
@@ -180,13 +180,14 @@ class _StepFile:
         """Move the lines of the open index to the closed one; a crash in between leaves them in both."""
         index = self._index
         if index.end:
-            closed = FrameFile(closed_index_path(self.frames.path), self._within)
+            closed = AppendFile(closed_index_path(self.frames.path), self._within)
             rest = b""
             try:
                 for offset in range(0, index.end, BLOCK_BYTES):
                     data = rest + index.read(offset, min(BLOCK_BYTES, index.end - offset))
                     *lines, rest = data.split(b"\n")
-                    closed.append(b"".join([b"%b}\n" % line[:-SEAL_BYTES] for line in lines if is_whole(line)]))
+                    block = b"".join([b"%b}\n" % line[:-SEAL_BYTES] for line in lines if is_whole(line)])
+                    append_frame(closed, block)
             finally:
                 closed.close()
         index.path.unlink()

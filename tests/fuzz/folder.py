@@ -29,7 +29,7 @@ from unittest import mock
 
 from otel_rollout import RecordedTrajectory, RolloutTraceError, read_trajectories
 from otel_rollout.cli.main import main as command_line
-from otel_rollout.folder import FrameFile, layout
+from otel_rollout.folder import AppendFile, append_frame, layout
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import encode_spans
 from tests.fuzz.folder_mutations import BOMB, MUTATIONS, Mutation
@@ -84,9 +84,9 @@ def make_folder(folder: Path) -> None:
         # Its process is killed before these have ended.
         second._files.forget()
         second._journal.forget()
-        spooled = FrameFile(folder / "spooled" / "host-7-0007-000001.otlp.zst")
+        spooled = AppendFile(folder / "spooled" / "host-7-0007-000001.otlp.zst")
         for sample in (1, 2):
-            spooled.append(encode_spans(make_trajectory(4, sample)))
+            append_frame(spooled, encode_spans(make_trajectory(4, sample)))
         spooled.close()
         (folder / ".replay").mkdir()
         (folder / ".replay" / "console-0123456789ab.txt").write_text("# delivered\ntoken\n")

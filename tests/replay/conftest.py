@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 import otel_rollout
 from otel_rollout import backends
 from otel_rollout.export import RetryPolicy
-from otel_rollout.folder import FrameFile
+from otel_rollout.folder import AppendFile, append_frame
 from otel_rollout.otlp import encode_spans
 from otel_rollout.replay import Replay, replay
 from otel_rollout.settings import resolve_settings
@@ -57,12 +57,12 @@ def spool(tmp_path: Path, project: str) -> Callable[..., Path]:
         folder = tmp_path / "spool"
         otel_rollout.init(project, "exp-1", backend=memory)
         for number in range(files):
-            file = FrameFile(folder / exporter / f"host-1-abcd-{number:06d}.otlp.zst")
+            file = AppendFile(folder / exporter / f"host-1-abcd-{number:06d}.otlp.zst")
             for batch in range(batches):
                 memory.clear()
                 run_agent(batch, number, 0)
                 assert otel_rollout.flush(60)
-                file.append(encode_spans(memory.spans))
+                append_frame(file, encode_spans(memory.spans))
             file.close()
         otel_rollout.shutdown(30.0)
         return folder

@@ -11,7 +11,7 @@ import otel_rollout
 from otel_rollout.errors import ConfigurationError
 from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.files.file_lock import lock_shared
-from otel_rollout.folder import FrameFile, scan_frames, stored_file
+from otel_rollout.folder import AppendFile, append_frame, scan_frames, stored_file
 from otel_rollout.otlp import encode_spans
 from otel_rollout.replay import describe, remove_delivered
 from otel_rollout.testing import InMemorySpanExporter
@@ -40,9 +40,9 @@ class TestSpool:
         for sample in range(4):
             run_agent(1, sample, 0)
         otel_rollout.shutdown(30.0)
-        file = FrameFile(tmp_path / "memory" / "host-1-abcd-000000.otlp.zst")
+        file = AppendFile(tmp_path / "memory" / "host-1-abcd-000000.otlp.zst")
         for place in range(3):
-            file.append(encode_spans(recorded.spans[place::3]))
+            append_frame(file, encode_spans(recorded.spans[place::3]))
         file.close()
         monkeypatch.setattr(stored_file, "MAX_CACHED_BYTES", 0)
         read, places = stored_file.StoredFile.read_request, []
@@ -60,8 +60,8 @@ class TestSpool:
         otel_rollout.init(project, "exp-1", backend=recorded)
         run_agent(1, 0, 0)
         otel_rollout.shutdown(30.0)
-        file = FrameFile(tmp_path / "memory" / "host-1-abcd-000000.otlp.zst")
-        file.append(encode_spans([span for span in recorded.spans if span.parent is not None]))
+        file = AppendFile(tmp_path / "memory" / "host-1-abcd-000000.otlp.zst")
+        append_frame(file, encode_spans([span for span in recorded.spans if span.parent is not None]))
         file.close()
 
         assert replayed(tmp_path, memory).notes == [
@@ -235,8 +235,8 @@ class TestDamage:
 
 HOLDER = """
 import sys
-from otel_rollout.folder.frames import FrameFile
-file = FrameFile(sys.argv[1])
+from otel_rollout.folder import AppendFile
+file = AppendFile(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()
 """

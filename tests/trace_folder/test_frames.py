@@ -18,14 +18,18 @@ from hypothesis import strategies as st
 from otel_rollout.errors import MissingExtraError
 from otel_rollout.files import exclusive_lock, file_lock, is_being_written
 from otel_rollout.folder import (
+    AppendFile,
     DamagedFrameError,
     FileGoneError,
-    FrameFile,
+    append_frame,
     frames,
     read_frame,
     scan_frames,
 )
+from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.folder.frames import Frame
+
+from .writing import trajectory
 
 # Noise doesn't compress: frames with many blocks, and of every size.
 LINES = [b"first", b"x" * 300_000, random.Random(1).randbytes(400_000).hex().encode(), b"", b"last"]
@@ -35,20 +39,20 @@ LINES = [b"first", b"x" * 300_000, random.Random(1).randbytes(400_000).hex().enc
 def path(tmp_path):
     """A file of frames, one per line of LINES, that nobody writes any more."""
     path = tmp_path / "frames.otlp.zst"
-    file = FrameFile(path)
+    file = AppendFile(path)
     for line in LINES:
-        file.append(line)
+        append_frame(file, line)
     file.close()
     return path
 
 
 class TestAppending:
-    """FrameFile."""
+    """append_frame."""
 
     def test_each_line_is_a_frame_of_its_own(self, tmp_path):
         """What append returns is where that line is read, alone."""
-        file = FrameFile(tmp_path / "new" / "folder" / "frames.otlp.zst")
-        frames = [file.append(b"one"), file.append(b"two"), file.append(b"th", memoryview(b"ree"))]
+        file = AppendFile(tmp_path / "new" / "folder" / "frames.otlp.zst")
+        frames = [append_frame(file, b"one"), append_frame(file, b"two"), append_frame(file, b"th", memoryview(b"ree"))]
         assert [read_frame(file.path, *frame[:2]) for frame in frames] == [b"one", b"two", b"three"]
         assert frames[0].offset == 0
         assert file.end == sum(frame.length for frame in frames) == file.path.stat().st_size
@@ -58,8 +62,8 @@ class TestAppending:
     def test_a_long_history_that_comes_again_takes_no_space_again(self, tmp_path):
         """Each turn of a model says all before it once more, also where that is a megabyte."""
         history = random.Random(2).randbytes(500_000).hex().encode()
-        file = FrameFile(tmp_path / "frames.otlp.zst")
-        once, twice = file.append(history), file.append(history + history)
+        file = AppendFile(tmp_path / "frames.otlp.zst")
+        once, twice = append_frame(file, history), append_frame(file, history + history)
         assert twice.length < 1.1 * once.length
         file.close()
 
@@ -67,17 +71,17 @@ class TestAppending:
         """The bound is the same on both sides."""
         monkeypatch.setattr(frames, "MAX_LINE_BYTES", 1000)
         size = path.stat().st_size
-        file = FrameFile(path)
+        file = AppendFile(path)
         with pytest.raises(ValueError, match="a request of 1,000 bytes"):
-            file.append(b"x" * 1000)
-        assert read_frame(path, *file.append(b"x" * 999)[:2]) == b"x" * 999
+            append_frame(file, b"x" * 1000)
+        assert read_frame(path, *append_frame(file, b"x" * 999)[:2]) == b"x" * 999
         file.close()
         assert path.stat().st_size > size
 
     def test_a_file_is_continued(self, path):
         """Opening a file anew appends behind what is there."""
-        file = FrameFile(path)
-        frame = file.append(b"more")
+        file = AppendFile(path)
+        frame = append_frame(file, b"more")
         file.close()
         assert [each.request for each in scan_frames(path)] == [*LINES, b"more"]
         assert read_frame(path, *frame[:2]) == b"more"
@@ -90,17 +94,17 @@ class TestAppending:
 
     def test_a_removed_file_is_noticed(self, path):
         """Nothing is appended to a file that nobody would find."""
-        file = FrameFile(path)
+        file = AppendFile(path)
         path.unlink()
         with pytest.raises(FileGoneError):
-            file.append(b"lost")
+            append_frame(file, b"lost")
         file.close()
 
     def test_without_zstandard_the_error_says_what_to_install(self, monkeypatch, tmp_path):
         """The missing extra is named, and no file is left behind."""
         monkeypatch.setitem(sys.modules, "zstandard", None)
         with pytest.raises(MissingExtraError, match=r"pip install .*\[file\]'"):
-            FrameFile(tmp_path / "frames.otlp.zst")
+            FolderWriter(tmp_path).write(trajectory())
         assert not list(tmp_path.iterdir())
 
 
@@ -109,7 +113,7 @@ class TestFaults:
 
     def test_a_write_that_is_cut_short_leaves_nothing(self, path, monkeypatch):
         """Half a frame is cut off again, and the next append works."""
-        file = FrameFile(path)
+        file = AppendFile(path)
         size = path.stat().st_size
         real = os.pwrite
 
@@ -120,16 +124,16 @@ class TestFaults:
 
         monkeypatch.setattr(os, "pwrite", pwrite)
         with pytest.raises(OSError, match="No space"):
-            file.append(LINES[2])
+            append_frame(file, LINES[2])
         assert path.stat().st_size == size
         monkeypatch.undo()
-        file.append(b"next")
+        append_frame(file, b"next")
         file.close()
         assert [each.request for each in scan_frames(path)] == [*LINES, b"next"]
 
     def test_where_cutting_off_fails_too_the_next_append_overwrites(self, path, monkeypatch):
         """A disk that fails altogether leaves a torn frame; it does not stay in the middle of the file."""
-        file = FrameFile(path)
+        file = AppendFile(path)
         size = path.stat().st_size
         real = os.pwrite
 
@@ -144,23 +148,23 @@ class TestFaults:
         monkeypatch.setattr(os, "pwrite", pwrite)
         monkeypatch.setattr(os, "ftruncate", ftruncate)
         with pytest.raises(OSError, match="Input/output"):
-            file.append(b"half of this")
+            append_frame(file, b"half of this")
         monkeypatch.undo()
         assert list(scan_frames(path, size)) == [Frame(size, 10)]
-        file.append(b"half of this, and more")
+        append_frame(file, b"half of this, and more")
         file.close()
         assert [each.request for each in scan_frames(path)] == [*LINES, b"half of this, and more"]
 
     def test_a_write_that_is_interrupted_goes_on(self, path, monkeypatch):
         """The system may take less than it is given without an error."""
-        file = FrameFile(path)
+        file = AppendFile(path)
         real = os.pwrite
 
         def pwrite(descriptor, data, offset):
             return real(descriptor, data[:1000], offset)
 
         monkeypatch.setattr(os, "pwrite", pwrite)
-        frames = [file.append(LINES[2]), file.append(b"more")]
+        frames = [append_frame(file, LINES[2]), append_frame(file, b"more")]
         file.close()
         assert [read_frame(path, *frame[:2]) for frame in frames] == [LINES[2], b"more"]
 
@@ -172,8 +176,8 @@ class TestScanning:
     @given(st.lists(st.binary(max_size=300), max_size=6))
     def test_frames_are_found_without_an_index(self, tmp_path_factory, lines):
         """Whatever was appended is found, in order."""
-        file = FrameFile(tmp_path_factory.mktemp("scan") / "frames.otlp.zst")
-        frames = [file.append(line) for line in lines]
+        file = AppendFile(tmp_path_factory.mktemp("scan") / "frames.otlp.zst")
+        frames = [append_frame(file, line) for line in lines]
         file.close()
         assert [each._replace(request=None) for each in scan_frames(file.path)] == frames
         assert [read_frame(file.path, *frame[:2]) for frame in frames] == lines
@@ -276,8 +280,8 @@ class TestScanning:
 
 HOLDER = """
 import sys, time
-from otel_rollout.folder import FrameFile
-file = FrameFile(sys.argv[1])
+from otel_rollout.folder import AppendFile
+file = AppendFile(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -288,7 +292,7 @@ class TestLocks:
 
     def test_a_file_is_held_until_its_writer_closes_it(self, path):
         """While a file is open for appending nobody takes it; afterwards anybody may."""
-        file = FrameFile(path)
+        file = AppendFile(path)
         assert is_being_written(path)
         with exclusive_lock(path) as taken:
             assert taken is None
@@ -317,7 +321,7 @@ class TestLocks:
     def test_a_file_that_is_being_consumed_is_not_continued(self, path):
         """A writer that comes back while somebody consumes its file is told so."""
         with exclusive_lock(path), pytest.raises(FileGoneError):
-            FrameFile(path)
+            AppendFile(path)
 
     def test_a_file_that_is_gone(self, tmp_path):
         """Nobody writes it, and it can't be taken."""
@@ -332,8 +336,8 @@ class TestLocks:
             raise OSError(95, "Operation not supported")
 
         monkeypatch.setattr(fcntl, "flock", flock)
-        file = FrameFile(path)
-        file.append(b"more")
+        file = AppendFile(path)
+        append_frame(file, b"more")
         file.close()
         assert is_being_written(path)
         long_ago = time.time() - file_lock.QUIET_SECONDS - 1

@@ -11,7 +11,7 @@ import pytest
 from writing import contents, ids, trajectory
 
 from otel_rollout.files import exclusive_lock
-from otel_rollout.folder import FolderBound, FrameFile, bundle_folder
+from otel_rollout.folder import AppendFile, FolderBound, bundle_folder
 from otel_rollout.folder.folder_writer import FolderWriter
 
 
@@ -147,7 +147,7 @@ class TestEnforceBound:
         """A file that a process holds is left alone, however old; the next oldest goes in its place."""
         for number in (1, 2, 3):
             make_file(f"{bundle(number)}/w-1-00ab.otlp.zst", modified=number)
-        held = FrameFile(tmp_path / bundle(1) / "w-1-00ab.otlp.zst")
+        held = AppendFile(tmp_path / bundle(1) / "w-1-00ab.otlp.zst")
         with exclusive_lock(tmp_path / bundle(2) / "w-1-00ab.otlp.zst"):
             assert enforce_bound(tmp_path, 0) == 1000
         held.close()
