@@ -133,7 +133,7 @@ class FolderWriter:
             MissingExtraError: zstandard isn't installed.
         """
         self.after_fork()
-        # First: nothing is left behind without it.
+        # Before any file is created.
         require_zstandard()
         with self._lock:
             traces, doubles = self._sort_out(spans)
