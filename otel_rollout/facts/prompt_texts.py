@@ -12,8 +12,8 @@ from otel_rollout.facts.span_messages import SYSTEM_INSTRUCTIONS
 PROMPT_START: Final = '"prompt_ids_start":'
 """In a turn's input: the number of the prompt's token ids that earlier turns have recorded."""
 MAX_PAYLOAD: Final = 256 * 1024
-_MAX_OPEN: Final = 64
-"""A prompt is compared with so many earlier ones that none has continued yet."""
+_MAX_KNOWN: Final = 128
+"""A prompt is compared with so many earlier ones."""
 _MAX_CONTINUED: Final = 4
 _MAX_BEFORE: Final = 2
 _TOOL_FIRST: Final = ('[{"role":"tool"', '{"messages":[{"role":"tool"')
@@ -45,18 +45,15 @@ class PromptText(NamedTuple):
 
 
 class OpenPrompts:
-    """The prompts of one trajectory that none has continued yet, by the lengths and hashes of their texts."""
+    """The last prompts of one trajectory that a later one may continue, by the lengths and hashes of their texts."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[int, int], int] = {}
-        """The number of prompts with a text."""
-        self._continued: dict[tuple[int, int], None] = {}
-        """The last ones that a prompt has continued: of two that begin with a text, the first may be a sub-agent's."""
+        self._known: dict[tuple[int, int], None] = {}
 
     def copy(self) -> OpenPrompts:
         """Return a copy, to which prompts can be added without changing this one."""
         other = OpenPrompts()
-        other._open, other._continued = self._open.copy(), self._continued.copy()
+        other._known = self._known.copy()
         return other
 
     def add(self, text: bytes, is_clear: bool) -> PromptText:
@@ -69,23 +66,19 @@ class OpenPrompts:
         if not text:
             return PromptText(NO_TEXT, (), is_clear)
         data, hashed, at, before = memoryview(text), 0, 0, list[tuple[int, int]]()
-        for length, expected in sorted(self._open.keys() | self._continued.keys()):
+        for length, expected in sorted(self._known):
             if length >= len(data):
                 break
             hashed, at = crc32(data[at:length], hashed), length
             if expected == hashed and (text[length - 1 : length] != b"}" or text[length : length + 1] == b","):
                 before.append((length, expected))
+        # Of those that continue one prompt, the first may be a sub-agent's, for some turns.
+        for known in before[:-_MAX_CONTINUED]:
+            del self._known[known]
         own = len(data), crc32(data[at:], hashed)
-        if before and (last := before[-1]) in self._open:
-            self._open[last] -= 1
-            if not self._open[last]:
-                del self._open[last]
-            self._continued[last] = None
-            if len(self._continued) > _MAX_CONTINUED:
-                del self._continued[next(iter(self._continued))]
-        self._open[own] = self._open.get(own, 0) + 1
-        if len(self._open) > _MAX_OPEN:
-            del self._open[next(iter(self._open))]
+        self._known[own] = None
+        if len(self._known) > _MAX_KNOWN:
+            del self._known[next(iter(self._known))]
         return PromptText(own, tuple(before[-_MAX_BEFORE:]), is_clear)
 
 
@@ -107,10 +100,10 @@ def text_of_prompt(attributes: Mapping[str, Any]) -> tuple[bytes, bool]:
         return b"", False
     encoded = text.encode("utf-8", "replace")
     if text.startswith("[") and text.endswith("]") and '"role"' in text[:_MAX_ROLE]:
-        found, is_clear = text_of_messages(encoded[:-1])
+        found = text_of_messages(encoded[:-1])
         # GenAI's spans may have the system prompt apart.
         system = attributes.get(SYSTEM_INSTRUCTIONS)
-        return (system.encode("utf-8", "replace") + found if type(system) is str else found), is_clear
+        return (system.encode("utf-8", "replace") + found if type(system) is str else found), True
     if text.startswith("{") and '"messages":' in text and (end := _end_of_messages(text)):
         return text[:end].encode("utf-8", "replace"), True
     is_text = semconv.INPUT_MESSAGES not in attributes and text[:1] not in ("[", "{", '"') and _TEXT not in text
@@ -118,15 +111,14 @@ def text_of_prompt(attributes: Mapping[str, Any]) -> tuple[bytes, bool]:
     return (encoded, True) if is_clear else (b"", False)
 
 
-def text_of_messages(text: bytes) -> tuple[bytes, bool]:
-    """Return the text of a prompt's messages, and whether it shows what the prompt continues.
+def text_of_messages(text: bytes) -> bytes:
+    """Return the text of a prompt's messages: without the end of a single message, which may go on inside.
 
     Args:
         text: Their JSON without the closing bracket.
     """
     is_one = text.startswith(_USER_FIRST) and text.endswith(_END_OF_TEXT) and _NEXT_MESSAGE not in text
-    # A prompt of one text may go on inside of it.
-    return (text[: -len(_END_OF_TEXT)] if is_one and len(text) > len(_USER_FIRST) + _MIN_TEXT else text), True
+    return text[: -len(_END_OF_TEXT)] if is_one and len(text) > len(_USER_FIRST) + _MIN_TEXT else text
 
 
 def _end_of_messages(text: str) -> int:

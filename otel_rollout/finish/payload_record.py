@@ -39,7 +39,7 @@ def _record_generation(draft: SpanDraft, asked: ChatSide | None, answered: ChatS
         text, is_clear = b"", True
     else:
         # Before limits: a prompt that they cut continues the one before all the same.
-        text, is_clear = text_of_messages(b"[%b" % b",".join(asked.encoded))
+        text, is_clear = text_of_messages(b"[%b" % b",".join(asked.encoded)), True
     prompts = OpenPrompts() if trajectory is None or trajectory.prompts is None else trajectory.prompts
     if trajectory is not None:
         trajectory.prompts = prompts
