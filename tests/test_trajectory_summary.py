@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,17 +14,11 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-import otel_rollout
-from otel_rollout import rollout_trace_attr, rollout_trace_op
 from otel_rollout.facts import (
-    FACTS,
-    SUMS,
-    Sum,
     ToolCounts,
     shapes_of,
     summarise_trajectory,
 )
-from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout.text import INT64_MAX
 
 TRACE = 2**100 + 7
@@ -143,31 +137,15 @@ def order_of(each: ReadableSpan) -> tuple[int, int, int]:
 CHATML = "<|im_start|>system\nno<|im_end|>\n<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n"
 
 
-class TestTable:
-    """The table of facts."""
-
-    @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.name)
-    def test_a_fact_has_a_meaning(self, fact):
-        """A clause, without a full stop: it stands in a table of the docs."""
-        assert len(fact.meaning) > 10
-        assert not fact.meaning.endswith(".")
-
-    def test_a_step_sums_facts(self):
-        """Each sum of a step is of an attribute of trajectories, whose distribution and sum it has."""
-        summary = summarise_trajectory([root(), span(2, "LLM", gen_ai__usage__output_tokens=7)])
-        for name, fact, how in SUMS:
-            assert hasattr(summary, fact), name
-            assert how in get_args(Sum)
-
-
 class TestFigures:
     """Turns, tokens, seconds, tools."""
 
     @settings(max_examples=150)
     @given(trajectories())
     def test_they_are_those_of_a_naive_recomputation(self, spans):
-        """Whatever the order, nesting and overlap of the spans."""
+        """Whatever the order, nesting and overlap of the spans; one that comes twice counts once."""
         summary = summarise_trajectory(spans)
+        assert summarise_trajectory([*reversed(spans), spans[0]]) == summary
         generations, tools = naive_outermost(spans, "LLM"), naive_outermost(spans, "TOOL")
         tokens = [
             each.attributes["gen_ai.usage.output_tokens"]
@@ -201,32 +179,10 @@ class TestFigures:
             # Without a sound call of the name, only one around it can have mended it.
             assert error.is_mended <= bool(others or any(each.parent and each.parent.span_id > 1 for each in spans))
 
-    @pytest.mark.parametrize("order", [(2, 3), (3, 2)])
-    def test_two_that_start_at_once(self, order):
-        """Of two generations that started at once, the same one counts, whatever their order."""
-        spans = {
-            number: span(
-                number,
-                "LLM",
-                gen_ai__input__messages=said(text).replace("assistant", "user"),
-                gen_ai__output__messages=said(text),
-                gen_ai__response__finish_reasons=(text,),
-            )
-            for number, text in ((2, "b"), (3, "a"))
-        }
-        given = [spans[number] for number in order]
-        found = summarise_trajectory(given)
-        assert (found.prompt, found.answer, found.finish_reason) == ("a", "a", "a")
-
     def test_tokens_beyond_64_bits(self):
         """Another program may write any count: their sum is one that an index has."""
         spans = [span(number, "LLM", gen_ai__usage__output_tokens=INT64_MAX) for number in range(2, 5)]
         assert summarise_trajectory(spans).output_tokens == INT64_MAX
-
-    def test_the_order_of_spans_means_nothing(self):
-        """A span that comes twice counts once."""
-        spans = [root(), span(2, "LLM"), span(3, "TOOL", at=(5, 9))]
-        assert summarise_trajectory(spans) == summarise_trajectory([*reversed(spans), spans[1]])
 
     def test_totals_of_the_root_count(self):
         """A root of ours counted generations that were dropped later."""
@@ -377,20 +333,10 @@ class TestWhatItSays:
             root(),
             span(2, "LLM", gen_ai__output__messages=said(text)),
             span(3, "TOOL", rollout__requested_tool="serch"),
-            ReadableSpan(
-                "t",
-                SpanContext(TRACE, 4, False, TraceFlags(1)),
-                SpanContext(TRACE, 1, False, TraceFlags(1)),
-                RESOURCE,
-                {"openinference.span.kind": "TOOL"},
-                status=Status(StatusCode.ERROR, "Unknown tool: serch"),
-                start_time=START,
-                end_time=START,
-            ),
             span(5, "TOOL", error=True),
         ]
         summary = summarise_trajectory(spans)
-        assert (summary.unparsed_tool_calls, summary.unknown_tool_calls) == (2, 2)
+        assert (summary.unparsed_tool_calls, summary.unknown_tool_calls) == (2, 1)
 
     @pytest.mark.parametrize(
         ("error_type", "message", "unknown"),
@@ -536,40 +482,3 @@ class TestHostile:
         assert sum(counts.calls for counts in summary.tools.values()) == 1000
         assert "…" in summary.tools
         assert max(len(shape.name) for shape in shapes_of(spans)) == 128
-
-
-class TestHidden:
-    """What processing has hidden is not in a summary."""
-
-    @pytest.mark.parametrize(
-        "op",
-        [
-            {},
-            {"capture_inputs": False, "capture_output": False},
-        ],
-    )
-    def test_it_is_in_no_field(self, op):
-        """Neither redacted secrets nor payload that isn't captured."""
-        exporter = InMemorySpanExporter()
-        secret = "sk-ant-api03-Zq8vN2kL5mR7tY1wX4bC6dF9gH3jK0pS"
-        try:
-            otel_rollout.init("project", "experiment", backend=exporter)
-
-            @rollout_trace_op(kind="LLM", **op)
-            def generate(messages: list[dict[str, str]]) -> dict[str, str]:
-                return {"role": "assistant", "content": f"api_key={secret}"}
-
-            @rollout_trace_op(kind="TOOL", **op)
-            def search(api_key: str) -> str:
-                return f"api_key={secret}"
-
-            with rollout_trace_attr(0, 1):
-                generate([{"role": "user", "content": f"api_key={secret}"}])
-                search(secret)
-            assert otel_rollout.flush(10.0)
-            summary = summarise_trajectory(exporter.spans)
-        finally:
-            otel_rollout.shutdown(10.0)
-        assert summary.turns == 1
-        assert secret not in repr(summary)
-        assert (summary.turn_hashes == ("",)) == ("capture_output" in op)

@@ -201,12 +201,6 @@ class TestConversation:
         (result,) = [each for each in utterances_of([*openai_turns(), tool]) if each.message.role == "tool"]
         assert (result.message.text, result.span, result.is_error) == ("3", tool, True)
 
-    def test_a_call_keeps_its_arguments(self):
-        """As an object beside their text."""
-        (call,) = utterances_of(openai_turns())[2].message.calls
-        assert call == ToolCall("add", {"a": 1, "b": 2}, "c1")
-        assert str(call) == "add(a=1, b=2)"
-
     def test_a_result_that_no_message_asked_for_has_the_arguments_of_its_span(self):
         """A loop of one's own calls tools without structured calls in the model's messages."""
         tool = {semconv.SPAN_KIND: "TOOL", semconv.INPUT_VALUE: '{"a": 1, "b": 2}', semconv.OUTPUT_VALUE: '"3"'}
