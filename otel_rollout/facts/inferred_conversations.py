@@ -7,9 +7,7 @@ model generated; a compacted one, if it replaces a history that is not returned 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, TypeAlias
 
@@ -40,16 +38,6 @@ def infer_conversations(turns: Sequence[Turn], messages: Histories) -> list[Foun
         messages: Their messages.
     """
     return _Finder(turns, messages).find() if turns else []
-
-
-@dataclass(slots=True)
-class _Group:
-    """A conversation with its turns, and one of the conversation that it comes from, by their positions."""
-
-    kind: Kind
-    origin: int | None
-    turns: list[int] = field(default_factory=list)
-    others: Counter[Kind] = field(default_factory=Counter)
 
 
 class _Finder:
@@ -90,8 +78,9 @@ class _Finder:
         outermost = next(at for at, turn in enumerate(turns) if len(turn.scope) == self._depth)
         self._main = self._chosen[self._leaders[outermost]]
         """A turn of the main conversation."""
-        self._groups: list[_Group] = []
-        self._of_turn: list[int] = []
+        self._at = {turn.number: at for at, turn in enumerate(turns)}
+        self._found: list[Found] = []
+        self._of_turn: list[Found] = []
         self._through: dict[int, int] = {}
         """By key, the last turn whose history begins so."""
 
@@ -193,40 +182,34 @@ class _Finder:
             self._through.update(dict.fromkeys(self._keys[at], at))
             last[_thread_of(turn)] = at
         main = self._main_conversation()
-        found = [
-            Found(each.kind, turns=[self._turns[at] for at in each.turns], others=each.others) for each in self._groups
-        ]
-        for group, each in zip(self._groups, found, strict=True):
-            if each is found[main]:
-                each.kind = "main"
+        for each in self._found:
+            if each is main:
+                each.kind, each.origin = "main", None
                 continue
-            parent = found[main if group.origin is None else self._of_turn[group.origin]]
-            each.parent = parent if parent.start < each.start else found[main]
-            each.origin = None if group.origin is None else self._turns[group.origin]
+            parent = main if each.origin is None else self._of_turn[self._at[each.origin.number]]
+            each.parent = parent if parent.start < each.start else main
             each.parent_turn = next(reversed(each.above), None)
             # One with the main one's prompt, which goes on with another answer.
             each.kind = "fork" if each.kind == "main" else each.kind
-        return sorted(found, key=lambda each: each.start)
+        return sorted(self._found, key=lambda each: each.start)
 
-    def _main_conversation(self) -> int:
+    def _main_conversation(self) -> Found:
         """Return the conversation that the others serve: the first one with the least agents around it.
 
         One turn before it, of a guard or a router for example, is no conversation that others serve.
         """
         main = self._of_turn[self._main]
-        first = self._groups[main]
-        start = first.turns[0]
-        if len(first.turns) > 1 or self._next[start] or self._histories[start].is_calling:
+        start = self._at[main.start]
+        if len(main.turns) > 1 or self._next[start] or self._histories[start].is_calling:
             return main
-        depth = len(self._turns[start].scope)
-        for position, each in enumerate(self._groups):
-            is_as_far_out = len(self._turns[each.turns[0]].scope) == depth
-            if each.kind == "subagent" and len(each.turns) > 1 and is_as_far_out and each.turns[0] > start:
-                for other in self._groups:
-                    if other.origin is not None and self._of_turn[other.origin] == main:
+        for each in self._found:
+            is_as_far_out = len(each.turns[0].scope) == len(main.turns[0].scope)
+            if each.kind == "subagent" and len(each.turns) > 1 and is_as_far_out and each.start > main.start:
+                for other in self._found:
+                    if other.origin is not None and self._of_turn[self._at[other.origin.number]] is main:
                         other.origin = each.turns[0]
-                first.kind, first.origin = "subagent", each.turns[0]
-                return position
+                main.kind, main.origin = "subagent", each.turns[0]
+                return each
         return main
 
     def _place(self, at: int, before: int | None) -> None:
@@ -271,13 +254,12 @@ class _Finder:
 
     def _go_on(self, at: int, leader: int) -> None:
         """Go on with the conversation that began with the same prompt; an answer that is left is a fork of it."""
-        conversation = self._of_turn[leader]
-        found = self._groups[conversation]
-        if at == self._chosen[leader] and self._is_answered(leader) and found.turns == [leader]:
+        found = self._of_turn[leader]
+        if at == self._chosen[leader] and self._is_answered(leader) and len(found.turns) == 1:
             found.turns = []
             self._begin(leader, "fork", at)
             self._of_turn[leader] = self._of_turn.pop()
-        self._add(at, conversation)
+        self._add(at, found)
 
     def _is_of_other_agent(self, at: int, before: int) -> bool:
         """Return True if a turn has an earlier one's history, and another agent's system prompt."""
@@ -293,21 +275,21 @@ class _Finder:
                 return
         self._begin(at, "subagent", link)
 
-    def _add(self, at: int, conversation: int) -> None:
-        self._groups[conversation].turns.append(at)
-        self._of_turn.append(conversation)
+    def _add(self, at: int, found: Found) -> None:
+        found.turns.append(self._turns[at])
+        self._of_turn.append(found)
 
     def _begin(self, at: int, kind: Kind, origin: int | None) -> None:
-        if len(self._groups) >= MAX_CONVERSATIONS:
-            self._groups[-1].others[kind] += 1
+        if len(self._found) >= MAX_CONVERSATIONS:
+            self._found[-1].others[kind] += 1
         else:
-            self._groups.append(_Group(kind, origin))
-        self._add(at, len(self._groups) - 1)
+            self._found.append(Found(kind, None if origin is None else self._turns[origin]))
+        self._add(at, self._found[-1])
 
-    def _latest(self, pool: Iterable[int] | None = None) -> list[int]:
+    def _latest(self, pool: Iterable[Found] | None = None) -> list[int]:
         """Return the last turn of each conversation until now, the latest first."""
-        found = self._groups if pool is None else [self._groups[each] for each in pool]
-        return sorted((each.turns[-1] for each in found), reverse=True)
+        found = self._found if pool is None else pool
+        return sorted((self._at[each.turns[-1].number] for each in found), reverse=True)
 
     def _is_edited(self, at: int) -> bool:
         """Place a turn whose history is an earlier one that was edited, shortened or compacted; False if it is none."""
@@ -369,7 +351,7 @@ class _Finder:
         same = next((each for each in self._latest(pool) if self._is_one_agent(each, at)), None)
         if same is None or self._is_apart(same, at):
             self._begin(at, "subagent", self._caller(at))
-        elif shared == 0 and self._groups[self._of_turn[same]].kind == "subagent" and beside[-1] != same:
+        elif shared == 0 and self._of_turn[same].kind == "subagent" and beside[-1] != same:
             # Its caller went on meanwhile, or another agent.
             self._begin(at, "subagent", self._caller(at))
         elif not self._is_returned_to(same, at) and self._is_replacement(at, same):
@@ -386,7 +368,7 @@ class _Finder:
     def _is_replacement(self, at: int, before: int) -> bool:
         """Return True if a prompt replaces a history, and is no agent's task."""
         # Workers that are asked the same way one after the other call no tool, as a rule.
-        is_worker = self._groups[self._of_turn[before]].kind == "subagent" and not self._turns[at].scope
+        is_worker = self._of_turn[before].kind == "subagent" and not self._turns[at].scope
         return len(self._codes[before]) >= _LONG and (not is_worker or self._histories[before].is_calling)
 
     def _caller(self, at: int) -> int | None:
@@ -401,7 +383,7 @@ class _Finder:
                 # The main conversation asks what to think of several answers to its prompt.
                 is_sampled = self._leaders[self._main] == self._leaders[before] and self._main in latest
                 return self._main if is_sampled else before
-        own = (each for each in latest if self._groups[self._of_turn[each]].kind in ("main", "compacted"))
+        own = (each for each in latest if self._of_turn[each].kind in ("main", "compacted"))
         return next(own, latest[0] if deepest else None)
 
 

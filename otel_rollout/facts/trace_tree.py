@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from otel_rollout import semconv
+from otel_rollout.facts.span_facts import exception_attributes
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -85,8 +86,7 @@ def time_bar(span: ReadableSpan, start: int, end: int, width: int) -> str:
 
 def error_of(span: ReadableSpan) -> str:
     """Return a failed span's exception, else its status description."""
-    for event in span.events:
-        if event.name == semconv.EXCEPTION_EVENT and event.attributes:
-            kind = str(event.attributes.get(semconv.EXCEPTION_TYPE, "")).rpartition(".")[2]
-            return f"{kind}: {event.attributes.get(semconv.EXCEPTION_MESSAGE, '')!s}"
+    if attributes := exception_attributes(span):
+        kind = str(attributes.get(semconv.EXCEPTION_TYPE, "")).rpartition(".")[2]
+        return f"{kind}: {attributes.get(semconv.EXCEPTION_MESSAGE, '')!s}"
     return span.status.description or "failed"
