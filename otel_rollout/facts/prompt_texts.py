@@ -72,7 +72,7 @@ class OpenPrompts:
             hashed, at = crc32(data[at:length], hashed), length
             if expected == hashed and (text[length - 1 : length] != b"}" or text[length : length + 1] == b","):
                 before.append((length, expected))
-        # Of those that continue one prompt, the first may be a sub-agent's, for some turns.
+        # A sub-agent may continue a prompt for some turns before its caller does.
         for known in before[:-_MAX_CONTINUED]:
             del self._known[known]
         own = len(data), crc32(data[at:], hashed)
