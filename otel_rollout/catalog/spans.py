@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from otel_rollout.catalog.query import QueryError
 from otel_rollout.catalog.records import storable
 from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
 from otel_rollout.facts.shapes import Shape
@@ -106,16 +107,26 @@ def show_rows(connection: sqlite3.Connection, keys: Sequence[StepKey], columns: 
 
     Raises:
         ValueError: The catalog is damaged.
+        QueryError: The disk of temporary files is full.
     """
     connection.execute("BEGIN")
-    for table, read in columns.items():
-        connection.execute(f"DELETE FROM asked.{table}")
-        names = list({"trace_id": None, **dict.fromkeys(read)})
-        listed = ", ".join(map('"{}"'.format, names))
-        insert = f"INSERT INTO asked.{table} ({listed}) VALUES ({', '.join('?' * len(names))})"
-        for key in keys:
-            for values in kept_rows(connection, key, table, names):
-                connection.executemany(insert, zip(*values, strict=True))
+    try:
+        for table, read in columns.items():
+            connection.execute(f"DELETE FROM asked.{table}")
+            names = list({"trace_id": None, **dict.fromkeys(read)})
+            listed = ", ".join(map('"{}"'.format, names))
+            insert = f"INSERT INTO asked.{table} ({listed}) VALUES ({', '.join('?' * len(names))})"
+            for key in keys:
+                for values in kept_rows(connection, key, table, names):
+                    connection.executemany(insert, zip(*values, strict=True))
+    except sqlite3.OperationalError as error:
+        if "full" not in str(error):
+            raise
+        connection.rollback()
+        raise QueryError(
+            "its rows are too large for the disk of temporary files: name fewer columns or steps, or another folder by "
+            "SQLITE_TMPDIR"
+        ) from error
     connection.execute("COMMIT")
 
 

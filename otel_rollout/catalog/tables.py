@@ -156,4 +156,4 @@ def attach(connection: sqlite3.Connection) -> None:
     """Give a connection the tables of spans, which are empty."""
     # Without a name it is in memory, and what is too much for that in a temporary file.
     connection.execute("ATTACH '' AS asked")
-    connection.executescript(f"PRAGMA asked.journal_mode = OFF; {ASKED}")
+    connection.executescript(f"PRAGMA asked.journal_mode = MEMORY; {ASKED}")

@@ -194,7 +194,9 @@ def _read(table: str, folder: Folders, steps: Steps, names: Names, where: str) -
     if table in OF_SPANS and not condition:
         of_columns = partial(batch_of, columns)
         batches, unreadable = run.span_rows(table, [each.name for each in columns], steps, of_columns)
-    elif table in OF_SPANS and run.columns_read(f"SELECT 1 FROM {table}{condition}")[table] <= _OF_TRAJECTORY:
+    elif (
+        table in OF_SPANS and run.columns_read(f"SELECT 1 FROM {table}{condition}").get(table, set()) <= _OF_TRAJECTORY
+    ):
         sql = f"SELECT trace_id FROM (SELECT trace_id, step, validate FROM trajectories) AS {table}{condition}"
         ids, _ = run.take(sql, lambda cursor: {trace_id for (trace_id,) in cursor}, steps, seconds=SECONDS)
         read = (each for each in run.read(step=steps) if each.trace_id in ids)

@@ -10,7 +10,18 @@ import orjson
 import pytest
 
 from otel_rollout import read_trajectories, semconv
-from otel_rollout.catalog import COLUMNS, Run, attach, create, fill_step, filled_steps, insert, refresh, show_rows
+from otel_rollout.catalog import (
+    COLUMNS,
+    QueryError,
+    Run,
+    attach,
+    create,
+    fill_step,
+    filled_steps,
+    insert,
+    refresh,
+    show_rows,
+)
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
 
 
@@ -154,6 +165,17 @@ class TestSteps:
         insert(catalog, [found.summary])
         refresh(catalog)
         assert filled_steps(catalog) == {}
+
+    def test_a_full_disk(self, catalog, tmp_path):
+        """If the disk of temporary files is full, the question fails with a line, and smaller ones are answered."""
+        write_chat(tmp_path)
+        fill_step(catalog, (1, False), read_trajectories(tmp_path))
+        catalog.execute("PRAGMA asked.max_page_count = 7")
+        with pytest.raises(QueryError, match="SQLITE_TMPDIR"):
+            show_rows(catalog, [(1, False)] * 99, {"spans": ["attributes"]})
+        assert catalog.execute("SELECT count(*) FROM asked.spans").fetchone() == (0,)
+        show_rows(catalog, [(1, False)], {"spans": ["kind"]})
+        assert catalog.execute("SELECT count(kind) FROM asked.spans").fetchone() == (4,)
 
     def test_texts_of_other_programs(self, catalog, tmp_path):
         """A lone surrogate in a text, which UTF-8 lacks, is a question mark."""
