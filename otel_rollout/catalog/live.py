@@ -144,7 +144,7 @@ def read_live(
     count_ended: CountEnded,
     *,
     experiment: str | None = None,
-    run: str | None = None,
+    takes_run: Callable[[str | None], bool] | None = None,
 ) -> LiveRun:
     """Return the running trajectories that the files in `open/` of trace folders report.
 
@@ -152,7 +152,7 @@ def read_live(
         folders: The trace folders; those that don't exist are left out.
         count_ended: Counts the ended trajectories of a step that waits for others.
         experiment: Only trajectories of this experiment.
-        run: Only trajectories of the run whose id begins so.
+        takes_run: Lets trajectories through by the run id of their process; None for all.
     """
     durations = OpDurations()
     files: list[tuple[str, Mapping[str, Any], float]] = []
@@ -175,11 +175,11 @@ def read_live(
     trajectories = [each for file in files for each in _trajectories(*file, now, durations)]
     trajectories.sort(key=lambda each: (not each.is_alive, -each.seconds))
     count = sum(content["open"] for _, content, _ in files)
-    if experiment is not None or run is not None:
+    if experiment is not None or takes_run is not None:
         trajectories = [
             each
             for each in trajectories
-            if experiment in (None, each.experiment_name) and (run is None or (each.run_id or "").startswith(run))
+            if experiment in (None, each.experiment_name) and (takes_run is None or takes_run(each.run_id))
         ]
         count = len(trajectories)
     return LiveRun(trajectories, count, _waits(trajectories, count_ended), silent)

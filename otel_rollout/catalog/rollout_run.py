@@ -241,7 +241,17 @@ class Run:
         """Return the running trajectories, as the processes that run them report."""
         from otel_rollout.catalog.live import read_live
 
-        return read_live(self.folders, self._count_ended, experiment=self._experiment, run=self._run)
+        takes_run = None if self._run is None else partial(self._takes_run, runs=self._runs())
+        return read_live(self.folders, self._count_ended, experiment=self._experiment, takes_run=takes_run)
+
+    def _runs(self) -> dict[str | None, str | None]:
+        """Return the run of each process's run id: another one if its run was resumed."""
+        select = "SELECT DISTINCT process_run_id, run_id FROM processes"
+        return dict(self._catalog.known(lambda connection: connection.execute(select).fetchall()))
+
+    def _takes_run(self, run_id: str | None, runs: Mapping[str | None, str | None]) -> bool:
+        asked = self._run or ""
+        return any((each or "").startswith(asked) for each in (run_id, runs.get(run_id)))
 
     def _count_ended(self, step: int | None, validate: bool, experiment: str | None) -> int:
         sql = f"SELECT count(*) FROM trajectories t WHERE {IN_STEP} AND t.has_root AND {of_attempt(None)}"
@@ -278,11 +288,11 @@ class Run:
 
     def losses(self) -> list[LostSpans]:
         """Return the spans that the folders lack, because an exporter lost them."""
-        found = read_losses(self.folders)
+        found, runs = read_losses(self.folders), self._runs()
         return [
-            each
+            each._replace(run_id=runs.get(each.run_id, each.run_id))
             for each in found
-            if self._experiment in (None, each.loss.experiment_name) and self._run in (None, each.run_id)
+            if self._experiment in (None, each.loss.experiment_name) and self._takes_run(each.run_id, runs)
         ]
 
     def same_prompt(self, sample_index: int | str, step: StepIdentity) -> list[GroupSummary]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 from otel_rollout import read_trajectories
 from otel_rollout.catalog import Run
 from otel_rollout.cli.main import main
+from otel_rollout.counts import Loss
+from otel_rollout.folder import append_losses
 from tests.trace_folder.training import ROLLOUTS, train
 
 pytest.importorskip("rich")
@@ -117,6 +120,30 @@ class TestAResumedRun:
         sql = "SELECT count(*) AS n FROM trajectories"
         assert run(capsys, "query", sql, resumed, "--run", run_id)[0] == [{"n": len(WHOLE) * ROLLOUTS}]
 
+    @pytest.mark.parametrize("run_id", ["first", "second"])
+    def test_what_runs_and_what_was_lost_is_of_the_run(self, resumed, run_id):
+        """The processes of the later attempt report it under the run id that they have."""
+        lost = Loss("queue_full", 7, False, "base")
+        append_losses(resumed, "worker", "second", {lost: 3})
+        recorded = Run([resumed], run=run_id)
+        [step] = recorded.judged(recorded.steps(7))
+        assert step.lost == {"queue_full": 3}
+        (resumed / "open").mkdir(exist_ok=True)
+        trajectory = {
+            **dict.fromkeys(("sample_index", "rollout_n", "op")),
+            "trace_id": "f" * 32,
+            "name": "rollout",
+            "step": 11,
+            "validate": False,
+            "experiment_name": "base",
+            "start_time": 1,
+            "ops": 0,
+        }
+        running = {"beat": 2, "host": "h", "pid": 1, "open": 1, "durations": {}, "run_id": "second"}
+        path = resumed / "open" / "h-1-abcd.running.json"
+        path.write_text(json.dumps({**running, "trajectories": [trajectory]}))
+        assert [each.step for each in recorded.live().trajectories] == [11]
+
     def test_an_overtaken_trajectory_is_found_by_its_id(self, resumed, capsys):
         """It is in the folder as before; a reader of the folder alone has the trajectories of all attempts."""
         of_step = list(read_trajectories(resumed, step=7))
@@ -213,6 +240,32 @@ class TestAResumedRun:
         train(tmp_path, "first", range(1, 9), 1)
         train(tmp_path, "second", range(8, 11), 2)
         assert [each.attempt for each in Run([tmp_path]).steps()] == [1] * 7 + [2] * 3
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_starts(tmp_path, seed):
+    """Whatever starts follow each other, each run has the steps that plain Python keeps of it."""
+    rng = random.Random(seed)
+    runs: list[tuple[int, dict[int, int]]] = []
+    for day in range(rng.randint(2, 5)):
+        first = rng.randint(1, 9)
+        steps = range(first, first + rng.randint(1, 6))
+        train(tmp_path, f"run of day {day}", steps, day, samples=[0])
+        earlier = [run for run in runs if run[0] < first]
+        _, kept = earlier[-1] if earlier else (first, {})
+        attempt = max(kept.values(), default=1)
+        if any(step >= first for step in kept):
+            attempt += 1
+        for step in [step for step in kept if step >= first]:
+            del kept[step]
+        kept.update(dict.fromkeys(steps, attempt))
+        if not earlier:
+            runs.append((first, kept))
+    expected = [(step, attempt) for _, kept in runs for step, attempt in kept.items()]
+    resumed = {step for _, kept in runs for step in kept if max(kept.values()) > 1}
+    found = [(each.step, each.attempt or 1) for each in Run([tmp_path]).steps()]
+    assert sorted(found) == sorted(expected)
+    assert {each.step for each in Run([tmp_path]).steps() if each.attempt} <= resumed
 
 
 class TestNoResumedRun:
