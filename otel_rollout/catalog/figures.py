@@ -12,7 +12,7 @@ from otel_rollout.catalog.group_summary import GroupSummary, Spread
 from otel_rollout.catalog.grouping import prompt_order, rollout_of, step_key, step_order
 from otel_rollout.catalog.reward_scale import Scale, scale_of
 from otel_rollout.catalog.sql import counts_of, quantile_of
-from otel_rollout.catalog.step_figures import is_cut_off
+from otel_rollout.catalog.step_figures import is_cut_off, straggler_share
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.amounts import deviation_of, is_same_reward, mean_of, sum_of
 from otel_rollout.facts.table import SUMS, Percentiles, Sum, TrajectorySummary
@@ -28,8 +28,6 @@ NEEDED: Final = tuple(
     )
 )
 """The facts that figures are of."""
-_LEAST: Final = 20
-"""Fewer trajectories have no last twentieth."""
 
 
 class SummarisedRun(NamedTuple):
@@ -110,8 +108,6 @@ def _step_of(run_id: str | None, members: Sequence[TrajectorySummary], groups: S
     lowest = min(rewards, default=None)
     deviations = [each.reward_std for each in groups if each.reward_std is not None]
     statuses = Counter(each.status for each in members)
-    start, ends = min(each.start_time for each in members), sorted(each.end_time for each in members)
-    late = len(ends) // _LEAST
     sums = {name: _SUMS[how]([getattr(each, fact) for each in members]) for name, fact, how in SUMS}
     return StepSummary(
         step=first.step,
@@ -122,8 +118,8 @@ def _step_of(run_id: str | None, members: Sequence[TrajectorySummary], groups: S
         attempt=None,
         trajectories=len(members),
         groups=sum(each.sample_index is not None for each in groups),
-        start_time=start,
-        end_time=ends[-1],
+        start_time=min(each.start_time for each in members),
+        end_time=max(each.end_time for each in members),
         rewarded=len(rewards),
         reward_std=deviation_of(rewards) if rewards else None,
         reward_lowest=lowest,
@@ -143,7 +139,7 @@ def _step_of(run_id: str | None, members: Sequence[TrajectorySummary], groups: S
             for each in members
         ),
         error_types=counts_of([kind for each in members if (kind := _first_error(each)) is not None]),
-        last_5_percent_share=(ends[-1] - ends[-1 - late]) / (ends[-1] - start) if late and ends[-1] > start else None,
+        last_5_percent_share=straggler_share(members),
         duplicates=sum(each.duplicates for each in groups),
         **sums,
     )

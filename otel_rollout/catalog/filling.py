@@ -281,14 +281,13 @@ class Reader:
             f" WHERE {condition} ORDER BY f.steps IS 'null', f.place, p.offset",
             arguments,
         )
-        parts: list[Part] = []
-        for number, offset, traces, line in rows:
-            file = self.file(number)
-            if file is not None:
-                if traces > 1:
-                    file.shared[offset] = traces
-                parts.append((file, IndexEntry(*orjson.loads(line))))
-        return parts_by_trace(parts)
+        return parts_by_trace([part for row in rows if (part := self._part(*row)) is not None])
+
+    def _part(self, number: int, offset: int, traces: int, line: str) -> Part | None:
+        file = self.file(number)
+        if file is not None and traces > 1:
+            file.shared[offset] = traces
+        return None if file is None else (file, IndexEntry(*orjson.loads(line)))
 
     def file(self, number: int) -> StoredFile | None:
         """Return a file by its number in the catalog; None if it is gone."""
@@ -430,12 +429,8 @@ class _Batch(Reader):
         for lines in of_traces:
             parts: list[Part] = []
             for trace_id, number, offset, traces, line in lines:
-                file = self.file(number)
-                if file is not None:
-                    if traces > 1:
-                        file.shared[offset] = traces
-                    row = self._rows_of(number, file).get((trace_id, offset))
-                    parts.append((file, IndexEntry(*orjson.loads(line)) if row is None else row))
+                if (part := self._part(number, offset, traces, line)) is not None:
+                    parts.append((part[0], self._rows_of(number, part[0]).get((trace_id, offset), part[1])))
             for found in parts_by_trace(parts).values():
                 yield RecordedTrajectory(main_row(found), found, self._find)
 

@@ -12,16 +12,14 @@ import orjson
 
 from otel_rollout.catalog.figures import NEEDED, figures_of, judge, named_runs, scales_of, series_of
 from otel_rollout.catalog.group_summary import GroupSummary
-from otel_rollout.catalog.records import GROUPS, STEPS, facts_of, load
+from otel_rollout.catalog.records import GROUPS, STEPS, load
 from otel_rollout.catalog.spans import empty_step
 from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
-from otel_rollout.facts.shapes import Shape
-from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.trace_files import EVERYTHING
 
 _OF_STEP: Final = "step IS ? AND validate = ?"
-_OF_RUN: Final = f"{_OF_STEP} AND experiment_name IS ? AND run_id IS ?"
+OF_RUN: Final = f"{_OF_STEP} AND experiment_name IS ? AND run_id IS ?"
 _STEP_ORDER: Final = "step IS NULL, step, validate, experiment_name, start_time, rowid"
 ORDER: Final = "t.sample_index IS NULL, t.sample_index, t.rollout_n IS NULL, t.rollout_n, t.start_time, t.rowid"
 """The order of a step's trajectories: by prompt and rollout, numbers before text, what has none last."""
@@ -88,7 +86,7 @@ def judge_steps(connection: sqlite3.Connection) -> None:
         if before.run_id == each.run_id and before[-2:] == (scale or (None, None)):
             continue
         [summary] = STEPS.read(connection.execute("SELECT * FROM steps WHERE rowid = ?", (each.row,)))
-        groups = connection.execute(f"SELECT rowid, * FROM groups WHERE {_OF_RUN}", summary.identity).fetchall()
+        groups = connection.execute(f"SELECT rowid, * FROM groups WHERE {OF_RUN}", summary.identity).fetchall()
         summary, judged = judge(summary, list(GROUPS.read(row[1:] for row in groups)), each.run_id, scale)
         connection.execute(
             "UPDATE steps SET run_id = ?, scale_lowest = ?, scale_highest = ?, solved = ?, zero_variance = ?"
@@ -125,56 +123,9 @@ def groups(connection: sqlite3.Connection, where: str = "1", arguments: Sequence
     return list(GROUPS.read(connection.execute(f"SELECT * FROM groups WHERE {where} ORDER BY {order}", arguments)))
 
 
-def groups_of(
-    connection: sqlite3.Connection, step: StepIdentity, where: str = "1", arguments: Sequence[Any] = ()
-) -> list[GroupSummary]:
-    """Return the groups of a step that `steps` gave, in the order of prompts; `where` may choose some."""
-    return groups(connection, f"{_OF_RUN} AND {where}", (*step.identity, *arguments))
-
-
-def prompts_of(connection: sqlite3.Connection, step: StepIdentity) -> list[int | str | None]:
-    """Return the prompts of a step's groups in order."""
-    rows = connection.execute(f"SELECT sample_index FROM groups WHERE {_OF_RUN} ORDER BY rowid", step.identity)
-    return [prompt for (prompt,) in rows]
-
-
-def _members(connection: sqlite3.Connection, step: StepIdentity) -> tuple[str, tuple[Any, ...]]:
+def members_of(step: StepIdentity) -> tuple[str, tuple[Any, ...]]:
     """Return the condition in SQL of a step's trajectories, and its values."""
     if step.run_id is not None:
-        return f"{_OF_RUN} AND NOT overtaken", step.identity
+        return f"{OF_RUN} AND NOT overtaken", step.identity
     # The only one has the trajectories of all processes.
     return f"{_OF_STEP} AND experiment_name IS ? AND NOT overtaken", step.identity[:3]
-
-
-def trajectories_of(connection: sqlite3.Connection, step: StepIdentity) -> list[TrajectorySummary]:
-    """Return the trajectories of a step that `steps` gave, in the order of prompts and rollouts."""
-    return load(connection, *_members(connection, step), ORDER)
-
-
-def facts_of_step(connection: sqlite3.Connection, step: StepIdentity, names: Sequence[str]) -> list[list[Any]]:
-    """Return these facts of the same trajectories, in the same order."""
-    return facts_of(connection, names, *_members(connection, step), ORDER)
-
-
-def inferred_of(connection: sqlite3.Connection, step: StepIdentity) -> list[tuple[str, bool]]:
-    """Return the trajectories of a step with facts that are inferred, and whether they are known, in a fixed order."""
-    where, values = _members(connection, step)
-    select = "SELECT trace_id, is_known FROM inferred JOIN trajectories t USING (trace_id)"
-    rows = connection.execute(f"{select} WHERE {where} ORDER BY trace_id", values)
-    return [(trace_id, bool(is_known)) for trace_id, is_known in rows]
-
-
-def sides_of(connection: sqlite3.Connection, step: StepIdentity) -> tuple[int, int]:
-    """Return the trajectories of a step whose inferred facts are known, and those among them with two sides."""
-    where, values = _members(connection, step)
-    select = "SELECT count(*), total(two_sides) FROM trajectories"
-    unknown = "SELECT trace_id FROM inferred WHERE NOT is_known"
-    [(looked_at, two_sides)] = connection.execute(f"{select} WHERE {where} AND trace_id NOT IN ({unknown})", values)
-    return looked_at, int(two_sides)
-
-
-def shapes_of(connection: sqlite3.Connection, step: StepIdentity) -> dict[str, Sequence[Shape]]:
-    """Return the shapes that are kept of the same trajectories, by trace id."""
-    where, values = _members(connection, step)
-    select = f"SELECT trace_id, shapes FROM shapes WHERE trace_id IN (SELECT trace_id FROM trajectories WHERE {where})"
-    return {trace_id: orjson.loads(shapes) for trace_id, shapes in connection.execute(select, values)}

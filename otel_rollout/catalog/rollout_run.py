@@ -29,7 +29,7 @@ from otel_rollout.catalog.catalog import (
 )
 from otel_rollout.catalog.filling import Found, OnProblem, OnProgress, find_files, version_of
 from otel_rollout.catalog.group_summary import GroupSummary
-from otel_rollout.catalog.kept_figures import refresh
+from otel_rollout.catalog.kept_figures import OF_RUN, ORDER, members_of, refresh
 from otel_rollout.catalog.query import (
     MAX_ANSWER_BYTES,
     MAX_SPAN_BYTES,
@@ -42,7 +42,7 @@ from otel_rollout.catalog.query import (
     take_rows,
     understood,
 )
-from otel_rollout.catalog.records import load
+from otel_rollout.catalog.records import facts_of, load
 from otel_rollout.catalog.span_columns import OF_SPANS
 from otel_rollout.catalog.spans import StepKey, fill_step, filled_steps, keep_shapes, kept_rows, show_rows
 from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
@@ -272,12 +272,12 @@ class Run:
         from otel_rollout.catalog.step_signals import JudgedStep
 
         steps = list(steps)
-        inferred = [self._catalog.ask_step(step, partial(figures.inferred_of, step=step)) for step in steps]
+        inferred = [self._catalog.ask_step(step, partial(_inferred_of, step=step)) for step in steps]
         self._catalog.infer(_spread(inferred, MAX_INFERRED))
         judged = []
         for step in steps:
             signals = self._catalog.ask_step(step, partial(_signals_of, step=step))
-            looked_at, two_sides = self._catalog.ask_step(step, partial(figures.sides_of, step=step))
+            looked_at, two_sides = self._catalog.ask_step(step, partial(_sides_of, step=step))
             judged.append(JudgedStep.of(replace(step, two_sides=two_sides), signals, looked_at))
         lost: dict[object, Counter[str]] = {}
         for each in self.losses():
@@ -316,7 +316,7 @@ class Run:
 
     def listed(self, step: StepIdentity) -> list[TrajectorySummary]:
         """Return the same trajectories without what would have to be inferred for them."""
-        return self._catalog.ask_step(step, lambda connection: figures.trajectories_of(connection, step))
+        return self._catalog.ask_step(step, lambda connection: load(connection, *members_of(step), ORDER))
 
     def _infer_step(self, step: StepIdentity) -> None:
         self._infer(IN_STEP, step.identity[:2], selection_of(step.step))
@@ -329,20 +329,24 @@ class Run:
         with self.one_look():
             if not _INFERRED.isdisjoint(names):
                 self._infer_step(step)
-            return self._catalog.ask_step(step, lambda connection: figures.facts_of_step(connection, step, names))
+            where, values = members_of(step)
+            return self._catalog.ask_step(step, lambda connection: facts_of(connection, names, where, values, ORDER))
 
     def groups(self, step: StepIdentity) -> list[GroupSummary]:
         """Return a step's groups in the order of prompts."""
-        return self._catalog.ask_step(step, lambda connection: figures.groups_of(connection, step))
+        return self._catalog.ask_step(step, lambda connection: figures.groups(connection, OF_RUN, step.identity))
 
     def prompts(self, step: StepIdentity) -> list[int | str | None]:
         """Return the prompts of a step's groups in order."""
-        return self._catalog.ask_step(step, lambda connection: figures.prompts_of(connection, step))
+        select = f"SELECT sample_index FROM groups WHERE {OF_RUN} ORDER BY rowid"
+        rows = self._catalog.ask_step(step, lambda connection: connection.execute(select, step.identity).fetchall())
+        return [prompt for (prompt,) in rows]
 
     def group(self, step: StepIdentity, sample_index: int | str | None) -> GroupSummary | None:
         """Return the group of a prompt in a step; None if there is none."""
         where, values = _of_prompt(sample_index)
-        found = self._catalog.ask_step(step, lambda connection: figures.groups_of(connection, step, where, values))
+        of_step = f"{OF_RUN} AND {where}", (*step.identity, *values)
+        found = self._catalog.ask_step(step, lambda connection: figures.groups(connection, *of_step))
         return found[0] if found else None
 
     def shapes(self, step: StepIdentity) -> dict[str, Sequence[Shape]]:
@@ -352,7 +356,10 @@ class Run:
             step: The step; a trajectory of it that can't be read is left out.
         """
         facts = self.facts(step, ("trace_id", "spans", "end_time"))
-        found = self._catalog.ask_step(step, lambda connection: figures.shapes_of(connection, step))
+        where, values = members_of(step)
+        select = f"SELECT s.* FROM shapes s WHERE s.trace_id IN (SELECT trace_id FROM trajectories WHERE {where})"
+        kept = self._catalog.ask_step(step, lambda connection: connection.execute(select, values).fetchall())
+        found = {trace_id: orjson.loads(shapes) for _, trace_id, shapes in kept}
         missing = {trace_id: known for trace_id, *known in facts if trace_id not in found}
         if missing:
             read = []
@@ -484,8 +491,8 @@ class Run:
                 size += sum(map(getsizeof, row))
             return answer
 
-        answer, unreadable, question = self._answer(sql, take, step, seconds, has_regexp=has_regexp)
-        return replace(answer, unreadable=unreadable, read_as=question.read_as)
+        answer, unreadable, read_as = self.take(sql, take, step, seconds=seconds, has_regexp=has_regexp)
+        return replace(answer, unreadable=unreadable, read_as=read_as)
 
     def take(
         self,
@@ -494,37 +501,25 @@ class Run:
         step: int | Container[int | None] | None = None,
         *,
         seconds: float,
-    ) -> tuple[Answered, Sequence[str]]:
-        """Ask a question as `query` does; return what is made of its rows, and the trajectories that can't be read.
+        has_regexp: bool = False,
+    ) -> tuple[Answered, Sequence[str], Mapping[str, str]]:
+        """Ask a question; the other arguments are the same as for `query`.
 
         Args:
             sql: One SELECT.
             take: Makes something of the rows, without a trace of an earlier call: a damaged catalog is asked anew.
             step: Only these steps; None for all.
             seconds: The time that the answer may take, without the filling.
+            has_regexp: True if REGEXP is answered.
 
-        Raises:
-            QueryError: It is no question, takes longer, or wants the spans of too many trajectories.
-            NoTracesError: None of the folders has traces.
+        Returns:
+            What is made of the rows, the trajectories that can't be read, and the names that were read as columns.
         """
-        answered, unreadable, _ = self._answer(sql, take, step, seconds)
-        return answered, unreadable
-
-    def _answer(
-        self,
-        sql: str,
-        take: Callable[[sqlite3.Cursor], Answered],
-        step: int | Container[int | None] | None,
-        seconds: float,
-        *,
-        has_regexp: bool = False,
-    ) -> tuple[Answered, Sequence[str], Question]:
         with self.one_look():
             asked = self._understood(sql, has_regexp=has_regexp)
-            read = set(asked.columns)
             if not all(_INFERRED.isdisjoint(asked.columns.get(table, ())) for table in ("trajectories", "steps")):
                 self.infer(step)
-            if not read.isdisjoint({"steps", "groups", *OF_SPANS}):
+            if not asked.columns.keys().isdisjoint({"steps", "groups", *OF_SPANS}):
                 self._catalog.ask(lambda connection, _: refresh(connection))
             # All trajectories are looked at: a question may have a condition on other steps.
             keys = self._step_keys(step)
@@ -539,7 +534,7 @@ class Run:
 
             if of_spans:
                 self._catalog.ask(lambda connection, _: _check_size(connection, keys))
-            return *self._ask_filled(keys if of_spans else (), question), asked
+            return *self._ask_filled(keys if of_spans else (), question), asked.read_as
 
     def _step_keys(self, step: int | Container[int | None] | None) -> list[StepKey]:
         return [key for key in self._catalog.step_keys() if Selection(step).takes_step(key[0], validate=key[1])]
@@ -669,16 +664,31 @@ def _signals_of(connection: sqlite3.Connection, step: StepSummary) -> StepSignal
     """Return the signals of a step; they are computed once, until the step changes."""
     from otel_rollout.catalog.step_signals import StepSignals, signals_of
 
-    where = "step IS ? AND validate = ? AND experiment_name IS ? AND run_id IS ?"
-    for (signals,) in connection.execute(f"SELECT signals FROM signals WHERE {where}", step.identity):
+    for (signals,) in connection.execute(f"SELECT signals FROM signals WHERE {OF_RUN}", step.identity):
         return from_json(StepSignals, orjson.loads(signals))
     connection.execute("BEGIN IMMEDIATE")
-    found = signals_of(figures.trajectories_of(connection, step))
+    found = signals_of(load(connection, *members_of(step), ORDER))
     connection.execute(
         "INSERT INTO signals VALUES (?, ?, ?, ?, ?)", (*step.identity, orjson.dumps(found, default=tuple).decode())
     )
     connection.execute("COMMIT")
     return found
+
+
+def _inferred_of(connection: sqlite3.Connection, step: StepIdentity) -> list[tuple[str, bool]]:
+    """Return the trajectories of a step with facts that are inferred, and whether they are known, in a fixed order."""
+    where, values = members_of(step)
+    select = "SELECT trace_id, is_known FROM inferred JOIN trajectories t USING (trace_id)"
+    return connection.execute(f"{select} WHERE {where} ORDER BY trace_id", values).fetchall()
+
+
+def _sides_of(connection: sqlite3.Connection, step: StepIdentity) -> tuple[int, int]:
+    """Return the trajectories of a step whose inferred facts are known, and those among them with two sides."""
+    where, values = members_of(step)
+    select = "SELECT count(*), total(two_sides) FROM trajectories"
+    unknown = "SELECT trace_id FROM inferred WHERE NOT is_known"
+    [(looked_at, two_sides)] = connection.execute(f"{select} WHERE {where} AND trace_id NOT IN ({unknown})", values)
+    return looked_at, int(two_sides)
 
 
 def _spread(of_steps: Sequence[Sequence[tuple[str, bool]]], most: int) -> list[str]:

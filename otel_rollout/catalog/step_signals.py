@@ -19,7 +19,6 @@ from otel_rollout.catalog.step_figures import (
     is_cut_off,
     is_rewardable,
     speed_of,
-    straggler_share,
     wall_seconds,
 )
 from otel_rollout.catalog.step_summary import StepSummary
@@ -44,8 +43,6 @@ class StepSignals:
         unknown_tools: The trajectories that call a tool that there is not.
         unparsed_calls: The trajectories with a tool call that could not be parsed.
         without_tokens: The trajectories with turns, and without a number of generated tokens.
-        straggler_share: The share of the step's wall time after 95% of its trajectories had ended, without those
-            that were cancelled; of fewer than 20 trajectories, after all but the last; None for fewer than 8.
         staleness: The trajectories by staleness, as text.
         lossy: The trajectories with dropped spans.
         rolled_out_again: The trajectories with the identity of an earlier one.
@@ -72,7 +69,6 @@ class StepSignals:
     unknown_tools: int = 0
     unparsed_calls: int = 0
     without_tokens: int = 0
-    straggler_share: float | None = None
     staleness: Mapping[str, int] = field(default_factory=dict)
     lossy: int = 0
     rolled_out_again: int = 0
@@ -135,7 +131,6 @@ def signals_of(summaries: Sequence[TrajectorySummary]) -> StepSignals:
         unknown_tools=sum(each.unknown_tool_calls > 0 for each in summaries),
         without_tokens=sum(map(is_without_tokens, summaries)),
         unparsed_calls=sum(each.unparsed_tool_calls > 0 for each in summaries),
-        straggler_share=straggler_share(summaries),
         staleness=_counts(None if each.staleness is None else str(each.staleness) for each in summaries),
         lossy=sum(each.dropped_spans > 0 for each in summaries),
         rolled_out_again=len(rolled_out_again(summaries)),

@@ -64,7 +64,8 @@ class StepSummary(StepSums, StepIdentity):
     )
     error_types: Mapping[str, Count] = figure("the number of trajectories by the type of their first error")
     last_5_percent_share: float | None = figure(
-        "the share of the step's wall time after 95% of the trajectories had ended; null for fewer than 20"
+        "the share of the wall time after 95% of its trajectories had ended, without those that were cancelled; of "
+        "fewer than 20, after all but the last; null for fewer than 8"
     )
     duplicates: Count = figure("the number of rollouts that equal an earlier one of their group")
 

@@ -164,7 +164,7 @@ def _schemas_of(run: Run) -> Mapping[str, pa.Schema]:
     mixed = [each.name for each in _COLUMNS["trajectories"] if is_mixed(each)]
     listed = ", ".join(f"total(typeof({name}) = 'text')" for name in mixed)
     sql = f"SELECT {listed} FROM trajectories"
-    [counts], _ = run.take(sql, lambda cursor: cursor.fetchall(), seconds=_SECONDS)
+    [counts], *_ = run.take(sql, lambda cursor: cursor.fetchall(), seconds=_SECONDS)
     texts = {name for name, count in zip(mixed, counts, strict=True) if count}
     return {table: schema_of(columns, texts) for table, columns in _COLUMNS.items()}
 
@@ -236,7 +236,7 @@ def _are_unreadable(run: Run, trace_ids: Sequence[str]) -> bool:
 
 
 def _ids(run: Run, partition: Partition) -> list[str]:
-    found, _ = run.take(
+    found, *_ = run.take(
         # Also of those that a later attempt of the run has overtaken since.
         f"SELECT trace_id FROM main.trajectories WHERE {_condition(partition)}",
         lambda cursor: [trace_id for (trace_id,) in cursor],

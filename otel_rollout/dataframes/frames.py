@@ -167,12 +167,11 @@ def take_batches(
     from otel_rollout.dataframes.arrow import batches_of_rows
 
     listed = ", ".join(f'"{each.name}"' for each in columns)
-    return run.take(
-        f"SELECT {listed} FROM {table}{condition}",
-        lambda cursor: list(batches_of_rows(cursor, columns)),
-        steps,
-        seconds=seconds,
+    sql = f"SELECT {listed} FROM {table}{condition}"
+    batches, unreadable, _ = run.take(
+        sql, lambda cursor: list(batches_of_rows(cursor, columns)), steps, seconds=seconds
     )
+    return batches, unreadable
 
 
 def _condition(where: str) -> str:
@@ -198,7 +197,7 @@ def _read(table: str, folder: Folders, steps: Steps, names: Names, where: str) -
         table in OF_SPANS and run.columns_read(f"SELECT 1 FROM {table}{condition}").get(table, set()) <= _OF_TRAJECTORY
     ):
         sql = f"SELECT trace_id FROM (SELECT trace_id, step, validate FROM trajectories) AS {table}{condition}"
-        ids, _ = run.take(sql, lambda cursor: {trace_id for (trace_id,) in cursor}, steps, seconds=SECONDS)
+        ids, *_ = run.take(sql, lambda cursor: {trace_id for (trace_id,) in cursor}, steps, seconds=SECONDS)
         read = (each for each in run.read(step=steps) if each.trace_id in ids)
         unreadable = []
         batches = [batch_of(columns, each[table]) for each in batches_of(read, {table: columns}, unreadable.append)]

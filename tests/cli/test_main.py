@@ -1,5 +1,6 @@
 """The command line: help, version, and usage errors."""
 
+import itertools
 import os
 import re
 import signal
@@ -127,6 +128,32 @@ class TestMain:
             main([command, "--validate", "--train"])
         assert ended.value.code == 2
         assert "--train: not allowed with argument --validate" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "compare A B --json --step 3",
+            "query SQL A B --csv --limit 2",
+            "export A B --to parquet P",
+            "import A B --into C",
+            "view A B --port 1 --no-browser",
+            "top A B --once",
+            "ls A --step 1 --json",
+            "show A --trace ab --chat",
+            "diagnose A --against B --json",
+            "replay A --reward -1..0 --backend otlp",
+        ],
+    )
+    def test_options_and_folders_in_any_order(self, line):
+        """The same is meant wherever the options of a command are between its folders."""
+        command, *words = line.split()
+        places = [at for at, word in enumerate(words) if word.startswith("--")]
+        first = words[: places[0]]
+        options = [words[at:end] for at, end in itertools.pairwise([*places, len(words)])]
+        mixed = [first[0], *itertools.chain(*options), *first[1:]]
+        last = [*itertools.chain(*options[::-1]), *first]
+        for other in (mixed, last):
+            assert command_line.parse([command, *other]) == command_line.parse([command, *words])
 
     def test_an_output_without_unicode(self):
         """Where an output has no letter for a character it shows a mark, and is no error."""

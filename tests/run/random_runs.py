@@ -197,6 +197,13 @@ def _tag(value: Any) -> tuple[Any, ...]:
     return value is None, isinstance(value, str), value if isinstance(value, int) else 0, str(value)
 
 
+def _last_share(awaited: list[TrajectorySummary]) -> float | None:
+    ends = sorted(each.end_time for each in awaited)
+    late = max(len(ends) // 20, 1) if len(ends) >= 8 else 0
+    start = min((each.start_time for each in awaited), default=0)
+    return (ends[-1] - ends[-1 - late]) / (ends[-1] - start) if late and ends[-1] > start else None
+
+
 def _step_figures(
     run_id: str | None, found: list[TrajectorySummary], scale: tuple[float, float] | None
 ) -> dict[str, Any]:
@@ -207,7 +214,7 @@ def _step_figures(
     variances = [_variance(group, scale) for group in named]
     error_types = [(each.errors[0].type or each.error_type or "") if each.errors else each.error_type for each in found]
     ends = sorted(each.end_time for each in found)
-    start, late = min(each.start_time for each in found), len(found) // 20
+    start = min(each.start_time for each in found)
     runs = {each.run_id for each in found}
     cut_off = [
         each
@@ -262,7 +269,7 @@ def _step_figures(
             each.reward is not None and _is_same(each.reward, min(rewards)) for each in cut_off
         ),
         "error_types": dict(Counter(each for each in error_types if each is not None)),
-        "last_5_percent_share": (ends[-1] - ends[-1 - late]) / (ends[-1] - start) if late else None,
+        "last_5_percent_share": _last_share([each for each in found if each.status != "cancelled"]),
         "duplicates": sum(map(_duplicates, named)),
     }
 

@@ -189,10 +189,12 @@ class TestSteps:
         assert step.turns == (2.5, 2.5, pytest.approx(3.97), 4)
 
     def test_the_wait_for_the_last_ones(self):
-        """The share of the wall time after 19 of 20 had ended; unknown for fewer than 20 trajectories."""
+        """The share of the wall time after 19 of 20 had ended, or all but one of 8; a cancelled one is not awaited."""
         ends = [rollout(n, end_time=10 * SECOND) for n in range(19)]
-        assert step_of(ends).last_5_percent_share is None
-        assert step_of([*ends, rollout(19, end_time=40 * SECOND)]).last_5_percent_share == 0.75
+        last, gone = rollout(19, end_time=40 * SECOND), rollout(20, end_time=90 * SECOND, status="cancelled")
+        assert step_of([*ends, last, gone]).last_5_percent_share == 0.75
+        assert step_of([*ends[:7], last]).last_5_percent_share == 0.75
+        assert step_of([*ends[:6], last, gone]).last_5_percent_share is None
 
     def test_tools_and_errors(self):
         """Calls are added up by tool, the busiest first; a trajectory counts by its first error's type."""

@@ -13,7 +13,7 @@ _MANY = 20
 
 
 def _in_step(step: JudgedStep) -> Iterable[Measure]:
-    share = step.signals.straggler_share
+    share = step.last_5_percent_share
     # Nothing waits for the trajectories without a step.
     if share is not None and step.step is not None:
         most = "95%" if step.trajectories >= _MANY else "all but one"
