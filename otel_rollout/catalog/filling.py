@@ -23,7 +23,7 @@ from otel_rollout.folder.index_reading import listed_of
 from otel_rollout.folder.reader import RecordedTrajectory, main_row, parts_by_trace
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import NOTHING_READ, Extent, LineCache, Part, Reading, ReadProblem, StoredFile
-from otel_rollout.folder.trace_files import EVERYTHING, StepRange, TraceFile, find_trace_files
+from otel_rollout.folder.trace_files import EVERYTHING, StepKey, TraceFile, find_trace_files
 from otel_rollout.guard.clock import monotonic
 
 OnProblem: TypeAlias = Callable[[ReadProblem], None]
@@ -129,7 +129,7 @@ def fill(
     # Before the files: of those that come meanwhile, another reader may put some into the catalog.
     known = _known_files(connection)
     found = find_files(folders, selection)
-    loose = [place for place in _changed(found, known) if found[place].file.steps is None]
+    loose = [place for place in _changed(found, known) if found[place].file.bundle is None]
     if loose:
         _read_files(connection, folders, found, loose, on_progress)
         if any(found[place].file.is_journal for place in loose):
@@ -179,16 +179,16 @@ def _known_files(connection: sqlite3.Connection) -> dict[bytes, _Known]:
     return {place: _Known(*rest) for place, *rest in rows}
 
 
-def _range_of(steps: str) -> StepRange | None:
+def _range_of(steps: str) -> StepKey | None:
     fields = orjson.loads(steps)
-    return None if fields is None else StepRange(*fields)
+    return None if fields is None else StepKey(*fields)
 
 
-def _is_in(steps: StepRange | None, selection: Selection) -> bool:
+def _is_in(steps: StepKey | None, selection: Selection) -> bool:
     """Return True if a file would have been listed."""
     if steps is None or steps.has_no_step:
         return steps is None or selection.takes_step(None, validate=False)
-    return selection.takes_steps(steps.first, steps.last, validate=steps.validate)
+    return selection.takes_bundle(steps.step, validate=steps.validate)
 
 
 def note_problems(connection: sqlite3.Connection, found: Found, on_problem: OnProblem) -> None:
@@ -347,7 +347,7 @@ class _Batch(Reader):
         self._connection.execute(
             "UPDATE files SET steps = ?, status = ?, known = ?, problems = ?, is_open = ? WHERE id = ?",
             (
-                orjson.dumps(file.steps and tuple(file.steps)).decode(),
+                orjson.dumps(file.bundle and tuple(file.bundle)).decode(),
                 status,
                 orjson.dumps(tuple(reading.known)).decode(),
                 orjson.dumps([(each.what, each.offset) for each in dict.fromkeys(problems)]).decode(),

@@ -23,7 +23,6 @@ from otel_rollout.facts.summaries import merge_late, summarise_trajectory
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import lacks_inferred, summary_of_row
-from otel_rollout.folder.layout import BUNDLE_STEPS
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import LineCache, MovedError, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import NO_STEPS, StepKey, TraceFile, find_trace_files
@@ -107,20 +106,20 @@ def _trajectories(
     # Spans without a step: their writer had forgotten the trace, or another program wrote the root.
     loose = parts_by_trace(
         (file, without_summary(row))
-        for steps in (None, NO_STEPS)
+        for bundle in (None, NO_STEPS)
         for each in files
-        if each.steps == steps
+        if each.bundle == bundle
         for file, row in parts_of(each)
     )
     loose_ids: dict[StepKey, list[str]] = {}
     for trace_id, parts in loose.items():
         entry = main_row(parts)
         loose_ids.setdefault(StepKey.of(entry.step, validate=bool(entry.validate)), []).append(trace_id)
-    if any(file.steps is None for file in files):
+    if any(file.bundle is None for file in files):
         # Again, now that the journals are read: a trajectory that has ended meanwhile is in a bundle.
         files = find_trace_files(folder, selection)
     for bundle, keys in bundles_of(files, loose_ids):
-        placed = [file for file in bundle if file.steps != NO_STEPS]
+        placed = [file for file in bundle if file.bundle != NO_STEPS]
         read = (part for file in placed for part in StoredFile(file, cache, on_problem).parts(selection.takes_line))
         own = [part for part in read if _may_be_in(part[1], selection)]
         joined = {trace_id: loose.pop(trace_id) for key in keys for trace_id in loose_ids[key] if trace_id in loose}
@@ -145,10 +144,10 @@ def bundles_of(files: Iterable[TraceFile], keys: Iterable[StepKey]) -> Iterator[
     """
     bundles: dict[tuple[bool, int], tuple[list[TraceFile], list[StepKey]]] = {}
     for file in files:
-        if file.steps is not None:
-            bundles.setdefault((file.steps.has_no_step, file.steps.first), ([], []))[0].append(file)
+        if file.bundle is not None:
+            bundles.setdefault(file.bundle.place, ([], []))[0].append(file)
     for key in keys:
-        bundles.setdefault((key.has_no_step, key.step - key.step % BUNDLE_STEPS), ([], []))[1].append(key)
+        bundles.setdefault(key.place, ([], []))[1].append(key)
     for place in sorted(bundles):
         yield bundles[place]
 

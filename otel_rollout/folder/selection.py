@@ -6,6 +6,7 @@ from collections.abc import Callable, Container
 from typing import TypedDict
 
 from otel_rollout.folder.index import IndexEntry
+from otel_rollout.folder.layout import BUNDLE_STEPS
 
 
 class Filters(TypedDict, total=False):
@@ -71,16 +72,10 @@ class Selection:
         steps = self._steps
         return None if steps is None else lambda step: step is None or step in steps
 
-    def takes_steps(self, first: int, last: int, *, validate: bool) -> bool:
-        """Return True if trajectories of a bundle can match.
-
-        Args:
-            first: Its first step.
-            last: Its last step.
-            validate: True if it is of validation passes.
-        """
+    def takes_bundle(self, first: int, *, validate: bool) -> bool:
+        """Return True if trajectories of a bundle can match, by its first step."""
         steps = self._steps
-        is_in = steps is None or any(step in steps for step in range(first, last + 1))
+        is_in = steps is None or any(step in steps for step in range(first, first + BUNDLE_STEPS))
         return is_in and self._validate in (None, validate)
 
     @property

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from otel_rollout.errors import NoTracesError
 from otel_rollout.files.file_lock import is_being_written
 from otel_rollout.folder.layout import (
+    BUNDLE_STEPS,
     CLOSED_INDEX,
     FOREIGN,
     FRAMES,
@@ -41,34 +42,17 @@ class StepKey(NamedTuple):
         """Return the key of a step."""
         return cls(True, 0, False) if step is None else cls(False, step, validate)
 
+    @property
+    def place(self) -> tuple[bool, int]:
+        """The first step of its bundle, which sorts as the bundles do."""
+        return self.has_no_step, self.step - self.step % BUNDLE_STEPS
+
     def is_in(self, selection: Selection) -> bool:
         """Return True if trajectories of this step can match."""
         return selection.takes_step(None if self.has_no_step else self.step, validate=self.validate)
 
 
-class StepRange(NamedTuple):
-    """The steps that a bundle's folder is named for; sorts as `StepKey` does.
-
-    Args:
-        has_no_step: True for the folder of trajectories without a step.
-        first: The first step.
-        last: The last step.
-        validate: True for validation passes.
-    """
-
-    has_no_step: bool
-    first: int
-    last: int
-    validate: bool
-
-    def takes(self, key: StepKey) -> bool:
-        """Return True if trajectories of a step can be in the bundle."""
-        if self.has_no_step or key.has_no_step:
-            return self.has_no_step == key.has_no_step
-        return self.first <= key.step <= self.last and self.validate == key.validate
-
-
-NO_STEPS: Final = StepRange(True, 0, 0, False)
+NO_STEPS: Final = StepKey(True, 0, False)
 
 
 class TraceFile(NamedTuple):
@@ -77,12 +61,12 @@ class TraceFile(NamedTuple):
     Args:
         place: The file's path, as a string: a step can have hundreds of files.
         index_place: The path of its index, if it has one, open or closed.
-        steps: The steps of its trajectories, if its folder is named for some.
+        bundle: The first step of its bundle, or `NO_STEPS`; None if its folder is named for neither.
     """
 
     place: str
     index_place: str | None
-    steps: StepRange | None
+    bundle: StepKey | None
 
     @property
     def path(self) -> Path:
@@ -136,13 +120,6 @@ def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTH
     return walk.files
 
 
-class _Context(NamedTuple):
-    """The steps that the folders above a file are named for."""
-
-    validate: bool = False
-    steps: StepRange | None = None
-
-
 class _Walk:
     """A walk through a folder, symlinks last; no folder is listed twice, nor a file because of a link to it."""
 
@@ -151,7 +128,7 @@ class _Walk:
         self.has_traces = False
         self._selection = selection
         self._folders: set[tuple[int, int]] = set()
-        self._links: list[tuple[str, str, _Context]] = []
+        self._links: list[tuple[str, StepKey | None]] = []
 
     def walk(self, folder: str) -> None:
         """Collect the files of a folder and of those in it.
@@ -160,30 +137,30 @@ class _Walk:
             FileNotFoundError: There is no such folder.
             NotADirectoryError: It is a file.
         """
-        self._look_into(folder, _Context())
+        self._look_into(folder, None)
         known: set[tuple[int, int]] = set()
         for file in self.files if self._links else ():
             with suppress(OSError):
                 known.add(_identity(file.place))
         # The list may grow meanwhile: a linked folder may contain links.
-        for path, name, context in self._links:
+        for path, bundle in self._links:
             try:
                 if os.path.isdir(path):  # noqa: PTH112 - one of many
-                    self._look_into(path, _enter(name, steps_of(name), context))
+                    self._look_into(path, _bundle_of(*os.path.split(path)))
                     continue
                 identity = _identity(path)
             except PermissionError:
                 raise
             except OSError:
                 # Broken or circular: reading it reports that.
-                self._add(path, name, context)
+                self._add(path, bundle)
                 continue
             if identity not in known:
                 known.add(identity)
-                self._add(path, name, context)
+                self._add(path, bundle)
         self.files.sort(key=lambda file: file.place)
 
-    def _look_into(self, folder: str, context: _Context) -> None:
+    def _look_into(self, folder: str, bundle: StepKey | None) -> None:
         with os.scandir(folder) as listed:
             identity = _identity(folder)
             if identity in self._folders:
@@ -193,30 +170,30 @@ class _Walk:
         names = {entry.name for entry in entries}
         for entry in sorted(entries, key=lambda entry: entry.name):
             name = entry.name
-            steps = steps_of(name)
-            if not self._may_be_in(steps, context):
+            within = _bundle_of(folder, name)
+            if within is not None and not self._may_be_in(within):
                 self.has_traces = True
             elif name.endswith((INDEX, CLOSED_INDEX)):
                 continue
             elif entry.is_symlink():
                 if name.endswith(_ENDINGS) or not name.startswith("."):
-                    self._links.append((entry.path, name, context))
+                    self._links.append((entry.path, bundle))
             elif not entry.is_dir(follow_symlinks=False):
-                self._add(entry.path, name, context, names)
+                self._add(entry.path, bundle, names)
             elif not name.startswith("."):
                 # Old bundles may be removed meanwhile.
                 with suppress(FileNotFoundError):
-                    self._look_into(entry.path, _enter(name, steps, context))
+                    self._look_into(entry.path, within)
 
-    def _may_be_in(self, steps: tuple[int, int] | None, context: _Context) -> bool:
+    def _may_be_in(self, bundle: StepKey) -> bool:
         """Return False for a bundle without matching trajectories; spans without a step may belong to any of them."""
-        return steps is None or self._selection.takes_steps(*steps, validate=context.validate)
+        return bundle.has_no_step or self._selection.takes_bundle(bundle.step, validate=bundle.validate)
 
-    def _add(self, place: str, name: str, context: _Context, names: set[str] | None = None) -> None:
+    def _add(self, place: str, bundle: StepKey | None, names: set[str] | None = None) -> None:
         """Add a file if it is one of traces; `names` are the names of the files in its folder."""
-        if name.endswith(_ENDINGS):
+        if place.endswith(_ENDINGS):
             self.has_traces = True
-            self.files.append(TraceFile(place, _index_of(place, name, names), context.steps))
+            self.files.append(TraceFile(place, _index_of(place, names), bundle))
 
 
 def _named_file(place: str) -> TraceFile:
@@ -224,30 +201,28 @@ def _named_file(place: str) -> TraceFile:
     if not os.path.isfile(place):  # noqa: PTH113 - as a string, as all others
         raise NoTracesError(f"{place} is neither a folder nor a file")
     # Its lines have the step.
-    return TraceFile(place, _index_of(place, os.path.basename(place)), None)  # noqa: PTH119 - as a string
+    return TraceFile(place, _index_of(place), None)
 
 
-def _index_of(place: str, name: str, names: set[str] | None = None) -> str | None:
+def _index_of(place: str, names: set[str] | None = None) -> str | None:
     """Return the index of a file, if it has one; `names` are the names of the files in its folder."""
-    if not name.endswith(FRAMES):
+    if not place.endswith(FRAMES):
         return None
     index = place.removesuffix(FRAMES) + INDEX
     if names is None:
         has_index = os.path.isfile(index) or os.path.isfile(index + ZST)  # noqa: PTH113 - one of many
     else:
-        stem = name.removesuffix(FRAMES)
-        has_index = stem + INDEX in names or stem + CLOSED_INDEX in names
+        name = os.path.basename(index)  # noqa: PTH119 - one of many
+        has_index = name in names or name + ZST in names
     return index if has_index else None
 
 
-def _enter(name: str, steps: tuple[int, int] | None, context: _Context) -> _Context:
-    """Return the context in the folder `name`."""
-    if name == VALIDATE:
-        return _Context(validate=True)
+def _bundle_of(above: str, name: str) -> StepKey | None:
+    """Return the first step of a bundle by its place; None if it is none: then the lines themselves have the step."""
     if name == NO_STEP:
-        return _Context(steps=NO_STEPS)
-    # In a journal, or a folder that is not ours, the lines themselves have the step.
-    return _Context() if steps is None else _Context(steps=StepRange(False, *steps, context.validate))
+        return NO_STEPS
+    steps = steps_of(name)
+    return None if steps is None else StepKey(False, steps[0], os.path.basename(above) == VALIDATE)  # noqa: PTH119
 
 
 def _is_journal(place: str) -> bool:

@@ -33,7 +33,7 @@ def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
         return False
     files = files_in(folder) if may_be_empty and folder.is_dir() else find_trace_files(folder)
     return all(
-        file.has_frames and not file.is_journal and file.index_place is None and file.steps is None for file in files
+        file.has_frames and not file.is_journal and file.index_place is None and file.bundle is None for file in files
     )
 
 

@@ -59,7 +59,7 @@ class TrajectorySource:
         self._problems: dict[ReadProblem, None] = {}
         files = files_in(folder)
         # Before anything is read: what a file gets later is not seen.
-        self.final = {file.path for file in files if file.steps is not None or not file.is_being_written()}
+        self.final = {file.path for file in files if file.bundle is not None or not file.is_being_written()}
         """The files that no running process takes anything from, or adds something to what is replayed."""
         self.kept: set[Path] = set()
         """The files that have something that was not delivered."""
