@@ -83,6 +83,7 @@ def parts(step, rollout, **values):
 
 NOTHING_ELSE = {"sample_index": None, "rollout_n": None, "status": None, "reward": None}
 HEALTHY = {
+    "nothing is unusual": unusual(lambda *_: {}, 8),
     "training stops": unusual(
         lambda step, _g, r: {"status": "cancelled", "reward": None} if step == 4 or r == 3 else {}
     ),
