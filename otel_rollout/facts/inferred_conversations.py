@@ -178,7 +178,11 @@ class _Finder:
         """Return the conversations."""
         last: dict[_Thread, int] = {}
         for at, turn in enumerate(self._turns):
-            self._place(at, last.get(_thread_of(turn)))
+            if len(self._found) >= MAX_CONVERSATIONS and self._links[at] is None:
+                # It would be compared with all turns before.
+                self._begin(at, "fork" if self._leaders[at] < at else "subagent", None)
+            else:
+                self._place(at, last.get(_thread_of(turn)))
             self._through.update(dict.fromkeys(self._keys[at], at))
             last[_thread_of(turn)] = at
         main = self._main_conversation()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from otel_rollout.facts.figures import SpanError, ToolCounts
@@ -45,23 +45,15 @@ class Fact:
 
     name: str
     meaning: str
-    unit: str
-    shown: Shown
-    merge: Merge
-    better: Better | None
+    unit: str = ""
+    shown: Shown = "trajectory"
+    merge: Merge = "main"
+    better: Better | None = "neither"
 
 
-def _fact(
-    meaning: str,
-    default: Any,
-    *,
-    unit: str = "",
-    merge: Merge = "main",
-    shown: Shown = "trajectory",
-    better: Better | None = "neither",
-) -> Any:
+def _fact(meaning: str, default: Any, **more: str | None) -> Any:
     """Return the dataclass field of a fact; a default that is a type is called for each summary."""
-    metadata = {"fact": Fact("", meaning, unit, shown, merge, better)}
+    metadata = {"meaning": meaning, **more}
     if isinstance(default, type):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -235,7 +227,7 @@ class TrajectorySummary:
         return (self.end_time - self.start_time) / 1e9
 
 
-FACTS: Final = tuple(replace(each.metadata["fact"], name=each.name) for each in fields(TrajectorySummary))
+FACTS: Final = tuple(Fact(each.name, **each.metadata) for each in fields(TrajectorySummary))
 """The table."""
 OF_FILES: Final = ("worker", "bytes", "stored_bytes")
 """The facts that only the reader of a folder has."""
