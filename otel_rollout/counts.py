@@ -91,7 +91,7 @@ class ExporterStats:
         return ", ".join([*parts, *([self.preparing] if self.preparing else [])])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Stats:
     """The counts of the process.
 
@@ -126,6 +126,9 @@ class Stats:
         """Spans lost, summed over the exporters; without those that the backend may have."""
         lost = sum((Counter(exporter.lost) for exporter in self.exporters.values()), Counter())
         return lost.total() - lost["unknown"]
+
+    def __repr__(self) -> str:
+        return f"<Stats {self}>"
 
     def _repr_html_(self) -> str:
         from otel_rollout.text.html_table import html_table

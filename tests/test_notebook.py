@@ -73,6 +73,7 @@ def test_stats():
     shown = _Cells(stats._repr_html_())
     assert shown.rows[1:] == [["otlp", "7", "5", "1", "0", "1", MARKUP], ["file", "7", "7", "0", "0", "0", ""]]
     assert shown.caption == str(stats)
+    assert repr(stats) == f"<Stats {stats}>"
 
 
 def test_a_folder(tmp_path):

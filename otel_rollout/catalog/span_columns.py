@@ -50,10 +50,20 @@ class _Message(NamedTuple):
     told: Utterance
 
 
+def _own(name: str, kind: Any, unit: str, meaning: str) -> Column:
+    """Return a column of the attribute with its name."""
+    return Column(name, kind, unit, meaning, attrgetter(name))
+
+
+def _attribute(name: str, kind: Any, unit: str, meaning: str, read: Callable[[Any], Any], key: str) -> Column:
+    """Return a column of a span's attribute."""
+    return Column(name, kind, unit, meaning, lambda it: read(it.attributes.get(key)))
+
+
 COMMON: Final = (
-    Column("trace_id", str, "", "its trajectory", attrgetter("trace_id")),
-    Column("step", int | None, "", "the trajectory's step", attrgetter("step")),
-    Column("validate", bool, "", "true in a validation pass", attrgetter("validate")),
+    _own("trace_id", str, "", "its trajectory"),
+    _own("step", int | None, "", "the trajectory's step"),
+    _own("validate", bool, "", "true in a validation pass"),
 )
 """The first columns of the tables, which are the trajectory's."""
 SPANS: Final = (
@@ -73,14 +83,8 @@ SPANS: Final = (
         "`AGENT`, `CHAIN`, `EVALUATOR`, `LLM`, `TOOL` or another OpenInference kind; null if it has none",
         lambda it: kind_of(it.attributes),
     ),
-    Column("turn", int | None, "", "of a generation that is in no other one, its number from 1", lambda it: it.turn),
-    Column(
-        "conversation",
-        int | None,
-        "",
-        "its conversation, as in `conversations`; null for a root, and outside all",
-        lambda it: it.conversation,
-    ),
+    _own("turn", int | None, "", "of a generation that is in no other one, its number from 1"),
+    _own("conversation", int | None, "", "its conversation, as in `conversations`; null for a root, and outside all"),
     Column("start_time", int, "ns", "its start, since 1970", lambda it: times_of(it.span)[0]),
     Column("end_time", int, "ns", "its end, since 1970", lambda it: times_of(it.span)[1]),
     Column("seconds", float, "s", "its duration", lambda it: (times_of(it.span)[1] - times_of(it.span)[0]) / 1e9),
@@ -99,7 +103,7 @@ SPANS: Final = (
         "the exception's class and message",
         lambda it: error_of(it.span) if _failed(it.span) else None,
     ),
-    Column("tool", str, "", "of a tool call, the tool", lambda it: text_of(it.attributes.get(semconv.TOOL_NAME))),
+    _attribute("tool", str, "", "of a tool call, the tool", text_of, semconv.TOOL_NAME),
     Column("model", str, "", "of a generation, the model", lambda it: _model_of(it.attributes)),
     Column("engine", str, "", "of a generation, the engine, as in `trajectories`", lambda it: engine_of(it.attributes)),
     Column(
@@ -109,26 +113,12 @@ SPANS: Final = (
         "the host of its process: `host.name` of the resource",
         lambda it: text_of(it.span.resource.attributes.get(semconv.HOST_NAME)),
     ),
-    Column(
-        "input_tokens",
-        int | None,
-        "tokens",
-        "of a generation, the tokens of its prompt",
-        lambda it: count_of(it.attributes.get(semconv.USAGE_INPUT_TOKENS)),
+    _attribute("input_tokens", int | None, "tokens", "of a generation's prompt", count_of, semconv.USAGE_INPUT_TOKENS),
+    _attribute(
+        "output_tokens", int | None, "tokens", "of a generation's answer", count_of, semconv.USAGE_OUTPUT_TOKENS
     ),
-    Column(
-        "output_tokens",
-        int | None,
-        "tokens",
-        "of a generation, the tokens of its answer",
-        lambda it: count_of(it.attributes.get(semconv.USAGE_OUTPUT_TOKENS)),
-    ),
-    Column(
-        "finish_reason",
-        str,
-        "",
-        "of a generation, the reason for which it stopped",
-        lambda it: last_text(it.attributes.get(semconv.FINISH_REASONS)),
+    _attribute(
+        "finish_reason", str, "", "the reason for which a generation stopped", last_text, semconv.FINISH_REASONS
     ),
     Column(
         "input",
@@ -142,9 +132,9 @@ SPANS: Final = (
 )
 """These follow the common columns in `spans`."""
 MESSAGES: Final = (
-    Column("position", int, "", "its place among the trajectory's messages, from 0", lambda it: it.position),
+    _own("position", int, "", "its place among the trajectory's messages, from 0"),
     Column("conversation", int, "", "its conversation, as in `conversations`", lambda it: it.told.conversation),
-    Column("turn", int, "", "the last generation until then, from 1; 0 before the first answer", lambda it: it.turn),
+    _own("turn", int, "", "the last generation until then, from 1; 0 before the first answer"),
     Column(
         "role",
         str,
@@ -178,13 +168,6 @@ MESSAGES: Final = (
     ),
 )
 """These follow the common columns in `messages`."""
-
-
-def _own(name: str, kind: Any, unit: str, meaning: str) -> Column:
-    """Return a column of the attribute with its name."""
-    return Column(name, kind, unit, meaning, attrgetter(name))
-
-
 CONVERSATIONS: Final = (
     Column("conversation", int, "", "its number in the trajectory, from 1, by the first turns", lambda it: it.id),
     _own("kind", str, "", "`main`, `subagent`, `fork`, `compacted` or `user`"),

@@ -77,11 +77,8 @@ def _folder_name(experiment: str) -> str:
     if len(name := quote(experiment, safe="")) <= MAX_NAME:
         return name
     digest = blake2b(experiment.encode(), digest_size=8).hexdigest()
-    kept = experiment[:MAX_NAME]
-    # Whole characters: readers decode the name.
-    while len(name := f"{quote(kept, safe='')}-{digest}") > MAX_NAME:
-        kept = kept[:-1]
-    return name
+    # A character takes twelve bytes at most.
+    return f"{quote(experiment[: (MAX_NAME - len(digest) - 1) // 12], safe='')}-{digest}"
 
 
 @dataclass
@@ -186,7 +183,10 @@ def _finished(
     def partition_of(each: StepSummary) -> Partition:
         return Partition(each.experiment_name, each.step, each.validate)
 
-    chosen = sorted((each for each in listed if each.identity in wanted), key=_order)
+    chosen = sorted(
+        (each for each in listed if each.identity in wanted),
+        key=lambda each: (each.experiment_name or "", each.step is None, each.step or 0, each.validate),
+    )
     for partition, group in groupby(chosen, partition_of):
         summaries = list(group)
         is_last = partition.step is None or partition.step == last[partition.experiment]
@@ -194,10 +194,6 @@ def _finished(
             report.running.append(partition)
             continue
         yield partition, _fingerprint(summaries, schemas), sum(each.bytes for each in summaries)
-
-
-def _order(step: StepSummary) -> tuple[Any, ...]:
-    return (step.experiment_name or "", step.step is None, step.step or 0, step.validate)
 
 
 def _fingerprint(summaries: Iterable[StepSummary], schemas: Mapping[str, pa.Schema]) -> str:
