@@ -21,6 +21,7 @@ from otel_rollout.catalog.filling import (
     OnProgress,
     Reader,
     fill,
+    has_other_processes,
     note_problems,
 )
 from otel_rollout.catalog.kept_figures import refresh
@@ -101,7 +102,9 @@ class Catalog:
                 found = looks.get((connection, EVERYTHING)) or looks.get((connection, selection))
             if found is None:
                 found = fill(connection, self._folders, selection, self.on_progress)
-                if not find_attempts(connection, is_whole=selection is EVERYTHING):
+                is_whole = selection is EVERYTHING
+                is_known = is_whole or not has_other_processes(connection, self._folders)
+                if not (is_known and find_attempts(connection, is_whole=is_whole)):
                     found = fill(connection, self._folders, EVERYTHING, self.on_progress)
                     find_attempts(connection, is_whole=True)
                 note_problems(connection, found, self._note)

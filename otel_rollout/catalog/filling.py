@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import groupby
@@ -20,6 +21,7 @@ from otel_rollout.errors import NoTracesError, UnreadableTraceError
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import listed_of
+from otel_rollout.folder.layout import worker_of
 from otel_rollout.folder.reader import RecordedTrajectory, main_row, parts_by_trace
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import NOTHING_READ, Extent, LineCache, Part, Reading, ReadProblem, StoredFile
@@ -81,6 +83,18 @@ def find_files(folders: Sequence[Path], selection: Selection = EVERYTHING) -> Fo
     if len(missing) == len(folders):
         raise missing[0]
     return found
+
+
+def has_other_processes(connection: sqlite3.Connection, folders: Sequence[Path]) -> bool:
+    """Return True if a process has written files of folders, and none of them was read."""
+    names = {place.rpartition(b"/")[2] for (place,) in connection.execute("SELECT place FROM files")}
+    read = {worker_of(os.fsdecode(name)) for name in names}
+    for folder in folders:
+        with suppress(NoTracesError, OSError):
+            others = {file.place.rpartition("/")[2] for file in find_trace_files(folder)}
+            if not read.issuperset(map(worker_of, others)):
+                return True
+    return False
 
 
 def version_of(found: Found) -> str:

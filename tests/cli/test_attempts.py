@@ -206,6 +206,14 @@ class TestAResumedRun:
             assert len(list(recorded.read(step=step))) == ROLLOUTS * len(attempts)
             assert [each.attempt for each in recorded.steps(step)] == attempts
 
+    def test_an_attempt_whose_files_are_of_other_steps(self, tmp_path, monkeypatch):
+        """It overtakes what comes after its steps, whatever was read before."""
+        train(tmp_path, "first", range(95, 108), 1)
+        train(tmp_path, "second", range(98, 100), 2)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        assert list(Run([tmp_path]).read(step=102)) == []
+        assert [each.attempt for each in Run([tmp_path]).steps()] == [1, 1, 1, 2, 2]
+
     def test_follows_the_folder(self, tmp_path):
         """An attempt that comes overtakes, and one whose files are removed does no more."""
         train(tmp_path, "first", range(1, 9), 1)
