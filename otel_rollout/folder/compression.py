@@ -107,19 +107,14 @@ class DecompressedFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Fill a buffer; return less than its size only at the end."""
+        """Fill a part of a buffer, and return its size; 0 at the end."""
         target = memoryview(buffer).cast("B")
-        filled = 0
-        while filled < len(target):
-            if not self._data:
-                try:
-                    self._data = memoryview(next(self._pieces, b""))
-                except ValueError as error:
-                    self.fault = error
-                if not self._data:
-                    break
-            piece = self._data[: len(target) - filled]
-            target[filled : filled + len(piece)] = piece
-            filled += len(piece)
-            self._data = self._data[len(piece) :]
-        return filled
+        if not self._data:
+            try:
+                self._data = memoryview(next(self._pieces, b""))
+            except ValueError as error:
+                self.fault = error
+        piece = self._data[: len(target)]
+        target[: len(piece)] = piece
+        self._data = self._data[len(piece) :]
+        return len(piece)

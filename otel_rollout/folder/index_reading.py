@@ -22,15 +22,14 @@ from otel_rollout.facts.compact_spans import ERROR
 from otel_rollout.facts.span_values import tag_of, text_of
 from otel_rollout.facts.summaries import summary_of_json
 from otel_rollout.facts.table import LISTED, TrajectorySummary
-from otel_rollout.files.file_lock import open_to_read
+from otel_rollout.files.file_lock import open_to_read, size_of
 from otel_rollout.folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES, scan_frames
 from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, NOT_INFERRED, IndexEntry, entry_of
-from otel_rollout.folder.layout import CLOSED_INDEX, INDEX
+from otel_rollout.folder.layout import ZST
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 
 _READ_BYTES: Final = 2**20
-_ZST: Final = CLOSED_INDEX.removeprefix(INDEX)
 _ABSENT: Final[Mapping[str, Any]] = {
     name: False if name == "has_root" else None
     for name, hint in get_type_hints(IndexEntry).items()
@@ -61,7 +60,10 @@ def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[I
     """
     if path is None:
         return [], start
-    if start and _size_of(path) < start:
+    # One that became shorter is another one, whose lines don't go on where the others ended.
+    try:
+        start = start if start and size_of(path) >= start else 0
+    except FileNotFoundError:
         start = 0
     rows: list[IndexEntry] = []
     end = start
@@ -82,19 +84,12 @@ def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[I
 
 def _closed_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
     """Yield the lines of the closed index without their last brace, block by block; `path` is the open one's."""
-    closed = f"{os.fspath(path)}{_ZST}"
+    closed = f"{os.fspath(path)}{ZST}"
     with suppress(FileNotFoundError):
         for frame in scan_frames(closed):
             # A torn block is still in the open index.
             if frame.request is not None:
                 yield [line[:-1] for line in frame.request.splitlines()]
-
-
-def _size_of(path: str | PathLike[str]) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116 - one of many
-    except OSError:
-        return 0
 
 
 def _parse(line: bytes) -> IndexEntry:
@@ -115,10 +110,8 @@ def _read_lines(path: str | PathLike[str], start: int) -> Iterator[list[bytes]]:
     """Yield the complete lines of an index, thousands at a time, up to one that is too long."""
     descriptor = open_to_read(path)
     try:
-        rest, size = b"", os.fstat(descriptor).st_size
-        # One that became shorter is another one, whose lines don't go on where the others ended.
-        os.lseek(descriptor, start if start <= size else 0, os.SEEK_SET)
-        size = max(1, min(_READ_BYTES, size))
+        rest, size = b"", max(1, min(_READ_BYTES, os.fstat(descriptor).st_size))
+        os.lseek(descriptor, start, os.SEEK_SET)
         while data := os.read(descriptor, size):
             lines = (rest + data).split(b"\n") if rest else data.split(b"\n")
             rest = lines.pop()

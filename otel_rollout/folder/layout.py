@@ -22,7 +22,8 @@ from typing import Final
 
 FRAMES: Final = ".otlp.zst"
 INDEX: Final = ".index.jsonl"
-CLOSED_INDEX: Final = f"{INDEX}.zst"
+ZST: Final = ".zst"
+CLOSED_INDEX: Final = f"{INDEX}{ZST}"
 """The ending of what a worker leaves of an index when it closes the file: blocks of lines, a zstd frame each."""
 FOREIGN: Final = (".jsonl", ".jsonl.zst", ".jsonl.gz")
 """OTLP that another program wrote."""

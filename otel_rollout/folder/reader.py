@@ -305,31 +305,22 @@ class RecordedTrajectory:
         self._find = find
         self._known = known
         self._spans = None
-        values: tuple[Any, ...] = row
-        (
-            self.trace_id,
-            self.start_time,
-            self.end_time,
-            self.has_root,
-            self.step,
-            self.sample_index,
-            self.rollout_n,
-            validate,
-            self.experiment_name,
-            self.status,
-            self.reward,
-            _,  # One by one: a star makes a list, which takes half as long again.
-            _,
-            _,
-            _,
-            _,
-            _,
-            self.name,
-            self.project_name,
-            self.run_id,
-            _,
-        ) = values
-        self.validate = validate is True
+        # Other programs write tags of any type.
+        given: Any = row
+        self.trace_id = row.trace_id
+        self.step = row.step
+        self.sample_index = given.sample_index
+        self.rollout_n = given.rollout_n
+        self.validate = row.validate is True
+        self.experiment_name = given.experiment_name
+        self.status = given.status
+        self.reward = row.reward
+        self.start_time = row.start_time
+        self.end_time = row.end_time
+        self.has_root = row.has_root
+        self.name = row.name
+        self.project_name = row.project_name
+        self.run_id = row.run_id
         if len(parts) > 1:
             self.start_time = min(entry.start_time for entry in self._entries())
             if not self.has_root:

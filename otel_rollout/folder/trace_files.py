@@ -12,13 +12,13 @@ from otel_rollout.errors import NoTracesError
 from otel_rollout.files.file_lock import is_being_written
 from otel_rollout.folder.layout import (
     BUNDLE_STEPS,
-    CLOSED_INDEX,
     FOREIGN,
     FRAMES,
     INDEX,
     NO_STEP,
     OPEN,
     VALIDATE,
+    ZST,
     is_frame_file,
     steps_of,
     worker_of,
@@ -27,7 +27,6 @@ from otel_rollout.folder.selection import Selection
 
 EVERYTHING: Final = Selection()
 _ENDINGS: Final = (FRAMES, *FOREIGN)
-ZST: Final = CLOSED_INDEX.removeprefix(INDEX)
 
 
 class StepKey(NamedTuple):
@@ -173,7 +172,7 @@ class _Walk:
             within = _bundle_of(folder, name)
             if within is not None and not self._may_be_in(within):
                 self.has_traces = True
-            elif name.endswith((INDEX, CLOSED_INDEX)):
+            elif name.endswith((INDEX, INDEX + ZST)):
                 continue
             elif entry.is_symlink():
                 if name.endswith(_ENDINGS) or not name.startswith("."):
