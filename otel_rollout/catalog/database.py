@@ -20,7 +20,6 @@ from typing import Final, TypeVar
 
 import orjson
 
-from otel_rollout.catalog.sql import prepare
 from otel_rollout.catalog.tables import VERSION, attach, create
 from otel_rollout.errors import RolloutTraceError
 from otel_rollout.files.file_modes import make_folder, open_private
@@ -114,7 +113,6 @@ class Database:
         connection = sqlite3.connect("", check_same_thread=False, isolation_level=None)
         create(connection)
         attach(connection)
-        prepare(connection)
         yield connection
 
     def _make(self, place: Path) -> None:
@@ -187,7 +185,6 @@ def _opened(path: Path) -> sqlite3.Connection:
         # Losing the last transactions with the power is no harm: they are read again.
         connection.execute("PRAGMA synchronous = NORMAL")
         attach(connection)
-        prepare(connection)
     except BaseException:
         connection.close()
         raise

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from otel_rollout.catalog.sql import regexp
+from otel_rollout.catalog.sql import prepare, regexp
 from otel_rollout.catalog.tables import COLUMNS, SQL_COLUMNS, view_of
 from otel_rollout.catalog.unknown_names import message_of, quoted, with_known_name, with_strict_names
 from otel_rollout.errors import RolloutTraceError
@@ -223,7 +223,7 @@ def _only_reads(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def _functions(connection: sqlite3.Connection, *, has_regexp: bool) -> Iterator[list[str]]:
-    """Bound each value of an answer, and answer REGEXP if it may be; collect what is wrong with its patterns."""
+    """Give a question its functions, and bound each value; collect what is wrong with the patterns of REGEXP."""
     faults: list[str] = []
 
     def matches(pattern: Any, value: Any) -> bool | None:
@@ -233,6 +233,7 @@ def _functions(connection: sqlite3.Connection, *, has_regexp: bool) -> Iterator[
             faults.append(str(error))
             raise
 
+    prepare(connection)
     if has_regexp:
         connection.create_function("regexp", 2, matches, deterministic=True)
     if sys.version_info >= (3, 11):
