@@ -27,6 +27,11 @@ HARM = {
     "a line comes twice": lambda lines: [*lines[:4], *lines[3:]],
     "lines are swapped": lambda lines: [lines[1], lines[0], *lines[2:]],
     "a bit has flipped": lambda lines: [*lines[:4], lines[4].replace(b'"length":', b'"length":1'), *lines[5:]],
+    "a reward has changed": lambda lines: [*lines[:4], lines[4].replace(b'"reward":', b'"reward":9'), *lines[5:]],
+    "all but one are missing": lambda lines: lines[:1],
+    "all are missing": lambda lines: [],
+    "all are of another form": lambda lines: [b'["00", 0, 14475, {"rollout.step": 6}]\n'] * len(lines),
+    "all are of another file": None,
 }
 
 
@@ -35,12 +40,19 @@ class TestOneStep:
 
     @pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
     def test_with_a_harmed_index(self, folder, harm):
-        """A step has what it has among all steps."""
-        record(folder, *(make_trajectory(step, n) for n in range(3) for step in (6, 7, 8)))
-        index = index_file(folder, 6)
-        index.write_bytes(b"".join(harm(index.read_bytes().splitlines(keepends=True))))
+        """What fits is taken, once, the rest is found in the frames, and nothing is told."""
+        trajectories = [
+            make_trajectory(step, n, reward=n, payload=f'"{"x" * n * 99}"') for n in range(3) for step in (6, 7, 8)
+        ]
+        record(folder, *trajectories)
+        record(folder, *(make_trajectory(102, n) for n in range(2)))
+        index, problems = index_file(folder, 6), []
+        lines = index.read_bytes().splitlines(keepends=True)
+        index.write_bytes(index_file(folder, 102).read_bytes() if harm is None else b"".join(harm(lines)))
         for step in (6, 7, 8):
-            assert tags(read_trajectories(folder, step=step)) == [(step, n, 0) for n in range(3)]
+            found = list(read_trajectories(folder, step=step, on_problem=problems.append))
+            assert [(each.step, each.sample_index, each.reward) for each in found] == [(step, n, n) for n in range(3)]
+        assert problems == []
 
 
 class TestOrder:
