@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import compress, islice, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any
@@ -30,11 +30,10 @@ from otel_rollout.catalog.catalog import (
 from otel_rollout.catalog.filling import Found, OnProblem, OnProgress, find_files, version_of
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.kept_figures import OF_RUN, ORDER, members_of, refresh
+from otel_rollout.catalog.kept_spans import KeptSpans
 from otel_rollout.catalog.query import (
     MAX_ANSWER_BYTES,
-    MAX_SPAN_BYTES,
     Answer,
-    QueryError,
     Question,
     asked_tables,
     of_attempt,
@@ -44,7 +43,7 @@ from otel_rollout.catalog.query import (
 )
 from otel_rollout.catalog.records import facts_of, load
 from otel_rollout.catalog.span_columns import OF_SPANS
-from otel_rollout.catalog.spans import StepKey, fill_step, filled_steps, keep_shapes, kept_rows, show_rows
+from otel_rollout.catalog.spans import StepKey, keep_shapes, show_rows
 from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
 from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
 from otel_rollout.facts.json_types import from_json
@@ -100,6 +99,7 @@ class Run:
         self.folders = tuple(map(Path, folders))
         self._experiment, self._run, self._attempt = experiment, run, attempt
         self._catalog = Catalog(self.folders, on_problem, on_progress)
+        self._spans = KeptSpans(self._catalog)
 
     def __repr__(self) -> str:
         return f"<Run {', '.join(map(str, self.folders))}>"
@@ -533,8 +533,8 @@ class Run:
                     return take_rows(connection, asked.sql, take, seconds, has_regexp=has_regexp)
 
             if of_spans:
-                self._catalog.ask(lambda connection, _: _check_size(connection, keys))
-            return *self._ask_filled(keys if of_spans else (), question), asked.read_as
+                self._spans.check_size(keys)
+            return *self._spans.ask(keys if of_spans else (), question), asked.read_as
 
     def _step_keys(self, step: int | Container[int | None] | None) -> list[StepKey]:
         return [key for key in self._catalog.step_keys() if Selection(step).takes_step(key[0], validate=key[1])]
@@ -554,40 +554,9 @@ class Run:
             step: Only these steps; None for all.
             take: Makes something of the values of each column, of some rows at a time.
         """
-        taken: list[Answered] = []
-        unreadable: list[str] = []
         with self.one_look():
             self._catalog.ask(lambda connection, _: refresh(connection))
-            for key in self._step_keys(step):
-                question = partial(_take_kept, key=key, table=table, columns=columns, take=take)
-                found, missing = self._ask_filled([key], question)
-                taken += found
-                unreadable += missing
-        return taken, unreadable
-
-    def _ask_filled(
-        self, keys: Sequence[StepKey], question: Callable[[sqlite3.Connection], Answered]
-    ) -> tuple[Answered, Sequence[str]]:
-        """Ask once the rows of steps are kept; return the trajectories that can't be read, too."""
-
-        def answer(connection: sqlite3.Connection, _: Found) -> tuple[Answered, Sequence[str]] | None:
-            filled = filled_steps(connection) if keys else {}
-            if any(key not in filled for key in keys):
-                return None
-            return question(connection), [trace_id for key in keys for trace_id in filled[key]]
-
-        # Another process may empty a step meanwhile.
-        while (found := self._catalog.ask(answer)) is None:
-            self._fill(keys)
-        return found
-
-    def _fill(self, keys: Sequence[StepKey]) -> None:
-        filled = self._catalog.ask(lambda connection, _: filled_steps(connection))
-        missing = [key for key in keys if key not in filled]
-        for done, key in enumerate(missing, 1):
-            recorded = self._catalog.recorded(IN_STEP, key, selection_of(key[0]))
-            self._catalog.keep(partial(fill_step, key=key, trajectories=recorded, spared=keys))
-            self._catalog.on_progress(done, len(missing), "step")
+            return self._spans.rows(self._step_keys(step), table, columns, take)
 
     def columns_read(self, sql: str) -> Mapping[str, set[str]]:
         """Return the tables that a question reads, each with the columns that it reads.
@@ -599,39 +568,6 @@ class Run:
 
     def _understood(self, sql: str, *, has_regexp: bool = False) -> Question:
         return self._catalog.ask(lambda connection, _: understood(connection, sql, has_regexp=has_regexp))
-
-
-def _take_kept(
-    connection: sqlite3.Connection,
-    key: StepKey,
-    table: str,
-    columns: Sequence[str],
-    take: Callable[[list[list[Any]]], Answered],
-) -> list[Answered]:
-    select = f"SELECT trace_id FROM trajectories t WHERE {IN_STEP} AND t.overtaken"
-    overtaken = {trace_id for (trace_id,) in connection.execute(select, key)}
-    if not overtaken:
-        return list(map(take, kept_rows(connection, key, table, columns)))
-    taken = []
-    for ids, *values in kept_rows(connection, key, table, ["trace_id", *columns]):
-        counts = [trace_id not in overtaken for trace_id in ids]
-        taken.append(take([list(compress(column, counts)) for column in values]))
-    return taken
-
-
-def _check_size(connection: sqlite3.Connection, keys: Container[StepKey]) -> None:
-    """Refuse a question that reads the spans of too many trajectories.
-
-    Raises:
-        QueryError: It does.
-    """
-    sizes = connection.execute("SELECT step, validate, sum(bytes) FROM trajectories GROUP BY step, validate")
-    read = [size for step, validate, size in sizes if (step, bool(validate)) in keys]
-    if sum(read) > MAX_SPAN_BYTES:
-        raise QueryError(
-            f"it reads the spans of {counted(len(read), 'step')}, {sum(read) / 2**30:.1f} GiB; the limit is "
-            f"{MAX_SPAN_BYTES / 2**30:g} GiB: name fewer steps"
-        )
 
 
 def _condition_of(trace: str, filters: Filters) -> tuple[str, list[Any]]:
