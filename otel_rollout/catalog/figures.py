@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from otel_rollout.catalog.group_summary import GroupSummary, Spread
 from otel_rollout.catalog.grouping import prompt_order, rollout_of, step_key, step_order
@@ -237,17 +237,13 @@ _SUMS: Final[Mapping[Sum, Callable[[Sequence[Any]], Any]]] = {
 }
 
 
-class Series(NamedTuple):
-    """The steps whose rewards have one scale."""
-
-    experiment_name: str | None
-    validate: bool
-    run_id: str | None
+Series: TypeAlias = tuple[str | None, bool, str | None]
+"""The steps whose rewards have one scale: their experiment, whether they are validations, and their run."""
 
 
 def series_of(step: Any) -> Series:
     """Return the series of a step, or of what has its fields."""
-    return Series(step.experiment_name, step.validate, step.run_id)
+    return step.experiment_name, step.validate, step.run_id
 
 
 def named_runs(steps: Sequence[Any]) -> list[str | None]:

@@ -221,19 +221,14 @@ def note_problems(connection: sqlite3.Connection, found: Found, on_problem: OnPr
 
 def summaries_of(trajectories: Iterable[RecordedTrajectory]) -> Iterator[TrajectorySummary]:
     """Yield the summary of each trajectory, in order; of one that can't be read, only the facts of its index entry."""
-    return map(_summary_of, trajectories)
+    return (_summary_of(each, lambda trajectory: trajectory.summary) for each in trajectories)
 
 
-def _summary_of(trajectory: RecordedTrajectory) -> TrajectorySummary:
+def _summary_of(
+    trajectory: RecordedTrajectory, read: Callable[[RecordedTrajectory], TrajectorySummary]
+) -> TrajectorySummary:
     try:
-        return trajectory.summary
-    except UnreadableTraceError:
-        return _identity_of(trajectory)
-
-
-def _read(trajectory: RecordedTrajectory) -> TrajectorySummary:
-    try:
-        return trajectory.read_summary()
+        return read(trajectory)
     except UnreadableTraceError:
         return _identity_of(trajectory)
 
@@ -412,7 +407,7 @@ class _Batch(Reader):
                 summary = each.listed_summary
                 if summary is not None and each.lacks_inferred:
                     lacking.append((each.trace_id,))
-                yield summary or _read(each)
+                yield summary or _summary_of(each, RecordedTrajectory.read_summary)
 
         insert(self._connection, summaries())
         self._connection.executemany("INSERT OR REPLACE INTO inferred VALUES (?, 0)", lacking)
