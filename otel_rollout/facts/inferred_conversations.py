@@ -232,8 +232,10 @@ class _Finder:
                 self._begin(at, "subagent", self._caller(at))
             else:
                 self._add(at, self._of_turn[before])
-        elif is_compacted and (replaced := self._compacted_turn(at)) is not None:
-            self._begin(at, "compacted", replaced)
+        elif is_compacted and before is not None:
+            scope = self._turns[at].scope
+            latest = (each for each in self._latest() if self._turns[each].scope == scope)
+            self._begin(at, "compacted", next((each for each in latest if self._is_one_agent(each, at)), before))
         elif at != chosen and self._is_answered(at) and (leader < at or link is not None):
             # The conversation goes on with another answer to the same prompt.
             self._begin(at, "fork", chosen if chosen < at or link is None else link)
@@ -250,11 +252,6 @@ class _Finder:
             self._begin(at, "subagent" if is_deeper or not self._is_one_agent(link, at) else "fork", link)
         else:
             self._begin_other(at)
-
-    def _compacted_turn(self, at: int) -> int | None:
-        """Return the last turn of the conversation that a turn was marked to replace; None if there is none."""
-        latest = [each for each in self._latest() if self._turns[each].scope == self._turns[at].scope]
-        return next((each for each in latest if self._is_one_agent(each, at)), next(iter(latest), None))
 
     def _go_on(self, at: int, leader: int) -> None:
         """Go on with the conversation that began with the same prompt; an answer that is left is a fork of it."""

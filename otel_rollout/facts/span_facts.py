@@ -27,8 +27,6 @@ _KINDS_OF_OPERATIONS: Final = {
     "workflow": "CHAIN",
 }
 _TRACELOOP_KIND: Final = "traceloop.span.kind"
-KIND_KEYS: Final = (semconv.SPAN_KIND, semconv.OPERATION_NAME, _TRACELOOP_KIND)
-"""The attributes that a kind follows from."""
 _PLACE: Final = (("s", semconv.SAMPLE_INDEX), ("r", semconv.ROLLOUT_N))
 
 
