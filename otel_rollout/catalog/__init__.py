@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from otel_rollout.catalog.query import Answer, QueryError
     from otel_rollout.catalog.records import delete, insert, load
     from otel_rollout.catalog.rollout_run import Run
-    from otel_rollout.catalog.search import Search, SearchHit, SearchQuery
+    from otel_rollout.catalog.search import Search, SearchHit
     from otel_rollout.catalog.spans import fill_step, filled_steps, show_rows
     from otel_rollout.catalog.step_signals import JudgedStep, StepSignals, signals_of
     from otel_rollout.catalog.step_summary import StepSummary
@@ -30,7 +30,7 @@ else:
             "query": ("Answer", "QueryError"),
             "records": ("delete", "insert", "load"),
             "rollout_run": ("Run",),
-            "search": ("Search", "SearchHit", "SearchQuery"),
+            "search": ("Search", "SearchHit"),
             "spans": ("fill_step", "filled_steps", "show_rows"),
             "step_signals": ("JudgedStep", "StepSignals", "signals_of"),
             "step_summary": ("StepSummary",),

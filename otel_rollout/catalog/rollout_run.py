@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from otel_rollout.catalog.live import LiveRun
-    from otel_rollout.catalog.search import Search, SearchQuery
+    from otel_rollout.catalog.search import Search
     from otel_rollout.catalog.step_signals import JudgedStep, StepSignals
 
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
@@ -442,18 +442,20 @@ class Run:
                 if selection.takes(main_row(each.parts)):
                     yield each
 
-    def search(self, query: SearchQuery) -> Search:
-        """Search the trajectories in order; the hits come while the search goes on.
-
-        Raises:
-            ValueError: The query is empty, or of another kind.
-        """
+    def search(
+        self,
+        text: str,
+        within: str = "text",
+        *,
+        match_case: bool = False,
+        limit: int = 1000,
+        **filters: Unpack[Filters],
+    ) -> Search:
+        """Search the trajectories in order, as `Search` does; the hits come while the search goes on."""
         # It starts threads, which most commands don't.
         from otel_rollout.catalog.search import Search
 
-        step: set[None] | int | None = {None} if query.step == "none" else query.step  # type: ignore[assignment]
-        chosen = {"step": step, "validate": query.validate, "experiment": query.experiment, "run": query.run_id}
-        return Search(query, self.read("", **chosen))  # type: ignore[arg-type]
+        return Search(self.read("", **filters), text, within, match_case=match_case, limit=limit)
 
     # Questions in SQL
 

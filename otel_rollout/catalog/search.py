@@ -6,7 +6,6 @@ import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -21,32 +20,6 @@ _TAGS: Final = (
     *("trace_id", "step", "validate", "experiment_name", "run_id"),
     *("sample_index", "rollout_n", "reward", "status"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SearchQuery:
-    """A text to search for, and the part of a run to search.
-
-    Args:
-        text: The text, as a reader sees it.
-        within: `text` is every message, argument and result; `tool` the names of tools; `failed` the names in
-            calls that failed; `error` the messages, types and tracebacks of spans that failed.
-        step: One step, or `none` for trajectories without one; None for all.
-        validate: True for validation only, False for training only; None for both.
-        experiment: Only trajectories of this experiment.
-        run_id: Only trajectories of this run.
-        match_case: Distinguish upper from lower case.
-        limit: Stop after this number of hits.
-    """
-
-    text: str
-    within: str = "text"
-    step: int | str | None = None
-    validate: bool | None = None
-    experiment: str | None = None
-    run_id: str | None = None
-    match_case: bool = False
-    limit: int = 1000
 
 
 class SearchHit(NamedTuple):
@@ -65,21 +38,36 @@ class Search:
     """A search that is under way: an iterator of its hits, in the order of the trajectories.
 
     Args:
-        query: The query.
         trajectories: The trajectories to search.
+        text: The text, as a reader sees it.
+        within: `text` is every message, argument and result; `tool` the names of tools; `failed` the names in calls that
+            failed; `error` the messages, types and tracebacks of spans that failed.
+        match_case: Distinguish upper from lower case.
+        limit: Stop after this number of hits.
+
+    Raises:
+        ValueError: The text is empty, or `within` has another value.
     """
 
-    def __init__(self, query: SearchQuery, trajectories: Iterable[RecordedTrajectory]) -> None:
+    def __init__(
+        self,
+        trajectories: Iterable[RecordedTrajectory],
+        text: str,
+        within: str = "text",
+        *,
+        match_case: bool = False,
+        limit: int = 1000,
+    ) -> None:
         self.searched_bytes = 0
         """The size of what has been searched, as OTLP."""
         self.hits = 0
         """The number of hits so far."""
         self.is_cut = False
-        """True once there are more hits than the query's limit."""
+        """True once there are more hits than the limit."""
         self.unreadable = 0
         """The number of trajectories that could not be read."""
-        self._query = query
-        self._matcher = TextMatcher(query.text, query.within, match_case=query.match_case)
+        self._limit = limit
+        self._matcher = TextMatcher(text, within, match_case=match_case)
         self._hits = self._run(iter(trajectories))
 
     def __iter__(self) -> Iterator[SearchHit]:
@@ -107,7 +95,7 @@ class Search:
                 self.searched_bytes += found.searched_bytes
                 self.unreadable += found.unreadable
                 for hit in found.hits:
-                    if self.hits >= self._query.limit:
+                    if self.hits >= self._limit:
                         self.is_cut = True
                         return
                     self.hits += 1

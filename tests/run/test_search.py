@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
-from otel_rollout.catalog import Run, SearchQuery
+from otel_rollout.catalog import Run
 from otel_rollout.catalog.text_match import TextMatcher, fragments_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import encode_spans, json_of_request
@@ -54,7 +54,7 @@ def record(folder, *trajectories):
 
 def search(folder, text, within="text", **filters):
     """Return the hits."""
-    found = Run([folder]).search(SearchQuery(text, within, **filters))
+    found = Run([folder]).search(text, within, **filters)
     return [SimpleNamespace(**hit.tags, **hit.match._asdict()) for hit in found]
 
 
@@ -209,7 +209,7 @@ class TestHits:
         assert [(hit.step, hit.sample_index) for hit in hits] == [(1, 0), (1, 1), (2, 0), (2, 1)]
         assert {(hit.experiment_name, hit.run_id, hit.status) for hit in hits} == {("exp", "run", "completed")}
         assert len(search(tmp_path, "yes", step=2)) == 2
-        assert search(tmp_path, "yes", step="none") == []
+        assert search(tmp_path, "yes", step={None}) == []
         assert search(tmp_path, "yes", validate=True) == []
         assert search(tmp_path, "yes", experiment="other") == []
 
@@ -221,28 +221,28 @@ class TestHits:
     def test_a_limit(self, tmp_path):
         """Beyond it the search stops, and says that it was cut."""
         record(tmp_path, *(trajectory(1, sample, "yes") for sample in range(5)))
-        found = Run([tmp_path]).search(SearchQuery("yes", limit=3))
+        found = Run([tmp_path]).search("yes", limit=3)
         assert (len(list(found)), found.hits, found.is_cut) == (3, 3, True)
-        exact = Run([tmp_path]).search(SearchQuery("yes", limit=5))
+        exact = Run([tmp_path]).search("yes", limit=5)
         assert (len(list(exact)), exact.is_cut) == (5, False)
 
     def test_what_was_searched_is_counted(self, tmp_path):
         """The bytes of all lines, found or not; damaged ones are counted apart."""
         record(tmp_path, trajectory(1, 0, "yes"), trajectory(1, 1, "x" * 1000))
         [path] = tmp_path.glob("steps=*/*.otlp.zst")
-        found = Run([tmp_path]).search(SearchQuery("absent"))
+        found = Run([tmp_path]).search("absent")
         assert list(found) == []
         assert found.searched_bytes > 2000
         data = bytearray(path.read_bytes())
         data[len(data) // 4] ^= 0xFF
         path.write_bytes(data)
-        found = Run([tmp_path]).search(SearchQuery("yes"))
+        found = Run([tmp_path]).search("yes")
         assert len(list(found)) + found.unreadable == 1
 
     def test_one_that_is_given_up(self, tmp_path):
         """Closing it ends its threads."""
         record(tmp_path, *(trajectory(1, sample, "yes") for sample in range(100)))
-        found = Run([tmp_path]).search(SearchQuery("yes"))
+        found = Run([tmp_path]).search("yes")
         next(found)
         found.close()
         for thread in threading.enumerate():

@@ -10,7 +10,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from otel_rollout.catalog import Run, Search, SearchHit, SearchQuery
+from otel_rollout.catalog import Run, Search, SearchHit
 from otel_rollout.look.view.answers import AskedWrongError, error_answer, is_validation, json_bytes, step_in
 
 MAX_HITS: Final = 1000
@@ -27,7 +27,7 @@ def searching(run: Run, threads: Executor) -> Callable[[Request], Awaitable[Resp
 
     async def endpoint(request: Request) -> Response:
         try:
-            search = run.search(_query_of(request.query_params))
+            search = _search_of(run, request.query_params)
         except AskedWrongError as error:
             return error_answer(error.status, str(error))
         except ValueError as error:
@@ -37,26 +37,23 @@ def searching(run: Run, threads: Executor) -> Callable[[Request], Awaitable[Resp
     return endpoint
 
 
-def _query_of(query: Mapping[str, str]) -> SearchQuery:
+def _search_of(run: Run, query: Mapping[str, str]) -> Search:
     text, within = query.get("q", ""), query.get("in") or "text"
     if not text.strip():
         raise AskedWrongError(400, "nothing is searched for: `q` is the text")
     if within not in ("text", "tool", "failed", "error"):
         raise AskedWrongError(400, f"{within!r} can't be searched: `in` is text, tool, failed or error")
-    step: int | str | None = None
-    if query.get("step"):
-        number = step_in(query["step"])
-        step = "none" if number is None else number
-    return SearchQuery(
+    has_step = bool(query.get("step"))
+    return run.search(
         text,
         within,
-        step=step,
-        # A step's page is its training or its validation; without a step, both are searched.
-        validate=is_validation(query) if step is not None or is_validation(query) else None,
-        experiment=query.get("experiment"),
-        run_id=query.get("run"),
         match_case=query.get("case", "") == "1",
         limit=MAX_HITS,
+        step={step_in(query["step"])} if has_step else None,
+        # A step's page is its training or its validation; without a step, both are searched.
+        validate=is_validation(query) if has_step or is_validation(query) else None,
+        experiment=query.get("experiment"),
+        run=query.get("run"),
     )
 
 
