@@ -186,11 +186,15 @@ def _read(table: str, folder: Folders, steps: Steps, names: Names, where: str) -
     require_arrow()
     from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
     from otel_rollout.dataframes.arrow import UNREADABLE_KEY, batch_of, columns_named, table_of
+    from otel_rollout.dataframes.closed_indexes import read_closed
 
     columns = columns_named(table, names)
     run, steps, condition = _run_of(folder), _steps_of(steps), _condition(where)
     unreadable: Sequence[str] = []
-    if table in OF_SPANS and not condition:
+    is_whole = table == "trajectories" and steps is None and not condition
+    if is_whole and (closed := read_closed(run.folders, columns)) is not None:
+        batches = closed
+    elif table in OF_SPANS and not condition:
         of_columns = partial(batch_of, columns)
         batches, unreadable = run.span_rows(table, [each.name for each in columns], steps, of_columns)
     elif (
