@@ -52,7 +52,8 @@ class Rows:
         self._json = [(given.index(name), empty) for name, empty in self._empty.items()]
         inserted = self.columns[: len(given)] if more else self.columns
         marks = ", ".join("?" * len(inserted))
-        self.insert = f"INSERT INTO {table} ({', '.join(map(_quoted, inserted))}) VALUES ({marks})"
+        names = ", ".join(map('"{}"'.format, inserted))
+        self.insert = f"INSERT INTO {table} ({names}) VALUES ({marks})"
 
     def row_of(self, one: Any) -> list[Any]:
         """Return the row of an object."""
@@ -91,10 +92,6 @@ class Rows:
             for at, read in readers:
                 values[at] = read(values[at])
             yield values
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"'
 
 
 def _from_json(read: Callable[[Any], Any], empty: Callable[[], Any]) -> Callable[[str], Any]:
