@@ -40,8 +40,8 @@ class Search:
     Args:
         trajectories: The trajectories to search.
         text: The text, as a reader sees it.
-        within: `text` is every message, argument and result; `tool` the names of tools; `failed` the names in calls that
-            failed; `error` the messages, types and tracebacks of spans that failed.
+        within: `text` is every message, argument and result; `tool` the names of tools; `failed` the names in calls
+            that failed; `error` the messages, types and tracebacks of spans that failed.
         match_case: Distinguish upper from lower case.
         limit: Stop after this number of hits.
 
