@@ -306,14 +306,13 @@ def _summary_of(trace_id: bytes, requests: Iterable[bytes]) -> SummaryBuilder:
 
 
 def _lines_of(spans: list[EncodedSpan]) -> list[_Line]:
-    return [_line_of(group) for group in _by_size(spans, [len(span.data) for span in spans])]
-
-
-def _line_of(spans: Sequence[EncodedSpan]) -> _Line:
-    request = join_spans(spans)
-    if len(request) > MAX_SPAN_LINE_BYTES:
-        raise ValueError(f"a span of {len(request):,} bytes: the limit is {MAX_SPAN_LINE_BYTES:,}")
-    return _Line(spans, b"".join([span.span_id for span in spans]), request)
+    lines = []
+    for group in _by_size(spans, [len(span.data) for span in spans]):
+        request = join_spans(group)
+        if len(request) > MAX_SPAN_LINE_BYTES:
+            raise ValueError(f"a span of {len(request):,} bytes: the limit is {MAX_SPAN_LINE_BYTES:,}")
+        lines.append(_Line(group, b"".join([span.span_id for span in group]), request))
+    return lines
 
 
 def _by_size(items: list[_Item], sizes: list[int]) -> list[list[_Item]]:

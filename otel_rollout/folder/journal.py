@@ -17,7 +17,6 @@ from otel_rollout.folder.layout import NEW
 
 MIN_DEAD_BYTES: Final = 64 * 2**20
 """With fewer bytes that are no longer needed, a journal is not rewritten."""
-COPY_BYTES: Final = 2**20
 
 
 @dataclass(eq=False, slots=True)
@@ -120,18 +119,13 @@ class Journal:
         offsets: list[int] = []
         try:
             new.clear()
-            pieces: list[bytes | memoryview] = []
-            size = 0
             for part in parts:
-                offsets.append(new.end + size)
+                offsets.append(new.end)
+                data = b""
                 # A frame that can't be read is noticed by `read`.
                 with suppress(OSError):
-                    pieces.append(old.read(part.offset, part.length))
-                    size += part.length
-                if size >= COPY_BYTES:
-                    new.append(pieces)
-                    pieces, size = [], 0
-            new.append(pieces)
+                    data = old.read(part.offset, part.length)
+                new.append([data])
             new.path.replace(self.path)
         except OSError:
             new.close()

@@ -72,17 +72,15 @@ def bundle_folder(step: int | None, *, validate: bool) -> str:
     return f"{VALIDATE}/{name}" if validate else name
 
 
-def steps_of(name: str) -> tuple[int, int] | None:
-    """Return the first and the last step of a bundle by its folder's name; None if it is none, or has no steps."""
+def first_step_of(name: str) -> int | None:
+    """Return the first step of a bundle by its folder's name; None if it is none, or has no steps."""
     match = _BUNDLE.fullmatch(name)
-    if match is None or name != bundle_folder(first := int(match[1]), validate=False):
-        return None
-    return first, first + BUNDLE_STEPS - 1
+    return int(match[1]) if match is not None and name == bundle_folder(int(match[1]), validate=False) else None
 
 
 def is_bundle_folder(name: str) -> bool:
     """Return True if `bundle_folder` makes this name."""
-    return name == NO_STEP or steps_of(name) is not None
+    return name == NO_STEP or first_step_of(name) is not None
 
 
 def is_frame_file(name: str) -> bool:

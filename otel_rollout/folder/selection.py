@@ -43,11 +43,9 @@ class Selection:
         # Only the given filters: a step has thousands of trajectories.
         self._checks: list[Callable[[IndexEntry], bool]] = []
         if sample_index is not None:
-            sample = str(sample_index)
-            self._checks.append(lambda row: str(row.sample_index) == sample and row.sample_index is not None)
+            self._checks.append(lambda row: row.sample_index is not None and str(row.sample_index) == str(sample_index))
         if rollout_n is not None:
-            rollout = str(rollout_n)
-            self._checks.append(lambda row: str(row.rollout_n) == rollout and row.rollout_n is not None)
+            self._checks.append(lambda row: row.rollout_n is not None and str(row.rollout_n) == str(rollout_n))
         if validate is not None:
             self._checks.append(lambda row: bool(row.validate) == validate)
         if experiment is not None:

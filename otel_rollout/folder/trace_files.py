@@ -19,8 +19,8 @@ from otel_rollout.folder.layout import (
     OPEN,
     VALIDATE,
     ZST,
+    first_step_of,
     is_frame_file,
-    steps_of,
     worker_of,
 )
 from otel_rollout.folder.selection import Selection
@@ -220,8 +220,8 @@ def _bundle_of(above: str, name: str) -> StepKey | None:
     """Return the first step of a bundle by its place; None if it is none: then the lines themselves have the step."""
     if name == NO_STEP:
         return NO_STEPS
-    steps = steps_of(name)
-    return None if steps is None else StepKey(False, steps[0], os.path.basename(above) == VALIDATE)  # noqa: PTH119
+    first = first_step_of(name)
+    return None if first is None else StepKey(False, first, os.path.basename(above) == VALIDATE)  # noqa: PTH119
 
 
 def _is_journal(place: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from otel_rollout.errors import ConfigurationError, NoTracesError
 from otel_rollout.files.file_lock import remove
-from otel_rollout.folder.layout import NO_STEP, is_frame_file, steps_of
+from otel_rollout.folder.layout import NO_STEP, first_step_of, is_frame_file
 from otel_rollout.folder.trace_files import TraceFile, find_trace_files
 from otel_rollout.text.plain_text import counted
 
@@ -28,7 +28,7 @@ def is_spool(folder: Path, *, may_be_empty: bool = False) -> bool:
     """
     if folder.is_file():
         raise NoTracesError(f"{folder} is a file: name the folder that it is in")
-    if any(steps_of(part) is not None or part == NO_STEP for part in folder.resolve().parts):
+    if any(first_step_of(part) is not None or part == NO_STEP for part in folder.resolve().parts):
         # Part of a trace folder: its files are no spool's, even without their indexes.
         return False
     files = files_in(folder) if may_be_empty and folder.is_dir() else find_trace_files(folder)
