@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ from otel_rollout.dataframes.arrow import is_mixed, schema_of
 from otel_rollout.facts.compact_spans import ERROR
 from otel_rollout.facts.table import DEFAULTS, INFERRED
 from otel_rollout.folder.index import NOT_INFERRED, IndexEntry
-from otel_rollout.folder.layout import ZST, worker_of
+from otel_rollout.folder.layout import ZST, is_frame_file
 
 LEAST_BYTES = 4 * 2**20
 """The catalog has smaller files before DuckDB has started."""
@@ -32,6 +31,7 @@ def _type_of(hint: Any) -> str:
 
 _LINE = {name: _type_of(hint) for name, hint in get_type_hints(IndexEntry).items() if name != "summary"}
 """The fields of a line. Programs give tags any type, which JSON keeps."""
+_WORKER = r"regexp_extract(filename, '([^/]*-[0-9]+-[0-9a-f]{4})(-[0-9]+)?\.index\.jsonl\.zst$', 1)"
 _TAGS = ("sample_index", "rollout_n")
 _ANY = (*_TAGS, "experiment_name", "status")
 _MADE = {
@@ -41,7 +41,7 @@ _MADE = {
     "has_root": "coalesce(has_root, false)",
     "stored_bytes": '"length"',
     "seconds": "(end_time - start_time) / 1e9",
-    "worker": "filename",
+    "worker": _WORKER,
     "process_run_id": "run_id",
     "attempt": "NULL",
     "overtaken": "false",
@@ -60,10 +60,14 @@ _DOUBTS = (
 """A row of which one is true has other values in the catalog."""
 
 
-_OF_FILES = """
-SELECT project, experiment, file, min(began), max(ended), sum("length"), max("offset" + "length") FROM rows
-  GROUP BY project, experiment, file ORDER BY project, experiment, min(began)
+_LENGTHS = 'SELECT file, sum("length"), max("offset" + "length") FROM rows GROUP BY file'
+_STARTS = f"""
+SELECT min(began) > max(max(ended)) OVER (
+    PARTITION BY project, experiment ORDER BY min(began) ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+  FROM (SELECT project, experiment, file AS filename, min(began) AS began, max(ended) AS ended FROM rows GROUP BY ALL)
+  GROUP BY project, experiment, {_WORKER}
 """
+"""True for a process that began once all others of its experiment had ended: it may be an attempt of their run."""
 
 
 def read_closed(folders: Sequence[Path], columns: Sequence[Column]) -> list[pa.RecordBatch] | None:
@@ -79,7 +83,7 @@ def read_closed(folders: Sequence[Path], columns: Sequence[Column]) -> list[pa.R
     sizes = {}
     for each in find_files(folders).values():
         index = each.file.index_place
-        if index is None or os.path.exists(index):  # noqa: PTH110 - as a string
+        if index is None or not is_frame_file(each.file.path.name) or os.path.exists(index):  # noqa: PTH110 - as a string
             return None
         sizes[index + ZST] = int(each.status.rsplit(" ", 1)[1])
     if sum(sizes.values()) < LEAST_BYTES:
@@ -91,33 +95,13 @@ def read_closed(folders: Sequence[Path], columns: Sequence[Column]) -> list[pa.R
     with suppress(duckdb.Error, pa.ArrowException), duckdb.connect() as connection:
         rows = connection.sql(_sql_of(dict.fromkeys(columns)), params=[list(sizes)]).to_arrow_table()
         checks = connection.sql("SELECT count(DISTINCT id) = count(*), bool_or(doubt) FROM rows").fetchall()
-        files = connection.sql(_OF_FILES).fetchall()
-        if checks == [(True, False)] and _add_up(files, sizes) and not _has_two_starts(files):
+        lengths = {file: {total, end} for file, total, end in connection.sql(_LENGTHS).fetchall()}
+        starts = connection.sql(_STARTS).fetchall()
+        is_whole = checks == [(True, False)] and lengths == {file: {size} for file, size in sizes.items()}
+        if is_whole and (True,) not in starts:
             batches: list[pa.RecordBatch] = _as_columns(rows, columns).to_batches()
             return batches
     return None
-
-
-def _add_up(files: Sequence[Sequence[Any]], sizes: Mapping[str, int]) -> bool:
-    totals, ends = Counter[str](), Counter[str]()
-    for _, _, file, _, _, total, end in files:
-        totals[file] += total
-        ends[file] = max(ends[file], end)
-    return totals == ends == sizes
-
-
-def _has_two_starts(files: Sequence[Sequence[Any]]) -> bool:
-    """Return True if a process of an experiment began after others had ended: it may be an attempt of their run."""
-    spans: dict[tuple[Any, ...], list[int]] = {}
-    for project, experiment, file, began, ended, _, _ in files:
-        span = spans.setdefault((project, experiment, worker_of(file)), [began, ended])
-        span[1] = max(span[1], ended)
-    last: dict[tuple[Any, ...], int] = {}
-    for (*of, _), (began, ended) in spans.items():
-        if began > last.setdefault(tuple(of), ended):
-            return True
-        last[tuple(of)] = max(last[tuple(of)], ended)
-    return False
 
 
 def _sql_of(columns: Iterable[Column]) -> str:
@@ -150,8 +134,4 @@ def _value_of(column: Column, facts: Mapping[str, str]) -> str:
 def _as_columns(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
     """Return the columns with the types that they have from the catalog."""
     texts = {each.name for each in columns if is_mixed(each) and pc.any(rows[f"is_text {each.name}"]).as_py()}
-    if "worker" in rows.column_names:
-        files = rows["worker"].combine_chunks().dictionary_encode()
-        workers = pa.DictionaryArray.from_arrays(files.indices, list(map(worker_of, files.dictionary.to_pylist())))
-        rows = rows.set_column(rows.column_names.index("worker"), "worker", workers.cast(pa.string()))
     return rows.select([each.name for each in columns]).cast(schema_of(columns, texts))
