@@ -1,8 +1,9 @@
 """Finds the attempts of resumed runs by the times and the training steps of the processes of an experiment.
 
 Processes that ran at the same time are one start of training. A start goes on with the latest run of its experiment
-and project that began at an earlier step, or that has its run id. If it begins at a step that the run had come to, it
-is the run's next attempt: of each step from there on the later attempt counts, and of a validation that both have.
+and project that began at an earlier step, or that has its run id. If it rolls out again what the run has done, it is
+the run's next attempt: of each step from there on the later attempt counts, and of a validation that both have.
+Processes that share a step out, or do what a killed worker has left, are of one attempt.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from otel_rollout.catalog.tables import MARK
@@ -160,13 +162,10 @@ def _go_on(connection: sqlite3.Connection, runs: list[_Run], start: _Start) -> N
     same = [run for run in runs if of_start & run.ids]
     run = next(reversed(same or [run for run in runs if run.first < first]), None)
     if run is not None and first <= run.last:
-        is_back = run.first < first < run.last
-        is_mixed = is_again = False
-        if not is_back or len(of_start) > 1 or len(_ids(run.attempts[-1])) > 1:
-            is_mixed, is_again = _repeats(connection, run, start, max(first, run.first))
+        is_mixed, is_again = _compare(connection, run, start, max(first, run.first))
         if is_mixed:
             run = None
-        elif is_back or is_again:
+        elif run.first < first < run.last if is_again is None else is_again:
             run.attempts.append([])
             run.last = last
     if run is None:
@@ -177,27 +176,37 @@ def _go_on(connection: sqlite3.Connection, runs: list[_Run], start: _Start) -> N
     run.first, run.last = min(run.first, first), max(run.last, last)
 
 
-def _repeats(connection: sqlite3.Connection, run: _Run, start: _Start, step: int) -> tuple[bool, bool]:
-    """Compare the rollouts of a run's last attempt and of a start in a step.
+def _compare(connection: sqlite3.Connection, run: _Run, start: _Start, first: int) -> tuple[bool, bool | None]:
+    """Compare the rollouts of a run and of a start in the first step, from one on, that both have.
 
     Returns:
-        True if one of the two has a rollout under several run ids: they are runs at the same time; and True if both
-        have the same rollout: processes that share a step out have none twice.
+        True if one of the two has a rollout under several run ids: they are runs at the same time; and True if the
+        start has at least half of the finished rollouts again, None if rollouts have no numbers.
     """
     project, experiment, *_ = start.keys[0]
-    sides = set(run.attempts[-1]), set(start.keys)
     rows = connection.execute(
-        "SELECT sample_index, rollout_n, process_run_id, worker FROM trajectories WHERE step = ? AND NOT validate"
-        " AND experiment_name IS ? AND sample_index IS NOT NULL AND rollout_n IS NOT NULL",
-        (step, experiment),
+        "SELECT step, sample_index, rollout_n, has_root, process_run_id, worker FROM trajectories"
+        " WHERE step BETWEEN ? AND ? AND NOT validate AND experiment_name IS ? ORDER BY step",
+        (first, run.last, experiment),
     )
-    owners: dict[tuple[str, str], tuple[set[str | None], set[str | None]]] = {}
-    for sample, rollout, *process in rows:
-        for side, keys in enumerate(sides):
-            if (project, experiment, *process) in keys:
-                owners.setdefault((str(sample), str(rollout)), (set(), set()))[side].add(process[0])
-    is_mixed = any(len(ids) > 1 for both in owners.values() for ids in both)
-    return is_mixed, any(one and other for one, other in owners.values())
+    place_of = {key: place for place, keys in enumerate([*run.attempts, start.keys]) for key in keys}
+    for _, of_step in groupby(rows, itemgetter(0)):
+        ids: list[dict[Any, set[str | None]]] = [{} for _ in [*run.attempts, start]]
+        finished: set[tuple[int, Any]] = set()
+        for _, sample, rollout, has_root, *process in of_step:
+            if (place := place_of.get((project, experiment, *process))) is not None:
+                one = None if sample is None or rollout is None else (str(sample), str(rollout))
+                ids[place].setdefault(one, set()).add(process[0])
+                finished |= {(place, one)} if has_root else set()
+        place, before = next(((place, each) for place, each in reversed([*enumerate(ids[:-1])]) if each), (0, {}))
+        if not (before and ids[-1]):
+            continue
+        is_mixed = any(len(of) > 1 for each in (before, ids[-1]) for one, of in each.items() if one is not None)
+        if {None} in (before.keys(), ids[-1].keys()):
+            return is_mixed, None
+        done = {one for one in before if (place, one) in finished} or set(before)
+        return is_mixed, 2 * len(done & ids[-1].keys()) >= len(done)
+    return False, False
 
 
 def _note(connection: sqlite3.Connection, resumed: Sequence[_Run]) -> None:

@@ -243,6 +243,12 @@ class TestAResumedRun:
             (1 + (step > 5), ROLLOUTS) for step in range(1, 11)
         ]
 
+    def test_without_numbers_of_rollouts(self, tmp_path):
+        """Its steps tell the attempts apart."""
+        train(tmp_path, "first", range(1, 9), 1, samples=[None])
+        train(tmp_path, "second", range(6, 11), 2, samples=[None])
+        assert [each.attempt for each in Run([tmp_path]).steps()] == [1] * 5 + [2] * 5
+
     def test_at_the_step_in_which_it_was_killed(self, tmp_path):
         """Its rollouts are there again: that tells it from processes that share a step out."""
         train(tmp_path, "first", range(1, 9), 1)
@@ -335,6 +341,23 @@ class TestNoResumedRun:
         for day, (step, sample) in enumerate([(1, 0), (1, 1), (2, 0), (2, 1)]):
             train(tmp_path, f"{day}", [step], day, samples=[sample])
         assert list(self.outline(tmp_path)) == [("base", None, 2, {None})]
+
+    @pytest.mark.parametrize("run_id", ["first", "second"])
+    def test_prompts_that_a_later_process_has(self, tmp_path, run_id):
+        """It shares the steps out, though its first one is later: nothing is there again."""
+        train(tmp_path, "first", range(1, 9), 1, samples=[0])
+        train(tmp_path, run_id, range(2, 9), 2, samples=[1])
+        assert {each.attempt for each in Run([tmp_path]).steps()} == {None}
+        assert len(list(Run([tmp_path]).read())) == 15 * 2
+
+    @pytest.mark.parametrize("steps", [range(1, 6), range(1, 7)])
+    def test_a_worker_that_does_what_a_killed_one_has_left(self, tmp_path, steps):
+        """Also in a step before its last one, as in asynchronous training: what was finished counts."""
+        train(tmp_path, "first", steps, 1, samples=range(3))
+        train(tmp_path, "second", [5], 2, samples=[2])
+        train(tmp_path, "second", range(7, 9), 2, samples=range(3))
+        assert len(list(Run([tmp_path]).read(step=5))) == 4 * 2
+        assert {each.attempt for each in Run([tmp_path]).steps()} == {None}
 
     def test_validation_alone(self, tmp_path):
         """A checkpoint that is evaluated later overtakes nothing."""

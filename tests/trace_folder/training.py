@@ -26,7 +26,7 @@ def train(
     *,
     experiment: str = "base",
     validations: Iterable[int] = (),
-    samples: Iterable[int] = (0, 1),
+    samples: Iterable[int | None] = (0, 1),
     reward: float = 0.0,
 ) -> None:
     """Write what one process records on a day."""
