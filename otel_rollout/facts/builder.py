@@ -64,7 +64,9 @@ _TOTALS: Final = {
     "input_tokens": semconv.INPUT_TOKENS,
     "output_tokens": semconv.OUTPUT_TOKENS,
 }
-_COMPACTION: Final = re.compile(r'\{[^{}]*"type":\s?"compaction"[^{}]*\}')
+_FIELDS: Final = r'(?:"(?:[^"\\]|\\.)*"|[^{}"])*'
+_COMPACTION: Final = re.compile(rf'\{{{_FIELDS}?"type":\s?"compaction"{_FIELDS}\}}')
+"""A part of a message, of texts alone."""
 _IDS: Final = '_ids":'
 _TOKEN_IDS: Final = tuple(f'"{name}_ids":' for name in ("token", "response", "output", "prompt", "input", "completion"))
 _UNSET, _ERROR = StatusCode.UNSET, StatusCode.ERROR
@@ -115,8 +117,8 @@ class SummaryBuilder:
         """The first two engines of its generations."""
         self.rows: list[SpanRow] = []
         self._prompts = OpenPrompts()
-        self._compactions: dict[str, None] = {}
-        """The parts of type `compaction` in prompts."""
+        self._compactions: dict[int, None] = {}
+        """The hashes of parts of type `compaction` in prompts."""
         self.error_type: str | None = None
         self.root_prompt = self.root_answer = ""
         self.unknown_tool_calls = self.prefix_breaks = self.invalid_rewards = 0
@@ -282,9 +284,9 @@ class SummaryBuilder:
 
     def _has_new_compaction(self, attributes: Mapping[str, Any]) -> bool:
         for given in (attributes.get(semconv.INPUT_MESSAGES), attributes.get(semconv.INPUT_VALUE)):
-            if type(given) is str and '"compaction"' in given:
+            if type(given) is str and "compaction" in given:
                 known = len(self._compactions)
-                self._compactions.update(dict.fromkeys(_COMPACTION.findall(given)))
+                self._compactions.update(dict.fromkeys(map(hash, _COMPACTION.findall(given))))
                 return len(self._compactions) > known
         return False
 

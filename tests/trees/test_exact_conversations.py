@@ -20,6 +20,7 @@ Q, A, R = ({"role": role, "parts": [{"type": "text", "content": role}]} for role
 ID = {semconv.CONVERSATION_ID: "one"}
 SYSTEM = {"gen_ai.system_instructions": '[{"type":"text","content":"You lead."}]'}
 EXACTLY = "otel_rollout.facts.exact_conversations"
+COMPACTION = {"role": "user", "parts": [{"type": "compaction", "content": 'f(x) { "y" }'}]}
 SUMMARY = {"role": "user", "parts": [{"type": "text", "content": "so far"}]}
 
 
@@ -86,6 +87,10 @@ EXACT = {
         ["main", "subagent"],
     ),
     "a mark": ([llm(10, [Q]), llm(11, [SUMMARY], **{semconv.COMPACTED: True})], ["main", "compacted"]),
+    "a message's part": (
+        [llm(10, [Q]), llm(11, [Q, A, R]), llm(12, [COMPACTION, Q]), llm(13, [COMPACTION, Q, A, R])],
+        ["main", "compacted"],
+    ),
     "a simulated user": (
         [llm(10, [SUMMARY], **{semconv.ROLE: "user"}), llm(11, [Q]), llm(12, [Q, A, Q])],
         ["user", "main"],
