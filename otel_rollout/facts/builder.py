@@ -66,7 +66,7 @@ _TOTALS: Final = {
 }
 _FIELDS: Final = r'(?:"(?:[^"\\]|\\.)*"|[^{}"])*'
 _COMPACTION: Final = re.compile(rf'\{{{_FIELDS}?"type":\s?"compaction"{_FIELDS}\}}')
-"""Matches the JSON of such a part, with any text in it."""
+"""Matches the JSON of a message's part of that type, with any text in it."""
 _IDS: Final = '_ids":'
 _TOKEN_IDS: Final = tuple(f'"{name}_ids":' for name in ("token", "response", "output", "prompt", "input", "completion"))
 _UNSET, _ERROR = StatusCode.UNSET, StatusCode.ERROR
