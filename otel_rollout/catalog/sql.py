@@ -137,7 +137,7 @@ _OF_COLUMN: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     **dict.fromkeys(("stddev", "stddev_pop", "std"), deviation_of),
     "median": partial(quantile_of, share=0.5),
     **{f"p{percent}": partial(quantile_of, share=percent / 100) for percent in (50, 75, 90, 95, 99)},
-    "counts": lambda values: orjson.dumps(counts_of(values)).decode(),
+    "counts": lambda values: orjson.dumps(counts_of(list(map(str, values)))).decode(),
 }
 """Functions of the values of a column that are not null; null without any."""
 _OF_PAIRS: Final[Mapping[str, Callable[[list[Any]], Any]]] = {

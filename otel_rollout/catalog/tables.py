@@ -153,7 +153,9 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def attach(connection: sqlite3.Connection) -> None:
-    """Give a connection the tables of spans, which are empty."""
+    """Give a connection the tables of spans, which are empty, and the tables of JSON."""
     # Without a name it is in memory, and what is too much for that in a temporary file.
     connection.execute("ATTACH '' AS asked")
     connection.executescript(f"PRAGMA asked.journal_mode = MEMORY; {ASKED}")
+    # SQLite makes them at their first use, and a question may only read.
+    connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").fetchall()

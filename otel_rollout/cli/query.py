@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not (arguments.json or arguments.csv or arguments.parquet):
         require_reader()
     if arguments.schema is not None:
-        _print(arguments, _schema_of(arguments.schema))
+        _print(arguments, _schema_of("" if os.path.isdir(arguments.schema) else arguments.schema))  # noqa: PTH112
         return 0
     given = [each for each in (arguments.sql, *arguments.folders) if each]
     questions = [each for each in given if _is_question(each)]

@@ -129,7 +129,8 @@ class TestFirstTry:
         """The columns of a table, or of all, with type and meaning, without a folder."""
         rows = ask(capsys, "--schema", "spans")
         assert ["spans", "tool", "text", None, "of a tool call, the tool"] in [list(row.values()) for row in rows]
-        assert {row["table"] for row in ask(capsys, "--schema")} == {*SQL_COLUMNS}
+        for more in ([], ["."]):
+            assert {row["table"] for row in ask(capsys, "--schema", *more)} == {*SQL_COLUMNS}
         assert "did you mean 'spans'?; there are trajectories, rewards" in refused(capsys, "--schema", "span")
 
     def test_times_of_other_forms(self, hosts, capsys):
@@ -268,6 +269,14 @@ class TestAnswers:
         """Aggregates that SQLite lacks are there."""
         sql = "SELECT median(x) AS m, percentile(x, 75) AS p, stddev(x) AS s FROM (SELECT 1 AS x UNION SELECT 3)"
         assert ask(capsys, sql) == [{"m": 2.0, "p": 2.5, "s": 1.0}]
+
+    def test_lists_and_mappings(self, folder, capsys):
+        """Tables of JSON are there also once the folder was read."""
+        Run([folder]).steps()
+        sql = "SELECT j.key, t.value FROM trajectories, json_each(tools) j, json_tree(j.value) t WHERE t.key = 0"
+        assert ask(capsys, sql) == [{"key": "look_up", "value": 1}] * 4
+        sql = "SELECT counts(step) AS steps, counts(reward) AS rewards FROM trajectories"
+        assert ask(capsys, sql) == [{"steps": '{"1":2,"2":2}', "rewards": '{"1.0":4}'}]
 
 
 class TestLimits:
