@@ -7,7 +7,10 @@ test("an answer that still holds is kept, with the folders' new version", async 
   /** @type {string[]} */
   const asked = [];
   /** @type {any[]} */
-  const answers = [{ version: "b", mark: "m" }, { version: "c", mark: "n", rows: [2] }];
+  const answers = [
+    { version: "b", mark: "m" },
+    { version: "c", mark: "n", rows: [2] },
+  ];
   /** @type {any} */ (globalThis).window = {};
   /** @type {any} */ (globalThis).fetch = async (/** @type {string} */ address) => {
     asked.push(address);
