@@ -80,7 +80,7 @@ class Endpoints:
 
     def mark_of_step(self, path: Parameters, query: Parameters) -> str:
         """Return a text that differs once a step has: each line about a trajectory of it adds to its bytes."""
-        return blake2b(json_bytes(self._asked(path, query)), digest_size=8).hexdigest()
+        return blake2b(json_bytes(_shown(self._asked(path, query))), digest_size=8).hexdigest()
 
     def step(self, path: Parameters, query: Parameters) -> dict[str, Any]:
         """Answer `api/step/{step}`."""
