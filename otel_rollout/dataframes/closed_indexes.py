@@ -64,8 +64,9 @@ _LENGTHS = 'SELECT file, sum("length"), max("offset" + "length") FROM rows GROUP
 _STARTS = f"""
 SELECT min(began) > max(max(ended)) OVER (
     PARTITION BY project, experiment ORDER BY min(began) ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-  FROM (SELECT project, experiment, file AS filename, min(began) AS began, max(ended) AS ended FROM rows GROUP BY ALL)
-  GROUP BY project, experiment, {_WORKER}
+  FROM (SELECT project, experiment, run, file AS filename, min(began) AS began, max(ended) AS ended FROM rows
+    WHERE has_step GROUP BY ALL)
+  GROUP BY project, experiment, run, {_WORKER}
 """
 """True for a process that began once all others of its experiment had ended: it may be an attempt of their run."""
 
@@ -114,7 +115,8 @@ def _sql_of(columns: Iterable[Column]) -> str:
     doubts = [*_DOUBTS, *([f"facts.{NOT_INFERRED}"] if not facts.keys().isdisjoint(INFERRED) else [])]
     return (
         f'SELECT {", ".join(chosen)}, trace_id AS id, filename AS file, "offset", "length",'
-        " project_name AS project, experiment_name AS experiment, start_time AS began, end_time AS ended,"
+        " project_name AS project, experiment_name AS experiment, run_id AS run, step IS NOT NULL AS has_step,"
+        " start_time AS began, end_time AS ended,"
         f" coalesce({' OR '.join(doubts)}, false) AS doubt"
         f" FROM read_json(?, format='newline_delimited', compression='zstd', filename=true, columns={{{line}}})"
     )
