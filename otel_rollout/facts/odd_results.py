@@ -90,10 +90,8 @@ _TOTAL: Final = re.compile(
 _NO_ERROR: Final = frozenset(
     {"", "none", "null", "nil", "no", "false", "ok", "0", "no error", "no errors", "n/a", "success"}
 )
-_FAILED: Final = re.compile(
-    "err|errored|error|exception|timeout|timedout|requestdenied|overquerylimit|invalidrequest|fail|failed|failure"
-    "|notfound|denied|forbidden|unauthorized|unavailable|aborted"
-)
+_FAILED: Final = re.compile("error|errored|exception|timeout|timedout|requestdenied|overquerylimit|invalidrequest")
+_FAILED_ALONE: Final = re.compile("err|fail|failed|failure|notfound|denied|forbidden|unauthorized|unavailable|aborted")
 """A job of this state may be what was asked for: it is odd if nothing else is there."""
 _JSEND: Final = frozenset({"status", "data", "message", "code"})
 """With such a status, the data is a list of errors. JSend."""
@@ -298,7 +296,7 @@ def _is_failed(members: Sequence[_Member], is_listed: bool) -> bool:
             failed = type(item) is int and item != 0 and not _has_report(item, names)
         else:
             failed = name == "detail" and bool(item) and (isinstance(item, list) or len(members) == 1)
-        if failed or (is_word and is_bare and not is_listed and _is_failed_word(item)):
+        if failed or (is_word and not is_listed and _is_failed_word(item, is_bare=is_bare)):
             return True
     # boto3 has the status next to the content, others wrap all of it.
     inner = [names.get("responsemetadata"), *(content if len(content) == 1 else ())]
@@ -350,8 +348,9 @@ def _is_failed_status(name: str, item: Any, *, has_message: bool) -> bool:
     return type(number) is int and 400 <= number < 600 and (name != "code" or has_message)
 
 
-def _is_failed_word(item: Any) -> bool:
-    return isinstance(item, str) and _FAILED.fullmatch(re.sub(r"[^a-z]", "", item[:32].lower())) is not None
+def _is_failed_word(item: Any, *, is_bare: bool) -> bool:
+    word = re.sub(r"[^a-z]", "", item[:32].lower()) if isinstance(item, str) else ""
+    return _FAILED.fullmatch(word) is not None or (is_bare and _FAILED_ALONE.fullmatch(word) is not None)
 
 
 def _has_report(code: int, names: Mapping[str, Any]) -> bool:

@@ -40,6 +40,7 @@ class TestResults:
             ('""', True),
             ('{"status":503,"body":""}', True),
             ('"TimeoutError: took too long"', True),
+            ('{"status":"TimeOut","run_result":{"status":"TimeLimitExceeded","stdout":"1"}}', True),
             ('"3 pages on errors in engines"', False),
             ('{"error":null,"hits":3}', False),
             ("[3", False),
