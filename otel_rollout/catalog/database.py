@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import sqlite3
-import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -38,10 +37,8 @@ LOCAL: Final = frozenset(
 """File systems of one host. A write-ahead log needs memory that all readers share, which network file systems lack."""
 MOUNTS: Path = Path("/proc/mounts")
 
-_CATALOG: Final = re.compile(r"[0-9a-f]{16}")
-_LEFT: Final = re.compile(r"[0-9a-f]{16}\.[0-9a-f]{8}")
-_SECONDS_UNTIL_LEFT: Final = 3600.0
-"""A catalog that is being made, or removed, has its temporary name for less than this."""
+_CATALOG: Final = re.compile(r"[0-9a-f]{16}(\.[0-9a-f]{8})?")
+"""A folder of a catalog; with the second part, of one that a reader was removing when it was killed."""
 _CACHE_KIB: Final = 64 * 1024
 
 
@@ -96,15 +93,14 @@ class Database:
 
     def _open(self) -> Iterator[sqlite3.Connection]:
         """Yield connections: to the file in the cache, to a new one there, to one that SQLite keeps for itself."""
-        place = (
-            catalogs_folder()
-            / blake2b(orjson.dumps(list(map(replace_surrogates, self._folders))), digest_size=8).hexdigest()
-        )
+        folders = orjson.dumps(list(map(replace_surrogates, self._folders)))
+        place = catalogs_folder() / blake2b(folders, digest_size=8).hexdigest()
         for _ in range(2):
             try:
                 if not place.exists():
-                    self._make(place)
-                yield _opened(place / NAME)
+                    _remove_left(place.parent)
+                make_folder(place)
+                yield _opened(place / NAME, folders)
             except (OSError, sqlite3.Error) as error:
                 self._is_busy = "locked" in str(error)
             if not self._is_busy:
@@ -114,29 +110,6 @@ class Database:
         create(connection)
         attach(connection)
         yield connection
-
-    def _make(self, place: Path) -> None:
-        """Make an empty catalog under another name, and put it in its place unless another reader was faster.
-
-        Raises:
-            OSError: The folder can't be written to (sqlite3.Error: the same for other reasons).
-        """
-        make_folder(place.parent)
-        _remove_left(place.parent)
-        new = place.with_name(f"{place.name}.{os.urandom(4).hex()}")
-        new.mkdir(0o700)
-        try:
-            with os.fdopen(open_private(new / FOLDERS, os.O_WRONLY), "wb") as file:
-                file.write(orjson.dumps(list(map(replace_surrogates, self._folders))))
-            _created(new / NAME).close()
-            with suppress(FileExistsError):
-                new.rename(place)
-        except OSError as error:
-            # Linux calls a folder that is there already not empty.
-            if not place.is_dir():
-                raise error
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
 
 
 def _close(connections: Sequence[sqlite3.Connection]) -> None:
@@ -166,44 +139,36 @@ def is_local(path: Path) -> bool:
     return kind in LOCAL
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """Return a connection to a catalog.
+def _opened(path: Path, folders: bytes) -> sqlite3.Connection:
+    """Return a connection to a catalog, which is made if there is none.
 
     Raises:
-        sqlite3.Error: It is none, or one of another version.
+        OSError: It can't be made.
+        sqlite3.Error: It is another file, or a catalog of another version.
     """
     if path.is_symlink() or path.parent.is_symlink():
         raise sqlite3.DatabaseError("a link")
+    if not path.exists():
+        with os.fdopen(open_private(path.with_name(FOLDERS), os.O_WRONLY | os.O_TRUNC), "wb") as file:
+            file.write(folders)
+        os.close(open_private(path, os.O_RDWR))
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode=rw", uri=True, timeout=SECONDS_TO_WAIT, check_same_thread=False, isolation_level=None
     )
     try:
-        found = connection.execute("SELECT version FROM about").fetchall()
-        if found != [(VERSION,)]:
-            raise sqlite3.DatabaseError("another version")
-        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         # Losing the last transactions with the power is no harm: they are read again.
         connection.execute("PRAGMA synchronous = NORMAL")
+        if connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
+            create(connection)
+            connection.execute(f"PRAGMA journal_mode = {'WAL' if is_local(path) else 'DELETE'}")
+        if connection.execute("SELECT version FROM about").fetchall() != [(VERSION,)]:
+            raise sqlite3.DatabaseError("another version")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         attach(connection)
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _created(path: Path) -> sqlite3.Connection:
-    """Make a catalog's file, and return a connection to it."""
-    os.close(open_private(path, os.O_RDWR))
-    connection = sqlite3.connect(path)
-    try:
-        # Each table would wait for the disk.
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute(f"PRAGMA journal_mode = {'WAL' if is_local(path) else 'DELETE'}")
-        create(connection)
-        connection.commit()
-    finally:
-        connection.close()
-    return _opened(path)
 
 
 def _remove(place: Path) -> None:
@@ -222,12 +187,10 @@ def _remove(place: Path) -> None:
 
 def _remove_left(catalogs: Path) -> None:
     """Remove the catalogs of trace folders that are gone, and what a reader left that was killed."""
-    for place in catalogs.iterdir():
+    for place in catalogs.glob("*"):
         with suppress(OSError, ValueError, TypeError):
-            if _LEFT.fullmatch(place.name):
-                if time.time() - place.lstat().st_mtime > _SECONDS_UNTIL_LEFT:
-                    shutil.rmtree(place, ignore_errors=True)
-            elif _CATALOG.fullmatch(place.name):
-                folders = orjson.loads((place / FOLDERS).read_bytes())
-                if not any(map(os.path.lexists, folders)):
+            if found := _CATALOG.fullmatch(place.name):
+                if found[1]:
+                    shutil.rmtree(place)
+                elif not any(map(os.path.lexists, orjson.loads((place / FOLDERS).read_bytes()))):
                     _remove(place)

@@ -108,9 +108,7 @@ TRAJECTORIES: Final = Rows("trajectories", TrajectorySummary)
 STEPS: Final = Rows("steps", StepSummary)
 GROUPS: Final = Rows("groups", GroupSummary)
 
-_INSERT: Final = f"{TRAJECTORIES.insert} ON CONFLICT (trace_id) DO UPDATE SET " + ", ".join(
-    f'"{name}" = excluded."{name}"' for name in TRAJECTORIES.columns[1:]
-)
+_INSERT: Final = TRAJECTORIES.insert.replace("INSERT", "INSERT OR REPLACE", 1)
 _step_of: Final[Callable[[Sequence[Any]], tuple[Any, Any]]] = itemgetter(
     *map(TRAJECTORIES.columns.index, ("step", "validate"))
 )

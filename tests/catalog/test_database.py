@@ -68,21 +68,19 @@ class TestPlace:
         connection.close()
 
     def test_catalogs_of_folders_that_are_gone_are_removed(self, folder, cache, tmp_path):
-        """When another one is made; so is what a killed reader left an hour ago, and nothing else."""
+        """When another one is made; so is what a killed reader left, and nothing else."""
         count(folder)
         for name in ("notes", "0123456789abcdef.txt"):
             (cache / name).mkdir()
-        left = [cache / f"0123456789abcdef.0000000{number}" for number in range(2)]
-        for path in left:
-            path.mkdir()
-        os.utime(left[0], (0, 0))
+        (cache / "0123456789abcdef.00000000").mkdir()
         other = shutil.copytree(folder, tmp_path / "other")
         shutil.rmtree(folder)
         assert count(other) == 4
-        names = {path.name for path in cache.iterdir()}
+        assert {path.name for path in cache.iterdir() if not (path / NAME).exists()} == {
+            "notes",
+            "0123456789abcdef.txt",
+        }
         assert len(list(cache.glob(f"*/{NAME}"))) == 1
-        assert {"notes", "0123456789abcdef.txt", left[1].name} <= names
-        assert left[0].name not in names
 
     def test_a_folder_without_traces(self, tmp_path):
         """It is named."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from otel_rollout.catalog import create, delete, insert, load
+from otel_rollout.catalog import attach, create, delete, insert, load
 from otel_rollout.facts import FACTS, SpanError, ToolCounts, TrajectorySummary
 
 FULL = TrajectorySummary(
@@ -37,6 +37,7 @@ def catalog() -> Iterator[sqlite3.Connection]:
     """An empty catalog in memory."""
     connection = sqlite3.connect(":memory:")
     create(connection)
+    attach(connection)
     yield connection
     connection.close()
 
