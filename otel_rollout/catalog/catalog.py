@@ -118,7 +118,9 @@ class Catalog:
         """Ask about what the latest look has found."""
         return self._database.ask(question)
 
-    def ask_step(self, step: StepIdentity, question: Callable[[sqlite3.Connection], Answered]) -> Answered:
+    def ask_step(
+        self, step: StepIdentity | TrajectorySummary, question: Callable[[sqlite3.Connection], Answered]
+    ) -> Answered:
         """Ask about a step, after its figures are computed if its trajectories have changed."""
 
         def answer(connection: sqlite3.Connection, _: Found) -> Answered:
@@ -199,10 +201,10 @@ class Catalog:
         self, where: str = "1", values: Sequence[Any] = (), selection: Selection = EVERYTHING, seen: Seen | None = None
     ) -> list[str]:
         """Return the trajectories that match a condition, of `t`, and lack the facts that are inferred."""
-        select = "SELECT trace_id FROM inferred JOIN trajectories t USING (trace_id)"
+        select = "SELECT trace_id, t.step, t.validate FROM inferred JOIN trajectories t USING (trace_id)"
         select += f" WHERE NOT is_known AND {where} ORDER BY t.step, trace_id"
         rows = self.ask(lambda connection, _: connection.execute(select, values).fetchall(), selection, seen)
-        return [trace_id for (trace_id,) in rows]
+        return [trace_id for trace_id, step, of in rows if selection.takes_step(step, validate=bool(of))]
 
     def _reader(self, connection: sqlite3.Connection, found: Found) -> Reader:
         return Reader(connection, self._folders, found, self._find)

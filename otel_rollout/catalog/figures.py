@@ -12,7 +12,7 @@ from otel_rollout.catalog.group_summary import GroupSummary, Spread
 from otel_rollout.catalog.grouping import prompt_order, rollout_of, step_key, step_order
 from otel_rollout.catalog.reward_scale import Scale, scale_of
 from otel_rollout.catalog.sql import counts_of, quantile_of
-from otel_rollout.catalog.step_figures import is_cut_off, straggler_share
+from otel_rollout.catalog.step_figures import is_cut_off, mean_of_known, straggler_share
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.facts.amounts import deviation_of, is_same_reward, mean_of, sum_of
 from otel_rollout.facts.table import SUMS, Percentiles, Sum, TrajectorySummary
@@ -124,7 +124,7 @@ def _step_of(run_id: str | None, members: Sequence[TrajectorySummary], groups: S
         reward_std=deviation_of(rewards) if rewards else None,
         reward_lowest=lowest,
         reward_highest=max(rewards, default=None),
-        group_std=mean_of(deviations) if deviations else None,
+        group_std=mean_of_known(deviations),
         scale_lowest=None,
         scale_highest=None,
         solved=None,
@@ -196,11 +196,6 @@ def _spread(amounts: Sequence[float | None]) -> Spread | None:
     return Spread(min(known), mean_of(known), max(known)) if known else None
 
 
-def _mean(amounts: Sequence[float | None]) -> float | None:
-    known = [amount for amount in amounts if amount is not None]
-    return mean_of(known) if known else None
-
-
 def _percentiles(amounts: Sequence[float | None]) -> Percentiles | None:
     known = sorted(amount for amount in amounts if amount is not None)
     if not known:
@@ -227,7 +222,7 @@ def _sums_by_name(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 _SUMS: Final[Mapping[Sum, Callable[[Sequence[Any]], Any]]] = {
-    "mean": _mean,
+    "mean": mean_of_known,
     "percentiles": _percentiles,
     "sum": sum_of,
     "above 0": lambda amounts: sum(amount > 0 for amount in amounts),

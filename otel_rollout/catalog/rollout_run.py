@@ -140,11 +140,7 @@ class Run:
         Args:
             step: Only of these steps; None for all.
         """
-        selection = EVERYTHING if step is None else Selection(step)
-        unknown = "t.trace_id IN (SELECT trace_id FROM inferred WHERE NOT is_known)"
-        keys = self._catalog.step_keys(unknown, (), selection)
-        lacking = [each for key in keys for each in self._catalog.lacking(IN_STEP, key, selection)]
-        self._catalog.infer(lacking, selection)
+        self._infer("1", (), EVERYTHING if step is None else Selection(step))
 
     # Steps
 
@@ -384,14 +380,9 @@ class Run:
     def group_of(self, summary: TrajectorySummary) -> GroupSummary | None:
         """Return the group that a trajectory is in; None if it has gone."""
         where, values = _of_prompt(summary.sample_index)
-
-        def question(connection: sqlite3.Connection, _: Found) -> list[GroupSummary]:
-            refresh(connection, selection_of(summary.step))
-            of_step = "step IS ? AND validate = ? AND experiment_name IS ?"
-            tags = (summary.step, summary.validate, summary.experiment_name)
-            return figures.groups(connection, f"{of_step} AND {where}", (*tags, *values))
-
-        found = self._catalog.ask(question, selection_of(summary.step))
+        of_step = f"step IS ? AND validate = ? AND experiment_name IS ? AND {where}"
+        tags = summary.step, summary.validate, summary.experiment_name, *values
+        found = self._catalog.ask_step(summary, lambda connection: figures.groups(connection, of_step, tags))
         return next((each for each in found if summary.trace_id in each.trace_ids), None)
 
     def trajectory(self, trace_id: str) -> RecordedTrajectory:

@@ -82,8 +82,13 @@ def figures_of_prompts(summaries: Iterable[TrajectorySummary]) -> dict[str, Prom
 
 def _of_prompt(rollouts: Sequence[TrajectorySummary]) -> PromptFigures:
     rewards = [each.reward for each in rollouts if each.reward is not None]
-    tokens = [float(each.output_tokens) for each in rollouts if each.output_tokens is not None]
-    return len(rewards), mean_of(rewards) if rewards else None, mean_of(tokens) if tokens else None
+    return len(rewards), mean_of_known(rewards), mean_of_known(each.output_tokens for each in rollouts)
+
+
+def mean_of_known(amounts: Iterable[float | None]) -> float | None:
+    """Return the mean of the amounts that are known; None if none is."""
+    known = [amount for amount in amounts if amount is not None]
+    return mean_of(known) if known else None
 
 
 def group_sizes(summaries: Iterable[TrajectorySummary]) -> dict[str, int]:
@@ -138,9 +143,8 @@ def disputed_of(
 ) -> tuple[list[TrajectorySummary], list[TrajectorySummary]]:
     """Return the trajectories with the same turns as a sibling, and the ones whose reward differs from its."""
     known = [each for each in summaries if each.reward is not None and each.sample_index is not None]
-    scale = max((each.reward or 0.0 for each in known), default=0.0) - min(
-        (each.reward or 0.0 for each in known), default=0.0
-    )
+    rewards = [each.reward or 0.0 for each in known] or [0.0]
+    scale = max(rewards) - min(rewards)
     equal: dict[tuple[object, ...], list[TrajectorySummary]] = defaultdict(list)
     for each in known:
         if each.turn_hashes and all(each.turn_hashes):
@@ -169,11 +173,8 @@ def form_of(summaries: Sequence[TrajectorySummary]) -> Form:
     if not shared:
         return Form()
     number, text = max(shared)
-    having: dict[bool, list[float]] = {True: [], False: []}
-    for each, found in zip(summaries, pieces, strict=True):
-        if each.reward is not None:
-            having[text in found].append(each.reward)
-    means = [mean_of(rewards) if rewards else None for rewards in (having[True], having[False])]
+    of = [(text in found, each.reward) for each, found in zip(summaries, pieces, strict=True)]
+    means = (mean_of_known(reward for has_text, reward in of if has_text is having) for having in (True, False))
     return Form(text, number, *means)
 
 

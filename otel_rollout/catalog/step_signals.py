@@ -1,5 +1,7 @@
 """A step's signs of trouble: failure classes, repeated or unknown calls, stragglers."""
 
+# ruff: noqa: RUF009 - each default is a row of the table
+
 from __future__ import annotations
 
 from collections import Counter, defaultdict
@@ -7,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final
 
+from otel_rollout.catalog.columns import figure
 from otel_rollout.catalog.failure_class import BLAMES, ENVIRONMENT, failure_class, survived_failures
 from otel_rollout.catalog.grouping import rollout_of
 from otel_rollout.catalog.step_figures import (
@@ -18,6 +21,7 @@ from otel_rollout.catalog.step_figures import (
     group_sizes,
     is_cut_off,
     is_rewardable,
+    mean_of_known,
     speed_of,
     wall_seconds,
 )
@@ -31,60 +35,43 @@ REPEATED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class StepSignals:
-    """Signs of trouble in one step; findings are made of them.
+    """Signs of trouble in one step; findings are made of them."""
 
-    Args:
-        failures: The trajectories that failed, by class of failure.
-        punished: Failures that the model isn't to blame for, and that have the step's worst reward all the same;
-            without those that it may be to blame for: a tool fails for its arguments too.
-        truncated_reward_mean: The mean reward of the truncated trajectories; None if none of them has a reward.
-        whole_reward_mean: The mean reward of the others.
-        repeated_calls: The trajectories with the same call three times or more.
-        unknown_tools: The trajectories that call a tool that there is not.
-        unparsed_calls: The trajectories with a tool call that could not be parsed.
-        without_tokens: The trajectories with turns, and without a number of generated tokens.
-        staleness: The trajectories by staleness, as text.
-        lossy: The trajectories with dropped spans.
-        rolled_out_again: The trajectories with the identity of an earlier one.
-        cut_off: The trajectories that were truncated, or whose last generation reached the limit of tokens.
-        rewardable: The trajectories that training needs a reward of.
-        unrewarded: The rewardable trajectories without a reward, and without an invalid one.
-        invalid_rewards: Those whose reward is NaN or infinite.
-        odd_results: The calls by tool whose result is nothing, or reads like an error, without an exception.
-        group_sizes: The groups by their number of rollouts, as text.
-        prompts: By a prompt's key: its rollouts with a reward, their mean reward, the mean of output tokens.
-        speed: The engine's tokens and seconds, without the slowest trajectories.
-        wall_seconds: The seconds until nearly all trajectories had ended.
-        twins: The trajectories with the same turns as a sibling.
-        disputed: The twins whose siblings have another reward.
-        form: The form that most answers share.
-        part_errors: The standard error of the mean of each reward part; the rollouts of a prompt count as one.
-    """
-
-    failures: Mapping[str, int] = field(default_factory=dict)
-    punished: Mapping[str, int] = field(default_factory=dict)
-    truncated_reward_mean: float | None = None
-    whole_reward_mean: float | None = None
-    repeated_calls: int = 0
-    unknown_tools: int = 0
-    unparsed_calls: int = 0
-    without_tokens: int = 0
-    staleness: Mapping[str, int] = field(default_factory=dict)
-    lossy: int = 0
-    rolled_out_again: int = 0
-    cut_off: int = 0
-    rewardable: int = 0
-    unrewarded: int = 0
-    invalid_rewards: int = 0
-    odd_results: Mapping[str, int] = field(default_factory=dict)
-    group_sizes: Mapping[str, int] = field(default_factory=dict)
-    prompts: Mapping[str, tuple[int, float | None, float | None]] = field(default_factory=dict)
-    speed: Speed = field(default_factory=Speed)
-    wall_seconds: float = 0.0
-    twins: int = 0
-    disputed: int = 0
-    form: Form = field(default_factory=Form)
-    part_errors: Mapping[str, float] = field(default_factory=dict)
+    failures: Mapping[str, int] = figure("the trajectories that failed, by class of failure")
+    punished: Mapping[str, int] = figure(
+        "failures that the model can't be to blame for, and that have the step's worst reward; a tool may fail for its "
+        "arguments"
+    )
+    truncated_reward_mean: float | None = figure(
+        "the mean reward of the truncated trajectories; None if none of them has a reward"
+    )
+    whole_reward_mean: float | None = figure("the mean reward of the others")
+    repeated_calls: int = figure("the trajectories with the same call three times or more")
+    unknown_tools: int = figure("the trajectories that call a tool that there is not")
+    unparsed_calls: int = figure("the trajectories with a tool call that could not be parsed")
+    without_tokens: int = figure("the trajectories with turns, and without a number of generated tokens")
+    staleness: Mapping[str, int] = figure("the trajectories by staleness, as text")
+    lossy: int = figure("the trajectories with dropped spans")
+    rolled_out_again: int = figure("the trajectories with the identity of an earlier one")
+    cut_off: int = figure("the trajectories that were truncated, or whose last generation reached the limit of tokens")
+    rewardable: int = figure("the trajectories that training needs a reward of")
+    unrewarded: int = figure("the rewardable trajectories without a reward, and without an invalid one")
+    invalid_rewards: int = figure("those whose reward is NaN or infinite")
+    odd_results: Mapping[str, int] = figure(
+        "the calls by tool whose result is nothing, or reads like an error, without an exception"
+    )
+    group_sizes: Mapping[str, int] = figure("the groups by their number of rollouts, as text")
+    prompts: Mapping[str, tuple[int, float | None, float | None]] = figure(
+        "by a prompt's key: its rollouts with a reward, their mean reward, the mean of output tokens"
+    )
+    speed: Speed = figure("the engine's tokens and seconds, without the slowest trajectories")
+    wall_seconds: float = figure("the seconds until nearly all trajectories had ended")
+    twins: int = figure("the trajectories with the same turns as a sibling")
+    disputed: int = figure("the twins whose siblings have another reward")
+    form: Form = figure("the form that most answers share")
+    part_errors: Mapping[str, float] = figure(
+        "the standard error of the mean of each reward part; the rollouts of a prompt count as one"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,14 +106,13 @@ def signals_of(summaries: Sequence[TrajectorySummary]) -> StepSignals:
     has_turns = any(each.turns for each in summaries)
     classes = [(failure_class(each, worst, survived, has_turns=has_turns), each) for each in summaries]
     truncated = [each.reward for each in summaries if is_cut_off(each)]
-    whole = [each.reward for each in summaries if not is_cut_off(each)]
     rewardable = [each for each in summaries if is_rewardable(each)]
     twins, disputed = disputed_of(summaries)
     return StepSignals(
         failures=_counts(name for name, _ in classes),
         punished=_counts(name for name, each in classes if is_punished(name, each, worst)),
-        truncated_reward_mean=_mean(truncated),
-        whole_reward_mean=_mean(whole),
+        truncated_reward_mean=mean_of_known(truncated),
+        whole_reward_mean=mean_of_known(each.reward for each in summaries if not is_cut_off(each)),
         repeated_calls=sum(each.repeated_calls >= REPEATED for each in summaries),
         unknown_tools=sum(each.unknown_tool_calls > 0 for each in summaries),
         without_tokens=sum(map(is_without_tokens, summaries)),
@@ -211,8 +197,3 @@ def is_punished(failure: str | None, summary: TrajectorySummary, worst: float | 
 
 def _counts(names: Iterable[str | None]) -> dict[str, int]:
     return dict(sorted(Counter(name for name in names if name is not None).items()))
-
-
-def _mean(rewards: Iterable[float | None]) -> float | None:
-    known = [reward for reward in rewards if reward is not None]
-    return mean_of(known) if known else None
