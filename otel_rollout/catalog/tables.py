@@ -147,7 +147,7 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def attach(connection: sqlite3.Connection) -> None:
-    """Prepare a connection: the tables of spans, which are empty, those of JSON, and triggers for replaced rows."""
+    """Prepare a connection: attach empty tables of spans, make the JSON tables, let replaced rows fire triggers."""
     # Without a name it is in memory, and what is too much for that in a temporary file.
     connection.execute("ATTACH '' AS asked")
     connection.executescript(f"PRAGMA recursive_triggers = ON; PRAGMA asked.journal_mode = MEMORY; {ASKED}")
