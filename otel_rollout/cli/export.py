@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     if form not in FORMS:
         raise ConfigurationError(f"there is no form {form!r}: otel-rollout export --to parquet {place}")
     require_arrow()
-    from otel_rollout.dataframes.destination import destination_of
+    from otel_rollout.dataframes.destination import Destination
     from otel_rollout.dataframes.export import export_parquet
 
     problems = ProblemLog()
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         def on_start(total: int) -> Callable[[int], object]:
             return stack.enter_context(byte_progress("export", total))
 
-        report = export_parquet(recorded, destination_of(place), arguments.step, on_start)
+        report = export_parquet(recorded, Destination(place), arguments.step, on_start)
     problems.note_attempts(recorded, arguments)
     problems.print()
     for line in _notes(report):

@@ -24,7 +24,7 @@ from otel_rollout.catalog.columns import Column
 from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
 from otel_rollout.catalog.tables import COLUMNS
 from otel_rollout.dataframes.arrow import REDACTED_KEY, UNREADABLE_KEY, batch_of, is_mixed, redacted_in, schema_of
-from otel_rollout.dataframes.destination import Folder, Store
+from otel_rollout.dataframes.destination import Destination
 from otel_rollout.dataframes.frames import error_of, take_batches
 from otel_rollout.folder.reader import RecordedTrajectory
 
@@ -109,7 +109,7 @@ class ExportReport:
 
 
 def export_parquet(
-    run: Run, place: Folder | Store, steps: Any, on_start: Callable[[int], Callable[[int], object]]
+    run: Run, place: Destination, steps: Any, on_start: Callable[[int], Callable[[int], object]]
 ) -> ExportReport:
     """Write the finished steps that are not there yet, or have changed since.
 
@@ -130,9 +130,8 @@ def export_parquet(
         waiting: list[tuple[Partition, str, int]] = []
         schemas = _schemas_of(run)
         for partition, fingerprint, size in _finished(run, steps, schemas, report):
-            known = _read_exported(place, partition, pq.read_metadata)
-            metadata = (known and known.metadata) or {}
-            exported, *lacking = metadata.get(FINGERPRINT_KEY, b"").decode().split(" ")
+            known = _read_exported(place, partition, lambda file: file.metadata.metadata or {})
+            exported, *lacking = (known or {}).get(FINGERPRINT_KEY, b"").decode().split(" ")
             is_whole = names.issuperset(map(partition.place_of, TABLES))
             if exported == fingerprint and is_whole and _are_unreadable(run, lacking):
                 report.present += 1
@@ -206,23 +205,22 @@ def _fingerprint(summaries: Iterable[StepSummary], schemas: Mapping[str, pa.Sche
     return blake2b(f"{counts} {schemas}".encode(), digest_size=16).hexdigest()
 
 
-def _read_exported(place: Folder | Store, partition: Partition, read: Callable[[IO[bytes]], Read]) -> Read | None:
+def _read_exported(place: Destination, partition: Partition, read: Callable[[pq.ParquetFile], Read]) -> Read | None:
     """Read a step's file of trajectories; return None if there is none, or it is damaged."""
-    file = place.open(partition.place_of("trajectories"))
-    if file is None:
-        return None
-    with file:
-        try:
+    try:
+        with pq.ParquetFile(place.path_of(partition.place_of("trajectories")), filesystem=place.files) as file:
             return read(file)
-        except (OSError, pa.ArrowException) as error:
-            # Damage is an OSError of Arrow's, without a number.
-            if getattr(error, "errno", None) is not None:
-                raise
-            return None
+    except FileNotFoundError:
+        return None
+    except (OSError, pa.ArrowException) as error:
+        # Damage is an OSError of Arrow's, without a number.
+        if getattr(error, "errno", None) is not None:
+            raise
+        return None
 
 
-def _ids_in(file: IO[bytes]) -> set[str]:
-    return set(pq.read_table(file, columns=["trace_id"])["trace_id"].to_pylist())
+def _ids_in(file: pq.ParquetFile) -> set[str]:
+    return set(file.read(["trace_id"])["trace_id"].to_pylist())
 
 
 def _are_unreadable(run: Run, trace_ids: Sequence[str]) -> bool:
@@ -264,7 +262,7 @@ class _Target(NamedTuple):
         schemas: The schema of each table.
     """
 
-    place: Folder | Store
+    place: Destination
     partition: Partition
     fingerprint: str
     schemas: Mapping[str, pa.Schema]
