@@ -98,6 +98,17 @@ class _Run:
     ids: set[str] = field(default_factory=set)
 
 
+@dataclass
+class _Rollouts:
+    """The rollouts of a step by sample and number, None for those without; and the run ids of the finished ones."""
+
+    all: set[Any] = field(default_factory=set)
+    finished: dict[Any, set[str | None]] = field(default_factory=dict)
+
+    def is_mixed(self) -> bool:
+        return any(len(ids) > 1 for one, ids in self.finished.items() if one is not None)
+
+
 def find_attempts(connection: sqlite3.Connection, *, is_whole: bool) -> bool:
     """Note the attempts of trajectories, if some have changed.
 
@@ -180,8 +191,8 @@ def _compare(connection: sqlite3.Connection, run: _Run, start: _Start, first: in
     """Compare the rollouts of a run and of a start in the first step, from one on, that both have.
 
     Returns:
-        True if one of the two has a rollout under several run ids: they are runs at the same time; and True if the
-        start has at least half of the finished rollouts again, None if rollouts have no numbers.
+        True if one of the two has finished a rollout under several run ids: they are runs at the same time; and True if
+        the start has finished some, and has at least half of the finished ones again. None if rollouts have no numbers.
     """
     project, experiment, *_ = start.keys[0]
     rows = connection.execute(
@@ -191,21 +202,23 @@ def _compare(connection: sqlite3.Connection, run: _Run, start: _Start, first: in
     )
     place_of = {key: place for place, keys in enumerate([*run.attempts, start.keys]) for key in keys}
     for _, of_step in groupby(rows, itemgetter(0)):
-        ids: list[dict[Any, set[str | None]]] = [{} for _ in [*run.attempts, start]]
-        finished: set[tuple[int, Any]] = set()
+        sides = [_Rollouts() for _ in [*run.attempts, start]]
         for _, sample, rollout, has_root, *process in of_step:
             if (place := place_of.get((project, experiment, *process))) is not None:
                 one = None if sample is None or rollout is None else (str(sample), str(rollout))
-                ids[place].setdefault(one, set()).add(process[0])
-                finished |= {(place, one)} if has_root else set()
-        place, before = next(((place, each) for place, each in reversed([*enumerate(ids[:-1])]) if each), (0, {}))
-        if not (before and ids[-1]):
-            continue
-        is_mixed = any(len(of) > 1 for each in (before, ids[-1]) for one, of in each.items() if one is not None)
-        if {None} in (before.keys(), ids[-1].keys()):
-            return is_mixed, None
-        done = {one for one in before if (place, one) in finished} or set(before)
-        return is_mixed, 2 * len(done & ids[-1].keys()) >= len(done)
+                sides[place].all.add(one)
+                if has_root:
+                    sides[place].finished.setdefault(one, set()).add(process[0])
+        *attempts, now = sides
+        before = next((each for each in reversed(attempts) if each.all), None)
+        if before is not None and now.all:
+            is_mixed = before.is_mixed() or now.is_mixed()
+            if not now.finished:
+                return is_mixed, False
+            if before.all == now.all == {None}:
+                return is_mixed, None
+            done = (before.finished.keys() or before.all) - {None}
+            return is_mixed, bool(done) and 2 * len(done & now.all) >= len(done)
     return False, False
 
 

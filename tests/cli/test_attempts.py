@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.resources import Resource
 
-from otel_rollout import read_trajectories
+from otel_rollout import read_trajectories, semconv
 from otel_rollout.catalog import Run
 from otel_rollout.cli.main import main
 from otel_rollout.counts import Loss
 from otel_rollout.folder import append_losses
-from tests.trace_folder.training import ROLLOUTS, train
+from otel_rollout.folder.folder_writer import FolderWriter
+from tests.trace_folder.recordings import SECOND, make_span
+from tests.trace_folder.training import A_DAY, ROLLOUTS, train
 
 pytest.importorskip("rich")
 
@@ -86,6 +89,17 @@ class TestAResumedRun:
         steps = Run([tmp_path]).steps()
         assert [(each.step, each.attempt) for each in steps] == [(step, 1 + (step > 5)) for step in range(1, 11)]
         assert [(each.trajectories, each.rootless) for each in steps] == [(ROLLOUTS, 0)] * 10
+
+    def test_killed_again_before_it_finished_anything(self, tmp_path, monkeypatch):
+        """What it had begun is overtaken, too."""
+        monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
+        program = [sys.executable, "-m", "tests.cli.programs.train_steps"]
+        for last in ("3 kill", "3 kill at once", "4"):
+            subprocess.run([*program, "1" if last == "3 kill" else "3", *last.split()], check=False)
+        steps = Run([tmp_path]).steps()
+        assert [(each.step, each.trajectories, each.rootless) for each in steps] == [
+            (step, ROLLOUTS, 0) for step in range(1, 5)
+        ]
 
     def test_an_attempt_alone(self, resumed, capsys):
         """With its number all of it is there, what was overtaken too."""
@@ -358,6 +372,20 @@ class TestNoResumedRun:
         train(tmp_path, "second", range(7, 9), 2, samples=range(3))
         assert len(list(Run([tmp_path]).read(step=5))) == 4 * 2
         assert {each.attempt for each in Run([tmp_path]).steps()} == {None}
+
+    @pytest.mark.parametrize("sample", [0, None])
+    def test_a_late_reward_of_a_trajectory_that_is_not_there(self, tmp_path, sample):
+        """The process that gives it trains nothing."""
+        train(tmp_path, "first", range(1, 9), 1, samples=[0])
+        tags = {semconv.EXPERIMENT_NAME: "base", semconv.STEP: 3, semconv.LATE: True, semconv.REWARD: 0.5}
+        tags |= {} if sample is None else {semconv.SAMPLE_INDEX: sample, semconv.ROLLOUT_N: 0}
+        late = make_span("annotate", 9, 1, attributes=tags, seconds=(9 * A_DAY / SECOND, 9 * A_DAY / SECOND + 1))
+        late._resource = Resource({semconv.PROJECT_NAME: "p", semconv.RUN_ID: "rewards"})
+        writer = FolderWriter(tmp_path)
+        writer.write([late])
+        writer.close()
+        assert {each.attempt for each in Run([tmp_path]).steps()} == {None}
+        assert len(list(Run([tmp_path]).read())) == 8 * 2 + 1
 
     def test_validation_alone(self, tmp_path):
         """A checkpoint that is evaluated later overtakes nothing."""

@@ -1,4 +1,7 @@
-"""Traces the steps FIRST to LAST into the trace folder; with `kill` it kills itself within the last one."""
+"""Traces the steps FIRST to LAST into the trace folder; with `kill` it kills itself within the last one.
+
+With `kill at once` it does so in the first rollout of that step.
+"""
 
 import os
 import signal
@@ -13,7 +16,7 @@ for step in range(first, last + 1):
     for sample in range(2):
         for rollout in range(2):
             trajectory = start_trajectory(sample, step, rollout)
-            if sys.argv[3:] and (step, sample) == (last, 1):
+            if sys.argv[3:] and (step, sample) == (last, int("once" not in sys.argv)):
                 otel_rollout.flush()
                 os.kill(os.getpid(), signal.SIGKILL)
             trajectory.annotate(reward=1.0)
