@@ -5,12 +5,10 @@ A thread of its own moves them to disk, since the outbox's thread may hang in an
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 from collections import deque
 from collections.abc import Sequence
-from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from otel_rollout.deliver.span_outbox import SpanOutbox
@@ -20,6 +18,7 @@ from otel_rollout.export.outcome import Outcome, Verdict
 from otel_rollout.guard.background_thread import BackgroundThread
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.safe_logger import SafeLogger
+from otel_rollout.guard.wake import Wake
 
 _logger = SafeLogger()
 
@@ -52,7 +51,7 @@ class SpooledOutbox(SpanOutbox):
         """The number of batches on disk that are not in the lane."""
         # Held while spans leave memory, and until they are on disk: younger ones have to wait.
         self._taking = threading.Lock()
-        self._spill_wakes: SimpleQueue[None] = SimpleQueue()
+        self._spill_wake = Wake()
         self._spill_thread = BackgroundThread(f"otel-rollout-{self.name}-spool", self._spill)
         self._settled_batches: deque[StoredBatch] = deque()
         self._is_spill_idle = self._has_spilled = self._must_spill_all = False
@@ -74,7 +73,7 @@ class SpooledOutbox(SpanOutbox):
         self._spill_thread.start()
         if self._is_spill_idle:
             self._is_spill_idle = False
-            self._spill_wakes.put(None)
+            self._spill_wake.set()
 
     def _note_backend_away(self) -> None:
         """Have all spans go to disk if a shutdown has begun: there is no time for the disk after further attempts."""
@@ -167,7 +166,7 @@ class SpooledOutbox(SpanOutbox):
     def _await_disk(self) -> None:
         """Have the thread move everything to disk, also the batch of an attempt that hangs, and wait for it."""
         self._must_spill_all = True
-        self._spill_wakes.put(None)
+        self._spill_wake.set()
         self._spill_thread.start()
         if not self._spill_thread.is_started:
             # The interpreter is exiting.
@@ -192,11 +191,10 @@ class SpooledOutbox(SpanOutbox):
                 with self._lock:
                     is_over = bool(self._queued) and self._bytes > self._spill_bytes
                 if not is_over:
-                    self._spill_wakes.get()
+                    self._spill_wake.wait()
                 elif not self._spill_batch():
                     self._is_spill_idle = False
-                    with contextlib.suppress(Empty):
-                        self._spill_wakes.get(timeout=SECONDS_AFTER_A_FAULT)
+                    self._spill_wake.wait(SECONDS_AFTER_A_FAULT)
             self._spill_all()
         finally:
             self._has_spilled = True

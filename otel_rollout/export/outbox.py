@@ -9,9 +9,7 @@ from __future__ import annotations
 import abc
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Final
 
 from opentelemetry import context as context_api
@@ -22,6 +20,7 @@ from otel_rollout.guard.background_thread import BackgroundThread
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.safe_logger import SafeLogger
 from otel_rollout.guard.signal_safe_lock import SignalSafeLock
+from otel_rollout.guard.wake import Wake
 from otel_rollout.record.context import UNTRACED
 
 _logger = SafeLogger()
@@ -85,8 +84,8 @@ class Outbox(abc.ABC):
         self._lock = SignalSafeLock()
         self._accounts: dict[str, Account]
         """The accounts by kind of work, which are set by each kind of outbox."""
-        self._wakes: SimpleQueue[None] = SimpleQueue()
-        self._waiters: list[SimpleQueue[None]] = []
+        self._work = Wake()
+        self._waiters: list[Wake] = []
         self._flushes: list[_Flush] = []
         self._warned: dict[str, float] = {}
         """The times of the last warnings, by kind."""
@@ -148,16 +147,15 @@ class Outbox(abc.ABC):
 
     def _wake(self) -> None:
         self._is_idle = False
-        # One call of C code, which signal handlers may be in, too.
-        self._wakes.put(None)
+        self._work.set()
 
     def _notify(self) -> None:
         for waiter in self._waiters:
-            waiter.put(None)
+            waiter.set()
 
     def await_progress(self, is_done: Callable[[], bool], deadline: float) -> bool:
         """Wait until `is_done`, or until `deadline`; called without the lock, which `is_done` is called with."""
-        waiter: SimpleQueue[None] = SimpleQueue()
+        waiter = Wake()
         try:
             with self._lock:
                 self._waiters.append(waiter)
@@ -168,8 +166,7 @@ class Outbox(abc.ABC):
                 left = deadline - monotonic()
                 if left <= 0:
                     return False
-                with suppress(Empty):
-                    waiter.get(timeout=min(left, SECONDS_OF_A_WAIT))
+                waiter.wait(min(left, SECONDS_OF_A_WAIT))
         finally:
             with self._lock:
                 self._waiters = [other for other in self._waiters if other is not waiter]
@@ -271,8 +268,7 @@ class Outbox(abc.ABC):
                         break
                 except Exception:
                     _logger.exception("%s: internal error while delivering", self.name)
-                    with suppress(Empty):
-                        self._wakes.get(timeout=SECONDS_AFTER_AN_ERROR)
+                    self._work.wait(SECONDS_AFTER_AN_ERROR)
         finally:
             try:
                 self._finish()
@@ -338,8 +334,7 @@ class Outbox(abc.ABC):
             if to_load is not None and to_load <= 0:
                 self._load()
                 continue
-            with suppress(Empty):
-                self._wakes.get(timeout=min(waits, default=None))
+            self._work.wait(min(waits, default=None))
             self._is_idle = False
 
     def _settle(self, lane: Lane, entries: Sequence[Entry], outcome: Outcome | NotYet) -> None:

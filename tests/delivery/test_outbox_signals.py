@@ -101,6 +101,23 @@ class TestHandlers:
         assert stats.queued == 0
         assert stats.delivered == len(outbox.exporter.spans)
 
+    def test_one_that_takes_longer_than_the_wait(self, outbox, make_span):
+        """A flush comes back once a handler that outlasted its timeout has, also if the backend answers never."""
+        is_over = threading.Event()
+        watchdog = threading.Timer(60.0, outbox.exporter.gate.set)
+        outbox.exporter.gate.clear()
+        outbox.put(make_span())
+        before = signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.3) or is_over.set())
+        watchdog.start()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            while not is_over.is_set():
+                assert outbox.flush(0.1) is False
+        finally:
+            watchdog.cancel()
+            signal.signal(signal.SIGALRM, before)
+            outbox.exporter.gate.set()
+
     def test_one_that_calls_us(self):
         """A handler that calls an op, `annotate`, `stats`, `flush` and `shutdown` comes back, wherever it comes in."""
         exporter = Recorder()
