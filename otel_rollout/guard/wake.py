@@ -1,4 +1,4 @@
-"""What a thread waits for, within a time that holds whatever signal handlers do meanwhile."""
+"""A wait of a thread, which ends in time whatever signal handlers do meanwhile."""
 
 from __future__ import annotations
 
