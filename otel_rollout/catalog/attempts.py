@@ -95,6 +95,8 @@ class _Run:
     first: int
     last: int
     attempts: list[list[_Key]] = field(default_factory=lambda: [[]])
+    resumed_at: list[int] = field(default_factory=list)
+    """The step at which each attempt but the first has begun."""
     ids: set[str] = field(default_factory=set)
 
 
@@ -178,6 +180,7 @@ def _go_on(connection: sqlite3.Connection, runs: list[_Run], start: _Start) -> N
             run = None
         elif run.first < first < run.last if is_again is None else is_again:
             run.attempts.append([])
+            run.resumed_at.append(first)
             run.last = last
     if run is None:
         run = _Run(first, last)
@@ -235,17 +238,18 @@ def _note(connection: sqlite3.Connection, resumed: Sequence[_Run]) -> None:
         " overtaken FROM processes WHERE ? OR attempt IS NOT NULL",
         (bool(resumed),),
     ).fetchall()
-    steps: dict[tuple[int, int], set[tuple[int, int]]] = {}
+    validations: set[tuple[int, int, int]] = set()
     for _, step, validate, *key, _, _, _ in rows:
-        if (found := of_process.get(tuple(key))) is not None:
-            steps.setdefault((found[0], found[2]), set()).add((step, validate))
-    firsts = {each: min((step for step, validate in of if not validate)) for each, of in steps.items()}
+        if validate and (found := of_process.get(tuple(key))) is not None:
+            validations.add((found[0], found[2], step))
     for row, step, validate, *key, run_id, attempt, overtaken in rows:
         now: tuple[str | None, int | None, bool] = (key[2], None, False)
         if (found := of_process.get(tuple(key))) is not None:
             place, name, number = found
-            later = [(place, after) for after in range(number + 1, len(resumed[place].attempts) + 1)]
-            is_overtaken = any(step >= firsts[each] or (step, validate) in steps[each] for each in later)
+            later = enumerate(resumed[place].resumed_at[number - 1 :], number + 1)
+            is_overtaken = any(
+                step >= first or (validate and (place, after, step) in validations) for after, first in later
+            )
             now = name, number, is_overtaken
         if now != (run_id, attempt, bool(overtaken)):
             connection.execute(
