@@ -209,6 +209,22 @@ def _frame_at(descriptor: int, offset: int) -> Frame | None:
     return None
 
 
+def ends_within_frame(path: str | os.PathLike[str], offset: int) -> bool:
+    """Return True if the bytes from `offset` on are the beginning of a frame: its write was interrupted."""
+    descriptor = open_to_read(path)
+    zstandard = require_zstandard()
+    member = zstandard.ZstdDecompressor().decompressobj()
+    try:
+        while not member.eof and (data := os.pread(descriptor, _PIECE_BYTES, offset)):
+            member.decompress(data)
+            offset += len(data)
+    except (zstandard.ZstdError, MemoryError):
+        return False
+    finally:
+        os.close(descriptor)
+    return not member.eof
+
+
 def _next_magic(descriptor: int, offset: int, size: int) -> int:
     """Return the offset of the first magic at or after `offset`; `size` if there is none."""
     while data := os.pread(descriptor, _SEARCH_BYTES, offset):

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.folder.frames import scan_frames
+from otel_rollout.folder.frames import ends_within_frame, scan_frames
 from otel_rollout.folder.index_reading import read_index
 from otel_rollout.folder.layout import index_path
 from otel_rollout.folder.reader import RecordedTrajectory, read_together, read_trajectories
@@ -143,7 +143,7 @@ class TrajectorySource:
 
 
 def _is_damage(problem: ReadProblem) -> bool:
-    """Return if recorded spans were lost: a torn frame at a file's end was never written whole.
+    """Return if recorded spans were lost: of a frame that only begins at a file's end, none was written whole.
 
     A frame that the index names was: the index gets a line after the file has it.
     """
@@ -152,7 +152,9 @@ def _is_damage(problem: ReadProblem) -> bool:
     with suppress(OSError):
         if any(entry.offset == problem.offset for entry in read_index(index_path(problem.path))):
             return True
-        return any(frame.request is not None for frame in scan_frames(problem.path, problem.offset))
+        if any(frame.request is not None for frame in scan_frames(problem.path, problem.offset)):
+            return True
+        return not ends_within_frame(problem.path, problem.offset)
     return False
 
 

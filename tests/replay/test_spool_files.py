@@ -141,6 +141,19 @@ class TestRemoval:
         assert f"1 torn frame skipped in {file}" in done.notes
         assert "2 files removed: all that can be read in it is delivered" in done.notes
 
+    def test_keeps_a_damaged_last_batch(self, spool, replayed, memory):
+        """Spans that were written whole are not removed for damage, and the backend does not have everything."""
+        folder = spool()
+        file = next(folder.rglob("*000001.otlp.zst"))
+        *_, last = scan_frames(file)
+        data = bytearray(file.read_bytes())
+        data[last.offset + last.length // 2] ^= 1
+        file.write_bytes(data)
+
+        done = replayed(folder, memory, is_removing=True)
+
+        assert (done.report.unreadable, done.report.is_whole, files(folder)) == (1, False, [file.name])
+
     def test_says_which_file_it_could_not_remove(self, spool):
         """A delivered file that another process has open stays, and the reason is not its name."""
         folder = spool()
