@@ -24,18 +24,6 @@ class TestCutOff:
 
     CUT_OFF = "ends within a request, as it does while it is written: import it again later\n"
 
-    def test_cut_zstd_is_named(self, tmp_path, capsys):
-        """A zstd stream that is cut off is named, and the whole requests before the cut are imported."""
-        path = tmp_path / "otlp.json"
-        stream = zstandard.ZstdCompressor().compressobj()
-        blocks = [stream.compress(line) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for line in json_lines(path)]
-        path.write_bytes(b"".join(blocks)[:-20])
-
-        out, err = add(capsys, path, into=tmp_path / "traces")
-
-        assert out.startswith("40 spans of 20 trajectories from 1 file")
-        assert err == f"{path} {self.CUT_OFF}"
-
     def test_zstd_cut_behind_a_whole_request(self, tmp_path, capsys):
         """A zstd stream without its last block is named, though its data ends with a line end."""
         path = tmp_path / "otlp.json"
@@ -155,16 +143,6 @@ class TestOtherFiles:
         assert out.startswith("60 spans of 20 trajectories from 1 file")
         assert err.startswith(f"{path}: ")
         assert len(err.splitlines()) == 1
-
-    def test_place_of_a_damaged_line(self, tmp_path, capsys):
-        """A line that does not begin as a request does is named by its first byte."""
-        path = tmp_path / "otlp.json"
-        lines = json_lines(path)
-        path.write_bytes(lines[0] + b"damage\n" + b"".join(lines))
-
-        _, err = add(capsys, path, into=tmp_path / "traces", code=1)
-
-        assert err == f"{path}: byte {len(lines[0]):,}: no OTLP request\n"
 
     def test_look_ahead_is_bounded(self, tmp_path, capsys, monkeypatch):
         """A file without a request near its start is refused, whatever stands behind."""

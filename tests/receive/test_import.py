@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from otel_rollout import read_trajectories
-from otel_rollout.cli import progress
 from otel_rollout.folder import read_index
 from tests.receive.importing import REQUESTS, add
 from tests.run.asked import count_folder
@@ -109,17 +108,6 @@ class TestAgain:
         assert spans_in(tmp_path / "traces") == [["generate", "look_up", "rollout"]] * 20
         assert count_folder(tmp_path / "traces").spans == 60
 
-    def test_last_line_without_its_end(self, tmp_path, capsys):
-        """A request that is whole is added, though an editor or a copy has left out the line end."""
-        path = tmp_path / "otlp.json"
-        write_collector_file(path, "json", REQUESTS)
-        path.write_bytes(path.read_bytes().removesuffix(b"\n"))
-
-        out, err = add(capsys, path, into=tmp_path / "traces")
-
-        assert out.startswith("60 spans of 20 trajectories")
-        assert err == ""
-
     def test_into_a_file(self, tmp_path, capsys):
         """A file in the trace folder's place is named, with exit code 2."""
         write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
@@ -182,12 +170,3 @@ class TestProgress:
 
         kilobytes = f"{(tmp_path / 'otlp.json').stat().st_size / 1000:.1f}"
         assert f"{kilobytes}/{kilobytes} kB" in err
-
-    def test_lines(self, tmp_path, capsys, monkeypatch):
-        """Elsewhere there is a line now and then, without escape sequences."""
-        write_collector_file(tmp_path / "otlp.json", "json", REQUESTS)
-        monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-
-        _, err = add(capsys, tmp_path / "otlp.json", into=tmp_path / "traces")
-
-        assert set(err.splitlines()) == {"import: 0 of 0 MiB"}

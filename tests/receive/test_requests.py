@@ -63,44 +63,6 @@ def test_forms(start, tmp_path) -> None:
     assert len(same) == 1
 
 
-def test_all_fields(start, tmp_path) -> None:
-    """Every field of a span arrives: nested values, events, links, status, dropped counts, resource and scope."""
-    span = make_span(1, 0)
-    span.trace_state = "a=1"
-    span.status.code, span.status.message = 2, "it failed"
-    span.dropped_attributes_count, span.dropped_events_count, span.dropped_links_count = 1, 2, 3
-    nested = span.attributes.add(key="nested").value.kvlist_value.values.add(key="list").value.array_value.values
-    nested.add(double_value=1.5)
-    nested.add(bytes_value=b"\0\xff")
-    nested.add()
-    event = span.events.add(name="exception", time_unix_nano=5, dropped_attributes_count=4)
-    event.attributes.add(key="exception.type").value.string_value = "ValueError"
-    link = span.links.add(trace_id=bytes(15) + b"\1", span_id=bytes(7) + b"\2", flags=0x301)
-    link.attributes.add(key="why").value.string_value = "because"
-    request = make_request([span])
-    request.resource_spans[0].schema_url = "https://example.org/1"
-    request.resource_spans[0].scope_spans[0].scope.version = "2"
-    receiver = start()
-    assert receiver.send(request).status == 200
-    (one,) = otel_rollout.read_trajectories(tmp_path / "traces")
-    (read,) = one.spans
-    assert read.attributes == {"nested": {"list": (1.5, b"\0\xff", None)}}
-    assert (read.status.status_code.value, read.status.description) == (2, "it failed")
-    assert (read.dropped_attributes, read.dropped_events, read.dropped_links) == (1, 2, 3)
-    assert [(e.name, e.timestamp, dict(e.attributes)) for e in read.events] == [
-        ("exception", 5, {"exception.type": "ValueError"})
-    ]
-    assert [(k.context.trace_id, k.context.span_id, k.context.is_remote, dict(k.attributes)) for k in read.links] == [
-        (1, 2, True, {"why": "because"})
-    ]
-    assert read.context.trace_state.to_header() == "a=1"
-    assert (read.resource.schema_url, dict(read.resource.attributes)) == (
-        "https://example.org/1",
-        {"service.name": "a-service"},
-    )
-    assert (read.instrumentation_scope.name, read.instrumentation_scope.version) == ("a-library", "2")
-
-
 @pytest.mark.parametrize("form", [PROTOBUF, JSON])
 def test_partial_success(start, tmp_path, form) -> None:
     """Spans that can't be stored are counted with the reason; the others of their request are stored."""
@@ -133,18 +95,6 @@ def test_a_time_without_end(start, tmp_path, form) -> None:
     [[span]] = [each.spans for each in otel_rollout.read_trajectories(tmp_path / "traces")]
     assert (span.end_time, span.events[0].timestamp) == (2**63 - 1, 2**63 - 1)
     assert "1 span" in receiver.stop()[1]
-
-
-def test_damaged_span(start, tmp_path) -> None:
-    """A span that is no protobuf is refused with the reason; the others of its request are stored."""
-    receiver = start()
-    good = make_trace(1)
-    body = make_request([*good, make_span(2, 0, text="text")]).SerializeToString().replace(b"text", b"te\xfft")
-    answer = receiver.send(body)
-    partial = ExportTraceServiceResponse.FromString(answer.body).partial_success
-    assert (answer.status, partial.rejected_spans) == (200, 1)
-    assert "UTF-8" in partial.error_message
-    assert stored(tmp_path / "traces") == ids_of(good)
 
 
 def test_span_too_large() -> None:
@@ -228,11 +178,6 @@ class TestMalformed:
         assert shared.ask("POST", "/v1/metrics", b"").status == 404
         assert shared.ask("GET").status == 405
 
-    def test_health(self, shared) -> None:
-        """The health address answers 200 without a token."""
-        answer = shared.ask("GET", "/health")
-        assert (answer.status, json.loads(answer.body)["status"]) == (200, "ok")
-
 
 def test_zero_parent_is_a_root(start, tmp_path) -> None:
     """Senders that write a parent of zeros for a root are understood, in both forms."""
@@ -296,15 +241,3 @@ def test_text_that_is_no_utf8_in_json(start, tmp_path) -> None:
     receiver.stop()
     (one,) = otel_rollout.read_trajectories(tmp_path / "traces")
     assert one.spans[0].name == "a ? b \N{REPLACEMENT CHARACTER}"
-
-
-def test_refused_requests_are_counted(start) -> None:
-    """Who runs the receiver hears of requests that are refused: of the first of each status, and of their number."""
-    receiver = start()
-    for _ in range(3):
-        assert receiver.send(b"{bad", form=JSON).status == 400
-    assert receiver.send(b"", form="text/plain").status == 415
-    output = receiver.stop()[1]
-    assert "0 spans in 0 requests, 4 whole requests refused" in output
-    assert output.count("a request is refused with status 400: the body is no OTLP request in JSON") == 1
-    assert output.count("a request is refused with status 415") == 1

@@ -38,18 +38,6 @@ class TestSizes:
         assert path.stat().st_size * 0.9 < stored <= path.stat().st_size
         assert stats.disk_bytes == path.stat().st_size
 
-    @pytest.mark.parametrize("form", ["json", "json zstd"])
-    def test_one_file(self, tmp_path, form):
-        """A file that is named itself has its own size, under any name; those beside it don't count."""
-        path = tmp_path / "otlp.json"
-        write_collector_file(path, form, REQUESTS)
-        write_collector_file(tmp_path / "otlp-2.jsonl", form, REQUESTS[:1])
-
-        stats = count_folder(path)
-
-        assert (stats.trajectories, stats.spans, stats.problems) == (40, 120, {})
-        assert (stats.files, stats.disk_bytes) == (1, path.stat().st_size)
-
     def test_each_line_is_parsed_twice_at_most(self, tmp_path, monkeypatch):
         """Counting a file parses each line for its index and for its spans, however many trajectories are in it."""
         write_collector_file(tmp_path / "otlp.jsonl", "json", REQUESTS)
@@ -63,17 +51,6 @@ class TestSizes:
 
 class TestForms:
     """Files that are not lines of JSON."""
-
-    @pytest.mark.parametrize("name", ["otlp.jsonl", "otlp.jsonl.zst"])
-    def test_compressed_requests_are_read(self, tmp_path, name):
-        """Requests in JSON that are compressed one by one are read under either name, and nothing is reported."""
-        write_collector_file(tmp_path / name, "json zstd", REQUESTS)
-        problems = []
-
-        found = list(read_trajectories(tmp_path, on_problem=problems.append))
-
-        assert [len(each.spans) for each in found] == [3] * 40
-        assert problems == []
 
     @pytest.mark.parametrize("name", ["otlp.jsonl", "otlp.jsonl.zst"])
     def test_damage_is_reported(self, tmp_path, name):

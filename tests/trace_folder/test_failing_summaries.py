@@ -7,14 +7,12 @@ from unittest import mock
 import pytest
 
 from otel_rollout import read_trajectories
-from otel_rollout.export.outcome import DELIVERED
 from otel_rollout.facts import SummaryBuilder, summarise_trajectory
 from otel_rollout.folder import folder_writer
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.guard import internal_errors
 from otel_rollout.otlp import encode_spans, split_request
 from otel_rollout.receive import open_folder
-from otel_rollout_file import FileSpanExporter
 
 from .recordings import make_span, make_trajectory, trace_id_of
 from .test_summaries import fields_of
@@ -75,29 +73,6 @@ class TestFault:
         [found] = read_trajectories(tmp_path)
         assert len(found.spans) == len(spans)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(spans))
-
-    def test_what_the_index_has(self, tmp_path, writer):
-        """The entry has everything but the summary, in the folder of its step."""
-        spans = make_trajectory(7)
-        with mock.patch(f"{BUILDER}.call_record", side_effect=RecursionError):
-            tool = make_span("tool", 77, trace_id_of(7, 0, 0), attributes={"openinference.span.kind": "TOOL"})
-            writer.write([tool, *spans])
-            writer.close()
-        assert internal_errors == {"summarising a span": 1}
-        assert [path.name for path in tmp_path.glob("steps=*")] == ["steps=000000-000099"]
-        [found] = read_trajectories(tmp_path)
-        assert (found.step, found.reward, found.status) == (7, spans[-1].attributes.get("rollout.reward"), "completed")
-        assert fields_of(found.summary) == fields_of(summarise_trajectory([tool, *spans]))
-
-    def test_the_exporter_stores_all(self, tmp_path):
-        """A fault in counting durations, for `top`, costs no span either."""
-        exporter = FileSpanExporter(folder=tmp_path)
-        spans = make_trajectory(7, 3, 1)
-        with mock.patch("otel_rollout.folder.op_durations.OpDurations.add", side_effect=ZeroDivisionError):
-            assert exporter.send(spans) == DELIVERED
-        exporter.shutdown()
-        [found] = read_trajectories(tmp_path)
-        assert ids(found.spans) == ids(spans)
 
     @pytest.mark.parametrize("place", [f"{INDEX}.columns_of", f"{STEP_FILES}.entry_of"])
     def test_a_receiver_writes_each_trace_once(self, tmp_path, place):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-import weakref
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from opentelemetry.trace import SpanContext, TraceFlags
@@ -24,8 +22,6 @@ from otel_rollout.folder import (
     step_files,
 )
 from otel_rollout.folder.folder_writer import FolderWriter
-
-PROGRAMS = Path(__file__).resolve().parent / "programs"
 
 
 class TestPlaces:
@@ -184,15 +180,6 @@ class TestForeignSpans:
 class TestBounds:
     """Memory, and the journal's size."""
 
-    def test_no_span_is_held_in_memory(self, writer):
-        """Of what is running, offsets are kept, not spans."""
-        spans = trajectory(children=5)[:-1]
-        references = [weakref.ref(span) for span in spans]
-        writer.write(spans)
-        del spans
-        gc.collect()
-        assert [reference() for reference in references] == [None] * 5
-
     def test_memory_does_not_grow_with_what_is_open(self, writer):
         """20 MB that wait for their roots take a small part of that."""
         writer.write(trajectory(children=1))
@@ -244,17 +231,6 @@ class TestBounds:
             writer.write(spans[1:])
         writer.close()
         assert count_spans(writer.folder) == Counter(ids([span for spans in trajectories for span in spans]))
-
-    def test_many_open_traces_make_room_too(self, writer):
-        """What is known of them takes memory."""
-        trajectories = [trajectory(children=1) for _ in range(5)]
-        for number, spans in enumerate(trajectories):
-            if number == 3:
-                writer.policy = writer.policy._replace(max_open_memory=writer.traces.memory)
-            writer.write(spans[:1])
-        assert contents(writer.folder)[place(writer, "steps=000000-000099")] == [
-            ids(spans[:1]) for spans in trajectories[:2]
-        ]
 
     def test_a_journal_that_is_mostly_dead_is_written_anew(self, writer, monkeypatch):
         """Its size follows what is running, also where something always is; and what is running stays whole."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import signal
@@ -24,15 +23,6 @@ from otel_rollout.folder import read_frame, read_index, scan_frames
 from otel_rollout.folder.folder_writer import FolderWriter
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-
-
-def fault_of(writer, batch):
-    """The number of the disk's error, where there was one."""
-    try:
-        writer.write(batch)
-    except OSError as error:
-        return error.errno
-    return None
 
 
 class TestRemoved:
@@ -153,22 +143,6 @@ class TestDiskErrors:
             for entry in read_index(path.with_name(path.name.replace(".otlp.zst", ".index.jsonl"))):
                 assert entry.spans == len(spans_in(read_frame(path, entry.offset, entry.length)))
 
-    def test_a_full_disk_takes_everything_once_there_is_space(self, small_disk):
-        """On a real file system without space a batch fails; repeated when space is free, nothing is there twice."""
-        ballast = small_disk / "ballast"
-        ballast.write_bytes(b"\0" * 700_000)
-        writer = FolderWriter(small_disk / "traces")
-        trajectories = [trajectory(children=6, payload=20_000, step=number) for number in range(4)]
-        batches = [[span for spans in trajectories for span in spans[:3]]]
-        batches += [[span for spans in trajectories for span in spans[3:-1]], [spans[-1] for spans in trajectories]]
-        refused = [batch for batch in batches if fault_of(writer, batch) == errno.ENOSPC]
-        assert refused
-        ballast.unlink()
-        for batch in refused:
-            writer.write(batch)
-        writer.close()
-        assert count_spans(writer.folder) == Counter(ids([span for spans in trajectories for span in spans]))
-
     def test_an_index_that_cannot_be_written_holds_nothing_up(self, writer, monkeypatch):
         """The trajectory is stored, found by scanning; its entry follows with the next one's."""
         real = os.pwrite
@@ -262,19 +236,6 @@ class TestSeveralWriters:
         assert is_being_written(path)
         writer.close()
         assert not is_being_written(path)
-
-    def test_eight_processes_lose_nothing_and_write_nothing_twice(self, tmp_path):
-        """Side by side on one folder, without a lock on each other: the account is exact."""
-        program = [sys.executable, PROGRAMS / "write_many.py", tmp_path / "traces", "40"]
-        processes = [subprocess.Popen(program, stdout=subprocess.PIPE) for _ in range(8)]
-        written = Counter()
-        for process in processes:
-            out, _ = process.communicate(timeout=120)
-            assert process.returncode == 0
-            written.update(json.loads(out))
-        assert len(written) == 8 * 40 * 6
-        assert count_spans(tmp_path / "traces") == written
-        assert len(list((tmp_path / "traces").glob("steps=*/*.otlp.zst"))) == 8
 
 
 class TestKilled:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
 
 from otel_rollout import read_trajectories
@@ -17,7 +16,7 @@ from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import StoredSpan, encode_spans, lazy_spans, traces_of
 from tests.sdk import COPIES
 
-from .recordings import make_span, make_trajectory, trace_id_of
+from .recordings import make_trajectory
 from .test_otlp import spans, whole
 
 
@@ -50,16 +49,6 @@ def test_one_span_is_decoded_without_the_others(tmp_path):
     root = trajectory.spans[-1]
     assert (root.name, root.attributes["rollout.step"], root.dropped_attributes) == ("rollout", 7, 0)
     assert [bool(span.data) for span in trajectory.spans] == [True, True, False]
-
-
-def test_spans_of_another_library_between_ours(tmp_path):
-    """Their scope is theirs, and that of those behind them ours again."""
-    own, root = make_trajectory(7, 1, 2)[1:]
-    foreign = make_span("GET /", 9, trace_id_of(7, 1, 2))
-    foreign._instrumentation_scope = InstrumentationScope("httpx", "1")
-    found = lazy_spans(encode_spans([own, foreign, root]))
-    assert [span.instrumentation_scope.name for span in found] == ["otel_rollout", "httpx", "otel_rollout"]
-    assert {id(span.resource) for span in found} == {id(found[0].resource)}
 
 
 @pytest.mark.parametrize("how", COPIES)
@@ -100,10 +89,3 @@ def test_threads_that_ask_at_the_same_time():
         for _ in range(50):
             [span, *_] = lazy_spans(request)
             assert set(threads.map(names, [span] * 4)) == {"generate"}
-
-
-@pytest.mark.parametrize("data", [b"x", b"\x0a", b"\x0a\x05\x12", encode_spans(make_trajectory(7, 1, 2))[:-1], b"{}"])
-def test_what_is_no_request(data):
-    """It is one kind of error."""
-    with pytest.raises(ValueError, match="no OTLP request"):
-        lazy_spans(data)

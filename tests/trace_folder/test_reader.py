@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
-import sys
 import tracemalloc
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
@@ -173,16 +170,6 @@ class TestFilters:
         )
         assert tags(found) == [(1, 0, 1)]
 
-    def test_the_indexes_of_other_bundles_are_not_read(self, recorded, monkeypatch):
-        """A step is found by the names of the folders; what has no step may belong to it."""
-        opened = []
-        genuine = stored_file.read_rows_from
-        monkeypatch.setattr(
-            stored_file, "read_rows_from", lambda path, start: opened.append(str(path)) or genuine(path, start)
-        )
-        assert len(list(read_trajectories(recorded, step=1))) == 3
-        assert [Path(path).parent.name for path in opened] == ["no-step", "steps=000000-000099"]
-
     def test_the_other_bundles_are_not_even_listed(self, recorded):
         """A folder of other steps that nobody may list is no obstacle."""
         listed = []
@@ -315,22 +302,6 @@ class TestRunning:
         assert found.has_root
         writer.close()
 
-    def test_a_crash_leaves_what_was_there(self, folder):
-        """A process that is killed leaves its running trajectories readable."""
-        program = (
-            "import os, sys; sys.path.insert(0, sys.argv[2])\n"
-            "from tests.trace_folder.recordings import make_trajectory\n"
-            "from otel_rollout.folder.folder_writer import FolderWriter\n"
-            "from pathlib import Path\n"
-            "writer = FolderWriter(Path(sys.argv[1]))\n"
-            "writer.write(make_trajectory(1)); writer.write(make_trajectory(2)[:2]); os._exit(9)\n"
-        )
-        root = Path(__file__).parents[2]
-        done = subprocess.run([sys.executable, "-c", program, folder, root], check=False, timeout=300)
-        assert done.returncode == 9
-        found = list(read_trajectories(folder))
-        assert [(each.step, each.has_root, each.span_count) for each in found] == [(1, True, 3), (2, False, 2)]
-
     def test_the_order_of_a_journals_lines_does_not_matter(self, folder):
         """Of a trajectory without a root the first span that knows its step gives the name and the tags."""
         spans = make_trajectory(2)
@@ -350,16 +321,6 @@ class TestRunning:
         for found in (list(read_trajectories(folder)), [None, *read_trajectories(folder, step=2)]):
             assert len(found) == 2
             assert names(found[1]) == ["generate", "look_up", "GET /", "rollout"]
-
-    def test_spans_in_journal_and_frame_are_given_once(self, folder):
-        """What a crash left in both is one trajectory without doubles."""
-        spans = make_trajectory(1)
-        record(folder, spans)
-        write_frames(folder / "open" / "host-7-abcd.otlp.zst", spans[:1], spans[1:2])
-        [found] = read_trajectories(folder)
-        assert names(found) == ["generate", "look_up", "rollout"]
-        assert found.span_count == 3
-        assert found.has_root
 
     def test_spans_in_journal_and_frame_have_their_size_once(self, folder):
         """While a folder grows its sizes don't count what a journal still has."""

@@ -142,10 +142,6 @@ class TestEnforceBound:
         held.close()
         assert sorted(path.name for path in tmp_path.iterdir()) == [bundle(1), bundle(2)]
 
-    def test_a_folder_that_is_not_there(self, tmp_path):
-        """Nothing to do."""
-        assert enforce_bound(tmp_path / "none", 0) == 0
-
     def test_two_at_once_remove_no_more_than_one(self, tmp_path, make_file):
         """Processes that look at the same time remove the same files, not each its own."""
         for number in range(40):
@@ -230,14 +226,6 @@ class TestBoundedWriter:
         places = list(contents(tmp_path))
         assert f"steps=000000-000099/{writer.worker}.otlp.zst" not in places
         assert len(places) > 1
-
-    def test_without_a_bound_nothing_is_removed(self, tmp_path):
-        """Off by default."""
-        writer = FolderWriter(tmp_path, file_max_bytes=1000)
-        for step in range(20):
-            writer.write(trajectory(step=100 * step))
-        writer.close()
-        assert len(contents(tmp_path)) == 20
 
 
 class TestThread:

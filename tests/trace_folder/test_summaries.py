@@ -16,7 +16,7 @@ from otel_rollout.folder import StoredFile, seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look import trace_events
 
-from .recordings import make_span, make_trajectory, open_indexes, trace_id_of, write_frames
+from .recordings import make_span, make_trajectory, open_indexes, trace_id_of
 
 HOSTILE = (
     *(None, True, -1, 0, 7, 2**63, 2**64 - 1, 1e300, -1e300, "", "x", [], [1], [[1]], {}, {"a": 1}, {"a": [1, 2]}),
@@ -61,17 +61,6 @@ class TestRecordedTrajectory:
         assert (summary.bytes, summary.stored_bytes) == (found.size_bytes, found.stored_bytes)
         assert summary.worker == found.parts[0][0].worker
 
-    def test_a_late_reward_counts(self, tmp_path):
-        """Its span comes after the root, in a line of its own."""
-        spans = make_trajectory(reward=None)
-        given = {"rollout.step": 1, "rollout.sample_index": 0, "rollout.reward": 0.5}
-        late = make_span("score", 9, trace_id_of(1, 0, 0), seconds=(2, 3), attributes=given)
-        write(tmp_path, spans, [late])
-        [found] = read_trajectories(tmp_path)
-        assert (found.reward, found.summary.reward, found.status) == (0.5, 0.5, "completed")
-        assert fields_of(found.summary) == fields_of(summarise_trajectory([*spans, late]))
-        assert [each.reward for each in read_trajectories(tmp_path, reward=(0.4, 0.6))] == [0.5]
-
     def test_of_a_running_one(self, tmp_path):
         """It is that of the spans in the journal."""
         spans = make_trajectory()
@@ -81,42 +70,6 @@ class TestRecordedTrajectory:
         [found] = read_trajectories(tmp_path)
         assert fields_of(found.summary) == fields_of(summarise_trajectory(spans[:2]))
         writer.close()
-
-    def test_spans_that_are_in_two_lines_count_once(self, tmp_path):
-        """A journal that a crash left behind may have spans of a frame."""
-        spans = make_trajectory()
-        write_frames(tmp_path / "steps=000000-000099" / "host-1-abcd.otlp.zst", spans)
-        write_frames(tmp_path / "steps=000000-000099" / "host-2-abcd.otlp.zst", spans[:2])
-        [found] = read_trajectories(tmp_path)
-        assert fields_of(found.summary) == fields_of(summarise_trajectory(spans))
-
-    @pytest.mark.parametrize(
-        ("column", "value"),
-        [
-            ("turns", "1"),
-            ("turns", -1),
-            ("output_tokens", 2**63),
-            ("llm_seconds", -1.5),
-            ("staleness", 2**63),
-            ("prompt", None),
-            ("tools", [1]),
-            ("tools", {"search": [1, 2]}),
-            ("errors", [[1]]),
-            (None, [1]),
-            (None, "text"),
-        ],
-    )
-    def test_columns_of_another_form_are_made_anew(self, tmp_path, column, value):
-        """From the spans, whatever a program wrote with a valid checksum."""
-        write(tmp_path, make_trajectory())
-        [index] = tmp_path.rglob("*.index.jsonl")
-        line = orjson.loads(index.read_bytes())
-        line["facts"] = value if column is None else {**line["facts"], column: value}
-        del line["crc32"]
-        start = orjson.dumps(line)[:-1]
-        index.write_bytes(start + seal_of(start))
-        [found] = read_trajectories(tmp_path)
-        assert fields_of(found.summary) == fields_of(summarise_trajectory(make_trajectory()))
 
     @pytest.mark.slow
     def test_any_value_of_a_column(self, tmp_path):
@@ -137,14 +90,6 @@ class TestRecordedTrajectory:
             assert from_json(StepSummary, orjson.loads(orjson.dumps(run.summary, default=tuple)))
             failure_class(found.summary, 0.0)
             assert list(trace_events([(found.summary, list)]))
-
-    def test_a_damaged_index(self, tmp_path):
-        """It is made from the frame."""
-        write(tmp_path, make_trajectory())
-        [index] = tmp_path.rglob("*.index.jsonl")
-        index.write_bytes(index.read_bytes()[:-40])
-        [found] = read_trajectories(tmp_path)
-        assert fields_of(found.summary) == fields_of(summarise_trajectory(make_trajectory()))
 
     def test_a_late_fact_needs_no_spans(self, tmp_path):
         """What `annotate` says after the end is merged by the lines of the index; its own time is no reward's."""
