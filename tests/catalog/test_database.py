@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from otel_rollout.catalog import Run
-from otel_rollout.errors import NoTracesError
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.catalog.answers import answers
 from tests.trace_folder.recordings import make_trajectory
@@ -81,11 +80,6 @@ class TestPlace:
             "0123456789abcdef.txt",
         }
         assert len(list(cache.glob(f"*/{NAME}"))) == 1
-
-    def test_a_folder_without_traces(self, tmp_path):
-        """It is named."""
-        with pytest.raises(NoTracesError, match="nowhere"):
-            count(tmp_path / "nowhere")
 
 
 class TestDoubt:

@@ -99,13 +99,6 @@ class TestWhatIsRead:
         writer.close()
         assert_right(tmp_path)
 
-    def test_of_one_step(self, folder, reads):
-        """What is asked of one step reads that step's folders alone."""
-        run = Run([folder])
-        assert len(groups_of(run, 1)) == 2
-        assert {name for name, _ in reads} == {"steps=000000-000099"}
-        assert len(run.steps()) == 3
-
     def test_one_look_for_all_questions_of_a_block(self, folder, monkeypatch):
         """A page asks many; outside of a block each question looks anew."""
         looks = []
@@ -144,15 +137,6 @@ class TestChanges:
         write_frames(path, make_trajectory(1, 5), make_trajectory(1, 6))
         assert assert_right(folder)["steps"][0].trajectories == 2
 
-    def test_a_file_shrinks(self, folder):
-        """A frame that is cut is no longer there, and reported each time."""
-        answers(folder)
-        [path] = folder.glob("steps=000000-000099/*.otlp.zst")
-        os.truncate(path, path.stat().st_size - 10)
-        found = assert_right(folder)
-        assert found["steps"][0].trajectories == 3
-        assert [what for what, _, _ in found["problems"]] == ["torn frame"]
-
     def test_a_frame_is_cut_and_more_follow(self, folder):
         """What a later process appends after a torn frame counts."""
         answers(folder)
@@ -179,14 +163,6 @@ class TestChanges:
         record(folder, make_trajectory(1, 9))
         assert assert_right(folder)["steps"][0].trajectories == 5
         writer.close()
-
-    def test_frames_without_a_line(self, folder):
-        """They are read; once the index has them nothing changes."""
-        [path] = folder.glob("steps=000000-000099/*.otlp.zst")
-        write_frames(path, make_trajectory(1, 8))
-        assert assert_right(folder)["steps"][0].trajectories == 5
-        write_frames(path, make_trajectory(1, 9))
-        assert assert_right(folder)["steps"][0].trajectories == 6
 
     def test_a_trajectory_that_runs_and_ends(self, tmp_path):
         """It is one, without a root and then with one, in the journal and then in its step's folder."""
@@ -227,12 +203,6 @@ class TestChanges:
         later = make_span("reward", 78, trace_id, attributes={semconv.REWARD: 6.0, **tags}, seconds=(19.0, 19.5))
         record(folder, [later])
         assert max(each for group in assert_right(folder)["groups"][0] for each in group.rewards) == 6.0
-
-    def test_a_step_that_goes_on_after_a_restart(self, folder):
-        """Another process writes more of it."""
-        answers(folder)
-        record(folder, make_trajectory(1, 2, 0), make_trajectory(1, 2, 1))
-        assert assert_right(folder)["steps"][0].trajectories == 6
 
     def test_a_file_of_another_program(self, folder):
         """Its lines can be of any step, several traces in one; it is read anew when it grows."""

@@ -16,15 +16,20 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout import semconv
 from otel_rollout.facts import SpanError, TrajectorySummary, conversations_of
+from otel_rollout.folder import bundle_folder
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.run.random_runs import made_run
+from tests.trace_folder.recordings import write_frames, write_lines
 
 MICROSECOND = 1000
 
 
 def write_run(folder: Path, seed: int) -> list[TrajectorySummary]:
-    """Write a random run, with late rewards in lines of their own, and return its trajectories as their spans say."""
-    rng = random.Random(seed)
+    """Write a random run into files of any kind, and return its trajectories as their spans say.
+
+    Late rewards are in lines of their own. Frames may have no index, and lines be those of another program.
+    """
+    rng, of_file = random.Random(seed), random.Random(-seed)
     made = made_run(seed)
     told, late = [], []
     writers = [FolderWriter(folder) for _ in range(rng.choice((1, 2)))]
@@ -41,7 +46,13 @@ def write_run(folder: Path, seed: int) -> list[TrajectorySummary]:
             two_sides=False,
             unread_answers=0,
         )
-        rng.choice(writers).write(spans)
+        writer, kind = rng.choice(writers), of_file.choice(("written", "written", "without an index", "lines"))
+        if kind == "lines":
+            write_lines(folder / "other.jsonl", spans)
+        elif kind == "without an index" and each.has_root:
+            write_frames(folder / bundle_folder(each.step, validate=each.validate) / "host-1-abcd.otlp.zst", spans)
+        else:
+            writer.write(spans)
         told.append(expected)
         late += after
     for span in late:

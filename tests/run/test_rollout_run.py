@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from otel_rollout.errors import NoTracesError
 from otel_rollout.facts import shapes_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.run.asked import groups_of, steps_of, summaries_of
-from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of
 
 
 def record(folder: Path, *trajectories) -> Path:
@@ -46,17 +45,6 @@ def folder(tmp_path):
 class TestSteps:
     """`steps()`."""
 
-    def test_in_order(self, folder):
-        """Training before validation, with the number of trajectories of each."""
-        assert outline(Run([folder]).steps()) == [(1, False, 4), (2, False, 4), (2, True, 1)]
-
-    def test_again(self, folder):
-        """A second reader has the same, and so has the first one again."""
-        run = Run([folder])
-        steps = run.steps()
-        assert run.steps() == steps
-        assert Run([folder]).steps() == steps
-
     def test_once_a_file_has_changed(self, folder):
         """A step has its new trajectories, and the run another version."""
         run = Run([folder])
@@ -66,46 +54,6 @@ class TestSteps:
         assert run.version() != version
         assert outline(run.steps()) == [(1, False, 5), (2, False, 4), (2, True, 1)]
 
-    def test_while_they_are_written(self, folder):
-        """A trajectory counts once it is written."""
-        run = Run([folder])
-        writer = FolderWriter(folder)
-        for number in range(3):
-            writer.write(make_trajectory(9, number))
-            assert outline(run.steps())[-1] == (9, False, number + 1)
-        writer.close()
-
-    def test_running_trajectories_count(self, folder):
-        """One whose root has not ended is in its step, without a root; once it has ended it counts once."""
-        writer = FolderWriter(folder)
-        spans = make_trajectory(1, 7)
-        writer.write(spans[:2])
-        run = Run([folder])
-        assert (run.steps()[0].trajectories, run.steps()[0].rootless) == (5, 1)
-        assert run.group(steps_of(run, 1)[0], 7).statuses == (None,)
-        writer.write(spans[2:])
-        assert (run.steps()[0].trajectories, run.steps()[0].rootless) == (5, 0)
-        writer.close()
-
-    def test_without_an_index(self, folder):
-        """Frames that no index has are read."""
-        write_frames(folder / "steps=000000-000099" / "host-1-abcd.otlp.zst", make_trajectory(3))
-        for index in folder.rglob("*.index.jsonl*"):
-            index.unlink()
-        steps = outline(Run([folder]).steps())
-        assert steps == [(1, False, 4), (2, False, 4), (2, True, 1), (3, False, 1)]
-
-    def test_what_is_torn_is_reported_each_time(self, folder):
-        """Also by a reader that finds all rows in the catalog."""
-        [path] = folder.glob("steps=000000-000099/*.otlp.zst")
-        os.truncate(path, path.stat().st_size - 10)
-        for _ in range(2):
-            problems = []
-            run = Run([folder], problems.append)
-            assert run.steps()[1].trajectories == 3
-            groups_of(run, 1)
-            assert [(problem.what, problem.path) for problem in problems] == [("torn frame", path)]
-
     def test_a_folder_without_traces(self, tmp_path):
         """It is named."""
         with pytest.raises(NoTracesError, match="nowhere"):
@@ -114,27 +62,6 @@ class TestSteps:
 
 class TestFolders:
     """Several folders."""
-
-    def test_of_one_run(self, tmp_path):
-        """The parts of a step that two nodes wrote are one step."""
-        first = record(tmp_path / "a", make_trajectory(1, 0, 0), make_trajectory(1, 0, 1))
-        second = record(tmp_path / "b", make_trajectory(1, 0, 2))
-        for _ in range(2):
-            run = Run([first, second])
-            assert outline(run.steps()) == [(1, False, 3)]
-            assert run.group(run.steps()[0], 0).rollout_ns == (0, 1, 2)
-            assert [group.rollout_ns for group in run.same_prompt(0, run.steps()[0])] == [(0, 1, 2)]
-
-    def test_of_two_experiments(self, tmp_path):
-        """Each has its steps; they are told apart by the experiment."""
-        folders = [
-            record(tmp_path / name, make_trajectory(1, 0, number, experiment=name, reward=float(number)))
-            for number, name in enumerate("ab")
-        ]
-        run = Run(folders)
-        assert [(step.experiment_name, step.reward_mean) for step in run.steps()] == [("a", 0.0), ("b", 1.0)]
-        assert [group.rewards for group in groups_of(run, 1, experiment="b")] == [(1.0,)]
-        assert [group.rewards for group in run.same_prompt(0, run.steps()[0])] == [(0.0,)]
 
     def test_one_inside_another(self, folder):
         """What is in both counts once."""

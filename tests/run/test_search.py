@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
 from otel_rollout.catalog import Run
-from otel_rollout.catalog.text_match import TextMatcher, fragments_of
+from otel_rollout.catalog.text_match import TextMatcher
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import encode_spans, json_of_request
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_lines
@@ -120,12 +120,6 @@ class TestText:
         record(tmp_path, trajectory(1, 0, "hello"))
         assert len(search(tmp_path, '"content": "hello"')) == 1
 
-    def test_json_that_was_said(self, tmp_path):
-        """It is a text as any other, quotes and all."""
-        record(tmp_path, trajectory(1, 0, '{"answer": 42}'), trajectory(1, 1, '""'))
-        assert [hit.sample_index for hit in search(tmp_path, 'answer": 4')] == [0]
-        assert [hit.sample_index for hit in search(tmp_path, '""')] == [1]
-
     @settings(max_examples=200)
     @given(st.text(min_size=1, max_size=20), st.text(max_size=5), st.booleans(), st.booleans())
     def test_whatever_is_said_is_found(self, text, before, match_case, ensure_ascii):
@@ -136,12 +130,6 @@ class TestText:
         spans = [make_span("generate", 2, 7, attributes={semconv.INPUT_MESSAGES: message})]
         found = TextMatcher(text, match_case=match_case).find(encode_spans(spans), f"{7:032x}")
         assert found is not None
-
-    def test_no_fragment_excludes_what_may_match(self):
-        """The longest piece that no encoder escapes, else the first letter, or the mark of an escape."""
-        assert fragments_of('a "quoted" Word') == (b"quoted",)
-        assert fragments_of("é", match_case=True) == ("é".encode(), b"\\u")
-        assert fragments_of('"') == ()
 
 
 class TestToolsAndErrors:

@@ -22,7 +22,7 @@ from otel_rollout.catalog import (
     refresh,
     show_rows,
 )
-from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
+from tests.trace_folder.recordings import make_span, trace_id_of, write_frames
 
 
 @pytest.fixture
@@ -129,13 +129,6 @@ class TestMessages:
 class TestSteps:
     """Rows are there for the steps that were asked for last."""
 
-    def test_a_second_filling_adds_nothing(self, catalog, tmp_path):
-        """It takes the place of the first."""
-        write_chat(tmp_path)
-        for _ in range(2):
-            fill_step(catalog, (1, False), read_trajectories(tmp_path))
-        assert rows(catalog, "SELECT count(*) FROM spans") == [(4,)]
-
     def test_the_bound(self, catalog, tmp_path):
         """Beyond it the steps that were filled first are emptied, but neither the last nor those of the question."""
         for step in range(3):
@@ -184,17 +177,6 @@ class TestSteps:
         found.spans[0]._name = "half \ud83d"
         fill_step(catalog, (1, False), [found])
         assert rows(catalog, "SELECT count(*) FROM spans WHERE name = 'half ?'") == [(1,)]
-
-    def test_a_damaged_trajectory_is_told(self, catalog, tmp_path):
-        """The others are filled."""
-        write_frames(tmp_path / "host-1-abcd.otlp.zst", make_trajectory(rollout=0))
-        write_frames(tmp_path / "host-1-abce.otlp.zst", make_trajectory(rollout=1))
-        found = list(read_trajectories(tmp_path))
-        (tmp_path / "host-1-abce.otlp.zst").unlink()
-        gone = f"{trace_id_of(1, 0, 1):032x}"
-        fill_step(catalog, (1, False), found)
-        assert filled_steps(catalog) == {(1, False): [gone]}
-        assert rows(catalog, "SELECT count(DISTINCT trace_id) FROM spans") == [(1,)]
 
 
 class TestQuestions:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from otel_rollout.catalog import attach, create, delete, insert, load
+from otel_rollout.catalog import attach, create, insert, load
 from otel_rollout.facts import FACTS, SpanError, ToolCounts, TrajectorySummary
 
 FULL = TrajectorySummary(
@@ -45,13 +45,6 @@ def catalog() -> Iterator[sqlite3.Connection]:
 class TestTables:
     """Facts go into tables and come back."""
 
-    def test_facts_come_back(self, catalog: sqlite3.Connection) -> None:
-        """A trajectory that is loaded equals the one that was inserted."""
-        plain = TrajectorySummary("0" * 31 + "2", sample_index=3)
-        insert(catalog, [FULL, plain])
-        assert load(catalog) == [FULL, plain]
-        assert load(catalog, "step = ?", [7]) == [FULL]
-
     def test_each_fact_has_a_column(self, catalog: sqlite3.Connection) -> None:
         """The columns of `trajectories` are the facts, the seconds, and what tells of attempts."""
         insert(catalog, [FULL])
@@ -59,15 +52,6 @@ class TestTables:
         row = dict(zip([each[0] for each in found.description], found.fetchone(), strict=True))
         assert row.keys() == {each.name for each in FACTS} | {"seconds", "process_run_id", "attempt", "overtaken"}
         assert (row["seconds"], row["validate"], row["turn_hashes"]) == (2.0, 1, '["0123abcd",""]')
-
-    def test_replaced_and_deleted(self, catalog: sqlite3.Connection) -> None:
-        """A trajectory that comes again takes the place of the one before; a deleted one is gone."""
-        insert(catalog, [FULL, replace(FULL, trace_id="f" * 32)])
-        late = replace(FULL, reward=2.0, step=8, tools={})
-        insert(catalog, [late])
-        assert load(catalog, "trace_id = ?", [FULL.trace_id]) == [late]
-        delete(catalog, [FULL.trace_id, "0" * 32])
-        assert [each.trace_id for each in load(catalog)] == ["f" * 32]
 
     def test_rewards_and_tools(self, catalog: sqlite3.Connection) -> None:
         """`rewards` has a row for each part of a reward, `tools` one for each tool of a trajectory."""
