@@ -45,3 +45,11 @@ class TestJournal:
         journal.compact(parts[:1])
         assert journal.read(parts[:1]) == [request(b"x")]
         assert journal.path.stat().st_size < 50
+
+    def test_what_is_left_of_a_changed_journal_survives_its_removal(self, journal):
+        """It is written anew without what is gone."""
+        parts = journal.append([request(b"one"), request(b"two")], [])
+        os.truncate(journal.path, parts[1].offset + 5)
+        journal.path.unlink()
+        [third] = journal.append([request(b"three")], parts)
+        assert journal.read([*parts, third]) == [request(b"one"), request(b"three")]

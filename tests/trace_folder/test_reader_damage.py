@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 from otel_rollout import read_trajectories
+from otel_rollout.folder import read_index
 from otel_rollout.folder.folder_writer import FolderWriter
 
 from .read_folders import data_file, index_file, record, tags
@@ -29,6 +30,14 @@ class TestDamage:
         [problem] = problems
         assert (problem.what, problem.path) == ("torn frame", path)
         assert str(problem) == f"torn frame skipped in {path} at byte {problem.offset}"
+
+    def test_a_frame_cut_off_altogether(self, folder, problems):
+        """An index line whose frame never reached the disk is told as well."""
+        record(folder, make_trajectory(1), make_trajectory(1, 1))
+        first = read_index(index_file(folder, 1))[0]
+        os.truncate(data_file(folder, 1), first.length)
+        assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0)]
+        assert [problem.what for problem in problems] == ["torn frame"]
 
     def test_a_file_whose_attributes_are_cached(self, folder, problems, monkeypatch):
         """On a network file system `stat` may give the size of some seconds ago: no frame is torn for that."""

@@ -71,6 +71,20 @@ class TestRecordedTrajectory:
         assert fields_of(found.summary) == fields_of(summarise_trajectory(spans[:2]))
         writer.close()
 
+    @pytest.mark.parametrize(
+        "changes", [{"facts": [1]}, {"facts": {"tools": {"search": [1, 2]}}}, {"facts": {"turns": -1}}, {"spans": "3"}]
+    )
+    def test_a_line_of_another_form(self, tmp_path, changes):
+        """All is from the spans, whatever a program wrote with a valid checksum."""
+        write(tmp_path, make_trajectory())
+        [index] = tmp_path.rglob("*.index.jsonl")
+        line = {**orjson.loads(index.read_bytes()), **changes}
+        del line["crc32"]
+        start = orjson.dumps(line)[:-1]
+        index.write_bytes(start + seal_of(start))
+        [found] = read_trajectories(tmp_path)
+        assert fields_of(found.summary) == fields_of(summarise_trajectory(make_trajectory()))
+
     @pytest.mark.slow
     def test_any_value_of_a_column(self, tmp_path):
         """A figure is one that spans can have, else that of the spans; no other one changes with it."""
