@@ -146,8 +146,6 @@ def _opened(path: Path, folders: bytes) -> sqlite3.Connection:
         OSError: It can't be made.
         sqlite3.Error: It is another file, or a catalog of another version.
     """
-    if path.is_symlink() or path.parent.is_symlink():
-        raise sqlite3.DatabaseError("a link")
     if not path.exists():
         with os.fdopen(open_private(path.with_name(FOLDERS), os.O_WRONLY | os.O_TRUNC), "wb") as file:
             file.write(folders)
@@ -178,11 +176,7 @@ def _remove(place: Path) -> None:
         place.rename(aside)
     except OSError:
         return
-    if aside.is_symlink() or not aside.is_dir():
-        with suppress(OSError):
-            aside.unlink()
-    else:
-        shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _remove_left(catalogs: Path) -> None:

@@ -69,9 +69,8 @@ def failure_class(
         return _of_exception(summary, has_turns=has_turns)
     if summary.status == "cancelled":
         return None if summary.reward is None else TIMEOUT
-    is_worst = _is_worst(summary, worst_reward)
     has_lost_reward = summary.reward is None and any(error.kind == "EVALUATOR" for error in summary.errors)
-    if summary.status == "truncated" or is_worst or has_lost_reward:
+    if summary.status == "truncated" or is_worst(summary, worst_reward) or has_lost_reward:
         return _of_end(summary, survived, has_turns=has_turns)
     return None
 
@@ -87,8 +86,8 @@ def survived_failures(summaries: Sequence[TrajectorySummary], worst_reward: floa
     well: dict[tuple[str, str], list[bool]] = {}
     for each in ended:
         for failure in {(error.name, error.type) for error in _left(each)}:
-            well.setdefault(failure, []).append(not _is_worst(each, worst_reward))
-    usual = sum(not _is_worst(each, worst_reward) for each in ended)
+            well.setdefault(failure, []).append(not is_worst(each, worst_reward))
+    usual = sum(not is_worst(each, worst_reward) for each in ended)
     found = set()
     for failure, results in well.items():
         others, of_others = len(ended) - len(results), usual - sum(results)
@@ -98,7 +97,8 @@ def survived_failures(summaries: Sequence[TrajectorySummary], worst_reward: floa
     return frozenset(found)
 
 
-def _is_worst(summary: TrajectorySummary, worst_reward: float | None) -> bool:
+def is_worst(summary: TrajectorySummary, worst_reward: float | None) -> bool:
+    """Return True if a trajectory has the worst reward of its step."""
     return (
         worst_reward is not None
         and summary.reward is not None

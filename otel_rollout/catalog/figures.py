@@ -241,19 +241,6 @@ def series_of(step: Any) -> Series:
     return step.experiment_name, step.validate, step.run_id
 
 
-def named_runs(steps: Sequence[Any]) -> list[str | None]:
-    """Return the run of each step, also of one that only one of several runs has: a run's steps are one series.
-
-    Args:
-        steps: The steps, or what has their fields, with the id of their run if several runs have the same rollouts.
-    """
-    known = {(step.experiment_name, step.run_id) for step in steps if step.run_id is not None}
-    return [
-        step.sole_run_id if step.run_id is None and (step.experiment_name, step.sole_run_id) in known else step.run_id
-        for step in steps
-    ]
-
-
 def scales_of(steps: Iterable[Any]) -> dict[Series, Scale | None]:
     """Return the scale of each series' rewards."""
     ranges: dict[Series, list[tuple[float | None, float | None]]] = {}

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from otel_rollout.catalog.figures import NEEDED, figures_of, judge, named_runs, scales_of, series_of
+from otel_rollout.catalog.figures import NEEDED, figures_of, judge, scales_of, series_of
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.records import GROUPS, STEPS, load
 from otel_rollout.catalog.spans import empty_step
@@ -77,9 +77,10 @@ def judge_steps(connection: sqlite3.Connection) -> None:
     select = f"SELECT rowid, {', '.join(_Range._fields[1:])} FROM steps ORDER BY {_STEP_ORDER}"
     known: Any = [_Range(*row) for row in connection.execute(select)]
     runs = Counter(each[1:4] for each in known)
-    # The only run of a step has its name from other steps.
-    own = [each if runs[each[1:4]] > 1 else each._replace(run_id=None) for each in known]
-    named = [each._replace(run_id=name) for each, name in zip(own, named_runs(own), strict=True)]
+    several = {(each.experiment_name, each.run_id) for each in known if runs[each[1:4]] > 1}
+    # The only run of a step has its name from other steps: a run's steps are one series.
+    own = (each.sole_run_id if (each.experiment_name, each.sole_run_id) in several else None for each in known)
+    named = [each if runs[each[1:4]] > 1 else each._replace(run_id=name) for each, name in zip(known, own, strict=True)]
     scales = scales_of(named)
     for before, each in zip(known, named, strict=True):
         scale = scales[series_of(each)]

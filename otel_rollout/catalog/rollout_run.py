@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -63,7 +62,8 @@ if TYPE_CHECKING:
     from otel_rollout.catalog.search import Search
     from otel_rollout.catalog.step_signals import JudgedStep, StepSignals
 
-_INTEGER = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
+_OF_PROMPT = "CAST(sample_index AS TEXT) IS ?"
+"""The condition of a prompt, by its number as text: 7 and "7" are the same."""
 _INFERRED = frozenset(INFERRED)
 MAX_SHOWN = 20
 """The most steps that a notebook shows."""
@@ -293,12 +293,11 @@ class Run:
 
     def same_prompt(self, sample_index: int | str, step: StepIdentity) -> list[GroupSummary]:
         """Return the groups of a prompt at all steps of a step's run, of training or of validation as it is."""
-        condition, values = _of_prompt(sample_index)
 
         def question(connection: sqlite3.Connection, _: Found) -> list[GroupSummary]:
             refresh(connection)
-            where = f"{condition} AND step IS NOT NULL AND validate = ? AND experiment_name IS ? AND run_id IS ?"
-            return figures.groups(connection, where, (*values, *step.identity[1:]))
+            where = f"{_OF_PROMPT} AND step IS NOT NULL AND validate = ? AND experiment_name IS ? AND run_id IS ?"
+            return figures.groups(connection, where, (str(sample_index), *step.identity[1:]))
 
         return self._catalog.ask(question)
 
@@ -340,8 +339,7 @@ class Run:
 
     def group(self, step: StepIdentity, sample_index: int | str | None) -> GroupSummary | None:
         """Return the group of a prompt in a step; None if there is none."""
-        where, values = _of_prompt(sample_index)
-        of_step = f"{OF_RUN} AND {where}", (*step.identity, *values)
+        of_step = f"{OF_RUN} AND {_OF_PROMPT}", (*step.identity, None if sample_index is None else str(sample_index))
         found = self._catalog.ask_step(step, lambda connection: figures.groups(connection, *of_step))
         return found[0] if found else None
 
@@ -379,11 +377,10 @@ class Run:
 
     def group_of(self, summary: TrajectorySummary) -> GroupSummary | None:
         """Return the group that a trajectory is in; None if it has gone."""
-        where, values = _of_prompt(summary.sample_index)
-        of_step = f"step IS ? AND validate = ? AND experiment_name IS ? AND {where}"
-        tags = summary.step, summary.validate, summary.experiment_name, *values
-        found = self._catalog.ask_step(summary, lambda connection: figures.groups(connection, of_step, tags))
-        return next((each for each in found if summary.trace_id in each.trace_ids), None)
+        of_step = "step IS ? AND validate = ? AND instr(trace_ids, ?)"
+        values = summary.step, summary.validate, summary.trace_id
+        found = self._catalog.ask_step(summary, lambda connection: figures.groups(connection, of_step, values))
+        return found[0] if found else None
 
     def trajectory(self, trace_id: str) -> RecordedTrajectory:
         """Return a trajectory, whose spans are read on first use.
@@ -571,22 +568,12 @@ def _condition_of(trace: str, filters: Filters) -> tuple[str, list[Any]]:
         conditions.append("t.trace_id BETWEEN ? AND ?")
         values += (trace, f"{trace}g")
     if (sample := filters.get("sample_index")) is not None:
-        condition, either = _of_prompt(sample)
-        conditions.append(f"t.{condition}")
-        values += either
+        conditions.append(_OF_PROMPT)
+        values.append(str(sample))
     if (step := filters.get("step")) is not None and isinstance(step, int):
         conditions.append("t.step = ?")
         values.append(step)
     return " AND ".join(conditions), values
-
-
-def _of_prompt(sample_index: int | str | None) -> tuple[str, list[int | str]]:
-    """Return the condition of a prompt, and its values: 7 and "7" are the same prompt."""
-    if sample_index is None:
-        return "sample_index IS NULL", []
-    text = str(sample_index)
-    either: list[int | str] = [text, int(text)] if _INTEGER(text) is not None else [text]
-    return f"sample_index IN ({', '.join('?' * len(either))})", either
 
 
 def _signals_of(connection: sqlite3.Connection, step: StepSummary) -> StepSignals:

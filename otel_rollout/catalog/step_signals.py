@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from otel_rollout.catalog.columns import figure
-from otel_rollout.catalog.failure_class import BLAMES, ENVIRONMENT, failure_class, survived_failures
+from otel_rollout.catalog.failure_class import BLAMES, ENVIRONMENT, failure_class, is_worst, survived_failures
 from otel_rollout.catalog.grouping import rollout_of
 from otel_rollout.catalog.step_figures import (
     Form,
@@ -191,8 +191,7 @@ def is_punished(failure: str | None, summary: TrajectorySummary, worst: float | 
         summary: The trajectory.
         worst: The worst reward of its step.
     """
-    has_worst = worst is not None and summary.reward is not None and is_same_reward(summary.reward, worst)
-    return has_worst and failure in BLAMES[ENVIRONMENT]
+    return failure in BLAMES[ENVIRONMENT] and is_worst(summary, worst)
 
 
 def _counts(names: Iterable[str | None]) -> dict[str, int]:

@@ -94,7 +94,7 @@ CREATE TABLE steps ({_listed("steps")});
 CREATE INDEX steps_by_step ON steps (step, validate);
 CREATE TABLE groups ({_listed("groups")});
 CREATE INDEX groups_by_step ON groups (step, validate, experiment_name);
-CREATE INDEX groups_by_prompt ON groups (sample_index);
+CREATE INDEX groups_by_prompt ON groups (CAST(sample_index AS TEXT));
 CREATE TABLE signals (step INTEGER, validate INTEGER, experiment_name TEXT, run_id TEXT, signals TEXT);
 CREATE INDEX signals_by_step ON signals (step, validate);
 CREATE TABLE unjudged (one INTEGER PRIMARY KEY);

@@ -151,7 +151,7 @@ def _all_texts(span: ReadableSpan) -> Iterator[tuple[str, str]]:
     """Yield the texts of a span; the text of an error comes with its class name."""
     for key, value in (span.attributes or {}).items():
         if key not in _SKIPPED:
-            yield from (("", text) for text in _strings(value))
+            yield from (("", text) for text in _leaves(value))
     yield from _errors(span)
 
 
@@ -160,12 +160,12 @@ def _errors(span: ReadableSpan) -> Iterator[tuple[str, str]]:
     kind = _short(error_type_of(span))
     for event in span.events:
         others = dict(event.attributes or {})
-        named = [list(_strings(others.pop(key, None))) for key in (semconv.EXCEPTION_TYPE, semconv.EXCEPTION_MESSAGE)]
+        named = [list(_leaves(others.pop(key, None))) for key in (semconv.EXCEPTION_TYPE, semconv.EXCEPTION_MESSAGE)]
         own = _short("".join(named[0])) or kind
         yield own, ": ".join(chain(*named))
-        yield from ((own, text) for text in _strings(others))
+        yield from ((own, text) for text in _leaves(others))
     for text in (span.status.description, (span.attributes or {}).get(semconv.ERROR_TYPE)):
-        yield from ((kind, each) for each in _strings(text))
+        yield from ((kind, each) for each in _leaves(text))
 
 
 def _short(kind: str) -> str:
@@ -188,7 +188,7 @@ _TEXTS: Final[Mapping[str, Callable[[ReadableSpan], Iterator[tuple[str, str]]]]]
 
 def _call_text(span: ReadableSpan) -> str:
     """Return a tool call's arguments and error, shortened, for display after its name."""
-    arguments = " ".join(_strings((span.attributes or {}).get(semconv.INPUT_VALUE)))
+    arguments = " ".join(_leaves((span.attributes or {}).get(semconv.INPUT_VALUE)))
     error = error_of(span) if _has_failed(span) else ""
     return "".join(
         f"{mark}{_one_line(text[:EXCERPT_AFTER])}{'…' if len(text) > EXCERPT_AFTER else ''}"
@@ -201,24 +201,16 @@ def _has_failed(span: ReadableSpan) -> bool:
     return span.status.status_code is StatusCode.ERROR
 
 
-def _strings(value: Any) -> Iterator[str]:
-    """Yield the strings of an attribute's value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (tuple, list, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _strings(item)
-
-
-def _leaves(message: Any) -> Iterator[str]:
-    waiting = [message]
+def _leaves(value: Any) -> Iterator[str]:
+    """Yield the strings of an attribute's value, or of a message."""
+    waiting = [value]
     while waiting:
         each = waiting.pop()
         if isinstance(each, str):
             yield each
         elif isinstance(each, dict):
             waiting += [value for name, value in reversed(each.items()) if name not in _NO_TEXT]
-        elif isinstance(each, list):
+        elif isinstance(each, (list, tuple)):
             waiting += reversed(each)
 
 

@@ -85,16 +85,14 @@ class TestPlace:
 class TestDoubt:
     """A catalog that is not as it should be is made again."""
 
-    @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "foreign", "version", "folder", "link", "text"])
-    def test_gives_the_same_answers(self, folder, cache, tmp_path, damage):
-        """And lies in its place again; what a link leads to is left alone."""
+    @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "foreign", "version", "folder", "text"])
+    def test_gives_the_same_answers(self, folder, cache, damage):
+        """And lies in its place again."""
         expected = answers(folder)
         [path] = cache.glob(f"*/{NAME}")
-        precious = tmp_path / "precious"
-        precious.write_text("mine")
-        if damage in ("folder", "link"):
+        if damage == "folder":
             shutil.rmtree(path.parent)
-            path.parent.symlink_to(tmp_path) if damage == "link" else path.parent.write_text("a file")
+            path.parent.write_text("a file")
         elif damage in ("version", "text"):
             connection = sqlite3.connect(path)
             change = "UPDATE about SET version = 'old'" if damage == "version" else "UPDATE trajectories SET tools = 7"
@@ -117,8 +115,6 @@ class TestDoubt:
         for _ in range(2):
             assert answers(folder) == expected
         assert places_of(cache) == [NAME, FOLDERS]
-        assert precious.read_text() == "mine"
-        assert [path.name for path in tmp_path.iterdir() if path.name.startswith("catalog")] == []
 
     def test_while_a_run_has_it_open(self, folder, cache):
         """It goes on, and so does another one."""
