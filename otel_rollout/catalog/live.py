@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,13 +13,9 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from otel_rollout.facts.json_types import from_json
 from otel_rollout.files.file_lock import is_being_written, open_to_read
-from otel_rollout.folder.layout import (
-    OPEN,
-    is_frame_file,
-    is_running_file,
-    worker_of,
-)
+from otel_rollout.folder.layout import OPEN, is_frame_file, is_running_file, worker_of
 from otel_rollout.folder.op_durations import MAX_CHARACTERS, OpDurations
 from otel_rollout.text.plain_text import counted
 
@@ -28,6 +25,7 @@ MAX_FILE_BYTES: Final = 2**24
 MAX_INPUT: Final = 4096
 BETWEEN_OPS: Final = "between ops"
 _P99: Final = 0.99
+_TOLD: Final = ("trace_id", "name", "sample_index", "rollout_n", "validate", "experiment_name", "start_time", "ops")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,30 +217,25 @@ def _trajectories(
     # By the clock of its own host until the last sign of life.
     seen = content["beat"] + (int(silent * 1e9) if is_alive else 0)
     for each in content["trajectories"]:
-        with suppress(LookupError, TypeError):
+        # One of another form, as other programs write, is left out.
+        with suppress(LookupError, TypeError, ValueError):
             op = each["op"]
-            yield RunningTrajectory(
-                trace_id=str(each["trace_id"]),
-                name=str(each["name"]),
-                step=each["step"] if type(each["step"]) is int else None,
-                sample_index=each["sample_index"],
-                rollout_n=each["rollout_n"],
-                validate=each["validate"] is True,
-                experiment_name=_text_or_none(each["experiment_name"]),
-                run_id=_text_or_none(content.get("run_id")),
-                start_time=each["start_time"],
-                seconds=(seen - each["start_time"]) / 1e9,
-                op=None if op is None else str(op["name"]),
-                op_kind="" if op is None else str(op["kind"]),
-                op_seconds=None if op is None else (seen - op["start_time"]) / 1e9,
-                op_input=str((op or {}).get("input") or "")[:MAX_INPUT],
-                op_p99=None if op is None else durations.percentile(op["name"], _P99),
-                ops=each["ops"] if type(each["ops"]) is int else 0,
-                worker=worker,
-                host=content["host"],
-                is_alive=is_alive,
-                silent_seconds=silent,
-            )
+            found = {
+                **{name: each[name] for name in _TOLD},
+                "step": each["step"] if type(each["step"]) is int else None,
+                "run_id": content.get("run_id"),
+                "seconds": (seen - each["start_time"]) / 1e9,
+                "op": op and op["name"],
+                "op_kind": op["kind"] if op else "",
+                "op_seconds": op and (seen - op["start_time"]) / 1e9,
+                "op_input": ((op or {}).get("input") or "")[:MAX_INPUT],
+                "op_p99": op and durations.percentile(op["name"], _P99),
+                "worker": worker,
+                "host": content["host"],
+                "is_alive": is_alive,
+                "silent_seconds": silent,
+            }
+            yield from_json(RunningTrajectory, found)
 
 
 def _is_gone(host: str, process: int) -> bool:
@@ -265,10 +258,7 @@ def _waits(trajectories: Sequence[RunningTrajectory], count_ended: CountEnded) -
             steps.setdefault((each.step, each.validate, each.experiment_name), []).append(each)
     waits = []
     for (step, validate, experiment), running in steps.items():
-        ops: dict[str, int] = {}
-        for each in running:
-            ops[each.op or BETWEEN_OPS] = ops.get(each.op or BETWEEN_OPS, 0) + 1
-        by_count = dict(sorted(ops.items(), key=lambda item: -item[1]))
+        by_count = dict(Counter(each.op or BETWEEN_OPS for each in running).most_common())
         # The file of what runs has the beginning of a long name.
         is_whole = experiment is not None and len(experiment) < MAX_CHARACTERS
         ended = count_ended(step, validate, experiment if is_whole else None)
@@ -276,7 +266,3 @@ def _waits(trajectories: Sequence[RunningTrajectory], count_ended: CountEnded) -
     return sorted(
         waits, key=lambda wait: (wait.step is None, -(wait.step or 0), wait.validate, wait.experiment_name or "")
     )
-
-
-def _text_or_none(value: object) -> str | None:
-    return value if isinstance(value, str) else None
