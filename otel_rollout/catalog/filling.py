@@ -25,7 +25,7 @@ from otel_rollout.folder.layout import worker_of
 from otel_rollout.folder.reader import RecordedTrajectory, main_row, parts_by_trace
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import NOTHING_READ, Extent, LineCache, Part, Reading, ReadProblem, StoredFile
-from otel_rollout.folder.trace_files import EVERYTHING, StepKey, TraceFile, find_trace_files
+from otel_rollout.folder.trace_files import EVERYTHING, TraceFile, find_trace_files
 from otel_rollout.guard.clock import monotonic
 
 OnProblem: TypeAlias = Callable[[ReadProblem], None]
@@ -150,7 +150,7 @@ def fill(
             # A trajectory that has ended meanwhile is in a step's folder.
             found = find_files(folders, selection)
     changed = [place for place in _changed(found, known) if place not in loose]
-    gone = [place for place, each in known.items() if place not in found and _is_in(_range_of(each.steps), selection)]
+    gone = [place for place, each in known.items() if place not in found and _is_in(each.steps, selection)]
     if changed or gone:
         _read_files(connection, folders, found, [*gone, *changed], on_progress)
     return found
@@ -188,21 +188,17 @@ def _changed(found: Found, known: Mapping[bytes, _Known]) -> list[bytes]:
     ]
 
 
-def _known_files(connection: sqlite3.Connection) -> dict[bytes, _Known]:
-    rows = connection.execute("SELECT place, id, steps, status, known, problems, is_open FROM files")
-    return {place: _Known(*rest) for place, *rest in rows}
+def _known_files(connection: sqlite3.Connection, where: str = "1", values: Sequence[Any] = ()) -> dict[bytes, _Known]:
+    select = f"SELECT place, id, steps, status, known, problems, is_open FROM files WHERE {where}"
+    return {place: _Known(*rest) for place, *rest in connection.execute(select, values)}
 
 
-def _range_of(steps: str) -> StepKey | None:
-    fields = orjson.loads(steps)
-    return None if fields is None else StepKey(*fields)
-
-
-def _is_in(steps: StepKey | None, selection: Selection) -> bool:
+def _is_in(steps: str, selection: Selection) -> bool:
     """Return True if a file would have been listed."""
-    if steps is None or steps.has_no_step:
-        return steps is None or selection.takes_step(None, validate=False)
-    return selection.takes_bundle(steps.step, validate=steps.validate)
+    has_no_step, step, validate = orjson.loads(steps) or (None, 0, False)
+    if has_no_step:
+        return selection.takes_step(None, validate=False)
+    return has_no_step is None or selection.takes_bundle(step, validate=validate)
 
 
 def note_problems(connection: sqlite3.Connection, found: Found, on_problem: OnProblem) -> None:
@@ -329,10 +325,7 @@ class _Batch(Reader):
 
     def read(self, place: bytes) -> None:
         """Read a file, unless another reader has read it as it is."""
-        rows = self._connection.execute(
-            "SELECT id, steps, status, known, problems, is_open FROM files WHERE place = ?", (place,)
-        ).fetchall()
-        known = _Known(*rows[0]) if rows else None
+        known = _known_files(self._connection, "place = ?", (place,)).get(place)
         file = self._found[place].file if place in self._found else None
         status = None if file is None else status_of(file.place)
         if file is None or status is None:

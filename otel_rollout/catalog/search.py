@@ -82,7 +82,7 @@ class Search:
 
     def _run(self, trajectories: Iterator[RecordedTrajectory]) -> Generator[SearchHit, None, None]:
         threads = min(os.cpu_count() or 1, MAX_THREADS)
-        waiting: deque[Future[_Found]] = deque()
+        waiting: deque[Future[tuple[list[SearchHit], int, int]]] = deque()
         # Decompression and comparison leave the interpreter to other threads.
         pool = ThreadPoolExecutor(threads, thread_name_prefix="otel-rollout-search")
         try:
@@ -91,10 +91,10 @@ class Search:
                     waiting.append(pool.submit(_search, batch, self._matcher))
                 if not waiting:
                     return
-                found = waiting.popleft().result()
-                self.searched_bytes += found.searched_bytes
-                self.unreadable += found.unreadable
-                for hit in found.hits:
+                hits, searched_bytes, unreadable = waiting.popleft().result()
+                self.searched_bytes += searched_bytes
+                self.unreadable += unreadable
+                for hit in hits:
                     if self.hits >= self._limit:
                         self.is_cut = True
                         return
@@ -104,15 +104,8 @@ class Search:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-class _Found(NamedTuple):
-    """The result of one batch."""
-
-    hits: list[SearchHit]
-    searched_bytes: int
-    unreadable: int
-
-
-def _search(batch: Sequence[RecordedTrajectory], matcher: TextMatcher) -> _Found:
+def _search(batch: Sequence[RecordedTrajectory], matcher: TextMatcher) -> tuple[list[SearchHit], int, int]:
+    """Return the hits, the bytes that were searched, and the number of trajectories that can't be read."""
     hits = []
     searched = unreadable = 0
     for each in batch:
@@ -125,4 +118,4 @@ def _search(batch: Sequence[RecordedTrajectory], matcher: TextMatcher) -> _Found
                     break
         except (OSError, ValueError, UnreadableTraceError):
             unreadable += 1
-    return _Found(hits, searched, unreadable)
+    return hits, searched, unreadable
