@@ -6,12 +6,12 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 from otel_rollout.catalog.sql import prepare, regexp
-from otel_rollout.catalog.tables import COLUMNS, SQL_COLUMNS, view_of
+from otel_rollout.catalog.tables import COLUMNS, EMPTY, SQL_COLUMNS, names_of, view_of
 from otel_rollout.catalog.unknown_names import message_of, quoted, with_known_name, with_strict_names
 from otel_rollout.errors import RolloutTraceError
 
@@ -65,11 +65,10 @@ class Question(NamedTuple):
     read_as: Mapping[str, str]
 
 
-def understood(connection: sqlite3.Connection, sql: str, *, has_regexp: bool = False) -> Question:
+def understood(sql: str, *, has_regexp: bool = False) -> Question:
     """Return a question as it is answered.
 
     Args:
-        connection: The catalog.
         sql: The question.
         has_regexp: True if REGEXP is answered.
 
@@ -77,35 +76,35 @@ def understood(connection: sqlite3.Connection, sql: str, *, has_regexp: bool = F
         QueryError: It is no question.
     """
     read_as: dict[str, str] = {}
-    with asked_tables(connection), _only_reads(connection), _functions(connection, has_regexp=has_regexp):
-        while True:
-            try:
-                program = connection.execute(f"EXPLAIN {with_strict_names(sql)}").fetchall()
-                break
-            except (sqlite3.Error, sqlite3.Warning) as error:
-                known = with_known_name(sql, str(error))
-                if known is None or known[1] in read_as:
-                    raise _plain_error(error, sql) from None
-                sql, name, column = known
-                read_as[name] = column
-    return Question(sql, _columns_read(connection, program), read_as)
+    # Of tables without rows: a view names all of its columns, whatever a question reads of them.
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(EMPTY)
+        with _only_reads(connection), _functions(connection, has_regexp=has_regexp):
+            while True:
+                try:
+                    program = connection.execute(f"EXPLAIN {with_strict_names(sql)}").fetchall()
+                    break
+                except (sqlite3.Error, sqlite3.Warning) as error:
+                    known = with_known_name(sql, str(error))
+                    if known is None or known[1] in read_as:
+                        raise _plain_error(error, sql) from None
+                    sql, name, column = known
+                    read_as[name] = column
+        tables = dict(connection.execute("SELECT rootpage, name FROM sqlite_master"))
+    return Question(sql, _columns_read(tables, program), read_as)
 
 
-def _columns_read(connection: sqlite3.Connection, program: Sequence[Sequence[Any]]) -> dict[str, set[str]]:
+def _columns_read(tables: Mapping[int, str], program: Sequence[Sequence[Any]]) -> dict[str, set[str]]:
     """Return the columns that a program of SQLite's reads, by table; none of a table whose rows it only counts."""
-    roots: dict[tuple[int, int], tuple[str, bool]] = {}
-    for number, schema, _ in connection.execute("PRAGMA database_list").fetchall():
-        rows = connection.execute(f"SELECT rootpage, tbl_name, type = 'table' FROM {schema}.sqlite_master")
-        roots.update(((number, root), (table, bool(is_table))) for root, table, is_table in rows)
     columns: dict[str, set[str]] = {}
     opened: dict[int, str] = {}
-    for _, instruction, first, second, third, *_ in program:
-        if instruction == "OpenRead" and (third, second) in roots:
-            table, is_table = roots[third, second]
-            columns.setdefault(table, set())
-            opened |= {first: table} if is_table and table in COLUMNS else {}
+    for _, instruction, first, second, *_ in program:
+        if instruction == "OpenRead" and second in tables:
+            opened[first] = tables[second]
+            columns.setdefault(tables[second], set())
         elif instruction == "Column" and first in opened:
-            columns[opened[first]].add(COLUMNS[opened[first]][second].name)
+            name = SQL_COLUMNS[opened[first]][second].name
+            columns[opened[first]].update(each.name for each in COLUMNS[opened[first]] if name in names_of(each))
     return columns
 
 
@@ -155,10 +154,10 @@ def take_rows(
 @contextmanager
 def asked_tables(
     connection: sqlite3.Connection,
-    steps: Sequence[tuple[int | None, bool]] | None = None,
-    experiment: str | None = None,
-    run: str | None = None,
-    attempt: int | None = None,
+    steps: Sequence[tuple[int | None, bool]] | None,
+    experiment: str | None,
+    run: str | None,
+    attempt: int | None,
 ) -> Iterator[None]:
     """Let the public tables have all columns of a question, and only some rows, inside the block.
 

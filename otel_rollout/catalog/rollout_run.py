@@ -33,7 +33,6 @@ from otel_rollout.catalog.kept_spans import KeptSpans
 from otel_rollout.catalog.query import (
     MAX_ANSWER_BYTES,
     Answer,
-    Question,
     asked_tables,
     of_attempt,
     of_run,
@@ -506,7 +505,7 @@ class Run:
             What is made of the rows, the trajectories that can't be read, and the names that were read as columns.
         """
         with self.one_look():
-            asked = self._understood(sql, has_regexp=has_regexp)
+            asked = understood(sql, has_regexp=has_regexp)
             if not all(_INFERRED.isdisjoint(asked.columns.get(table, ())) for table in ("trajectories", "steps")):
                 self.infer(step)
             if not asked.columns.keys().isdisjoint({"steps", "groups", *OF_SPANS}):
@@ -547,17 +546,6 @@ class Run:
         with self.one_look():
             self._catalog.ask(lambda connection, _: refresh(connection))
             return self._spans.rows(self._step_keys(step), table, columns, take)
-
-    def columns_read(self, sql: str) -> Mapping[str, set[str]]:
-        """Return the tables that a question reads, each with the columns that it reads.
-
-        Raises:
-            QueryError: It is no question.
-        """
-        return self._understood(sql).columns
-
-    def _understood(self, sql: str, *, has_regexp: bool = False) -> Question:
-        return self._catalog.ask(lambda connection, _: understood(connection, sql, has_regexp=has_regexp))
 
 
 def _condition_of(trace: str, filters: Filters) -> tuple[str, list[Any]]:

@@ -32,19 +32,29 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
 }
 """The columns of each public table, in order."""
 _TIME: Final = "_time"
-UTC: Final = "_utc"
+
+
+def names_of(column: Column) -> tuple[str, ...]:
+    """Return the names that a column has in SQL: a time has one for its text, too."""
+    if column.name.endswith(_TIME):
+        return column.name, column.name.removesuffix(_TIME) + "_utc"
+    return (column.name,)
+
+
 SQL_COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
     table: [
         *columns,
-        *(
-            Column(each.name.removesuffix(_TIME) + UTC, str, "", f"`{each.name}` as text, in UTC")
-            for each in columns
-            if each.name.endswith(_TIME)
-        ),
+        *(Column(text, str, "", f"`{each.name}` as text, in UTC") for each in columns for text in names_of(each)[1:]),
     ]
     for table, columns in COLUMNS.items()
 }
-"""The columns that a question in SQL sees: a time is there as text, too."""
+"""The columns that a question in SQL sees."""
+_USE_JSON: Final = "SELECT 1 FROM json_each('[]'), json_tree('[]');"
+"""SQLite makes the tables of JSON at their first use, and a question may only read."""
+EMPTY: Final = _USE_JSON + "".join(
+    f"CREATE TABLE {table} ({', '.join(each.name for each in columns)});" for table, columns in SQL_COLUMNS.items()
+)
+"""The tables that a question sees, without rows."""
 _SQL_TYPES: Final = {int: " INTEGER", bool: " INTEGER", float: " REAL", str: " TEXT"}
 
 
@@ -130,10 +140,8 @@ INSERT INTO changed_steps SELECT ?1, ?2
 
 def view_of(table: str) -> str:
     """Return the SELECT of a view with the columns that a question sees, of the table as `t`."""
-    stored = {each.name for each in COLUMNS[table]}
-    texts = (each.name for each in SQL_COLUMNS[table] if each.name not in stored)
-    of_times = (f", utc(t.{name.removesuffix(UTC)}{_TIME}) AS {name}" for name in texts)
-    return f"SELECT t.*{''.join(of_times)} FROM {'asked' if table in OF_SPANS else 'main'}.{table} t"
+    texts = (f", utc(t.{each.name}) AS {text}" for each in COLUMNS[table] for text in names_of(each)[1:])
+    return f"SELECT t.*{''.join(texts)} FROM {'asked' if table in OF_SPANS else 'main'}.{table} t"
 
 
 def create(connection: sqlite3.Connection) -> None:
@@ -150,6 +158,4 @@ def attach(connection: sqlite3.Connection) -> None:
     """Prepare a connection: attach empty tables of spans, make the JSON tables, let replaced rows fire triggers."""
     # Without a name it is in memory, and what is too much for that in a temporary file.
     connection.execute("ATTACH '' AS asked")
-    connection.executescript(f"PRAGMA recursive_triggers = ON; PRAGMA asked.journal_mode = MEMORY; {ASKED}")
-    # SQLite makes them at their first use, and a question may only read.
-    connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')").fetchall()
+    connection.executescript(f"PRAGMA recursive_triggers = ON; PRAGMA asked.journal_mode = MEMORY; {ASKED}{_USE_JSON}")

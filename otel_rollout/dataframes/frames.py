@@ -31,7 +31,7 @@ Steps: TypeAlias = int | Container[int | None] | None
 
 SECONDS: Final = 600.0
 """The most that reading with a condition may take: it may be one that never ends."""
-_OF_TRAJECTORY: Final = frozenset({"trace_id", "step", "validate", ""})
+_OF_TRAJECTORY: Final = frozenset({"trace_id", "step", "validate"})
 """The columns of spans and messages that follow from the trajectory."""
 
 
@@ -181,6 +181,12 @@ def _condition(where: str) -> str:
     return f" WHERE ({where}\n)" if where.strip() else ""
 
 
+def _columns_in(condition: str, table: str) -> set[str]:
+    from otel_rollout.catalog.query import understood
+
+    return understood(f"SELECT 1 FROM {table}{condition}").columns.get(table, set())
+
+
 def _read(table: str, folder: Folders, steps: Steps, names: Names, where: str) -> pa.Table:
     """Return rows of a table; of tables of spans, a condition on their trajectories reads no other spans."""
     require_arrow()
@@ -197,9 +203,7 @@ def _read(table: str, folder: Folders, steps: Steps, names: Names, where: str) -
     elif table in OF_SPANS and not condition:
         of_columns = partial(batch_of, columns)
         batches, unreadable = run.span_rows(table, [each.name for each in columns], steps, of_columns)
-    elif (
-        table in OF_SPANS and run.columns_read(f"SELECT 1 FROM {table}{condition}").get(table, set()) <= _OF_TRAJECTORY
-    ):
+    elif table in OF_SPANS and _columns_in(condition, table) <= _OF_TRAJECTORY:
         sql = f"SELECT trace_id FROM (SELECT trace_id, step, validate FROM trajectories) AS {table}{condition}"
         ids, *_ = run.take(sql, lambda cursor: {trace_id for (trace_id,) in cursor}, steps, seconds=SECONDS)
         read = (each for each in run.read(step=steps) if each.trace_id in ids)
