@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
 from functools import lru_cache
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -36,16 +37,22 @@ class Column(NamedTuple):
     Args:
         name: Its name.
         type: Its type hint.
-        unit: The unit of a number.
         meaning: A clause for the docs.
-        of: Returns its value, of a span, of a message or of a conversation.
+        of: Returns its value, of a span, of a message or of a conversation; or the attribute that has it, if that is
+            not one of the same name.
+        unit: The unit of a number.
     """
 
     name: str
     type: Any
-    unit: str
     meaning: str
-    of: Callable[[Any], Any] = lambda _: None
+    of: Callable[[Any], Any] | str = ""
+    unit: str = ""
+
+    @property
+    def value_of(self) -> Callable[[Any], Any]:
+        """The function that returns its value."""
+        return attrgetter(self.of or self.name) if isinstance(self.of, str) else self.of
 
     @property
     def kinds(self) -> Sequence[Any]:
@@ -89,13 +96,13 @@ def amount_of(hint: Any) -> Any:
 def facts_columns() -> list[Column]:
     """Return a column for each fact, one for the seconds, and three of attempts."""
     hints = get_type_hints(TrajectorySummary, include_extras=True)
-    facts = [Column(each.name, hints[each.name], each.unit, each.meaning) for each in FACTS]
+    facts = [Column(each.name, hints[each.name], each.meaning, unit=each.unit) for each in FACTS]
     return [
         *facts,
-        Column("seconds", float, "s", "the seconds from its start to its end"),
-        Column("process_run_id", str | None, "", "the run id of its process; `run_id` is the first of a resumed run"),
-        Column("attempt", int | None, "", "the attempt of a resumed run, from 1; null if it was not resumed"),
-        Column("overtaken", bool, "", "true if a later attempt has overtaken it: it counts in no step"),
+        Column("seconds", float, "the seconds from its start to its end", unit="s"),
+        Column("process_run_id", str | None, "the run id of its process; `run_id` is the first of a resumed run"),
+        Column("attempt", int | None, "the attempt of a resumed run, from 1; null if it was not resumed"),
+        Column("overtaken", bool, "true if a later attempt has overtaken it: it counts in no step"),
     ]
 
 
@@ -110,8 +117,8 @@ def figures_columns(kind: Any) -> list[Column]:
             meaning, unit = _SUMS[how].format(fact), "" if how in ("above 0", "by value") else _UNITS[fact]
         amount = amount_of(hints[each.name])
         if amount is None:
-            found.append(Column(each.name, hints[each.name], unit, meaning))
+            found.append(Column(each.name, hints[each.name], meaning, unit=unit))
         for statistic in () if amount is None else amount._fields:
             words = _STATISTICS[statistic].format(meaning)
-            found.append(Column(f"{each.name}_{statistic}", float | None, unit, words))
+            found.append(Column(f"{each.name}_{statistic}", float | None, words, unit=unit))
     return found

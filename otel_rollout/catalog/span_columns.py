@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 # Its names are imported at first use: lists need none of them.
@@ -50,170 +49,142 @@ class _Message(NamedTuple):
     told: Utterance
 
 
-def _own(name: str, kind: Any, unit: str, meaning: str) -> Column:
-    """Return a column of the attribute with its name."""
-    return Column(name, kind, unit, meaning, attrgetter(name))
-
-
-def _attribute(name: str, kind: Any, unit: str, meaning: str, read: Callable[[Any], Any], key: str) -> Column:
+def _attribute(name: str, kind: Any, meaning: str, read: Callable[[Any], Any], key: str, unit: str = "") -> Column:
     """Return a column of a span's attribute."""
-    return Column(name, kind, unit, meaning, lambda it: read(it.attributes.get(key)))
+    return Column(name, kind, meaning, lambda it: read(it.attributes.get(key)), unit)
 
 
 COMMON: Final = (
-    _own("trace_id", str, "", "its trajectory"),
-    _own("step", int | None, "", "the trajectory's step"),
-    _own("validate", bool, "", "true in a validation pass"),
+    Column("trace_id", str, "its trajectory"),
+    Column("step", int | None, "the trajectory's step"),
+    Column("validate", bool, "true in a validation pass"),
 )
 """The first columns of the tables, which are the trajectory's."""
 SPANS: Final = (
-    Column("span_id", str, "", "16 hexadecimal digits", lambda it: span_id_of(it.span)),
+    Column("span_id", str, "16 hexadecimal digits", lambda it: span_id_of(it.span)),
     Column(
         "parent_id",
         str,
-        "",
         "the span that it is inside; null for a root",
         lambda it: f"{it.span.parent.span_id:016x}" if it.span.parent else None,
     ),
-    Column("name", str, "", "its name", lambda it: it.span.name),
+    Column("name", str, "its name", "span.name"),
     Column(
         "kind",
         str,
-        "",
         "`AGENT`, `CHAIN`, `EVALUATOR`, `LLM`, `TOOL` or another OpenInference kind; null if it has none",
         lambda it: kind_of(it.attributes),
     ),
-    _own("turn", int | None, "", "of a generation that is in no other one, its number from 1"),
-    _own("conversation", int | None, "", "its conversation, as in `conversations`; null for a root, and outside all"),
-    Column("start_time", int, "ns", "its start, since 1970", lambda it: times_of(it.span)[0]),
-    Column("end_time", int, "ns", "its end, since 1970", lambda it: times_of(it.span)[1]),
-    Column("seconds", float, "s", "its duration", lambda it: (times_of(it.span)[1] - times_of(it.span)[0]) / 1e9),
-    Column("status", str, "", "`unset`, `ok` or `error`", lambda it: it.span.status.status_code.name.lower()),
+    Column("turn", int | None, "of a generation that is in no other one, its number from 1"),
+    Column("conversation", int | None, "its conversation, as in `conversations`; null for a root, and outside all"),
+    Column("start_time", int, "its start, since 1970", lambda it: times_of(it.span)[0], unit="ns"),
+    Column("end_time", int, "its end, since 1970", lambda it: times_of(it.span)[1], unit="ns"),
+    Column("seconds", float, "its duration", lambda it: (times_of(it.span)[1] - times_of(it.span)[0]) / 1e9, unit="s"),
+    Column("status", str, "`unset`, `ok` or `error`", lambda it: it.span.status.status_code.name.lower()),
     Column(
         "error_type",
         str,
-        "",
         "the exception's class; null if it did not fail, or it is unknown",
         lambda it: (_failed(it.span) and error_type_of(it.span)) or None,
     ),
     Column(
-        "error",
-        str,
-        "",
-        "the exception's class and message",
-        lambda it: error_of(it.span) if _failed(it.span) else None,
+        "error", str, "the exception's class and message", lambda it: error_of(it.span) if _failed(it.span) else None
     ),
-    _attribute("tool", str, "", "of a tool call, the tool", text_of, semconv.TOOL_NAME),
-    Column("model", str, "", "of a generation, the model", lambda it: _model_of(it.attributes)),
-    Column("engine", str, "", "of a generation, the engine, as in `trajectories`", lambda it: engine_of(it.attributes)),
+    _attribute("tool", str, "of a tool call, the tool", text_of, semconv.TOOL_NAME),
+    Column("model", str, "of a generation, the model", lambda it: _model_of(it.attributes)),
+    Column("engine", str, "of a generation, the engine, as in `trajectories`", lambda it: engine_of(it.attributes)),
     Column(
         "host",
         str,
-        "",
         "the host of its process: `host.name` of the resource",
         lambda it: text_of(it.span.resource.attributes.get(semconv.HOST_NAME)),
     ),
-    _attribute("input_tokens", int | None, "tokens", "of a generation's prompt", count_of, semconv.USAGE_INPUT_TOKENS),
     _attribute(
-        "output_tokens", int | None, "tokens", "of a generation's answer", count_of, semconv.USAGE_OUTPUT_TOKENS
+        "input_tokens", int | None, "of a generation's prompt", count_of, semconv.USAGE_INPUT_TOKENS, unit="tokens"
     ),
     _attribute(
-        "finish_reason", str, "", "the reason for which a generation stopped", last_text, semconv.FINISH_REASONS
+        "output_tokens", int | None, "of a generation's answer", count_of, semconv.USAGE_OUTPUT_TOKENS, unit="tokens"
     ),
+    _attribute("finish_reason", str, "the reason for which a generation stopped", last_text, semconv.FINISH_REASONS),
     Column(
         "input",
         str,
-        "",
         "what it was given, as JSON or as text",
         lambda it: _payload(it, semconv.INPUT_MESSAGES, semconv.INPUT_VALUE),
     ),
-    Column("output", str, "", "what it gave", lambda it: _payload(it, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)),
-    Column("attributes", str, "", "its other attributes, as a JSON object", lambda it: _attributes(it.attributes)),
+    Column("output", str, "what it gave", lambda it: _payload(it, semconv.OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)),
+    Column("attributes", str, "its other attributes, as a JSON object", lambda it: _attributes(it.attributes)),
 )
 """These follow the common columns in `spans`."""
 MESSAGES: Final = (
-    _own("position", int, "", "its place among the trajectory's messages, from 0"),
-    Column("conversation", int, "", "its conversation, as in `conversations`", lambda it: it.told.conversation),
-    _own("turn", int, "", "the last generation until then, from 1; 0 before the first answer"),
-    Column(
-        "role",
-        str,
-        "",
-        "`system`, `user`, `assistant`, `tool` or another program's word",
-        lambda it: it.told.message.role,
-    ),
-    Column("content", str, "", "its text, or a tool's result", lambda it: it.told.message.text),
+    Column("position", int, "its place among the trajectory's messages, from 0"),
+    Column("conversation", int, "its conversation, as in `conversations`", "told.conversation"),
+    Column("turn", int, "the last generation until then, from 1; 0 before the first answer"),
+    Column("role", str, "`system`, `user`, `assistant`, `tool` or another program's word", "told.message.role"),
+    Column("content", str, "its text, or a tool's result", "told.message.text"),
     Column(
         "reasoning",
         str,
-        "",
         "the model's reasoning before the text; null without any",
         lambda it: it.told.message.reasoning or None,
     ),
     Column(
         "tool_calls",
         str,
-        "",
         "its tool calls, as a JSON array of objects with `name`, `arguments` and `call_id`; null without any",
         lambda it: json_of([call._asdict() for call in it.told.message.calls]) if it.told.message.calls else None,
     ),
-    Column("tool", str, "", "of a result, the tool; null if it is unknown", lambda it: it.told.message.name or None),
-    Column("is_error", bool, "", "true if it is the error of a tool or of a generation", lambda it: it.told.is_error),
+    Column("tool", str, "of a result, the tool; null if it is unknown", lambda it: it.told.message.name or None),
+    Column("is_error", bool, "true if it is the error of a tool or of a generation", "told.is_error"),
     Column(
         "span_id",
         str,
-        "",
         "the span that it came from, if it was generated or is a tool's result",
         lambda it: span_id_of(it.told.span) if it.told.span else None,
     ),
 )
 """These follow the common columns in `messages`."""
 CONVERSATIONS: Final = (
-    Column("conversation", int, "", "its number in the trajectory, from 1, by the first turns", lambda it: it.id),
-    _own("kind", str, "", "`main`, `subagent`, `fork`, `compacted` or `user`"),
+    Column("conversation", int, "its number in the trajectory, from 1, by the first turns", "id"),
+    Column("kind", str, "`main`, `subagent`, `fork`, `compacted` or `user`"),
     Column(
         "name",
         str,
-        "",
         "the sub-agent or simulated user, else the agent around it; null if it is unknown",
         lambda it: it.name or None,
     ),
-    _own(
+    Column(
         "parent",
         int | None,
-        "",
         "the conversation that called the sub-agent, that the fork parts from, that is compacted, or that a simulated "
         "user speaks to; null for `main`",
     ),
-    _own(
+    Column(
         "parent_turn",
         int | None,
-        "",
         "the parent's last turn before it, of a fork the last one that it shares; null if it has none",
     ),
-    _own("joined_turn", int | None, "", "of a sub-agent, the parent's first turn after it"),
-    _own("shared", int, "messages", "the messages at its beginning that are the parent's"),
-    _own("replaced", int | None, "messages", "of a compacted one, the parent's messages that it leaves out"),
-    Column("turns", int, "turns", "its generations that are in no other one", lambda it: len(it.turns)),
-    Column("first_turn", int, "", "the number of its first turn in the trajectory", lambda it: it.turns[0]),
-    Column("last_turn", int, "", "the number of its last turn", lambda it: it.turns[-1]),
-    _own("input_tokens", int | None, "tokens", "the sum over its turns"),
-    _own("output_tokens", int | None, "tokens", "the sum over its turns"),
-    _own("messages", int, "messages", "the length of its history, with the last answer"),
-    _own("trained", bool | None, "", "true if it is training data; null if that is unknown"),
-    _own(
+    Column("joined_turn", int | None, "of a sub-agent, the parent's first turn after it"),
+    Column("shared", int, "the messages at its beginning that are the parent's", unit="messages"),
+    Column("replaced", int | None, "of a compacted one, the parent's messages that it leaves out", unit="messages"),
+    Column("turns", int, "its generations that are in no other one", lambda it: len(it.turns), unit="turns"),
+    Column("first_turn", int, "the number of its first turn in the trajectory", lambda it: it.turns[0]),
+    Column("last_turn", int, "the number of its last turn", lambda it: it.turns[-1]),
+    Column("input_tokens", int | None, "the sum over its turns", unit="tokens"),
+    Column("output_tokens", int | None, "the sum over its turns", unit="tokens"),
+    Column("messages", int, "the length of its history, with the last answer", unit="messages"),
+    Column("trained", bool | None, "true if it is training data; null if that is unknown"),
+    Column(
         "inferred",
         bool,
-        "",
         "true if no scope, mark or prompt shows what it comes from: that is a guess from what messages repeat",
     ),
-    _own("start_time", int, "ns", "the start of its first turn, since 1970"),
-    _own("end_time", int, "ns", "the end of its last turn, since 1970"),
-    Column("seconds", float, "s", "the time between both", lambda it: (it.end_time - it.start_time) / 1e9),
+    Column("start_time", int, "the start of its first turn, since 1970", unit="ns"),
+    Column("end_time", int, "the end of its last turn, since 1970", unit="ns"),
+    Column("seconds", float, "the time between both", lambda it: (it.end_time - it.start_time) / 1e9, unit="s"),
     Column(
         "conversation_id",
         str,
-        "",
         "`gen_ai.conversation.id` of its turns; null if they have none",
         lambda it: it.conversation_id or None,
     ),
@@ -289,7 +260,8 @@ def _values_of(trajectory: RecordedTrajectory, columns: Mapping[str, Sequence[Co
     for table, chosen in columns.items():
         rows = list(_rows_of(table, spans, found))
         values[table] = [
-            [each.of(trajectory)] * len(rows) if each in COMMON else list(map(each.of, rows)) for each in chosen
+            [each.value_of(trajectory)] * len(rows) if each in COMMON else list(map(each.value_of, rows))
+            for each in chosen
         ]
     return values
 

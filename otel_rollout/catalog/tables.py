@@ -17,14 +17,14 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
     "trajectories": facts_columns(),
     "rewards": [
         *COMMON,
-        Column("name", str, "", "the part's name"),
-        Column("value", float, "", "its value; of a boolean, 0 or 1"),
+        Column("name", str, "the part's name"),
+        Column("value", float, "its value; of a boolean, 0 or 1"),
     ],
     "tools": [
         *COMMON,
-        Column("name", str, "", "the tool"),
-        Column("calls", int, "calls", "the calls"),
-        Column("errors", int, "calls", "those that failed"),
+        Column("name", str, "the tool"),
+        Column("calls", int, "the calls", unit="calls"),
+        Column("errors", int, "those that failed", unit="calls"),
     ],
     "steps": figures_columns(StepSummary),
     "groups": figures_columns(GroupSummary),
@@ -44,7 +44,7 @@ def names_of(column: Column) -> tuple[str, ...]:
 SQL_COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
     table: [
         *columns,
-        *(Column(text, str, "", f"`{each.name}` as text, in UTC") for each in columns for text in names_of(each)[1:]),
+        *(Column(text, str, f"`{each.name}` as text, in UTC") for each in columns for text in names_of(each)[1:]),
     ]
     for table, columns in COLUMNS.items()
 }
