@@ -76,7 +76,7 @@ def understood(sql: str, *, has_regexp: bool = False) -> Question:
         QueryError: It is no question.
     """
     read_as: dict[str, str] = {}
-    # Of tables without rows: a view names all of its columns, whatever a question reads of them.
+    # A view names all of its columns, whatever a question reads of them.
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(EMPTY)
         with _only_reads(connection), _functions(connection, has_regexp=has_regexp):

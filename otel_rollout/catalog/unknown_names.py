@@ -8,7 +8,7 @@ from typing import Final
 
 from otel_rollout.catalog.sql import FUNCTIONS
 from otel_rollout.catalog.tables import SQL_COLUMNS
-from otel_rollout.text.near_miss import closest
+from otel_rollout.text.near_miss import near
 
 FIRST_NAMES: Final[Mapping[str, Sequence[str]]] = {
     "completion_tokens": ("output_tokens",),
@@ -90,9 +90,9 @@ def message_of(error: str, sql: str) -> str | None:
         return f"there is no {kind} {name}{means}{text}"
     tables = _asked(sql) or list(SQL_COLUMNS)
     others = [table for table, columns in SQL_COLUMNS.items() if any(each.name == name for each in columns)]
-    near = _near(name, [each.name for table in tables for each in SQL_COLUMNS[table]])
+    alike = _near(name, [each.name for table in tables for each in SQL_COLUMNS[table]])
     lists = "".join(f"; {table} has {', '.join(each.name for each in SQL_COLUMNS[table])}" for table in _asked(sql))
-    return f"there is no column {name}{_elsewhere(others)}{_meant(near)}{text}{lists}"
+    return f"there is no column {name}{_elsewhere(others)}{_meant(alike)}{text}{lists}"
 
 
 def _asked(sql: str) -> list[str]:
@@ -104,15 +104,13 @@ def _asked(sql: str) -> list[str]:
 def _near(name: str, known: Iterable[str]) -> list[str]:
     """Return the names that are near: those spelt alike, and those all of whose words are in the name."""
     words = set(name.lower().split("_"))
-    left = dict.fromkeys(each for each in known if each != name)
-    alike: list[str] = []
-    while len(alike) < _NEAR and (found := closest(name, left.keys() - set(alike))) is not None:
-        alike.append(found)
-    return [*dict.fromkeys([*alike, *(each for each in left if words >= set(each.split("_")))])][:_NEAR]
+    others = [each for each in known if each != name]
+    parts = (each for each in others if words >= set(each.split("_")))
+    return [*dict.fromkeys([*near(name, others, _NEAR), *parts])][:_NEAR]
 
 
-def _meant(near: Sequence[str]) -> str:
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+def _meant(names: Sequence[str]) -> str:
+    return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
 def _elsewhere(tables: Sequence[str]) -> str:

@@ -26,7 +26,6 @@ from otel_rollout.catalog.tables import COLUMNS
 from otel_rollout.dataframes.arrow import REDACTED_KEY, UNREADABLE_KEY, batch_of, is_mixed, redacted_in, schema_of
 from otel_rollout.dataframes.destination import Destination
 from otel_rollout.dataframes.frames import error_of, take_batches
-from otel_rollout.folder.reader import RecordedTrajectory
 
 Read = TypeVar("Read")
 
@@ -146,7 +145,7 @@ def export_parquet(
             try:
                 # The next step would meet the same error, such as a full disk.
                 if partition.experiment not in given_up:
-                    _write_step(run, _Target(place, partition, fingerprint, schemas), report)
+                    _write_step(run, place, partition, fingerprint, schemas, report)
                     report.exported.append(partition)
             except OSError as error:
                 given_up.add(partition.experiment)
@@ -239,12 +238,6 @@ def _ids(run: Run, partition: Partition) -> list[str]:
     return found
 
 
-def _trajectories_of(run: Run, partition: Partition) -> Iterator[RecordedTrajectory]:
-    for each in run.read(step=partition.steps):
-        if each.validate == partition.validate and each.experiment_name == partition.experiment:
-            yield each
-
-
 def _condition(partition: Partition) -> str:
     """Return the condition in SQL of a step's trajectories."""
     named = "NULL" if partition.experiment is None else "'" + partition.experiment.replace("'", "''") + "'"
@@ -252,81 +245,64 @@ def _condition(partition: Partition) -> str:
     return f"step IS {step} AND validate = {int(partition.validate)} AND experiment_name IS {named}"
 
 
-class _Target(NamedTuple):
-    """The files of a step that are written.
-
-    Args:
-        place: The place.
-        partition: The step.
-        fingerprint: The fingerprint of the step.
-        schemas: The schema of each table.
-    """
-
-    place: Destination
-    partition: Partition
-    fingerprint: str
-    schemas: Mapping[str, pa.Schema]
-
-
-def _write_step(run: Run, target: _Target, report: ExportReport) -> None:
+def _write_step(
+    run: Run,
+    place: Destination,
+    partition: Partition,
+    fingerprint: str,
+    schemas: Mapping[str, pa.Schema],
+    report: ExportReport,
+) -> None:
     """Write the files of a step, and count what is written."""
     unreadable: list[str] = []
-    partition = target.partition
+
+    @contextmanager
+    def new_file(table: str) -> Iterator[Callable[[pa.RecordBatch], None]]:
+        """Give the function that writes a batch to the file of a table, as a row group."""
+        rows = Counter({table: 0})
+        redacted: Counter[str] = Counter()
+        schema = schemas[table]
+
+        def write(batch: pa.RecordBatch) -> None:
+            if batch.num_rows:
+                writer.write_batch(batch.cast(schema))
+                rows[table] += batch.num_rows
+                redacted.update(redacted_in(batch))
+
+        with place.new_file(partition.place_of(table)) as file:
+            writer = pq.ParquetWriter(file, schema, compression="zstd", store_schema=True)
+            try:
+                yield write
+                writer.add_key_value_metadata(
+                    {
+                        FINGERPRINT_KEY: " ".join((fingerprint, *unreadable)).encode(),
+                        EXPERIMENT_KEY: (partition.experiment or "").encode(),
+                        REDACTED_KEY: orjson.dumps(redacted),
+                        UNREADABLE_KEY: str(len(unreadable)).encode(),
+                    }
+                )
+            except BaseException:
+                # Closing it writes once more, which fails on a full disk.
+                with suppress(OSError, pa.ArrowException):
+                    writer.close()
+                raise
+            writer.close()
+        report.rows.update(rows)
+        report.redacted.update({f"{table}.{column}": count for column, count in redacted.items()})
+
     columns = {table: _COLUMNS[table] for table in OF_SPANS}
+    own = (partition.validate, partition.experiment)
+    read = (each for each in run.read(step=partition.steps) if (each.validate, each.experiment_name) == own)
     with ExitStack() as stack:
-        writers = {table: stack.enter_context(_new_file(target, table, unreadable, report)) for table in columns}
-        for batch in batches_of(_trajectories_of(run, partition), columns, unreadable.append):
+        writers = {table: stack.enter_context(new_file(table)) for table in columns}
+        for batch in batches_of(read, columns, unreadable.append):
             for table, values in batch.items():
                 writers[table](batch_of(columns[table], values))
     report.unreadable += unreadable
     condition = _condition(partition)
     of_rewards = f"trace_id IN (SELECT trace_id FROM trajectories WHERE {condition})"
     for table, where in (("rewards", of_rewards), ("trajectories", condition)):
-        rows, _ = take_batches(run, table, _COLUMNS[table], f" WHERE {where}", partition.steps, _SECONDS)
-        with _new_file(target, table, unreadable, report) as write:
-            for each in rows:
+        batches, _ = take_batches(run, table, _COLUMNS[table], f" WHERE {where}", partition.steps, _SECONDS)
+        with new_file(table) as write:
+            for each in batches:
                 write(each)
-
-
-@contextmanager
-def _new_file(
-    target: _Target, table: str, unreadable: Sequence[str], report: ExportReport
-) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Give the function that writes a batch to a file, as a row group.
-
-    Args:
-        target: The files of the step.
-        table: The file's table.
-        unreadable: The step's trajectories that can't be read, which come meanwhile.
-        report: Counts the rows of a file that is whole.
-    """
-    rows = Counter({table: 0})
-    redacted: Counter[str] = Counter()
-    schema = target.schemas[table]
-
-    def write(batch: pa.RecordBatch) -> None:
-        if batch.num_rows:
-            writer.write_batch(batch.cast(schema))
-            rows[table] += batch.num_rows
-            redacted.update(redacted_in(batch))
-
-    with target.place.new_file(target.partition.place_of(table)) as file:
-        writer = pq.ParquetWriter(file, schema, compression="zstd", store_schema=True)
-        try:
-            yield write
-            writer.add_key_value_metadata(
-                {
-                    FINGERPRINT_KEY: " ".join((target.fingerprint, *unreadable)).encode(),
-                    EXPERIMENT_KEY: (target.partition.experiment or "").encode(),
-                    REDACTED_KEY: orjson.dumps(redacted),
-                    UNREADABLE_KEY: str(len(unreadable)).encode(),
-                }
-            )
-        except BaseException:
-            # Closing it writes once more, which fails on a full disk.
-            with suppress(OSError, pa.ArrowException):
-                writer.close()
-            raise
-        writer.close()
-    report.rows.update(rows)
-    report.redacted.update({f"{table}.{column}": count for column, count in redacted.items()})

@@ -14,18 +14,22 @@ PREFIXES: Final = ("OTE", "OTL", "OETL", "TOEL", "MLF", "MFL", "WAN", "WNA", "WF
 
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is meant by `name`, if one is near; case, spaces and punctuation don't count."""
+    return next(iter(near(name, known, 1)), None)
+
+
+def near(name: str, known: Iterable[str], most: int) -> list[str]:
+    """Return the known names that are near, the nearest first, as `closest` compares them."""
     # Most commands have nothing to guess.
     import difflib
 
     by_letters = {_letters(one): one for one in known}
-    found = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=0.7)
-    return by_letters[found[0]] if found else None
+    return [by_letters[each] for each in difflib.get_close_matches(_letters(name), by_letters, most, cutoff=0.7)]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the end of a message; empty if no known name is near."""
-    near = closest(name, known)
-    return "" if near is None else f"; did you mean {near!r}?"
+    one = closest(name, known)
+    return "" if one is None else f"; did you mean {one!r}?"
 
 
 def misspelt_argument(name: str, known: Iterable[str]) -> str | None:
