@@ -102,13 +102,13 @@ class _Run:
 
 @dataclass
 class _Rollouts:
-    """The rollouts of a step by sample and number, None for those without; and the run ids of the finished ones."""
+    """The rollouts of a step by sample and number, None for those without; and the run id of each finished one."""
 
     all: set[Any] = field(default_factory=set)
-    finished: dict[Any, set[str | None]] = field(default_factory=dict)
+    finished: dict[Any, list[str | None]] = field(default_factory=dict)
 
     def is_mixed(self) -> bool:
-        return any(len(ids) > 1 for one, ids in self.finished.items() if one is not None)
+        return any(len({*ids}) > 1 for one, ids in self.finished.items() if one is not None)
 
 
 def find_attempts(connection: sqlite3.Connection, *, is_whole: bool) -> bool:
@@ -195,7 +195,8 @@ def _compare(connection: sqlite3.Connection, run: _Run, start: _Start, first: in
 
     Returns:
         True if one of the two has finished a rollout under several run ids: they are runs at the same time; and True if
-        the start has finished some, and has at least half of the finished ones again. None if rollouts have no numbers.
+        the start has finished some, and has at least half of the finished ones again. None if it has as many, but
+        rollouts have no numbers.
     """
     project, experiment, *_ = start.keys[0]
     rows = connection.execute(
@@ -211,7 +212,7 @@ def _compare(connection: sqlite3.Connection, run: _Run, start: _Start, first: in
                 one = None if sample is None or rollout is None else (str(sample), str(rollout))
                 sides[place].all.add(one)
                 if has_root:
-                    sides[place].finished.setdefault(one, set()).add(process[0])
+                    sides[place].finished.setdefault(one, []).append(process[0])
         *attempts, now = sides
         before = next((each for each in reversed(attempts) if each.all), None)
         if before is not None and now.all:
@@ -219,7 +220,7 @@ def _compare(connection: sqlite3.Connection, run: _Run, start: _Start, first: in
             if not now.finished:
                 return is_mixed, False
             if before.all == now.all == {None}:
-                return is_mixed, None
+                return is_mixed, None if 2 * len(now.finished[None]) >= len(before.finished.get(None, ())) else False
             done = (before.finished.keys() or before.all) - {None}
             return is_mixed, bool(done) and 2 * len(done & now.all) >= len(done)
     return False, False

@@ -373,6 +373,13 @@ class TestNoResumedRun:
         assert len(list(Run([tmp_path]).read(step=5))) == 4 * 2
         assert {each.attempt for each in Run([tmp_path]).steps()} == {None}
 
+    def test_a_worker_that_does_what_is_left_without_numbers(self, tmp_path):
+        """It has less of the step than the run."""
+        for worker in range(5):
+            train(tmp_path, f"first {worker}", range(1, 7), 1, samples=[None])
+        train(tmp_path, "second", [5, 7, 8], 2, samples=[None])
+        assert len(list(Run([tmp_path]).read(step=5))) == 6 * 2
+
     @pytest.mark.parametrize("sample", [0, None])
     def test_a_late_reward_of_a_trajectory_that_is_not_there(self, tmp_path, sample):
         """The process that gives it trains nothing."""
