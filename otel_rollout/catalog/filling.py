@@ -217,19 +217,12 @@ def note_problems(connection: sqlite3.Connection, found: Found, on_problem: OnPr
 
 def summaries_of(trajectories: Iterable[RecordedTrajectory]) -> Iterator[TrajectorySummary]:
     """Yield the summary of each trajectory, in order; of one that can't be read, only the facts of its index entry."""
-    return (_summary_of(each, lambda trajectory: trajectory.summary) for each in trajectories)
+    return map(_summary_of, trajectories)
 
 
-def _summary_of(
-    trajectory: RecordedTrajectory, read: Callable[[RecordedTrajectory], TrajectorySummary]
-) -> TrajectorySummary:
-    try:
-        return read(trajectory)
-    except UnreadableTraceError:
-        return _identity_of(trajectory)
-
-
-def _identity_of(trajectory: RecordedTrajectory) -> TrajectorySummary:
+def _summary_of(trajectory: RecordedTrajectory) -> TrajectorySummary:
+    with suppress(UnreadableTraceError):
+        return trajectory.summary
     summary = TrajectorySummary(**listed_of(main_row(trajectory.parts), trajectory.parts[0][0].worker))
     summary.start_time, summary.end_time = trajectory.start_time, trajectory.end_time
     summary.spans = sum(row.spans for _, row in trajectory.parts)
@@ -400,7 +393,7 @@ class _Batch(Reader):
                 summary = each.listed_summary
                 if summary is not None and each.lacks_inferred:
                     lacking.append((each.trace_id,))
-                yield summary or _summary_of(each, RecordedTrajectory.read_summary)
+                yield summary or _summary_of(each)
 
         insert(self._connection, summaries())
         self._connection.executemany("INSERT OR REPLACE INTO inferred VALUES (?, 0)", lacking)

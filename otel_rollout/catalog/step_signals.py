@@ -165,16 +165,10 @@ def has_invalid_reward(summary: TrajectorySummary) -> bool:
 
 def rolled_out_again(summaries: Iterable[TrajectorySummary]) -> list[TrajectorySummary]:
     """Return the trajectories of a step whose prompt and number of the rollout an earlier one has, by their starts."""
-    seen: set[tuple[str, str]] = set()
-    again = []
-    for each in sorted(summaries, key=lambda each: each.start_time):
-        rollout = rollout_of(each)
-        if rollout is None:
-            continue
-        if rollout in seen:
-            again.append(each)
-        seen.add(rollout)
-    return again
+    first: dict[tuple[str, str], TrajectorySummary] = {}
+    known = [(rollout, each) for each in summaries if (rollout := rollout_of(each)) is not None]
+    ordered = sorted(known, key=lambda pair: pair[1].start_time)
+    return [each for rollout, each in ordered if first.setdefault(rollout, each) is not each]
 
 
 def worst_reward(summaries: Iterable[TrajectorySummary]) -> float | None:

@@ -157,19 +157,15 @@ def _all_texts(span: ReadableSpan) -> Iterator[tuple[str, str]]:
 
 def _errors(span: ReadableSpan) -> Iterator[tuple[str, str]]:
     """Yield the class name and the text of each error: its class and message, its traceback, the span's status."""
-    kind = _short(error_type_of(span))
+    kind = error_type_of(span).rpartition(".")[2]
     for event in span.events:
         others = dict(event.attributes or {})
         named = [list(_leaves(others.pop(key, None))) for key in (semconv.EXCEPTION_TYPE, semconv.EXCEPTION_MESSAGE)]
-        own = _short("".join(named[0])) or kind
+        own = "".join(named[0]).rpartition(".")[2] or kind
         yield own, ": ".join(chain(*named))
         yield from ((own, text) for text in _leaves(others))
     for text in (span.status.description, (span.attributes or {}).get(semconv.ERROR_TYPE)):
         yield from ((kind, each) for each in _leaves(text))
-
-
-def _short(kind: str) -> str:
-    return kind.rpartition(".")[2]
 
 
 def _tools(span: ReadableSpan) -> Iterator[tuple[str, str]]:
