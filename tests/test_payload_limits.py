@@ -35,14 +35,6 @@ class TestCutJson:
 
         assert cut_json(text, len(text)) is text
 
-    def test_every_limit(self):
-        """Under every limit the result is valid JSON within it."""
-        for limit in (*range(5, 400), 1000, 3000, 10_000, 50_000, 99_999):
-            result = cut_json(orjson.dumps(CONVERSATION), limit)
-
-            orjson.loads(result)
-            assert len(result) <= limit
-
     def test_short_values_survive(self):
         """The longest values are cut first, evenly, each with a note; short ones stay whole."""
         assert cut({"id": "short", "text": "x" * 10_000, "other": "y" * 10_000, "n": [1, 2]}, 200) == {
@@ -76,21 +68,6 @@ class TestCutJson:
 
         assert seen["key0"] == 0
         assert seen["…"] == f"[{1000 - len(seen) + 1:,} keys cut]"
-
-    def test_text_that_grows_when_it_is_written(self):
-        """Control characters and wide characters count as the bytes that they take."""
-        for text in ("\x00" * 5000, "語" * 5000, "😀" * 5000, '"\\' * 5000):
-            result = cut_json(orjson.dumps(text), 1000)
-
-            assert 500 < len(result) <= 1000
-            assert "characters cut]" in orjson.loads(result)
-
-    def test_long_keys(self):
-        """Keys are cut as well."""
-        result = cut_json(orjson.dumps({"k" * 10_000: "v", "a": 1}), 400)
-
-        assert len(result) <= 400
-        assert "v" in orjson.loads(result).values()
 
     def test_the_room_is_used(self):
         """A cut payload takes most of what it may take."""

@@ -221,25 +221,9 @@ class TestFigures:
         [error] = summarise_trajectory([root(), failed, *turns]).errors
         assert error.is_first is is_first
 
-    def test_nothing(self):
-        """There is no summary of no spans."""
-        with pytest.raises(ValueError, match="one span"):
-            summarise_trajectory([])
-
 
 class TestWhatItSays:
     """Identity, reward, texts, errors, other programs."""
-
-    def test_a_late_reward_counts(self):
-        """That of a span which ended later, its parts beside the root's; advantage and fate the same way."""
-        late = {"rollout__reward": 0.75, "rollout__reward_parts": '{"format": true, "why": "so"}'}
-        spans = [
-            root(rollout__reward=0.25, rollout__reward_parts='{"length": 2}', rollout__fate="kept"),
-            span(5, "EVALUATOR", at=(200_000, 200_001), rollout__advantage=-1.5, **late),
-        ]
-        summary = summarise_trajectory(spans)
-        assert (summary.reward, summary.reward_parts) == (0.75, {"format": 1.0, "length": 2.0})
-        assert (summary.advantage, summary.fate) == (-1.5, "kept")
 
     def test_spans_of_another_program(self):
         """Kinds follow the GenAI conventions, the service is the resource's, a failed root has the status error."""

@@ -9,7 +9,6 @@ import pytest
 
 from otel_rollout import semconv
 from otel_rollout.facts import said_by, utterances_of
-from otel_rollout.look.terminal import advantages, answer_of, prompt_of
 from otel_rollout.messages import ToolCall, messages_in, read_template, text_message, unfolded
 from tests.trace_folder.recordings import make_span, make_trajectory
 
@@ -293,31 +292,6 @@ class TestTemplates:
         assert said(text)[1] == ()
         (message,) = read_template(f"<|im_start|>assistant\n{text}.")
         assert (message.role, len(message.text)) == ("assistant", len(f"{text}.".lstrip("\n")))
-
-
-class TestRollouts:
-    """A rollout beside the others of its group."""
-
-    def test_prompt_and_answer(self):
-        """They are the root's input and output."""
-        spans = make_trajectory(payload='"42"')
-        assert (prompt_of(spans), answer_of(spans)) == ("42", "42")
-
-    def test_one_that_is_running(self):
-        """Without a root the last words of the model are the answer."""
-        assert answer_of(make_trajectory(payload='"so far"')[:2]) == "so far"
-
-    def test_advantages_are_measured_against_the_group(self):
-        """The one that did better than its group stands above zero, the others below, and their sum is zero."""
-        better, *others = advantages([1.0, 0.0, 0.0, 0.0])
-        assert better == pytest.approx(1.732, abs=1e-3)
-        assert others == [pytest.approx(-0.577, abs=1e-3)] * 3
-
-    def test_a_group_that_agrees_has_none(self):
-        """If all did the same, each advantage is zero; of one without a reward it is unknown."""
-        assert advantages([1.0, 1.0]) == [0.0, 0.0]
-        assert advantages([1.0, None, 1.0]) == [0.0, None, 0.0]
-        assert advantages([None]) == [None]
 
 
 class TestResultsAtTheirCalls:

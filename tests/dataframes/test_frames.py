@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib.util
-import json
 import os
 import random
 import shutil
@@ -15,7 +14,7 @@ import pytest
 from otel_rollout import dataframes, semconv
 from otel_rollout.catalog import Run
 from otel_rollout.errors import MissingExtraError, NoTracesError, RolloutTraceError
-from tests.dataframes.made import SECRET, damage, record, steps
+from tests.dataframes.made import damage, record, steps
 from tests.trace_folder.recordings import START, make_span, make_trajectory
 
 pa = pytest.importorskip("pyarrow")
@@ -240,18 +239,6 @@ class TestDamage:
         for read in READERS.values():
             with pytest.warns(UserWarning, match="skipped in .*; otel_rollout.dataframes.errors has the place"):
                 read(folder)
-
-
-class TestRedaction:
-    """What is said of redaction."""
-
-    def test_counts_by_column(self, tmp_path):
-        """A table's metadata has the number of values that redaction had replaced, by column."""
-        folder = record(tmp_path / "traces", make_trajectory(payload=SECRET))
-        counts = json.loads(dataframes.spans(folder).schema.metadata[b"otel_rollout.redacted"])
-        assert counts == {"input": 6, "output": 6}
-        told = dataframes.spans(folder, columns=["name"]).schema.metadata[b"otel_rollout.redacted"]
-        assert json.loads(told) == {}
 
 
 class TestWithoutArrow:

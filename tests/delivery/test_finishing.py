@@ -10,7 +10,7 @@ import orjson
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanContext, StatusCode, TraceFlags
+from opentelemetry.trace import SpanContext, TraceFlags
 
 import otel_rollout
 from otel_rollout import (
@@ -23,7 +23,7 @@ from otel_rollout import (
     semconv,
     stats,
 )
-from otel_rollout.finish import ChatWriter, PayloadFinisher, Redactor, draft_of, limit, redact, write_messages
+from otel_rollout.finish import PayloadFinisher, Redactor, draft_of, limit, redact
 from otel_rollout.record import RolloutSpan, TrajectoryState, take_snapshot
 
 ROOT = SpanContext(1, 1, False, TraceFlags(TraceFlags.SAMPLED))
@@ -93,23 +93,6 @@ class TestRedact:
         assert draft.input == {"image": "data:image/png;base64,[1122 bytes cut]"}
         assert draft.attributes == {"key": image}
 
-    def test_all_else(self):
-        """Secrets go from name, attributes, status, events, and from the tags of the trajectory, once for all spans."""
-        trajectory = TrajectoryState({"tag": "password=hunter2x9"})
-        span = RolloutSpan("op password=hunter2x9", 2, ROOT, {"n": 1}, trajectory, (), lambda ended: None)
-        span.add_event("seen", {"api_key": "c0ffee-77"}, 5)
-        span.set_attribute("key", "password=hunter2x9")
-        span.set_status(StatusCode.ERROR, "token=hunter2x9")
-
-        draft = redacted(span)
-
-        assert (draft.name, draft.status.description) == ("op password=[redacted]", "token=[redacted]")
-        assert [(event.name, event.attributes) for event in draft.events] == [("seen", {"api_key": "[redacted]"})]
-        assert draft.attributes == {"key": "password=[redacted]", "n": 1}
-        assert draft.tags == trajectory.tags == {"tag": "password=[redacted]"}
-        assert draft.redacted == 5
-        assert redacted(recording(trajectory=trajectory)).redacted == 0
-
     def test_a_payload_that_cannot_be_read(self, monkeypatch):
         """Name and tags are redacted all the same."""
         monkeypatch.delenv("OTEL_ROLLOUT_RAISE_INTERNAL_ERRORS")
@@ -121,36 +104,6 @@ class TestRedact:
 
         assert (draft.name, draft.tags) == ("op password=[redacted]", {"tag": "password=[redacted]"})
         assert (draft.input_json, draft.redacted) == ('"…[the payload could not be read]"'.encode(), 2)
-
-
-class TestWriteMessages:
-    """Messages leave the payload."""
-
-    def test_turn_and_root(self):
-        """An LLM op keeps their texts; the root gets the conversation of its trajectory."""
-        chat = ChatWriter(FINISHER)
-        turn = redacted(
-            recording({"messages": ASKED, "api_key": "c0ffee-77"}, "4", **{semconv.SPAN_KIND: "LLM", semconv.TURN: 1})
-        )
-        root = redacted(recording({"messages": ASKED}, parent=None, trajectory=TrajectoryState({})))
-
-        write_messages(turn, chat)
-        write_messages(root, chat)
-
-        assert orjson.loads(turn.input_json) == {"prompt_text": "2+2?", "api_key": "[redacted]"}
-        assert set(turn.messages) == {semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}
-        assert [side.messages[0].gist for side in turn.turn] == ["2+2?", "4"]
-        assert (root.input_json, root.output_json) == (b'"2+2?"', b'"4"')
-        assert {**root.messages} == {**turn.messages}
-
-    def test_another_op(self):
-        """Other ops keep their payload."""
-        draft = redacted(recording({"messages": ASKED}, **{semconv.SPAN_KIND: "TOOL"}))
-        before = draft.input_json
-
-        write_messages(draft, ChatWriter(FINISHER))
-
-        assert (draft.input_json, draft.messages) == (before, {})
 
 
 class TestLimit:

@@ -24,18 +24,6 @@ class TestCutOff:
 
     CUT_OFF = "ends within a request, as it does while it is written: import it again later\n"
 
-    def test_zstd_cut_behind_a_whole_request(self, tmp_path, capsys):
-        """A zstd stream without its last block is named, though its data ends with a line end."""
-        path = tmp_path / "otlp.json"
-        stream = zstandard.ZstdCompressor().compressobj()
-        blocks = [stream.compress(line) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for line in json_lines(path)]
-        path.write_bytes(b"".join(blocks))
-
-        out, err = add(capsys, path, into=tmp_path / "traces")
-
-        assert out.startswith("60 spans of 20 trajectories from 1 file")
-        assert err == f"{path} {self.CUT_OFF}"
-
     @pytest.mark.parametrize("form", ["json native zstd", "proto native zstd"])
     def test_cut_before_the_first_request(self, tmp_path, capsys, form):
         """A zstd stream whose only block is cut off is named, though nothing of it can be read."""
@@ -115,14 +103,6 @@ class TestOtherFiles:
         assert err == ""
         assert [step.trajectories for step in Run([tmp_path / "copy"]).steps()] == [step.trajectories for step in steps]
 
-    def test_named_file_without_otlp_exits_with_2(self, tmp_path, capsys):
-        """A file that was named and holds something else exits with 2."""
-        (tmp_path / "server.log").write_text("started\n")
-
-        _, err = add(capsys, tmp_path / "server.log", into=tmp_path / "traces", code=2)
-
-        assert "has no OTLP" in err
-
     @pytest.mark.parametrize(
         "start",
         [
@@ -153,15 +133,6 @@ class TestOtherFiles:
         _, err = add(capsys, path, into=tmp_path / "traces", code=2)
 
         assert "has no OTLP" in err
-
-    def test_first_key_is_being_written(self, tmp_path, capsys):
-        """A file with a part of a request's first key is cut off, and no error."""
-        path = tmp_path / "otlp.json"
-        path.write_bytes(b'{"resourceSp')
-
-        _, err = add(capsys, path, into=tmp_path / "traces")
-
-        assert f"{path} ends within a request" in err
 
     @pytest.mark.parametrize(
         "text",

@@ -114,17 +114,6 @@ class TestAgain:
         _, err = add(capsys, tmp_path / "otlp.json", into=tmp_path / "otlp.json", code=2)
         assert err == f"otel-rollout import: {tmp_path / 'otlp.json'} is a file: name a folder\n"
 
-    def test_span_that_comes_twice_is_added_once(self, tmp_path, capsys):
-        """Spans that are in two files, or twice in one, are added once."""
-        write_collector_file(tmp_path / "files" / "a.json", "json", [*REQUESTS, REQUESTS[0]])
-        write_collector_file(tmp_path / "files" / "b.json", "json", REQUESTS)
-
-        out, _ = add(capsys, tmp_path / "files", into=tmp_path / "traces")
-
-        assert out.startswith("60 spans of 20 trajectories from 2 files")
-        assert "80 were there already" in out
-        assert count_folder(tmp_path / "traces").spans == 60
-
     def test_killed_import_goes_on(self, tmp_path, capsys):
         """After a SIGKILL in the middle, a second import adds exactly the rest."""
         requests = [

@@ -8,57 +8,9 @@ import sys
 from pathlib import Path
 
 import otel_rollout
-from otel_rollout_file import FileSpanExporter
 from otel_rollout_otlp import OtlpHttpSpanExporter
 
 ENGINE = Path(__file__).parent / "programs" / "engine.py"
-
-
-def test_same_as_the_file_exporter(start, tmp_path) -> None:
-    """Spans that come over our `otlp` exporter are read as those of the `file` exporter are, byte for byte."""
-    receiver = start()
-    exporters = [
-        OtlpHttpSpanExporter(endpoint=receiver.url.removesuffix("/v1/traces")),
-        FileSpanExporter(folder=tmp_path / "file"),
-    ]
-    otel_rollout.init("project", "experiment", backend=exporters)
-
-    @otel_rollout.rollout_trace_op
-    def tool(text: str) -> dict[str, object]:
-        if text == "fail":
-            raise ValueError("ä tool that fails")
-        return {"echo": text * 100, "score": 0.5}
-
-    @otel_rollout.rollout_trace_op
-    def agent() -> str:
-        try:
-            tool("fail")
-        except ValueError:
-            return str(tool("again"))
-        return ""
-
-    for sample in range(3):
-        with otel_rollout.rollout_trace_attr(sample_index=sample, step=1, rollout_n=0):
-            agent()
-    assert otel_rollout.shutdown(30.0)
-    assert receiver.stop()[0] == 0
-    received, written = (
-        {each.trace_id: each for each in otel_rollout.read_trajectories(folder)}
-        for folder in (tmp_path / "traces", tmp_path / "file")
-    )
-    assert len(written) == 3
-    assert received.keys() == written.keys()
-    for trace_id, trajectory in written.items():
-        other = received[trace_id]
-        assert sorted(span.to_json() for span in other.spans) == sorted(span.to_json() for span in trajectory.spans)
-        assert (other.step, other.sample_index, other.status, other.has_root, other.name, other.attributes) == (
-            trajectory.step,
-            trajectory.sample_index,
-            trajectory.status,
-            True,
-            trajectory.name,
-            trajectory.attributes,
-        )
 
 
 def test_another_program_joins_the_trajectory(start, tmp_path) -> None:

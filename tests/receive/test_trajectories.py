@@ -87,19 +87,6 @@ def test_too_many_open(start, tmp_path) -> None:
     assert set(spans_in_frames(tmp_path / "traces").values()) == {1}
 
 
-def test_large(start, tmp_path) -> None:
-    """A trajectory above 16 MiB is written in lines that OTLP receivers take, and read as one."""
-    receiver = start()
-    spans = [make_span(1, number, text=f"{number}" * (2**20)) for number in (*range(1, 40), 0)]
-    for first in range(0, 40, 10):
-        assert receiver.send(spans[first : first + 10], encoding="zstd").status == 200
-    assert receiver.stop()[0] == 0
-    lines = requests_in_frames(tmp_path / "traces")
-    assert max(map(len, lines)) < 20 * 2**20
-    assert len(lines) > 2
-    assert stored(tmp_path / "traces") == ids_of(spans)
-
-
 def test_without_our_attributes(start, tmp_path, capsys) -> None:
     """Traces of programs that know nothing of rollouts are listed by service and name, and shown."""
     from otel_rollout.cli.main import main

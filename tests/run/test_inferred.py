@@ -18,7 +18,7 @@ from otel_rollout.cli.main import main
 from otel_rollout.facts import INFERRED
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look.findings import diagnose_run
-from otel_rollout.look.view import RunState, make_application
+from otel_rollout.look.view import RunState
 from tests.trace_folder.recordings import make_span, trace_id_of
 
 STEPS, ROLLOUTS = 3, 4
@@ -118,20 +118,6 @@ class TestWhenAsked:
         assert len(read) == 2 * ROLLOUTS + 1
         assert [each.conversations for each in run.summaries(third)] == [2] * ROLLOUTS
 
-    def test_what_changes_is_inferred_anew(self, folder):
-        """A reward that comes late leaves the fact as it is."""
-        run = Run([folder])
-        [group, *_] = run.groups(run.steps(1)[0])
-        assert run.summary(group.trace_ids[0]).subagents == 1
-        late = make_span(
-            "annotate", 50, int(group.trace_ids[0], 16), seconds=(20, 20), attributes={semconv.REWARD: 0.5}
-        )
-        writer = FolderWriter(folder)
-        writer.write([late])
-        writer.close()
-        found = run.summary(group.trace_ids[0])
-        assert (found.subagents, found.spans, found.reward) == (1, 4, 0.5)
-
     def test_what_changes_while_it_is_inferred(self, folder, monkeypatch):
         """Another reader lists a late reward while the messages are compared: they are compared again."""
         trace_id = trace_id_of(1, 0, 0)
@@ -230,18 +216,6 @@ class TestChecks:
         monkeypatch.setattr("otel_rollout.catalog.rollout_run.MAX_INFERRED", 2)
         run = Run([folder])
         assert [step.looked_at for step in run.judged(run.steps())] == [1, 1, 0]
-
-    def test_pages(self, folder, monkeypatch):
-        """Findings come with the sentence."""
-        testclient = pytest.importorskip("starlette.testclient")
-        monkeypatch.setattr("otel_rollout.catalog.rollout_run.MAX_INFERRED", 6)
-        application = make_application(RunState([folder]), "token")
-        client = testclient.TestClient(application, base_url="http://127.0.0.1")
-        client.headers["Authorization"] = "Bearer token"
-        assert (
-            client.get("/api/findings").json()["looked_at"]
-            == "two_sides looked at 6 of 12 trajectories, spread over the steps"
-        )
 
     def test_command(self, folder, monkeypatch, capsys):
         """`diagnose` says it in a line, and in JSON as a number."""

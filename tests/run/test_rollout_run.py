@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from otel_rollout.catalog import Run
 from otel_rollout.errors import NoTracesError
 from otel_rollout.facts import shapes_of
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.run.asked import groups_of, steps_of, summaries_of
+from tests.run.asked import steps_of, summaries_of
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of
 
 
@@ -74,20 +73,6 @@ class TestFolders:
 
 class TestTrajectories:
     """What is asked for by step, prompt or id."""
-
-    def test_a_step(self, folder):
-        """Its trajectories in the order of prompts and rollouts, its groups in the order of prompts."""
-        run = Run([folder])
-        numbers = [(each.sample_index, each.rollout_n) for each in summaries_of(run, 1)]
-        assert numbers == [
-            (0, 0),
-            (0, 1),
-            (1, 0),
-            (1, 1),
-        ]
-        assert [group.rewards for group in groups_of(run, 1)] == [(0.0, 1.0), (0.0, 1.0)]
-        assert [each.validate for each in summaries_of(run, 2, validate=True)] == [True]
-        assert summaries_of(run, 77) == []
 
     def test_a_group(self, folder):
         """By a number or its text."""
@@ -161,26 +146,3 @@ class TestTrajectories:
         assert [group.step for group in run.same_prompt("1", first)] == [1, 2]
         assert [group.step for group in run.same_prompt(0, validation)] == [2]
         assert run.same_prompt("1,", first) == []
-
-
-class TestThreads:
-    """Many at once, as a server's."""
-
-    def test_get_the_same_answers(self, folder):
-        """Whatever is asked, while the folder is written."""
-        run = Run([folder])
-        trace_id = f"{trace_id_of(1, 1, 1):032x}"
-        writer = FolderWriter(folder)
-
-        def ask(number: int):
-            if number % 10 == 0:
-                writer.write(make_trajectory(5, number))
-            assert outline(run.steps())[:3] == [(1, False, 4), (2, False, 4), (2, True, 1)]
-            assert len(groups_of(run, 1)) == 2
-            assert run.summary(trace_id).step == 1
-            return len(run.trajectory(trace_id).spans)
-
-        with ThreadPoolExecutor(8) as pool:
-            assert set(pool.map(ask, range(40))) == {3}
-        writer.close()
-        assert outline(run.steps())[-1] == (5, False, 4)

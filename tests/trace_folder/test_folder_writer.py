@@ -124,13 +124,6 @@ class TestPlaces:
         [entry] = read_index(writer.folder / path.replace(".otlp.zst", ".index.jsonl"))
         assert (entry.has_root, entry.sample_index, entry.name) == (False, 5, "op 0")
 
-    def test_a_span_without_a_context_is_passed_over(self, writer):
-        """There is nothing to file it under."""
-        span = make_span(1)
-        span._context = None
-        writer.write([span])
-        assert contents(writer.folder) == {}
-
 
 class TestForeignSpans:
     """Spans of other instrumentations, which don't have our tags."""

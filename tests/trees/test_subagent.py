@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from opentelemetry import baggage, trace
-from opentelemetry import context as context_api
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
 import otel_rollout
@@ -145,24 +143,6 @@ class TestSubagent:
         asyncio.run(rollout())
         assert otel_rollout.flush(10.0)
         assert otel_rollout.stats().lost_annotations == {"trained": 1, "compacted": 1}
-
-    def test_serves_blocks_that_leave_a_context_attached(self, rollout_spans: InMemorySpanExporter) -> None:
-        """Each block ends its own span, though one attaches a context and doesn't detach it."""
-        reader = subagent("reader")
-
-        async def block(number: int) -> bool:
-            async with reader:
-                if number == 0:
-                    context_api.attach(baggage.set_baggage("key", "value"))
-                await asyncio.sleep(0.001 * number)
-                span = trace.get_current_span()
-            return span.is_recording()
-
-        async def blocks() -> list[bool]:
-            with rollout_trace_attr(1, 1, 0):
-                return await asyncio.gather(*map(block, range(3)))
-
-        assert asyncio.run(blocks()) == [False] * 3
 
     def test_without_tracing(self) -> None:
         """It does nothing."""
@@ -327,17 +307,6 @@ class TestAnnotations:
 
         asyncio.run(rollout())
         assert [each.trained for each in found_in(rollout_spans)] == [True, True]
-
-    def test_one_conversation_that_was_trained(self, rollout_spans: InMemorySpanExporter) -> None:
-        """It is the training data, without a mark."""
-
-        async def rollout() -> None:
-            with rollout_trace_attr(1, 1, 0):
-                await say([], "question")
-                annotate(fate="trained")
-
-        asyncio.run(rollout())
-        assert [each.trained for each in found_in(rollout_spans)] == [True]
 
     def test_after_the_end(self, rollout_spans: InMemorySpanExporter) -> None:
         """The use in training may come late; no later generation can be compacted, which is counted."""

@@ -86,11 +86,6 @@ class TestSettings:
             init("project", "experiment", "file")
         assert FileSpanExporter().settings[1:] == (2**30, None)
 
-    def test_an_argument_that_is_no_size_is_refused(self):
-        """The message names the argument."""
-        with pytest.raises(ConfigurationError, match=r"file_max_bytes='many': .*256MiB"):
-            FileSpanExporter(file_max_bytes="many")
-
     def test_a_missing_extra_is_refused_by_init(self, monkeypatch, tmp_path):
         """With the line that mends it; and under other processors the reason is in the outcome."""
         monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path))
@@ -304,56 +299,6 @@ class TestOtherTools:
         [resource_spans] = TracesData.FromString(data).resource_spans
         [scope_spans] = resource_spans.scope_spans
         assert [span.span_id.hex() for span in scope_spans.spans] == [f"{span.context.span_id:016x}" for span in spans]
-
-    @pytest.mark.integration
-    def test_a_collector_takes_the_requests_as_they_are(self, collector, received, tmp_path, make_trajectory):
-        """Posted to a collector byte for byte, every span comes out of it with its ids, times and payload."""
-        import requests
-
-        folder = tmp_path / "traces"
-        exporter = FileSpanExporter(folder=folder)
-        spans = make_trajectory(children=3, characters=5000)
-        for batch in (spans[:2], spans[2:]):
-            exporter.send(batch)
-        exporter.shutdown()
-        for body in requests_in(folder):
-            answer = requests.post(
-                f"{collector.address}/v1/traces",
-                data=body,
-                headers={"content-type": "application/x-protobuf"},
-                timeout=30,
-            )
-            assert answer.status_code == 200, answer.text
-
-        def arrived():
-            return [
-                span
-                for request in received
-                for resource_spans in request.resource_spans
-                for scope_spans in resource_spans.scope_spans
-                for span in scope_spans.spans
-            ]
-
-        deadline = time.monotonic() + 30
-        while len(arrived()) < len(spans) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        got = {
-            (span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex()): (
-                span.name,
-                span.start_time_unix_nano,
-                span.end_time_unix_nano,
-                {pair.key: pair.value.string_value or pair.value.int_value for pair in span.attributes},
-            )
-            for span in arrived()
-        }
-        assert got == {
-            (
-                f"{span.context.trace_id:032x}",
-                f"{span.context.span_id:016x}",
-                f"{span.parent.span_id:016x}" if span.parent else "",
-            ): (span.name, span.start_time, span.end_time, dict(span.attributes))
-            for span in spans
-        }
 
     @pytest.mark.integration
     @pytest.mark.skipif(not shutil.which("zstdcat") or not shutil.which("curl"), reason="needs zstd and curl")
