@@ -7,8 +7,7 @@ from html.parser import HTMLParser
 
 from otel_rollout import ExporterStats, Stats, Trajectory, read_trajectories
 from otel_rollout.catalog import Run
-from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_trajectory
+from tests.trace_folder.recordings import make_trajectory, write_folder
 
 MARKUP = "<script>alert(1)</script>"
 
@@ -38,19 +37,10 @@ class _Cells(HTMLParser):
             self.rows[-1][-1] += data
 
 
-def record(folder, *trajectories):
-    """Write trajectories into a folder."""
-    writer = FolderWriter(folder)
-    for spans in trajectories:
-        writer.write(spans)
-    writer.close()
-    return folder
-
-
 def test_a_recorded_trajectory(tmp_path):
     """It is a row with its tags and its outcome; what is unknown is empty."""
     recorded = make_trajectory(2, MARKUP, None, reward=1 / 3)
-    [trajectory] = read_trajectories(record(tmp_path, recorded))
+    [trajectory] = read_trajectories(write_folder(tmp_path, recorded))
     shown = _Cells(trajectory._repr_html_())
     row = dict(zip(*shown.rows, strict=True))
     assert row.pop("trace_id") == trajectory.trace_id
@@ -78,7 +68,7 @@ def test_stats():
 
 def test_a_folder(tmp_path):
     """Its last twenty steps are rows, with their trajectories and rewards."""
-    run = Run([record(tmp_path / "a<b>", *(make_trajectory(step, experiment=MARKUP) for step in range(23)))])
+    run = Run([write_folder(tmp_path / "a<b>", *(make_trajectory(step, experiment=MARKUP) for step in range(23)))])
     assert repr(run) == f"<Run {tmp_path}/a<b>>"
     shown = _Cells(run._repr_html_())
     assert [row[:4] for row in shown.rows[1:]] == [[MARKUP, str(step), "False", "1"] for step in range(3, 23)]
@@ -92,7 +82,7 @@ def test_a_trajectory_that_is_traced():
 
 def test_long_texts_are_cut(tmp_path):
     """A cell has a line of 200 characters at most, and no control characters."""
-    [trajectory] = read_trajectories(record(tmp_path, make_trajectory(1, "\x1b[31m" + "x" * 1000)))
+    [trajectory] = read_trajectories(write_folder(tmp_path, make_trajectory(1, "\x1b[31m" + "x" * 1000)))
     [cell] = re.findall("<td>([^<]*…)</td>", trajectory._repr_html_())
     assert len(cell) == 200
     assert cell.isprintable()

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from otel_rollout.cli.main import main
 from otel_rollout.facts import SpanShape, TrajectorySummary
 from otel_rollout.folder import seal_of
-from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look import trace_events
 from tests.servers.process import ServerProcess, free_port, listens
-from tests.trace_folder.recordings import make_trajectory, open_indexes
+from tests.trace_folder.recordings import make_trajectory, open_indexes, write_folder
 
 SECOND = 1_000_000
 
@@ -88,11 +87,7 @@ class TestEvents:
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
     """A folder with two trajectories of a step."""
-    writer = FolderWriter(tmp_path / "traces")
-    writer.write(make_trajectory(1, 0))
-    writer.write(make_trajectory(1, 1))
-    writer.close()
-    return tmp_path / "traces"
+    return write_folder(tmp_path / "traces", make_trajectory(1, 0), make_trajectory(1, 1))
 
 
 class TestCommand:

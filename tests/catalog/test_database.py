@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from otel_rollout.catalog import Run
-from otel_rollout.folder.folder_writer import FolderWriter
 from tests.catalog.answers import answers
-from tests.trace_folder.recordings import make_trajectory
+from tests.trace_folder.recordings import make_trajectory, write_folder
 
 NAME, FOLDERS = "catalog.sqlite3", "folders.json"
 
@@ -20,11 +19,9 @@ NAME, FOLDERS = "catalog.sqlite3", "folders.json"
 @pytest.fixture
 def folder(tmp_path):
     """Two prompts of two rollouts."""
-    writer = FolderWriter(tmp_path / "traces")
-    for number in range(4):
-        writer.write(make_trajectory(1, number // 2, number % 2, reward=float(number)))
-    writer.close()
-    return tmp_path / "traces"
+    return write_folder(
+        tmp_path / "traces", *(make_trajectory(1, number // 2, number % 2, reward=float(number)) for number in range(4))
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -122,9 +119,7 @@ class TestDoubt:
         expected = run.steps()
         shutil.rmtree(cache)
         assert Run([folder]).steps() == expected
-        writer = FolderWriter(folder)
-        writer.write(make_trajectory(1, 9))
-        writer.close()
+        write_folder(folder, make_trajectory(1, 9))
         assert [step.trajectories for step in run.steps()] == [5]
         assert count(folder) == 5
 
@@ -150,9 +145,7 @@ class TestNoPlace:
         assert [step.trajectories for step in run.steps()] == [4]
         assert run.query("SELECT stddev(reward) FROM trajectories", max_rows=1, seconds=10.0).rows != []
         assert (tmp_path / "cache").read_text() == "a file"
-        writer = FolderWriter(folder)
-        writer.write(make_trajectory(1, 9))
-        writer.close()
+        write_folder(folder, make_trajectory(1, 9))
         assert [step.trajectories for step in run.steps()] == [5]
 
     def test_a_reader_that_was_stopped_holds_the_lock(self, folder, cache, monkeypatch):
@@ -162,9 +155,7 @@ class TestNoPlace:
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         monkeypatch.setattr("otel_rollout.catalog.database.SECONDS_TO_WAIT", 0.01)
-        writer = FolderWriter(folder)
-        writer.write(make_trajectory(1, 9))
-        writer.close()
+        write_folder(folder, make_trajectory(1, 9))
         assert count(folder) == 5
         holder.execute("ROLLBACK")
         holder.close()

@@ -20,16 +20,14 @@ from otel_rollout.folder import StoredFile, read_index
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.catalog.answers import answers, assert_right
 from tests.run.asked import groups_of, summaries_of
-from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines
-
-
-def record(folder: Path, *trajectories) -> Path:
-    """Write trajectories into a folder."""
-    writer = FolderWriter(folder)
-    for spans in trajectories:
-        writer.write(spans)
-    writer.close()
-    return folder
+from tests.trace_folder.recordings import (
+    make_span,
+    make_trajectory,
+    trace_id_of,
+    write_folder,
+    write_frames,
+    write_lines,
+)
 
 
 @pytest.fixture
@@ -41,7 +39,7 @@ def folder(tmp_path):
         for sample in (0, 1)
         for rollout in (0, 1)
     ]
-    return record(tmp_path / "traces", *trajectories, make_trajectory(102, 0, validate=True))
+    return write_folder(tmp_path / "traces", *trajectories, make_trajectory(102, 0, validate=True))
 
 
 @pytest.fixture
@@ -160,7 +158,7 @@ class TestChanges:
         shutil.rmtree(Path(os.environ["XDG_CACHE_HOME"]))
         assert assert_right(folder) == whole
         index.write_bytes(data[: len(data) // 2])
-        record(folder, make_trajectory(1, 9))
+        write_folder(folder, make_trajectory(1, 9))
         assert assert_right(folder)["steps"][0].trajectories == 5
         writer.close()
 
@@ -196,12 +194,12 @@ class TestChanges:
         trace_id = trace_id_of(1, 0, 0)
         tags = {semconv.STEP: 1, semconv.SAMPLE_INDEX: 0, semconv.ROLLOUT_N: 0}
         late = make_span("reward", 77, trace_id, attributes={semconv.REWARD: 5.0, **tags}, seconds=(9.0, 9.5))
-        record(folder, [late])
+        write_folder(folder, [late])
         found = assert_right(folder)
         assert found["steps"][0].trajectories == 4
         assert max(group for each in found["groups"][0] for group in each.rewards) == 5.0
         later = make_span("reward", 78, trace_id, attributes={semconv.REWARD: 6.0, **tags}, seconds=(19.0, 19.5))
-        record(folder, [later])
+        write_folder(folder, [later])
         assert max(each for group in assert_right(folder)["groups"][0] for each in group.rewards) == 6.0
 
     def test_a_file_of_another_program(self, folder):
@@ -220,11 +218,11 @@ class TestChanges:
 
     def test_parts_of_a_step_in_two_folders(self, tmp_path):
         """Two nodes wrote them; two experiments and two runs are told apart."""
-        first = record(tmp_path / "a", make_trajectory(1, 0, 0), make_trajectory(1, 5, 0, experiment="other"))
-        second = record(tmp_path / "b", make_trajectory(1, 0, 1))
+        first = write_folder(tmp_path / "a", make_trajectory(1, 0, 0), make_trajectory(1, 5, 0, experiment="other"))
+        second = write_folder(tmp_path / "b", make_trajectory(1, 0, 1))
         found = assert_right(first, second)
         assert [step.trajectories for step in found["steps"]] in ([1, 2], [2, 1])
-        record(second, make_trajectory(1, 0, 2))
+        write_folder(second, make_trajectory(1, 0, 2))
         assert sorted(step.trajectories for step in assert_right(first, second)["steps"]) == [1, 3]
 
 
@@ -288,7 +286,7 @@ class TestKilledReaders:
         monkeypatch.setattr("otel_rollout.catalog.filling.SECONDS_BETWEEN_COMMITS", 0.0)
         rng = random.Random(rounds)
         for number in range(rounds):
-            record(
+            write_folder(
                 tmp_path, *(make_trajectory(step, number, rollout) for step in (1, 102, 203) for rollout in range(4))
             )
             if number % 3 == 2:

@@ -19,8 +19,7 @@ from otel_rollout.catalog import Run
 from otel_rollout.cli.main import main
 from otel_rollout.counts import Loss
 from otel_rollout.folder import append_losses
-from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import SECOND, make_span
+from tests.trace_folder.recordings import SECOND, make_span, write_folder
 from tests.trace_folder.training import A_DAY, ROLLOUTS, train
 
 pytest.importorskip("rich")
@@ -389,9 +388,7 @@ class TestNoResumedRun:
         tags |= {} if sample is None else {semconv.SAMPLE_INDEX: sample, semconv.ROLLOUT_N: 0}
         late = make_span("annotate", 9, 1, attributes=tags, seconds=(9 * A_DAY / SECOND, 9 * A_DAY / SECOND + 1))
         late._resource = Resource({semconv.PROJECT_NAME: "p", semconv.RUN_ID: "rewards"})
-        writer = FolderWriter(tmp_path)
-        writer.write([late])
-        writer.close()
+        write_folder(tmp_path, [late])
         assert [each.trajectories for each in Run([tmp_path]).steps()] == [2, 2, 3, 2, 2, 2, 2, 2]
 
     def test_validation_alone(self, tmp_path):

@@ -17,7 +17,14 @@ from otel_rollout import semconv
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.installing import install_line
-from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames, write_lines
+from tests.trace_folder.recordings import (
+    make_span,
+    make_trajectory,
+    trace_id_of,
+    write_folder,
+    write_frames,
+    write_lines,
+)
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli"]
 
@@ -516,9 +523,7 @@ class TestTrouble:
 
     def test_names_can_not_draw_on_the_terminal(self, tmp_path, capsys, on_terminal):
         """What a terminal would act on in a tag is replaced; markup is shown as it is."""
-        writer = FolderWriter(tmp_path)
-        writer.write(make_trajectory(1, "\x1b[2J[red]\x9b"))
-        writer.close()
+        write_folder(tmp_path, make_trajectory(1, "\x1b[2J[red]\x9b"))
         main(["ls", str(tmp_path), "--step", "1"])
         assert "�[2J[red]�" in re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)
         [row] = rows(capsys, tmp_path, "--step", 1)
@@ -528,10 +533,7 @@ class TestTrouble:
 
     def test_a_reader_that_leaves(self, tmp_path):
         """`otel-rollout ls | head` ends quietly when the reader has seen enough."""
-        writer = FolderWriter(tmp_path)
-        for sample in range(900):
-            writer.write(make_trajectory(1, sample))
-        writer.close()
+        write_folder(tmp_path, *(make_trajectory(1, sample) for sample in range(900)))
         for arguments in (["--json"], []):
             listing = subprocess.Popen(
                 [*COMMAND, "ls", str(tmp_path), "--step", "1", *arguments],

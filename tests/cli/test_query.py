@@ -20,7 +20,7 @@ from otel_rollout import semconv
 from otel_rollout.catalog import SQL_COLUMNS, QueryError, Run
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_folder
 
 pytest.importorskip("rich")
 
@@ -30,11 +30,7 @@ ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELEC
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Two steps of two rollouts each."""
-    writer = FolderWriter(tmp_path / "traces")
-    for step in (1, 2):
-        for rollout in (0, 1):
-            writer.write(make_trajectory(step, rollout))
-    writer.close()
+    write_folder(tmp_path / "traces", *(make_trajectory(step, rollout) for step in (1, 2) for rollout in (0, 1)))
     monkeypatch.setenv("OTEL_ROLLOUT_DIR", str(tmp_path / "traces"))
     return tmp_path / "traces"
 
@@ -173,9 +169,7 @@ class TestAnswers:
 
     def test_redaction_is_told(self, tmp_path, capsys):
         """Beside an answer for programs, standard error tells how many values redaction had replaced, by column."""
-        writer = FolderWriter(tmp_path / "secret")
-        writer.write(make_trajectory(payload='"[redacted] and [redacted]"'))
-        writer.close()
+        write_folder(tmp_path / "secret", make_trajectory(payload='"[redacted] and [redacted]"'))
         sql = "SELECT name, input, output AS given FROM spans WHERE kind = 'LLM'"
         for form in ("--json", "--csv"):
             assert main(["query", sql, str(tmp_path / "secret"), form]) == 0
@@ -220,9 +214,7 @@ class TestAnswers:
         """A step's spans are read again once it has more of them."""
         sql = "SELECT count(DISTINCT trace_id) AS number FROM spans"
         assert ask(capsys, sql) == [{"number": 4}]
-        writer = FolderWriter(folder)
-        writer.write(make_trajectory(2, 2))
-        writer.close()
+        write_folder(folder, make_trajectory(2, 2))
         assert ask(capsys, sql) == [{"number": 5}]
 
     def test_each_table_has_only_the_rows_that_are_asked_for(self, folder, capsys):
@@ -239,9 +231,7 @@ class TestAnswers:
 
     def test_several_folders(self, folder, tmp_path, capsys):
         """Folders are asked together."""
-        writer = FolderWriter(tmp_path / "more")
-        writer.write(make_trajectory(7, 0))
-        writer.close()
+        write_folder(tmp_path / "more", make_trajectory(7, 0))
         rows = ask(capsys, "SELECT step FROM steps", str(folder), str(tmp_path / "more"))
         assert rows == [{"step": 1}, {"step": 2}, {"step": 7}]
         assert "there is no trace folder nowhere" in refused(capsys, "SELECT 1", str(folder), "nowhere")

@@ -23,7 +23,15 @@ from otel_rollout.folder import scan_frames
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import decode_spans, request_of_json
 from tests.trace_folder import recordings
-from tests.trace_folder.recordings import SECOND, START, make_span, make_trajectory, trace_id_of, write_lines
+from tests.trace_folder.recordings import (
+    SECOND,
+    START,
+    make_span,
+    make_trajectory,
+    trace_id_of,
+    write_folder,
+    write_lines,
+)
 
 pytest.importorskip("rich")
 
@@ -126,9 +134,7 @@ class TestTree:
 
     def test_redaction_is_told(self, tmp_path, capsys):
         """Beside JSON, standard error tells how many values redaction had replaced, in which attributes."""
-        writer = FolderWriter(tmp_path)
-        writer.write(make_trajectory(payload='"[redacted]"'))
-        writer.close()
+        write_folder(tmp_path, make_trajectory(payload='"[redacted]"'))
         assert main(["show", str(tmp_path), "--json"]) == 0
         assert capsys.readouterr().err == "redaction had replaced 6 values in it: input.value 3, output.value 3\n"
 
@@ -257,10 +263,7 @@ class TestWhich:
 
     def test_very_many(self, tmp_path, capsys):
         """Of very many, the first are named."""
-        writer = FolderWriter(tmp_path)
-        for sample in range(30):
-            writer.write(make_trajectory(1, sample))
-        writer.close()
+        write_folder(tmp_path, *(make_trajectory(1, sample) for sample in range(30)))
         code, _, error = show(capsys, tmp_path)
         assert code == 2
         first, *others = error.splitlines()
@@ -358,9 +361,7 @@ class TestDamage:
     def test_a_name_can_not_draw_on_the_terminal(self, tmp_path, capsys):
         """An error that names a file is text alone, whatever the file is called."""
         place = tmp_path / "\x1b[31m" / "steps=000000-000099"
-        writer = FolderWriter(place.parent)
-        writer.write(make_trajectory(1))
-        writer.close()
+        write_folder(place.parent, make_trajectory(1))
         [path] = place.glob("*.otlp.zst")
         path.write_bytes(path.read_bytes()[:-1] + b"x")
         code, _, errors = show(capsys, place.parent, "--step", "1")

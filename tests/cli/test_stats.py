@@ -10,7 +10,7 @@ import pytest
 
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_trajectory, write_lines
+from tests.trace_folder.recordings import make_trajectory, write_folder, write_lines
 
 pytest.importorskip("rich")
 
@@ -112,10 +112,10 @@ class TestRedacted:
 
     def test_counts(self, tmp_path, capsys):
         """`stats` and `ls` show how many secrets were replaced, from the roots' attribute."""
-        writer = FolderWriter(tmp_path / "traces")
-        for rollout, count in ((0, 3), (1, 4)):
-            writer.write(make_trajectory(1, 0, rollout, **{"rollout.redacted": count}))
-        writer.close()
+        write_folder(
+            tmp_path / "traces",
+            *(make_trajectory(1, 0, rollout, **{"rollout.redacted": count}) for rollout, count in ((0, 3), (1, 4))),
+        )
         folder = str(tmp_path / "traces")
 
         assert main(["stats", folder, "--json"]) == 0

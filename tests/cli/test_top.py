@@ -19,7 +19,7 @@ import pytest
 from otel_rollout.catalog import Run
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_trajectory
+from tests.trace_folder.recordings import make_trajectory, write_folder
 
 pytest.importorskip("rich")
 
@@ -158,11 +158,11 @@ class TestSeveral:
 
     def test_experiments_are_apart(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """Each experiment's step waits for its own trajectories, and the table names the experiment."""
-        writer = FolderWriter(tmp_path)
-        for rollout in range(3):
-            writer.write(make_trajectory(1, 0, rollout, experiment="a"))
-        writer.write(make_trajectory(1, 1, 0, experiment="b"))
-        writer.close()
+        write_folder(
+            tmp_path,
+            *(make_trajectory(1, 0, rollout, experiment="a") for rollout in range(3)),
+            make_trajectory(1, 1, 0, experiment="b"),
+        )
         for number, experiment in enumerate("ab"):
             write_running(tmp_path, f"host-{number}-abcd", experiment=experiment)
         assert main(["top", str(tmp_path)]) == 0

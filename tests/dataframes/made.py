@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_trajectory
 
 SECRET = '"the key is [redacted], and [redacted]"'
-
-
-def record(folder: Path, *trajectories) -> Path:
-    """Write trajectories into a folder."""
-    writer = FolderWriter(folder)
-    for spans in trajectories:
-        writer.write(spans)
-    writer.close()
-    return folder
 
 
 def steps(numbers: Iterable[int | None], rollouts: int = 2, **given) -> list[list]:

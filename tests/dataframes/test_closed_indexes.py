@@ -10,8 +10,8 @@ from otel_rollout import dataframes, semconv
 from otel_rollout.catalog import COLUMNS
 from otel_rollout.folder import scan_frames
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.dataframes.made import record, steps
-from tests.trace_folder.recordings import make_span, make_trajectory
+from tests.dataframes.made import steps
+from tests.trace_folder.recordings import make_span, make_trajectory, write_folder
 
 pytest.importorskip("duckdb")
 closed_indexes = pytest.importorskip("otel_rollout.dataframes.closed_indexes")
@@ -50,7 +50,7 @@ class TestEqual:
             for n in (0, 1)
         ]
         made += [make_trajectory(2, prompts[0], 0, validate=True, reward=None, status="error")]
-        folder = record(tmp_path / "traces", *made, [make_span("other", 5, 77, parent=None, error="refused")])
+        folder = write_folder(tmp_path / "traces", *made, [make_span("other", 5, 77, parent=None, error="refused")])
         assert read(folder)
         found = dataframes.trajectories(folder)
         monkeypatch.setattr(closed_indexes, "read_closed", lambda *_: None)
@@ -58,7 +58,7 @@ class TestEqual:
 
     def test_columns_in_any_order(self, tmp_path):
         """Columns that are asked for are there alone, a column twice, too."""
-        folder = record(tmp_path / "traces", *steps([1]))
+        folder = write_folder(tmp_path / "traces", *steps([1]))
         names = ["worker", "reward", "step", "reward"]
         assert read(folder)
         assert dataframes.trajectories(folder, columns=names).column_names == names
@@ -81,17 +81,17 @@ class TestDoubts:
         late = make_span(
             "annotate", 9, spans[-1].context.trace_id, attributes={semconv.LATE: True, semconv.REWARD: 0.25}
         )
-        folder = record(tmp_path / "traces", spans, [late])
+        folder = write_folder(tmp_path / "traces", spans, [late])
         assert read(folder) is None
         assert dataframes.trajectories(folder)["reward"].to_pylist() == [0.25]
 
     def test_a_run_that_was_resumed(self, tmp_path):
         """A process that began once the others had ended may be another attempt, which the catalog knows."""
-        folder = record(tmp_path / "traces", make_trajectory(1), make_trajectory(2))
+        folder = write_folder(tmp_path / "traces", make_trajectory(1), make_trajectory(2))
         attributes = {semconv.STEP: 2, semconv.EXPERIMENT_NAME: "exp"}
         later = [make_span("rollout", 1, 99, parent=None, seconds=(10, 11), attributes=attributes)]
         assert read(folder)
-        record(folder, later)
+        write_folder(folder, later)
         assert read(folder) is None
 
     def test_a_run_that_was_resumed_through_one_receiver(self, tmp_path):
@@ -102,7 +102,7 @@ class TestDoubts:
         later._resource = Resource(names)
         without_step = {semconv.EXPERIMENT_NAME: "exp"}
         other = make_span("other", 1, 98, parent=None, seconds=(0, 20), attributes=without_step)
-        folder = record(tmp_path / "traces", make_trajectory(1), make_trajectory(2), [other], [later])
+        folder = write_folder(tmp_path / "traces", make_trajectory(1), make_trajectory(2), [other], [later])
         assert read(folder) is None
 
     @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ class TestDoubts:
     )
     def test_of_lines(self, change, tmp_path):
         """Lines that don't add up to their file, or that the catalog reads in another way."""
-        folder = record(tmp_path / "traces", *steps([1]))
+        folder = write_folder(tmp_path / "traces", *steps([1]))
         assert read(folder)
         change_lines(folder, change)
         assert read(folder) is None
@@ -129,7 +129,7 @@ class TestDoubts:
 
     def test_facts_that_are_inferred(self, tmp_path):
         """A line that lacks them has all other columns."""
-        folder = record(tmp_path / "traces", *steps([1]))
+        folder = write_folder(tmp_path / "traces", *steps([1]))
         change_lines(folder, lambda lines: [line[:-2] + b',"not_inferred":true}}' for line in lines])
         assert read(folder, "reward", "prompt")
         assert read(folder, "reward", "subagents") is None

@@ -19,8 +19,8 @@ import pytest
 from otel_rollout import dataframes, semconv
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.dataframes.made import SECRET, damage, record, steps
-from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of
+from tests.dataframes.made import SECRET, damage, steps
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_folder
 
 pytest.importorskip("pyarrow")
 import pyarrow as pa
@@ -36,7 +36,7 @@ SECONDS = 120.0
 @pytest.fixture
 def folder(tmp_path):
     """Three steps of two rollouts each, and a validation of the last."""
-    return record(tmp_path / "traces", *steps([1, 2, 3], **PARTS), make_trajectory(3, 0, validate=True))
+    return write_folder(tmp_path / "traces", *steps([1, 2, 3], **PARTS), make_trajectory(3, 0, validate=True))
 
 
 @pytest.fixture
@@ -106,7 +106,9 @@ class TestTables:
     def test_one_schema(self, place, tmp_path):
         """Each file of a table has the same schema, also where a column is empty or of another type in SQL."""
         odd = make_trajectory(2, "a prompt", 0, reward=None)
-        export(record(tmp_path / "traces", make_trajectory(1, 3, 0, **PARTS), odd, [make_span("x", 7, 99)]), place)
+        export(
+            write_folder(tmp_path / "traces", make_trajectory(1, 3, 0, **PARTS), odd, [make_span("x", 7, 99)]), place
+        )
         assert {row["sample_index"] for row in rows(place, "trajectories")} == {None, "3", "a prompt"}
         assert {row["rollout_n"] for row in rows(place, "trajectories")} == {None, 0}
         for table in TABLES:
@@ -118,7 +120,7 @@ class TestTables:
         """Any experiment is read back by its name; none, and no step, are null."""
         duckdb = pytest.importorskip("duckdb")
         names = ("a/b=c %2F", "ünï 'x'", "..")
-        folder = record(
+        folder = write_folder(
             tmp_path / "traces",
             *(make_trajectory(1, at, experiment=name) for at, name in enumerate(names)),
             [make_span("alone", 7, 99, parent=None)],
@@ -133,7 +135,7 @@ class TestTables:
         """Two experiments whose names are too long for a folder have one each, and their files have the names."""
         names = ["実験" * 60 + end for end in "ab"]
         recorded = [make_trajectory(1, at, experiment=name) for at, name in enumerate(names)]
-        folder = record(tmp_path / "traces", *recorded)
+        folder = write_folder(tmp_path / "traces", *recorded)
         export(folder, place)
         found = {row["experiment_name"][:12] for row in rows(place, "spans")}
         assert found == {"実験" * 6}
@@ -144,14 +146,14 @@ class TestTables:
     def test_pandas_with_any_step(self, place, tmp_path):
         """pandas reads a table with large steps, and without a step, by the partitioning that the docs name."""
         pd = pytest.importorskip("pandas")
-        export(record(tmp_path / "traces", *steps([1, 3_000_000_000, None], rollouts=1)), place)
+        export(write_folder(tmp_path / "traces", *steps([1, 3_000_000_000, None], rollouts=1)), place)
         fields = pads.partitioning(pa.schema({"experiment_name": pa.string(), "step": pa.int64()}), flavor="hive")
         found = pd.read_parquet(place / "trajectories", partitioning=fields)
         assert sorted(found["step"].fillna(-1)) == [-1, 1, 3_000_000_000]
 
     def test_redaction_is_told(self, place, tmp_path, capsys):
         """The summary, and each file, tell how many values redaction had replaced, in which columns."""
-        export(record(tmp_path / "traces", make_trajectory(payload=SECRET)), place)
+        export(write_folder(tmp_path / "traces", make_trajectory(payload=SECRET)), place)
         assert "redaction had replaced" in (told := capsys.readouterr().out)
         assert "spans.input 6, spans.output 6" in told
         [path] = (place / "spans").rglob("*.parquet")
@@ -159,7 +161,7 @@ class TestTables:
 
     def test_damage_is_mended(self, place, tmp_path, capsys):
         """A step with a trajectory that can't be read is exported again once it can; until then each call tells."""
-        folder = record(tmp_path / "damaged", *steps([1]))
+        folder = write_folder(tmp_path / "damaged", *steps([1]))
         [path] = folder.rglob("*.otlp.zst")
         whole = path.read_bytes()
         damage(folder)
@@ -215,7 +217,7 @@ class TestAgain:
         export(folder, place)
         before = files(place)
         late = {semconv.STEP: 2, semconv.REWARD: 7.0}
-        record(folder, [make_span("annotate", 9, trace_id_of(2, 0, 0), seconds=(2, 2), attributes=late)])
+        write_folder(folder, [make_span("annotate", 9, trace_id_of(2, 0, 0), seconds=(2, 2), attributes=late)])
         capsys.readouterr()
         export(folder, place)
         assert "1 step written" in (told := capsys.readouterr().out)
@@ -230,7 +232,7 @@ class TestAgain:
         pd = pytest.importorskip("pandas")
         numbers = pd.read_parquet(place / "trajectories")["sample_index"]
         assert (str(numbers.dtype), set(numbers)) == ("Int64", {0})
-        record(folder, make_trajectory(4, "a"))
+        write_folder(folder, make_trajectory(4, "a"))
         capsys.readouterr()
         export(folder, place)
         assert "5 steps written" in (told := capsys.readouterr().out)
@@ -241,7 +243,7 @@ class TestAgain:
         """A step is left as it is if it has trajectories that this folder lacks: another folder's."""
         export(folder, place)
         before = rows(place, "spans")
-        other = record(tmp_path / "other", make_trajectory(2, 77), make_trajectory(4, 77))
+        other = write_folder(tmp_path / "other", make_trajectory(2, 77), make_trajectory(4, 77))
         export(other, place, 1)
         assert "left as they are: step 2 of exp" in capsys.readouterr().err
         assert [row for row in rows(place, "spans") if row["step"] != 4] == before
@@ -259,7 +261,7 @@ class TestAgain:
         data = bytearray(damaged.read_bytes())
         data[4:400] = b"\xff" * 396
         damaged.write_bytes(data)
-        record(folder, make_trajectory(3, 9), make_trajectory(3, 9, validate=True))
+        write_folder(folder, make_trajectory(3, 9), make_trajectory(3, 9, validate=True))
         export(folder, place)
         assert len(rows(place, "trajectories")) == 9
 
@@ -290,7 +292,7 @@ class TestFaults:
     @pytest.mark.slow
     def test_kills(self, place, tmp_path):
         """Whenever it is killed, each file is whole, and further calls end with what one call writes."""
-        folder = record(tmp_path / "traces", *steps(range(1, 13), rollouts=4, **PARTS))
+        folder = write_folder(tmp_path / "traces", *steps(range(1, 13), rollouts=4, **PARTS))
         export(folder, tmp_path / "whole")
         chance = random.Random(7)
         total = len(files(tmp_path / "whole"))
@@ -318,7 +320,7 @@ class TestFaults:
         noise = random.Random(1).randbytes(300_000).hex()
         large = make_trajectory(2, payload=json.dumps(noise))
         other = make_trajectory(9, 5, experiment="later")
-        folder = record(tmp_path / "traces", make_trajectory(1), large, make_trajectory(3), other)
+        folder = write_folder(tmp_path / "traces", make_trajectory(1), large, make_trajectory(3), other)
 
         def limit() -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
@@ -371,7 +373,7 @@ class TestS3:
         export(folder, bucket)
         assert capsys.readouterr().out == "nothing new; 4 were there already\n"
         late = {semconv.STEP: 2, semconv.REWARD: 7.0}
-        record(folder, [make_span("annotate", 9, trace_id_of(2, 0, 0), seconds=(2, 2), attributes=late)])
+        write_folder(folder, [make_span("annotate", 9, trace_id_of(2, 0, 0), seconds=(2, 2), attributes=late)])
         export(folder, bucket)
         export(folder, tmp_path / "tables")
         s3.invalidate_cache()

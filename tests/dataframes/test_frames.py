@@ -14,8 +14,8 @@ import pytest
 from otel_rollout import dataframes, semconv
 from otel_rollout.catalog import Run
 from otel_rollout.errors import MissingExtraError, NoTracesError, RolloutTraceError
-from tests.dataframes.made import damage, record, steps
-from tests.trace_folder.recordings import START, make_span, make_trajectory
+from tests.dataframes.made import damage, steps
+from tests.trace_folder.recordings import START, make_span, make_trajectory, write_folder
 
 pa = pytest.importorskip("pyarrow")
 
@@ -32,7 +32,7 @@ READERS = {
 def folder(tmp_path):
     """Two steps of two rollouts each, with rewards 0 and 1."""
     parts = {semconv.REWARD_PARTS: '{"format": 1, "length": 0.5}'}
-    return record(tmp_path / "traces", *steps([1, 2], **parts))
+    return write_folder(tmp_path / "traces", *steps([1, 2], **parts))
 
 
 class TestTables:
@@ -65,7 +65,7 @@ class TestTables:
     @pytest.mark.parametrize("table", READERS)
     def test_one_schema_whatever_there_is(self, table, folder, tmp_path):
         """A column that is empty has the type that it has elsewhere."""
-        others = record(tmp_path / "others", make_trajectory(7, None, 0, reward=None))
+        others = write_folder(tmp_path / "others", make_trajectory(7, None, 0, reward=None))
         schema = READERS[table](folder).schema
         assert READERS[table](others).schema == schema
         assert READERS[table](folder, steps=99).schema == schema
@@ -74,11 +74,11 @@ class TestTables:
 
     def test_numbers_of_prompts(self, folder, tmp_path):
         """They are integers where all are integers, which are found and sorted as such; one text makes texts of all."""
-        others = record(tmp_path / "others", *(make_trajectory(7, prompt, 0) for prompt in (10, 2)))
+        others = write_folder(tmp_path / "others", *(make_trajectory(7, prompt, 0) for prompt in (10, 2)))
         frame = dataframes.trajectories(others).to_pandas()
         assert len(frame[frame.sample_index == 2]) == 1
         assert frame.sort_values("sample_index").sample_index.tolist() == [2, 10]
-        record(others, make_trajectory(8, "a", 0))
+        write_folder(others, make_trajectory(8, "a", 0))
         mixed = dataframes.trajectories(others, columns=["sample_index", "rollout_n"]).to_pydict()
         assert mixed == {"sample_index": ["10", "2", "a"], "rollout_n": [0, 0, 0]}
 
@@ -104,7 +104,7 @@ class TestTables:
 
     def test_several_folders(self, folder, tmp_path):
         """Several folders are one table."""
-        more = record(tmp_path / "more", make_trajectory(9, 0, 0))
+        more = write_folder(tmp_path / "more", make_trajectory(9, 0, 0))
         assert set(dataframes.trajectories([folder, more])["step"].to_pylist()) == {1, 2, 9}
         for wrong in ([folder, tmp_path / "none"], []):
             with pytest.raises(NoTracesError, match="there is no trace folder"):
@@ -207,7 +207,7 @@ class TestKept:
             )
             for turn in range(40)
         ]
-        folder = record(tmp_path / "long", [*turns, make_span("run", 1, 7, parent=None, seconds=(0, 40))])
+        folder = write_folder(tmp_path / "long", [*turns, make_span("run", 1, 7, parent=None, seconds=(0, 40))])
         texts = dataframes.spans(folder)["input"].combine_chunks()
         # The write-ahead log goes with the connection.
         gc.collect()

@@ -14,11 +14,11 @@ from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.follow_up_requests import FollowUpRequests, Kind
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
 from otel_rollout.folder import scan_frames
-from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.settings import resolve_settings
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout_file import FileSpanExporter
 from tests.replay.recordings import Memory
+from tests.trace_folder.recordings import write_folder
 
 
 class Refusing(Memory):
@@ -137,9 +137,7 @@ class TestMemory:
         late._context = type(late.context)(
             late.context.trace_id, 77, is_remote=False, trace_flags=late.context.trace_flags
         )
-        writer = FolderWriter(folder)
-        writer.write([late])
-        writer.close()
+        write_folder(folder, [late])
         memory.clear()
 
         done = replayed(folder, memory)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import otel_rollout
 from otel_rollout.export.exporter import OutcomeSpanExporter
 from otel_rollout.export.outcome import DELIVERED, Outcome, Verdict
-from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.testing import InMemorySpanExporter
 from otel_rollout_file import FileSpanExporter
 from tests.replay.recordings import run_agent
+from tests.trace_folder.recordings import write_folder
 
 
 class TestUnfinished:
@@ -19,9 +19,7 @@ class TestUnfinished:
         live = InMemorySpanExporter()
         record(live, steps=(1,), samples=1, folder=tmp_path / "other")
         folder = tmp_path / "crashed"
-        writer = FolderWriter(folder)
-        writer.write([span for span in live.spans if span.parent is not None])
-        writer.close()
+        write_folder(folder, [span for span in live.spans if span.parent is not None])
 
         done = replayed(folder, memory)
 
@@ -50,9 +48,7 @@ class TestUnfinished:
         """An exporter that waits for roots stores what it holds before a trajectory without one counts as delivered."""
         live = InMemorySpanExporter()
         record(live, steps=(1,), samples=1, folder=tmp_path / "other")
-        writer = FolderWriter(tmp_path / "crashed")
-        writer.write([span for span in live.spans if span.parent is not None])
-        writer.close()
+        write_folder(tmp_path / "crashed", [span for span in live.spans if span.parent is not None])
         holding = _Holding()
 
         failed = replayed(tmp_path / "crashed", holding)

@@ -16,10 +16,9 @@ from otel_rollout import read_trajectories, semconv
 from otel_rollout.catalog import Run
 from otel_rollout.cli.main import main
 from otel_rollout.facts import INFERRED
-from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look.findings import diagnose_run
 from otel_rollout.look.view import RunState
-from tests.trace_folder.recordings import make_span, trace_id_of
+from tests.trace_folder.recordings import make_span, trace_id_of, write_folder
 
 STEPS, ROLLOUTS = 3, 4
 
@@ -49,12 +48,9 @@ def forked(step: int, rollout: int, run: int = 0) -> list[ReadableSpan]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder of three steps with four such trajectories each."""
-    writer = FolderWriter(tmp_path / "traces")
-    for step in range(1, STEPS + 1):
-        for rollout in range(ROLLOUTS):
-            writer.write(forked(step, rollout))
-    writer.close()
-    return tmp_path / "traces"
+    return write_folder(
+        tmp_path / "traces", *(forked(step, rollout) for step in range(1, STEPS + 1) for rollout in range(ROLLOUTS))
+    )
 
 
 @pytest.fixture
@@ -127,9 +123,9 @@ class TestWhenAsked:
         def interrupted(trajectory: Any) -> Any:
             found = original(trajectory)
             if found.spans == 3:
-                writer = FolderWriter(folder)
-                writer.write([make_span("annotate", 50, trace_id, seconds=(20, 20), attributes={semconv.REWARD: 0.5})])
-                writer.close()
+                write_folder(
+                    folder, [make_span("annotate", 50, trace_id, seconds=(20, 20), attributes={semconv.REWARD: 0.5})]
+                )
                 Run([folder]).steps()
             return found
 
@@ -158,9 +154,7 @@ class TestWhenAsked:
         for run in range(2):
             resource = Resource({semconv.RUN_ID: f"run {run}"})
             monkeypatch.setattr("tests.trace_folder.recordings.RESOURCE", resource)
-            writer = FolderWriter(tmp_path / f"{run}")
-            writer.write(forked(1, 0, run))
-            writer.close()
+            write_folder(tmp_path / f"{run}", forked(1, 0, run))
         state = RunState([tmp_path / "0", tmp_path / "1"])
         assert len(state.steps(60)) == 2
         assert state.run_folders() == {f"run {run}": str(tmp_path / f"{run}") for run in range(2)}

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from otel_rollout import read_trajectories, semconv
 from otel_rollout.catalog import Run
 from otel_rollout.errors import NoTracesError
 from otel_rollout.facts import shapes_of
-from otel_rollout.folder.folder_writer import FolderWriter
 from tests.run.asked import steps_of, summaries_of
-from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of
-
-
-def record(folder: Path, *trajectories) -> Path:
-    """Write trajectories into a folder."""
-    writer = FolderWriter(folder)
-    for spans in trajectories:
-        writer.write(spans)
-    writer.close()
-    return folder
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_folder
 
 
 def outline(steps) -> list[tuple]:
@@ -38,7 +26,7 @@ def folder(tmp_path):
         for sample in (0, 1)
         for rollout in (0, 1)
     ]
-    return record(tmp_path / "traces", *trajectories, make_trajectory(2, 0, validate=True))
+    return write_folder(tmp_path / "traces", *trajectories, make_trajectory(2, 0, validate=True))
 
 
 class TestSteps:
@@ -49,7 +37,7 @@ class TestSteps:
         run = Run([folder])
         run.steps()
         version = run.version()
-        record(folder, make_trajectory(1, 7))
+        write_folder(folder, make_trajectory(1, 7))
         assert run.version() != version
         assert outline(run.steps()) == [(1, False, 5), (2, False, 4), (2, True, 1)]
 
@@ -95,7 +83,7 @@ class TestTrajectories:
         assert len(read) == len(again) == 4
         assert {each: list(map(tuple, again[each])) for each in again} == found
         trace_id = trace_id_of(1, 0, 0)
-        record(folder, [make_span("late", 99, trace_id, attributes={semconv.STEP: 1})])
+        write_folder(folder, [make_span("late", 99, trace_id, attributes={semconv.STEP: 1})])
         [step, _, _] = run.steps()
         assert [name for name, *_ in run.shapes(step)[f"{trace_id:032x}"]].count("late") == 1
         assert len(read) == 5
@@ -112,13 +100,10 @@ class TestTrajectories:
         if is_root_first:
             spans.reverse()
         if writers == 1:
-            writer = FolderWriter(tmp_path)
-            for span in spans:
-                writer.write([span])
-            writer.close()
+            write_folder(tmp_path, *([span] for span in spans))
         else:
             for span in spans:
-                record(tmp_path, [span])
+                write_folder(tmp_path, [span])
         run = Run([tmp_path])
         assert outline(run.steps()) == [(5, False, 1)]
         found = [*summaries_of(run, 5), *read_trajectories(tmp_path), *read_trajectories(tmp_path, step=5)]

@@ -16,7 +16,7 @@ from otel_rollout.catalog import Run
 from otel_rollout.catalog.text_match import TextMatcher
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import encode_spans, json_of_request
-from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_lines
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_folder, write_lines
 
 QUOTED = 'she said "no", then\n\tleft C:\\temp — naïve 日本 😀 <b>&'
 
@@ -42,14 +42,6 @@ def trajectory(step: int, sample: int, *texts: str, **fields):
         for number, text in enumerate(texts, 2)
     ]
     return [*spans, root]
-
-
-def record(folder, *trajectories):
-    """Write trajectories into a folder."""
-    writer = FolderWriter(folder)
-    for spans in trajectories:
-        writer.write(spans)
-    writer.close()
 
 
 def search(folder, text, within="text", **filters):
@@ -79,7 +71,7 @@ class TestText:
     )
     def test_escapes_are_no_obstacle(self, tmp_path, text):
         """Quotes, line breaks, backslashes and letters of any script are found, though JSON escapes them twice."""
-        record(tmp_path, trajectory(1, 0, "nothing"), trajectory(1, 1, "first", QUOTED))
+        write_folder(tmp_path, trajectory(1, 0, "nothing"), trajectory(1, 1, "first", QUOTED))
         [hit] = search(tmp_path, text)
         assert (hit.sample_index, hit.where, hit.reward) == (1, "generate", 1.0)
         assert hit.excerpt[hit.start : hit.end].lower() == " ".join(text.lower().split())
@@ -92,7 +84,7 @@ class TestText:
         message = [{"role": "assistant", "tool_calls": [{"function": {"name": "run", "arguments": arguments}}]}]
         attributes = {semconv.SPAN_KIND: "LLM", semconv.OUTPUT_VALUE: json.dumps(message, ensure_ascii=ensure_ascii)}
         spans = make_trajectory(1)
-        record(tmp_path, [make_span("generate", 9, trace_id_of(1, 0, 0), attributes=attributes), *spans])
+        write_folder(tmp_path, [make_span("generate", 9, trace_id_of(1, 0, 0), attributes=attributes), *spans])
         for text in ('print("naïve', "NAÏVE\n", "ï"):
             assert len(search(tmp_path, text)) == 1, text
 
@@ -105,19 +97,19 @@ class TestText:
 
     def test_case(self, tmp_path):
         """It is told apart on request."""
-        record(tmp_path, trajectory(1, 0, "Error"), trajectory(1, 1, "error"))
+        write_folder(tmp_path, trajectory(1, 0, "Error"), trajectory(1, 1, "error"))
         assert [hit.sample_index for hit in search(tmp_path, "ERROR")] == [0, 1]
         assert [hit.sample_index for hit in search(tmp_path, "Error", match_case=True)] == [0]
 
     def test_names_in_messages_are_no_text(self, tmp_path):
         """Roles, types and tags are nothing that anybody said."""
-        record(tmp_path, trajectory(1, 0, "hello"))
+        write_folder(tmp_path, trajectory(1, 0, "hello"))
         for text in ("assistant", "rollout.step", "LLM"):
             assert search(tmp_path, text) == []
 
     def test_json_itself(self, tmp_path):
         """A text that looks like JSON is found in payload as it was written."""
-        record(tmp_path, trajectory(1, 0, "hello"))
+        write_folder(tmp_path, trajectory(1, 0, "hello"))
         assert len(search(tmp_path, '"content": "hello"')) == 1
 
     @settings(max_examples=200)
@@ -143,8 +135,9 @@ class TestToolsAndErrors:
         failed = make_span(
             "call", 9, trace_id_of(1, 0, 0), attributes=tool, error="no luck", events=(Event("exception", error, 1),)
         )
-        record(tmp_path, [failed, *trajectory(1, 0)], trajectory(1, 1, "TimeoutError in sandbox.run: no luck"))
-        return tmp_path
+        return write_folder(
+            tmp_path, [failed, *trajectory(1, 0)], trajectory(1, 1, "TimeoutError in sandbox.run: no luck")
+        )
 
     def test_tools(self, folder):
         """The name of a tool that was called."""
@@ -166,7 +159,7 @@ class TestToolsAndErrors:
         tool = {semconv.SPAN_KIND: "TOOL", semconv.TOOL_NAME: "run", semconv.ERROR_TYPE: "sandbox.SandboxError"}
         trace_id = trace_id_of(1, 0, 0)
         events = (Event("exception", error, 1),)
-        record(
+        write_folder(
             tmp_path,
             [make_span("call", 9, trace_id, attributes=tool, error="SandboxError", events=events), *trajectory(1, 0)],
         )
@@ -192,7 +185,7 @@ class TestHits:
 
     def test_in_the_order_of_trajectories(self, tmp_path):
         """Step by step, with the tags and the outcome of each; filters apply."""
-        record(tmp_path, *(trajectory(step, sample, "yes") for step in (2, 1) for sample in (0, 1)))
+        write_folder(tmp_path, *(trajectory(step, sample, "yes") for step in (2, 1) for sample in (0, 1)))
         hits = search(tmp_path, "yes")
         assert [(hit.step, hit.sample_index) for hit in hits] == [(1, 0), (1, 1), (2, 0), (2, 1)]
         assert {(hit.experiment_name, hit.run_id, hit.status) for hit in hits} == {("exp", "run", "completed")}
@@ -203,12 +196,12 @@ class TestHits:
 
     def test_one_for_each_trajectory(self, tmp_path):
         """The first span that has the text; later turns repeat it."""
-        record(tmp_path, trajectory(1, 0, "no", "yes", "yes"))
+        write_folder(tmp_path, trajectory(1, 0, "no", "yes", "yes"))
         assert [hit.span_id for hit in search(tmp_path, "yes")] == [f"{3:016x}"]
 
     def test_a_limit(self, tmp_path):
         """Beyond it the search stops, and says that it was cut."""
-        record(tmp_path, *(trajectory(1, sample, "yes") for sample in range(5)))
+        write_folder(tmp_path, *(trajectory(1, sample, "yes") for sample in range(5)))
         found = Run([tmp_path]).search("yes", limit=3)
         assert (len(list(found)), found.hits, found.is_cut) == (3, 3, True)
         exact = Run([tmp_path]).search("yes", limit=5)
@@ -216,7 +209,7 @@ class TestHits:
 
     def test_what_was_searched_is_counted(self, tmp_path):
         """The bytes of all lines, found or not; damaged ones are counted apart."""
-        record(tmp_path, trajectory(1, 0, "yes"), trajectory(1, 1, "x" * 1000))
+        write_folder(tmp_path, trajectory(1, 0, "yes"), trajectory(1, 1, "x" * 1000))
         [path] = tmp_path.glob("steps=*/*.otlp.zst")
         found = Run([tmp_path]).search("absent")
         assert list(found) == []
@@ -229,7 +222,7 @@ class TestHits:
 
     def test_one_that_is_given_up(self, tmp_path):
         """Closing it ends its threads."""
-        record(tmp_path, *(trajectory(1, sample, "yes") for sample in range(100)))
+        write_folder(tmp_path, *(trajectory(1, sample, "yes") for sample in range(100)))
         found = Run([tmp_path]).search("yes")
         next(found)
         found.close()

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from otel_rollout.folder import bundle_folder
-from otel_rollout.folder.folder_writer import FolderWriter
 
-from .recordings import open_indexes
+from .recordings import open_indexes, write_folder
 
 
 def record(folder, *trajectories):
     """Write trajectories as the `file` exporter does, by one process that ends."""
-    writer = FolderWriter(folder)
-    for spans in trajectories:
-        writer.write(spans)
-    writer.close()
-    open_indexes(folder)
+    open_indexes(write_folder(folder, *trajectories))
 
 
 def data_file(folder, step):

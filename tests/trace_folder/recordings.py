@@ -15,6 +15,7 @@ from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
 from otel_rollout import semconv
 from otel_rollout.folder import seal_of
+from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import encode_spans, json_of_request
 
 SECOND = 1_000_000_000
@@ -102,6 +103,15 @@ def make_trajectory(
             error="failed" if status in ("error", "cancelled") else None,
         ),
     ]
+
+
+def write_folder(folder: Path, *batches: Sequence[ReadableSpan]) -> Path:
+    """Write batches as one process that ends does, and return the folder."""
+    writer = FolderWriter(folder)
+    for spans in batches:
+        writer.write(spans)
+    writer.close()
+    return folder
 
 
 def frame(spans: list[ReadableSpan]) -> bytes:

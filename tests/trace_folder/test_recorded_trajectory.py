@@ -10,16 +10,13 @@ from otel_rollout import RecordedTrajectory, UnreadableTraceError, read_trajecto
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.messages import convert_messages
 from otel_rollout.otlp import decode_spans, encode_spans, request_of_json
+from tests.trace_folder.recordings import write_folder
 
 from .recordings import SECOND, START, make_span, make_trajectory, trace_id_of, write_frames
 
 
 def recorded(folder, *trajectories) -> list[RecordedTrajectory]:
-    writer = FolderWriter(folder)
-    for spans in trajectories:
-        writer.write(spans)
-    writer.close()
-    return list(read_trajectories(folder))
+    return list(read_trajectories(write_folder(folder, *trajectories)))
 
 
 class TestMessages:

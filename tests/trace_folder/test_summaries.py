@@ -16,7 +16,8 @@ from otel_rollout.folder import StoredFile, seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look import trace_events
 
-from .recordings import make_span, make_trajectory, open_indexes, trace_id_of
+from .read_folders import record
+from .recordings import make_span, make_trajectory, trace_id_of
 
 HOSTILE = (
     *(None, True, -1, 0, 7, 2**63, 2**64 - 1, 1e300, -1e300, "", "x", [], [1], [[1]], {}, {"a": 1}, {"a": [1, 2]}),
@@ -38,22 +39,13 @@ def late_span(number, seconds, *, reward, **facts):
     return make_span("annotate", number, trace_id_of(1, 0, 0), seconds=seconds, attributes=given)
 
 
-def write(folder, *batches):
-    """Write batches through the writer."""
-    writer = FolderWriter(folder)
-    for batch in batches:
-        writer.write(batch)
-    writer.close()
-    open_indexes(folder)
-
-
 class TestRecordedTrajectory:
     """Its summary."""
 
     def test_it_comes_from_the_index(self, tmp_path):
         """It equals that of the spans, and no spans are read."""
         spans = make_trajectory(7, 3, 1, payload="[1]")
-        write(tmp_path, spans[:1], spans[1:])
+        record(tmp_path, spans[:1], spans[1:])
         [found] = read_trajectories(tmp_path)
         with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
             summary = found.summary
@@ -76,7 +68,7 @@ class TestRecordedTrajectory:
     )
     def test_a_line_of_another_form(self, tmp_path, changes):
         """All is from the spans, whatever a program wrote with a valid checksum."""
-        write(tmp_path, make_trajectory())
+        record(tmp_path, make_trajectory())
         [index] = tmp_path.rglob("*.index.jsonl")
         line = {**orjson.loads(index.read_bytes()), **changes}
         del line["crc32"]
@@ -89,7 +81,7 @@ class TestRecordedTrajectory:
     def test_any_value_of_a_column(self, tmp_path):
         """A figure is one that spans can have, else that of the spans; no other one changes with it."""
         spans = make_trajectory()
-        write(tmp_path, spans)
+        record(tmp_path, spans)
         [index] = tmp_path.rglob("*.index.jsonl")
         entry = orjson.loads(index.read_bytes())
         del entry["crc32"]
@@ -109,7 +101,7 @@ class TestRecordedTrajectory:
         """What `annotate` says after the end is merged by the lines of the index; its own time is no reward's."""
         spans = make_trajectory(reward=0.25)
         late = [late_span(9 + at, (2 + at, 2.00005 + at), reward=0.5, fate="stale") for at in range(2)]
-        write(tmp_path, spans, *([each] for each in late))
+        record(tmp_path, spans, *([each] for each in late))
         [found] = read_trajectories(tmp_path)
         with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
             summary = found.summary
@@ -128,7 +120,7 @@ class TestRecordedTrajectory:
         ]
         spans = make_trajectory(reward=0.25)
         first = spans if in_line_of_root is None else [*spans[:-1], late[in_line_of_root], spans[-1]]
-        write(tmp_path, first, *([late[at]] for at in order if at != in_line_of_root))
+        record(tmp_path, first, *([late[at]] for at in order if at != in_line_of_root))
         [found] = read_trajectories(tmp_path)
         assert (found.reward, found.summary.reward) == (0.75, 0.75)
         assert summarise_trajectory([*(late[at] for at in order), *spans]).reward == 0.75
@@ -136,7 +128,7 @@ class TestRecordedTrajectory:
     def test_an_attribute_with_the_name_of_a_column(self, tmp_path):
         """It stays an attribute of the root."""
         given = {"x": 1, "service_name": "mine", "facts": 2}
-        write(tmp_path, make_trajectory(**given))
+        record(tmp_path, make_trajectory(**given))
         [found] = read_trajectories(tmp_path)
         assert {key: found.attributes[key] for key in given} == given
         assert found.summary.service_name == "p"

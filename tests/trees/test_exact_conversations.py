@@ -13,8 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from otel_rollout import read_trajectories, semconv
 from otel_rollout.facts import Collected, SummaryBuilder, conversations_of, summarise_trajectory
 from otel_rollout.folder import StoredFile
-from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_span
+from tests.trace_folder.recordings import make_span, write_folder
 
 Q, A, R = ({"role": role, "parts": [{"type": "text", "content": role}]} for role in ("user", "assistant", "tool"))
 ID = {semconv.CONVERSATION_ID: "one"}
@@ -117,9 +116,7 @@ INFERRED = {
 @pytest.mark.parametrize(("spans", "expected"), EXACT.values(), ids=EXACT)
 def test_the_index_has_what_is_said(tmp_path, spans, expected):
     """Its facts are those that readers find in the spans, which need not be read."""
-    writer = FolderWriter(tmp_path)
-    writer.write(ended(*spans))
-    writer.close()
+    write_folder(tmp_path, ended(*spans))
     [found] = read_trajectories(tmp_path)
     with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError):
         summary = found.summary
@@ -136,9 +133,7 @@ def test_the_index_has_what_is_said(tmp_path, spans, expected):
 @pytest.mark.parametrize(("spans", "expected"), INFERRED.values(), ids=INFERRED)
 def test_readers_infer_the_rest(tmp_path, spans, expected):
     """The index has no facts of such a trajectory, and readers have them all."""
-    writer = FolderWriter(tmp_path)
-    writer.write(ended(*spans))
-    writer.close()
+    write_folder(tmp_path, ended(*spans))
     [found] = read_trajectories(tmp_path)
     with mock.patch.object(StoredFile, "read_spans", side_effect=AssertionError), pytest.raises(AssertionError):
         found.summary  # noqa: B018 - it is read

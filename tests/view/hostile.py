@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 
 from otel_rollout import semconv
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import SECOND, START, make_span, trace_id_of
+from tests.trace_folder.recordings import SECOND, START, make_span, trace_id_of, write_folder
 
 __all__ = ["HARM", "LONG", "write_broken", "write_hostile", "write_large"]
 
@@ -25,10 +25,7 @@ LONG = 10_000_000
 
 def write_hostile(folder: Path) -> None:
     """Write a group of two rollouts in step 1; each field that a page shows holds `HARM`."""
-    writer = FolderWriter(folder)
-    for rollout in range(2):
-        writer.write(_hostile(rollout))
-    writer.close()
+    write_folder(folder, *(_hostile(rollout) for rollout in range(2)))
 
 
 def write_large(folder: Path, turns: int) -> None:
@@ -61,9 +58,7 @@ def write_broken(folder: Path) -> None:
                 2 + number, number, number + 1, "", **values, **({semconv.PREFIX_BROKEN: True} if number else {})
             )
         )
-    writer = FolderWriter(folder)
-    writer.write(_trajectory(0, spans))
-    writer.close()
+    write_folder(folder, _trajectory(0, spans))
 
 
 def _messages(role: str, *parts: dict[str, Any]) -> str:

@@ -9,8 +9,7 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_span, trace_id_of
+from tests.trace_folder.recordings import make_span, trace_id_of, write_folder
 
 __all__ = ["GROUPS", "ROLLOUTS", "STEPS", "made_trajectory", "write_made_run"]
 
@@ -23,17 +22,21 @@ def write_made_run(folder: Path) -> None:
     Of `first`, prompt 0 is always right and prompt 1 always wrong; of the others as many rollouts are right as the
     step's number says. Rollout 3 of prompt 2 is truncated, that of prompt 3 fails; the tool fails for prompt 4.
     """
-    writer = FolderWriter(folder)
-    for step in range(1, STEPS + 1):
-        for sample in range(GROUPS):
-            for rollout in range(ROLLOUTS):
-                writer.write(_of_first(step, sample, rollout))
-    for sample in range(2):
-        writer.write(made_trajectory(2, sample, 0, validate=True, experiment="first"))
-    for step in (1, 2):
-        for rollout in range(ROLLOUTS):
-            writer.write(made_trajectory(step, 100, rollout, reward=0.5, experiment="second", start=1000))
-    writer.close()
+    write_folder(
+        folder,
+        *(
+            _of_first(step, sample, rollout)
+            for step in range(1, STEPS + 1)
+            for sample in range(GROUPS)
+            for rollout in range(ROLLOUTS)
+        ),
+        *(made_trajectory(2, sample, 0, validate=True, experiment="first") for sample in range(2)),
+        *(
+            made_trajectory(step, 100, rollout, reward=0.5, experiment="second", start=1000)
+            for step in (1, 2)
+            for rollout in range(ROLLOUTS)
+        ),
+    )
 
 
 def made_trajectory(

@@ -9,8 +9,7 @@ import orjson
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import semconv
-from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import make_span, trace_id_of
+from tests.trace_folder.recordings import make_span, trace_id_of, write_folder
 
 __all__ = ["NO_TREE", "READS_OTHERWISE", "WITH_COMPACTION", "WITH_SUBAGENTS", "write_trees"]
 
@@ -24,10 +23,7 @@ _QUESTION: Final = ("user", "Which bridge is longer?")
 
 def write_trees(folder: Path) -> None:
     """Write a step of one prompt with the four rollouts."""
-    writer = FolderWriter(folder)
-    for rollout in range(4):
-        writer.write(_trajectory(rollout))
-    writer.close()
+    write_folder(folder, *(_trajectory(rollout) for rollout in range(4)))
 
 
 class _Made:

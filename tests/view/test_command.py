@@ -23,12 +23,11 @@ import pytest
 import otel_rollout
 from otel_rollout import read_trajectories
 from otel_rollout.cli.main import main
-from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.installing import install_line
 from otel_rollout.look.view import data_name, server
 from otel_rollout.look.view.server import DEFAULT_PORT
 from otel_rollout_file import FileSpanExporter
-from tests.trace_folder.recordings import make_trajectory
+from tests.trace_folder.recordings import make_trajectory, write_folder
 from tests.view.viewer import Viewer, wait_for
 
 COMMAND = [sys.executable, "-m", "otel_rollout.cli", "view"]
@@ -227,10 +226,7 @@ class TestOptions:
 
     def test_a_trace_is_one_trajectory(self, tmp_path, capsys):
         """An id that no trajectory has, or that several begin with, is a sentence; nothing is written."""
-        writer = FolderWriter(tmp_path / "traces")
-        for rollout in range(17):
-            writer.write(make_trajectory(7, 12, rollout))
-        writer.close()
+        write_folder(tmp_path / "traces", *(make_trajectory(7, 12, rollout) for rollout in range(17)))
         # Of 17 ids, two begin with the same of 16 digits.
         digits = Counter(each.trace_id[0] for each in read_trajectories(tmp_path / "traces"))
         for trace, message in ((digits.most_common(1)[0][0], "several trajectories"), ("f" * 32, "no trajectory")):

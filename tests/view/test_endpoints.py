@@ -9,8 +9,7 @@ import pytest
 from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
-from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder.recordings import START, json_line, make_span, make_trajectory, trace_id_of
+from tests.trace_folder.recordings import START, json_line, make_span, make_trajectory, trace_id_of, write_folder
 from tests.view.viewer import Viewer
 
 
@@ -24,10 +23,7 @@ def view(tmp_path: Path):
     started: list[Viewer] = []
 
     def start(*trajectories):
-        writer = FolderWriter(tmp_path / "traces")
-        for spans in trajectories:
-            writer.write(spans)
-        writer.close()
+        write_folder(tmp_path / "traces", *trajectories)
         started.append(Viewer(tmp_path / "traces"))
         return started[-1].__enter__()
 

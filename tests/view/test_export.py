@@ -10,10 +10,9 @@ import pytest
 
 from otel_rollout import semconv
 from otel_rollout.errors import ConfigurationError, NoTracesError
-from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look.view import STATIC, RunState, data_name, export_run, script_of
 from tests.servers.browser import Browser, wait_for_words
-from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_folder
 
 HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>\u2028 ]]> --> \u202e"
 
@@ -46,14 +45,13 @@ def hostile_trajectory() -> list:
 def traces(tmp_path_factory) -> Path:
     """Two experiments in step 7, one of them hostile, and a validation."""
     folder = tmp_path_factory.mktemp("traces")
-    writer = FolderWriter(folder)
-    for rollout in range(3):
-        writer.write(make_trajectory(7, 12, rollout, reward=rollout / 2))
-    writer.write(make_trajectory(8, 12, 0, payload=json.dumps("long " * 20_000)))
-    writer.write(make_trajectory(8, 12, 1, validate=True))
-    writer.write(hostile_trajectory())
-    writer.close()
-    return folder
+    return write_folder(
+        folder,
+        *(make_trajectory(7, 12, rollout, reward=rollout / 2) for rollout in range(3)),
+        make_trajectory(8, 12, 0, payload=json.dumps("long " * 20_000)),
+        make_trajectory(8, 12, 1, validate=True),
+        hostile_trajectory(),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from otel_rollout.folder.folder_writer import FolderWriter
 from tests.servers.browser import Browser
-from tests.trace_folder.recordings import make_trajectory
+from tests.trace_folder.recordings import make_trajectory, write_folder
 from tests.view.hostile import HARM, write_hostile
 from tests.view.pages import accessibility_faults, go, harm_of, set_theme, texts, visited, wait_until, watched
 from tests.view.viewer import Viewer
@@ -177,10 +176,7 @@ def test_the_page_is_accessible(page: Page, demo: Viewer, theme: str) -> None:
 @pytest.mark.parametrize("sample", ["..", ".", "What is 1+1?\nThink first.", "a\0b", "inno\u202ecent"])
 def test_a_prompt_is_opened_whatever_its_name(page: Page, tmp_path: Path, sample: str) -> None:
     """A prompt's text can be its number: links lead to it, and the way to the page and the title show what it hides."""
-    writer = FolderWriter(tmp_path)
-    for rollout in range(2):
-        writer.write(make_trajectory(1, sample, rollout, reward=float(rollout)))
-    writer.close()
+    write_folder(tmp_path, *(make_trajectory(1, sample, rollout, reward=float(rollout)) for rollout in range(2)))
     with visited(page, tmp_path, "#/step/1"):
         page.locator("a[href*='/sample/']").first.click()
         page.locator(".rollout-name").nth(1).wait_for()

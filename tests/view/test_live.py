@@ -16,7 +16,14 @@ from otel_rollout import semconv
 from otel_rollout.folder import seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look.view import RunState
-from tests.trace_folder.recordings import make_span, make_trajectory, open_indexes, write_frames, write_lines
+from tests.trace_folder.recordings import (
+    make_span,
+    make_trajectory,
+    open_indexes,
+    write_folder,
+    write_frames,
+    write_lines,
+)
 from tests.view.conftest import write_run
 from tests.view.viewer import TOKEN, Viewer, wait_for
 
@@ -320,9 +327,7 @@ class TestMany:
             make_span("generate", 100 + number, trace_id, attributes=payload, seconds=(1 + number, 2 + number))
             for number in range(12_000)
         ]
-        writer = FolderWriter(tmp_path)
-        writer.write([*spans[:-1], *turns, spans[-1]])
-        writer.close()
+        write_folder(tmp_path, [*spans[:-1], *turns, spans[-1]])
         with Viewer(tmp_path) as viewer:
             answer = viewer.client.get(f"/api/trajectory/{trace_id:032x}")
             assert answer.status_code == 200

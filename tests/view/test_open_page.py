@@ -10,9 +10,9 @@ import pytest
 
 from otel_rollout import semconv
 from otel_rollout.folder import OpDurations, RunningFile, running_path
-from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.record import OpenOp, OpenTrajectory
 from tests.servers.browser import Browser
+from tests.trace_folder.recordings import write_folder
 from tests.view.looking import look
 from tests.view.made_run import made_trajectory
 from tests.view.viewer import Viewer, wait_for
@@ -50,10 +50,7 @@ def end_process(folder: Path) -> None:
 @pytest.fixture
 def folder_with_ends(tmp_path: Path) -> Path:
     """A folder with a trajectory of step 1 that has ended."""
-    writer = FolderWriter(tmp_path)
-    writer.write(made_trajectory(1, 0, 0))
-    writer.close()
-    return tmp_path
+    return write_folder(tmp_path, made_trajectory(1, 0, 0))
 
 
 def test_run_and_step_lead_to_what_runs_and_to_what_a_crash_left(browser: Browser, folder_with_ends: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.servers.browser import Browser
+from tests.trace_folder.recordings import write_folder
 from tests.view.looking import Looking, look
 from tests.view.made_run import made_trajectory, write_made_run
 from tests.view.viewer import Viewer
@@ -197,10 +198,11 @@ class TestStatus:
 
     def test_a_cancelled_trajectory_is_cancelled_on_every_page(self, looking, tmp_path):
         """Its last generation's finish reason, `stop`, never stands for its status."""
-        writer = FolderWriter(tmp_path)
-        writer.write(made_trajectory(1, 0, 0, reward=None, status="cancelled", finish_reason="stop"))
-        writer.write(made_trajectory(1, 0, 1, finish_reason="stop"))
-        writer.close()
+        write_folder(
+            tmp_path,
+            made_trajectory(1, 0, 0, reward=None, status="cancelled", finish_reason="stop"),
+            made_trajectory(1, 0, 1, finish_reason="stop"),
+        )
         title = "cancelled, finish reason stop"
         with Viewer(tmp_path) as viewer, looking.beside(viewer) as own:
             page = own.go("#/step/1?tab=trajectories")
@@ -275,10 +277,7 @@ class TestSize:
 
     def test_only_rows_in_view_are_in_the_document(self, looking, tmp_path):
         """Of hundreds of trajectories some dozens stand in the document, and the last one is reached by its key."""
-        writer = FolderWriter(tmp_path)
-        for rollout in range(480):
-            writer.write(made_trajectory(1, rollout // 8, rollout % 8))
-        writer.close()
+        write_folder(tmp_path, *(made_trajectory(1, rollout // 8, rollout % 8) for rollout in range(480)))
         with Viewer(tmp_path) as viewer, looking.beside(viewer) as large:
             page = large.go("#/step/1?tab=trajectories")
             page.wait_for_selector(ROWS)
