@@ -51,8 +51,9 @@ class Column(NamedTuple):
 
     @property
     def value_of(self) -> Callable[[Any], Any]:
-        """The function that returns its value."""
-        return attrgetter(self.of or self.name) if isinstance(self.of, str) else self.of
+        """The function that returns its value; an empty text that may be None is None."""
+        read = attrgetter(self.of or self.name) if isinstance(self.of, str) else self.of
+        return (lambda it: read(it) or None) if self.type == str | None else read
 
     @property
     def kinds(self) -> Sequence[Any]:

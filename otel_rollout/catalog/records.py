@@ -71,14 +71,12 @@ class Rows:
         Raises:
             ValueError: A column has another form: the catalog is damaged (TypeError: the same for other reasons).
         """
-        if names:
-            yield from (self._kind(**dict(zip(names, values, strict=True))) for values in self.values(names, rows))
-            return
-        for values in self.values(self.columns, rows):
-            for at, amount in self._amounts[::-1]:
+        amounts = [] if names else self._amounts[::-1]
+        for values in self.values(names or self.columns, rows):
+            for at, amount in amounts:
                 found = values[at : at + len(amount._fields)]
                 values[at : at + len(amount._fields)] = [None if found[0] is None else amount(*found)]
-            yield self._kind(**dict(zip(self._names, values, strict=False)))
+            yield self._kind(**dict(zip(names or self._names, values, strict=False)))
 
     def values(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
         """Yield the values of each row of some columns.

@@ -83,9 +83,9 @@ SPANS: Final = (
     Column("status", str, "`unset`, `ok` or `error`", lambda it: it.span.status.status_code.name.lower()),
     Column(
         "error_type",
-        str,
+        str | None,
         "the exception's class; null if it did not fail, or it is unknown",
-        lambda it: (_failed(it.span) and error_type_of(it.span)) or None,
+        lambda it: _failed(it.span) and error_type_of(it.span),
     ),
     Column(
         "error", str, "the exception's class and message", lambda it: error_of(it.span) if _failed(it.span) else None
@@ -123,10 +123,7 @@ MESSAGES: Final = (
     Column("role", str, "`system`, `user`, `assistant`, `tool` or another program's word", "told.message.role"),
     Column("content", str, "its text, or a tool's result", "told.message.text"),
     Column(
-        "reasoning",
-        str,
-        "the model's reasoning before the text; null without any",
-        lambda it: it.told.message.reasoning or None,
+        "reasoning", str | None, "the model's reasoning before the text; null without any", "told.message.reasoning"
     ),
     Column(
         "tool_calls",
@@ -134,7 +131,7 @@ MESSAGES: Final = (
         "its tool calls, as a JSON array of objects with `name`, `arguments` and `call_id`; null without any",
         lambda it: json_of([call._asdict() for call in it.told.message.calls]) if it.told.message.calls else None,
     ),
-    Column("tool", str, "of a result, the tool; null if it is unknown", lambda it: it.told.message.name or None),
+    Column("tool", str | None, "of a result, the tool; null if it is unknown", "told.message.name"),
     Column("is_error", bool, "true if it is the error of a tool or of a generation", "told.is_error"),
     Column(
         "span_id",
@@ -147,12 +144,7 @@ MESSAGES: Final = (
 CONVERSATIONS: Final = (
     Column("conversation", int, "its number in the trajectory, from 1, by the first turns", "id"),
     Column("kind", str, "`main`, `subagent`, `fork`, `compacted` or `user`"),
-    Column(
-        "name",
-        str,
-        "the sub-agent or simulated user, else the agent around it; null if it is unknown",
-        lambda it: it.name or None,
-    ),
+    Column("name", str | None, "the sub-agent or simulated user, else the agent around it; null if it is unknown"),
     Column(
         "parent",
         int | None,
@@ -182,12 +174,7 @@ CONVERSATIONS: Final = (
     Column("start_time", int, "the start of its first turn, since 1970", unit="ns"),
     Column("end_time", int, "the end of its last turn, since 1970", unit="ns"),
     Column("seconds", float, "the time between both", lambda it: (it.end_time - it.start_time) / 1e9, unit="s"),
-    Column(
-        "conversation_id",
-        str,
-        "`gen_ai.conversation.id` of its turns; null if they have none",
-        lambda it: it.conversation_id or None,
-    ),
+    Column("conversation_id", str | None, "`gen_ai.conversation.id` of its turns; null if they have none"),
 )
 """These follow the common columns in `conversations`."""
 
