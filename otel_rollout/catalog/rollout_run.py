@@ -275,9 +275,10 @@ class Run:
             looked_at, two_sides = self._catalog.ask_step(step, partial(_sides_of, step=step))
             judged.append(JudgedStep.of(replace(step, two_sides=two_sides), signals, looked_at))
         lost: dict[object, Counter[str]] = {}
-        for each in self.losses():
-            home = _home_of(each, self.steps())
-            if home is not None:
+        losses = self.losses()
+        known = self.steps() if losses else []
+        for each in losses:
+            if (home := _home_of(each, known)) is not None:
                 lost.setdefault(home.identity, Counter())[each.loss.reason] += each.spans
         return [replace(step, lost=lost[step.identity]) if step.identity in lost else step for step in judged]
 
