@@ -63,8 +63,9 @@ class Overtaken(NamedTuple):
     def note(self) -> str:
         """A sentence on what is left out."""
         steps = f"step {self.first}" if self.first == self.last else f"steps {self.first} to {self.last}"
+        run = f"the run {self.experiment_name}" if self.experiment_name else "the run"
         return (
-            f"{self.experiment_name or 'the run'} was resumed: {counted(self.trajectories, 'trajectory')} of attempt "
+            f"{run} was resumed: {counted(self.trajectories, 'trajectory')} of attempt "
             f"{self.attempt}, {steps}, left out, as a later attempt has overtaken them (--attempt {self.attempt})"
         )
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -227,7 +228,7 @@ def _known_steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterato
     chosen = selected(arguments, problems, has_inferred=arguments.json)
     for _, step in groupby(chosen, lambda each: (each.step, each.validate)):
         for run in catalog.summarise_runs(catalog.summaries_of(step), scales):
-            yield run.summary
+            yield run.summary if arguments.attempt is None else replace(run.summary, attempt=arguments.attempt)
 
 
 def _as_dict(trajectory: RecordedTrajectory, summary: TrajectorySummary) -> dict[str, Any]:

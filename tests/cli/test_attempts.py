@@ -56,8 +56,8 @@ WHOLE = sorted(
     ]
 )
 NOTE = (
-    "base was resumed: 16 trajectories of attempt 1, steps 5 to 8, left out, as a later attempt has overtaken them "
-    "(--attempt 1)"
+    "the run base was resumed: 16 trajectories of attempt 1, steps 5 to 8, left out, as a later attempt "
+    "has overtaken them (--attempt 1)"
 )
 
 
@@ -107,6 +107,7 @@ class TestAResumedRun:
             (step, ROLLOUTS) for step in range(1, 9)
         ]
         assert said == ""
+        assert {each["attempt"] for each in steps} == {1}
         assert len(run(capsys, "ls", resumed, "--attempt", 1, "--step", 7)[0]) == ROLLOUTS
         sql = "SELECT count(*) AS n FROM trajectories"
         assert run(capsys, "query", sql, resumed, "--attempt", 1)[0] == [{"n": 10 * ROLLOUTS}]

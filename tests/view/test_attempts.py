@@ -11,8 +11,8 @@ from tests.view.looking import look
 from tests.view.viewer import Viewer, wait_for
 
 NOTE = (
-    "base was resumed: 12 trajectories of attempt 1, steps 6 to 8, left out, as a later attempt has overtaken them "
-    "(--attempt 1)"
+    "the run base was resumed: 12 trajectories of attempt 1, steps 6 to 8, left out, as a later attempt "
+    "has overtaken them (--attempt 1)"
 )
 
 
