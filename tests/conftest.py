@@ -7,8 +7,9 @@ import gc
 import logging
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
@@ -150,3 +151,23 @@ def _computed_once() -> Iterator[None]:
         patch.setattr("otel_rollout.finish.secret_keys.branches", lambda words: branched(tuple(words.items())))
         patch.setattr("otel_rollout.text.misspelt_variables.edits", functools.cache(edits))
         yield
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Mounts file systems of so many bytes, which only root may do; elsewhere the test is skipped."""
+    mounted: list[Path] = []
+
+    def mount(size: int | str, name: str = "disk") -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)

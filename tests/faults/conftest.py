@@ -119,30 +119,6 @@ def train(untraced: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, An
     return run
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
-    """Mounts file systems of so many bytes, which only root may do; elsewhere the test is skipped."""
-    mounted: list[Path] = []
-
-    def mount(size: int, name: str = "disk") -> Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-        mounted.append(folder)
-        return folder
-
-    yield mount
-    for folder in mounted:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Leave all of this out where only tests are wanted that take seconds: each one starts processes and servers."""
     item.add_marker(pytest.mark.integration)

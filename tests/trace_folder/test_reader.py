@@ -232,16 +232,6 @@ class TestPlaces:
         assert names(found[2]) == ["GET /"]
         assert found[2].has_root
 
-    def test_a_line_of_many_traces_is_decoded_once(self, folder, monkeypatch):
-        """The traces of a batch are read with one look at its line."""
-        write_lines(folder / "export.jsonl", [span for sample in range(50) for span in make_trajectory(1, sample)])
-        found = list(read_trajectories(folder))
-        calls = []
-        genuine = stored_file.otlp.traces_of
-        monkeypatch.setattr(stored_file.otlp, "traces_of", lambda line: calls.append(1) or genuine(line))
-        assert sum(len(each.spans) for each in found) == 150
-        assert len(calls) == 1
-
     @pytest.mark.parametrize("is_there", [True, False])
     def test_a_folder_without_traces_is_an_error(self, folder, is_there):
         """A wrong path is noticed at once, not taken for an empty result."""

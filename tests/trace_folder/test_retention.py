@@ -61,12 +61,6 @@ class TestEnforceBound:
             "w-1-00ab.otlp.zst",
         ]
 
-    def test_within_the_bound_nothing_goes(self, tmp_path, make_file):
-        """Exactly the bound is within it."""
-        make_file("steps=000000-000099/w-1-00ab.otlp.zst", size=1000)
-        assert enforce_bound(tmp_path, 1000) == 0
-        assert size_of(tmp_path) == 1000
-
     def test_validation_journals_and_what_has_no_step_count(self, tmp_path, make_file):
         """All that the folder's layout knows is in the bound, journals and other files that a crash left behind too."""
         places = [
