@@ -176,15 +176,16 @@ class _Finder:
 
     def find(self) -> list[Found]:
         """Return the conversations."""
-        last: dict[_Thread, int] = {}
+        last: dict[str | Scope, int] = {}
         for at, turn in enumerate(self._turns):
+            request, scope = turn.prompt.request, turn.scope
             if len(self._found) >= MAX_CONVERSATIONS and self._links[at] is None:
                 # It would be compared with all turns before.
                 self._begin(at, "fork" if self._leaders[at] < at else "subagent", None)
             else:
-                self._place(at, last.get(_thread_of(turn)))
+                self._place(at, last.get(request, last.get(scope)))
             self._through.update(dict.fromkeys(self._keys[at], at))
-            last[_thread_of(turn)] = at
+            last[request or scope] = last[scope] = at
         main = self._main_conversation()
         for each in self._found:
             if each is main:
@@ -221,21 +222,19 @@ class _Finder:
 
         Args:
             at: The turn.
-            before: The last one of its request, or in the same spans.
+            before: The last one of its request, else the last one in the same spans.
         """
         link, leader = self._links[at], self._leaders[at]
         chosen, asked = self._chosen[leader], self._asked[at]
         is_compacted = self._turns[at].prompt.is_compacted
         if not asked and not self._histories[at].answers and not is_compacted:
             # Without messages.
-            if before is None:
+            if before is None or self._is_apart(before, at):
                 self._begin(at, "subagent", self._caller(at))
             else:
                 self._add(at, self._of_turn[before])
-        elif is_compacted and before is not None:
-            scope = self._turns[at].scope
-            latest = (each for each in self._latest() if self._turns[each].scope == scope)
-            self._begin(at, "compacted", next((each for each in latest if self._is_one_agent(each, at)), before))
+        elif is_compacted and (latest := self._latest_beside(at)):
+            self._begin(at, "compacted", next((each for each in latest if self._is_one_agent(each, at)), latest[0]))
         elif at != chosen and self._is_answered(at) and (leader < at or link is not None):
             # The conversation goes on with another answer to the same prompt.
             self._begin(at, "fork", chosen if chosen < at or link is None else link)
@@ -291,6 +290,10 @@ class _Finder:
         """Return the last turn of each conversation until now, the latest first."""
         found = self._found if pool is None else pool
         return sorted((self._at[each.turns[-1].number] for each in found), reverse=True)
+
+    def _latest_beside(self, at: int) -> list[int]:
+        """Return the last turn of each conversation in the same spans as a turn, the latest first."""
+        return [each for each in self._latest() if self._turns[each].scope == self._turns[at].scope]
 
     def _is_edited(self, at: int) -> bool:
         """Place a turn whose history is an earlier one that was edited, shortened or compacted; False if it is none."""

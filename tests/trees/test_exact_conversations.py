@@ -51,6 +51,11 @@ def llm(
     return make_span("llm", number, 1, parent=parent, attributes=attributes, seconds=seconds, error=error)
 
 
+def call(number: int, prompt: Any, **more: Any) -> ReadableSpan:
+    """Return a generation with a request of its own."""
+    return llm(number, prompt, **{semconv.REQUEST_ID: f"{number}"}, **more)
+
+
 def ended(*spans: ReadableSpan) -> list[ReadableSpan]:
     root = {semconv.SPAN_KIND: "AGENT", "rollout.step": 1}
     return [*spans, make_span("root", 1, 1, parent=None, attributes=root, seconds=(0, 99))]
@@ -109,6 +114,14 @@ INFERRED = {
         ["main", "fork inferred"],
     ),
     "another task": ([llm(10, [Q]), llm(11, [SUMMARY]), llm(12, [Q, A, R])], ["main", "subagent inferred"]),
+    "an id for each request": (
+        [call(10, [Q]), call(11, "", **{semconv.OUTPUT_MESSAGES: ""}), call(12, [Q, A, R]), call(13, [Q])],
+        ["main", "fork inferred"],
+    ),
+    "a mark on a request": (
+        [call(10, [Q]), call(11, [Q]), call(12, [SUMMARY], **{semconv.COMPACTED: True})],
+        ["main", "fork inferred", "compacted"],
+    ),
     "agents alone": ([agent(2), agent(3), llm(10, [Q], 2), llm(11, [SUMMARY], 3)], ["main", "subagent inferred"]),
 }
 
