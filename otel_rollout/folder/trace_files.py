@@ -128,6 +128,8 @@ class _Walk:
         self._selection = selection
         self._folders: set[tuple[int, int]] = set()
         self._links: list[tuple[str, StepKey | None]] = []
+        self._waiting: list[tuple[str, StepKey | None]] = []
+        """The folders in those that were listed."""
 
     def walk(self, folder: str) -> None:
         """Collect the files of a folder and of those in it.
@@ -160,6 +162,13 @@ class _Walk:
         self.files.sort(key=lambda file: file.place)
 
     def _look_into(self, folder: str, bundle: StepKey | None) -> None:
+        self._list(folder, bundle)
+        while self._waiting:
+            # Old bundles may be removed meanwhile.
+            with suppress(FileNotFoundError):
+                self._list(*self._waiting.pop())
+
+    def _list(self, folder: str, bundle: StepKey | None) -> None:
         with os.scandir(folder) as listed:
             identity = _identity(folder)
             if identity in self._folders:
@@ -180,9 +189,7 @@ class _Walk:
             elif not entry.is_dir(follow_symlinks=False):
                 self._add(entry.path, bundle, names)
             elif not name.startswith("."):
-                # Old bundles may be removed meanwhile.
-                with suppress(FileNotFoundError):
-                    self._look_into(entry.path, within)
+                self._waiting.append((entry.path, within))
 
     def _may_be_in(self, bundle: StepKey) -> bool:
         """Return False for a bundle without matching trajectories; spans without a step may belong to any of them."""

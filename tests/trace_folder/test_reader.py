@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import tracemalloc
 from itertools import islice
 
@@ -368,6 +369,17 @@ class TestCopies:
         found = list(read_trajectories(folder, on_problem=problems.append))
         assert [(each.step, each.span_count) for each in found] == [(1, 3), (2, 3)]
         assert not problems
+
+    def test_folders_in_folders(self, folder):
+        """Their depth does not matter to Python's stack."""
+        record(folder, make_trajectory(1))
+        (folder / "/".join(["in"] * 400)).mkdir(parents=True)
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(400)
+        try:
+            assert tags(read_trajectories(folder)) == [(1, 0, 0)]
+        finally:
+            sys.setrecursionlimit(limit)
 
     def test_a_linked_step_is_read(self, folder, tmp_path):
         """An archive elsewhere that is linked into the folder belongs to it."""
