@@ -20,6 +20,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from otel_rollout.text.sanitize import INT64_MIN
+
 FRAMES: Final = ".otlp.zst"
 INDEX: Final = ".index.jsonl"
 ZST: Final = ".zst"
@@ -67,7 +69,7 @@ def bundle_folder(step: int | None, *, validate: bool) -> str:
     """
     if step is None:
         return NO_STEP
-    first = step - step % BUNDLE_STEPS
+    first = max(step - step % BUNDLE_STEPS, INT64_MIN)
     name = f"steps={first:06d}-{first + BUNDLE_STEPS - 1:06d}"
     return f"{VALIDATE}/{name}" if validate else name
 

@@ -127,7 +127,7 @@ class TestLayout:
             (100, False, "steps=000100-000199"),
             (12345678, False, "steps=12345600-12345699"),
             (-1, False, "steps=-00100--00001"),
-            (-(2**63), True, "validate/steps=-9223372036854775900--9223372036854775801"),
+            (-(2**63), True, "validate/steps=-9223372036854775808--9223372036854775709"),
             (None, False, "no-step"),
             (None, True, "no-step"),
         ],
