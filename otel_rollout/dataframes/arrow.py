@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from otel_rollout.catalog import QueryError
 from otel_rollout.catalog.columns import Column
-from otel_rollout.catalog.span_columns import ROWS_AT_ONCE
 from otel_rollout.catalog.tables import COLUMNS
 from otel_rollout.finish.known_forms import REDACTED
 from otel_rollout.text.near_miss import closest
@@ -23,8 +22,8 @@ REDACTED_KEY: Final = b"otel_rollout.redacted"
 UNREADABLE_KEY: Final = b"otel_rollout.unreadable"
 """The key with the number of trajectories whose spans can't be read."""
 _PANDAS_KEY: Final = b"pandas"
-_ROWS_ALIVE: Final = 256
-"""So few that they don't start the garbage collector, which takes a third of the time otherwise."""
+_ROWS_AT_ONCE: Final = 2048
+"""The garbage collector takes a fifth of the time at four times as many."""
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 """Spark reads no nanoseconds."""
@@ -107,14 +106,8 @@ def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
 
 def batches_of_rows(cursor: sqlite3.Cursor, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a cursor in batches."""
-    while True:
-        values: list[list[Any]] = [[] for _ in columns]
-        while len(values[0]) < ROWS_AT_ONCE and (rows := cursor.fetchmany(_ROWS_ALIVE)):
-            for of_column, more in zip(values, zip(*rows, strict=True), strict=True):
-                of_column.extend(more)
-        if not values[0]:
-            return
-        yield batch_of(columns, values)
+    while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+        yield batch_of(columns, list(zip(*rows, strict=True)))
 
 
 def redacted_in(batch: pa.RecordBatch | pa.Table) -> Counter[str]:
