@@ -101,8 +101,6 @@ def _take(
 ) -> list[Answered]:
     select = f"SELECT trace_id FROM trajectories t WHERE {IN_STEP} AND t.overtaken"
     overtaken = {trace_id for (trace_id,) in connection.execute(select, key)}
-    if not overtaken:
-        return list(map(take, kept_rows(connection, key, table, columns)))
     taken = []
     for ids, *values in kept_rows(connection, key, table, ["trace_id", *columns]):
         counts = [trace_id not in overtaken for trace_id in ids]

@@ -15,7 +15,7 @@ from otel_rollout.catalog import QueryError
 from otel_rollout.catalog.columns import Column
 from otel_rollout.catalog.tables import COLUMNS
 from otel_rollout.finish.known_forms import REDACTED
-from otel_rollout.text.near_miss import closest
+from otel_rollout.text.near_miss import did_you_mean
 
 REDACTED_KEY: Final = b"otel_rollout.redacted"
 """The key of a schema's metadata with the values that redaction had replaced, by column, as JSON."""
@@ -43,9 +43,8 @@ def columns_named(table: str, names: Sequence[str] | None) -> Sequence[Column]:
     columns = {each.name: each for each in COLUMNS[table]}
     for name in names or ():
         if name not in columns:
-            near = closest(name, list(columns))
-            means = f"did you mean {near}?" if near else f"there are {', '.join(columns)}"
-            raise QueryError(f"there is no column {name} in {table}; {means}")
+            means = did_you_mean(name, columns) or f"; there are {', '.join(columns)}"
+            raise QueryError(f"there is no column {name} in {table}{means}")
     return list(columns.values()) if names is None else [columns[name] for name in names]
 
 

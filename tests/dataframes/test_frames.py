@@ -148,7 +148,7 @@ class TestConditions:
         [
             ("trajectories", {"where": "rewrd > 0"}, "there is no column rewrd; did you mean reward?"),
             ("messages", {"where": "contnt = ''"}, "there is no column contnt; did you mean content?"),
-            ("spans", {"columns": ["knd"]}, "there is no column knd in spans; did you mean kind?"),
+            ("spans", {"columns": ["knd"]}, "there is no column knd in spans; did you mean 'kind'?"),
             ("spans", {"columns": ["reward", "€"]}, "there is no column reward in spans"),
             ("trajectories", {"where": '"rewrd" > 0'}, "there is no column rewrd; did you mean reward?"),
             ("trajectories", {"where": "WHERE step = 1"}, "without the word WHERE"),
