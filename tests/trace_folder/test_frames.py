@@ -108,6 +108,12 @@ class TestScanning:
         finally:
             tracemalloc.stop()
 
+    def test_another_frame_than_the_index_has(self, path):
+        """It is told by its checksum."""
+        frames = list(scan_frames(path))
+        with pytest.raises(DamagedFrameError, match="another one"):
+            read_frame(path, *frames[4][:2], frames[3].checksum)
+
     def test_a_length_that_no_frame_has_takes_no_memory(self, path):
         """An index may say anything."""
         with pytest.raises(DamagedFrameError, match=r"claims [\d,]+ bytes"):

@@ -64,7 +64,8 @@ class TestRecordedTrajectory:
         writer.close()
 
     @pytest.mark.parametrize(
-        "changes", [{"facts": [1]}, {"facts": {"tools": {"search": [1, 2]}}}, {"facts": {"turns": -1}}, {"spans": "3"}]
+        "changes",
+        [{"facts": [1]}, {"facts": {"tools": {"search": [1, 2]}}}, {"facts": {"turns": -1}}, {"reward": "high"}],
     )
     def test_a_line_of_another_form(self, tmp_path, changes):
         """All is from the spans, whatever a program wrote with a valid checksum."""
