@@ -108,7 +108,7 @@ class TestDiskErrors:
     def test_whatever_fails_a_repeated_batch_is_stored_once(
         self, tmp_path_factory, monkeypatch, failing, partial, cuts
     ):
-        """With any write failing or short, and batches repeated in halves, each span is there once, and no half frame."""
+        """With any write short or failing, and batches repeated in halves, each span is there once, no half frame."""
         folder = tmp_path_factory.mktemp("faults")
         writer = FolderWriter(folder)
         trajectories = [trajectory(step=number % 3) for number in range(6)]
