@@ -17,6 +17,7 @@ from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.files.file_lock import exclusive_folder_lock
 from otel_rollout.files.file_modes import make_folder, open_private
 from otel_rollout.installing import install_line
+from otel_rollout.text.sanitize import replace_surrogates
 
 
 @contextmanager
@@ -57,7 +58,8 @@ class Destination:
 
     def __init__(self, text: str) -> None:
         kind, is_url, rest = text.partition("://")
-        if not text or text == "s3:" or (is_url and not rest):
+        # Arrow takes only names in UTF-8.
+        if not text or text == "s3:" or (is_url and not rest) or replace_surrogates(text) != text:
             raise ConfigurationError(f"{text!r} names no place: write a folder, or an address such as s3://bucket/path")
         self._folder: Path | None = None
         if is_url and kind not in ("file", "local"):

@@ -345,6 +345,7 @@ class TestFaults:
             (["--to", "parquet", "nothing://x/y"], "nothing://x/y"),
             (["--to", "parquet", ""], "'' names no place"),
             (["--to", "parquet", "s3://"], "'s3://' names no place"),
+            (["--to", "parquet", "x\udcff"], "'x\\udcff' names no place"),
         ],
     )
     def test_wrong_command_lines(self, folder, arguments, said, capsys):
