@@ -20,13 +20,12 @@ RECENT_SECONDS: Final = 600.0
 
 
 class _StoredFile(NamedTuple):
-    """A file of spans, with its indexes; `bytes` is the size of all. As strings: there are thousands."""
+    """A file of spans; `bytes` is the size with its indexes. As strings: there are thousands."""
 
     modified: float
     folder: str
     name: str
     bytes: int
-    indexes: tuple[str, ...]
 
 
 class FolderBound:
@@ -83,7 +82,8 @@ class FolderBound:
             if removed >= excess:
                 break
             folder = Path(file.folder)
-            if remove(folder / file.name, *(folder / name for name in file.indexes)):
+            # By their names: the writer may have closed an index since.
+            if remove(folder / file.name, *(folder / name for name in _indexes_of(file.name))):
                 removed += file.bytes
                 with suppress(OSError):
                     # Unless it has files.
@@ -126,6 +126,12 @@ def _files_of(folder: str) -> Iterator[_StoredFile]:
     for name, (modified, size) in sizes.items():
         # A process that lives writes its file of running trajectories anew every few seconds: it is never the oldest.
         if layout.is_ours(name):
-            stem = name.removesuffix(layout.FRAMES)
-            indexes = tuple(index for index in (stem + layout.INDEX, stem + layout.CLOSED_INDEX) if index in sizes)
-            yield _StoredFile(modified, folder, name, size + sum(sizes[index][1] for index in indexes), indexes)
+            yield _StoredFile(
+                modified, folder, name, size + sum(sizes.get(each, (0, 0))[1] for each in _indexes_of(name))
+            )
+
+
+def _indexes_of(name: str) -> tuple[str, ...]:
+    """Return the names that the indexes of a file have while it is open, and once it is closed."""
+    stem = name.removesuffix(layout.FRAMES)
+    return (stem + layout.INDEX, stem + layout.CLOSED_INDEX) if stem != name else ()

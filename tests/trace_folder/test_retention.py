@@ -61,6 +61,19 @@ class TestEnforceBound:
             "w-1-00ab.otlp.zst",
         ]
 
+    def test_an_index_that_is_closed_meanwhile_goes_as_well(self, tmp_path, make_file, monkeypatch):
+        """Nobody would remove it later."""
+        make_file("no-step/w-1-00ab.otlp.zst")
+        index = make_file("no-step/w-1-00ab.index.jsonl", size=100)
+
+        def close_index(folder):
+            index.rename(index.with_name(f"{index.name}.zst"))
+            return 0.0
+
+        monkeypatch.setattr(f"{RETENTION}.file_clock", close_index)
+        assert enforce_bound(tmp_path, 500) == 1100
+        assert list(tmp_path.iterdir()) == []
+
     def test_validation_journals_and_what_has_no_step_count(self, tmp_path, make_file):
         """All that the folder's layout knows is in the bound, journals and other files that a crash left behind too."""
         places = [
