@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 from otel_rollout.catalog.sql import prepare, regexp
-from otel_rollout.catalog.tables import COLUMNS, EMPTY, SQL_COLUMNS, names_of, view_of
+from otel_rollout.catalog.tables import COLUMNS, SQL_COLUMNS, create_empty, names_of, view_of
 from otel_rollout.catalog.unknown_names import message_of, quoted, with_known_name, with_strict_names
 from otel_rollout.errors import RolloutTraceError
 
@@ -78,7 +78,7 @@ def understood(sql: str, *, has_regexp: bool = False) -> Question:
     read_as: dict[str, str] = {}
     # A view names all of its columns, whatever a question reads of them.
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(EMPTY)
+        create_empty(connection)
         with _only_reads(connection), _functions(connection, has_regexp=has_regexp):
             while True:
                 try:

@@ -44,17 +44,17 @@ def names_of(column: Column) -> tuple[str, ...]:
 SQL_COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
     table: [
         *columns,
-        *(Column(text, str, f"`{each.name}` as text, in UTC") for each in columns for text in names_of(each)[1:]),
+        *(
+            Column(names_of(each)[1], str, f"`{each.name}` as text, in UTC")
+            for each in columns
+            if each.name.endswith(_TIME)
+        ),
     ]
     for table, columns in COLUMNS.items()
 }
 """The columns that a question in SQL sees."""
 _USE_JSON: Final = "SELECT 1 FROM json_each('[]'), json_tree('[]');"
 """SQLite makes the tables of JSON at their first use, and a question may only read."""
-EMPTY: Final = _USE_JSON + "".join(
-    f"CREATE TABLE {table} ({', '.join(each.name for each in columns)});" for table, columns in SQL_COLUMNS.items()
-)
-"""The tables that a question sees, without rows."""
 _SQL_TYPES: Final = {int: " INTEGER", bool: " INTEGER", float: " REAL", str: " TEXT"}
 
 
@@ -136,6 +136,13 @@ INSERT INTO changed_steps SELECT ?1, ?2
   WHERE NOT EXISTS (SELECT 1 FROM changed_steps c WHERE c.step IS ?1 AND c.validate IS ?2)
 """
 """Marks a step as changed."""
+
+
+def create_empty(connection: sqlite3.Connection) -> None:
+    """Create the tables that a question sees, without rows."""
+    for table, columns in SQL_COLUMNS.items():
+        connection.execute(f"CREATE TABLE {table} ({', '.join(each.name for each in columns)})")
+    connection.executescript(_USE_JSON)
 
 
 def view_of(table: str) -> str:
