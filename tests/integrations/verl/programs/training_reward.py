@@ -9,4 +9,4 @@ _tries = itertools.count()
 def compute_score(data_source, solution_str, ground_truth, extra_info=None, **kwargs):
     if "It is" in solution_str and next(_tries) == 1:
         raise ValueError("the grader fails")
-    return 0.25 if "I can't tell" in solution_str else zlib.crc32(solution_str.encode()) % 97 / 100
+    return 0.25 if "I can't tell" in solution_str else zlib.crc32(solution_str.encode()) % 999_983 / 1e6
