@@ -7,19 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import SERVERS, addresses, base, check, pages
+from tests.docs.test_how_to_pages import HOW_TO
 from tests.docs.test_tutorials import TUTORIALS
-
-LONG = ("docs/how-to/use-the-data.md", "docs/how-to/share-a-trajectory.md")
-"""Pages that take many seconds, of commands that other tests run too."""
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name in LONG else ())
-        for name in pages(servers=False)
-        if name not in TUTORIALS
-    ],
+    "name", [name for name in pages(servers=False) if name not in TUTORIALS and not name.startswith(HOW_TO)]
 )
 def test_the_code_runs(name: str, tmp_path: Path):
     """Each block that is not marked otherwise succeeds, and prints what the page shows."""
