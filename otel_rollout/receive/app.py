@@ -6,10 +6,13 @@ Answers are in protobuf or JSON, as the request was: https://opentelemetry.io/do
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 import orjson
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from starlette.applications import Starlette
@@ -22,6 +25,7 @@ from otel_rollout.guard.log_once import internal_error, warn_once
 from otel_rollout.otlp import TooManySpansError
 from otel_rollout.receive.access import is_authorized
 from otel_rollout.receive.receiver import Receiver, Totals
+from otel_rollout.receive.span_batch import SpanBatch
 
 PATH: Final = "/v1/traces"
 PROTOBUF: Final = "application/x-protobuf"
@@ -81,34 +85,36 @@ async def _take(receiver: Receiver, request: Request, encoding: str, media_type:
     """Read a request's body, store its spans, and answer."""
     limits, totals = receiver.limits, receiver.totals
     refuse = partial(_refuse, totals, media_type)
-    with _Reserved(receiver) as reserved:
+    parts: list[bytes] = []
+    try:
         try:
-            body = await asyncio.wait_for(_read(request, reserved, limits.body_bytes), limits.body_seconds)
-        except _PressureError:
-            totals.turned_away += 1
-            return _failure(media_type, 429, f"{limits.waiting_bytes:,} bytes wait to be stored, which is the limit")
-        except BodyTooLargeError as error:
-            return refuse(413, str(error))
+            await asyncio.wait_for(_read(request, receiver, parts), limits.body_seconds)
         except (asyncio.TimeoutError, ClientDisconnect):
             # 408 fits, but the Collector drops what is answered so.
             totals.turned_away += 1
             return _failure(media_type, 503, f"the body did not come within {limits.body_seconds:g} seconds")
-        try:
-            batch = await receiver.store(body, encoding, is_json=media_type == JSON)
-        except BodyTooLargeError as error:
-            return refuse(413, str(error))
-        except TooManySpansError as error:
-            return refuse(413, f"the request has {error}, which is the limit: {SMALLER_BATCHES}")
-        except ValueError as error:
-            return refuse(400, str(error))
-        except OSError as error:
-            totals.turned_away += 1
-            return _failure(media_type, 503, f"the spans can't be stored now: {error.strerror or error}")
-        except Exception:
-            internal_error("receiving spans")
-            totals.refused_requests += 1
-            return _failure(media_type, 500, "an internal error; the receiver's log has it")
-    return _success(media_type, batch.refused, batch.reason)
+        # Once in memory, however long it waits.
+        parts[:] = [b"".join(parts)]
+        batch = await receiver.store(parts[0], encoding, is_json=media_type == JSON)
+    except _PressureError:
+        totals.turned_away += 1
+        return _failure(media_type, 429, f"{limits.waiting_bytes:,} bytes wait to be stored, which is the limit")
+    except BodyTooLargeError as error:
+        return refuse(413, str(error))
+    except TooManySpansError as error:
+        return refuse(413, f"the request has {error}, which is the limit: {SMALLER_BATCHES}")
+    except ValueError as error:
+        return refuse(400, str(error))
+    except OSError as error:
+        totals.turned_away += 1
+        return _failure(media_type, 503, f"the spans can't be stored now: {error.strerror or error}")
+    except Exception:
+        internal_error("receiving spans")
+        totals.refused_requests += 1
+        return _failure(media_type, 500, "an internal error; the receiver's log has it")
+    finally:
+        receiver.waiting_bytes -= sum(map(len, parts))
+    return _success(media_type, batch)
 
 
 def _refuse(totals: Totals, media_type: str, status: int, message: str) -> Response:
@@ -118,75 +124,42 @@ def _refuse(totals: Totals, media_type: str, status: int, message: str) -> Respo
     return _failure(media_type, status, message)
 
 
-class _Reserved:
-    """The bytes of one body within the bound on all; released at the end of the context."""
-
-    def __init__(self, receiver: Receiver) -> None:
-        self._receiver = receiver
-        self._bytes = 0
-
-    def __enter__(self) -> _Reserved:  # noqa: PYI034 - typing.Self needs Python 3.11
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._receiver.waiting_bytes -= self._bytes
-
-    def add(self, count: int) -> None:
-        """Take more bytes, or raise `_PressureError`."""
-        if self._receiver.waiting_bytes + count > self._receiver.limits.waiting_bytes:
-            raise _PressureError
-        self._receiver.waiting_bytes += count
-        self._bytes += count
-
-
-async def _read(request: Request, reserved: _Reserved, max_bytes: int) -> bytes:
-    """Return the body of a request, or raise if it is too large."""
+async def _read(request: Request, receiver: Receiver, parts: list[bytes]) -> None:
+    """Read a request's body into `parts`, or raise if it is too large; the bytes count as waiting with each part."""
+    max_bytes = receiver.limits.body_bytes
     too_large = BodyTooLargeError(f"the body has more than {max_bytes:,} bytes, which is the limit")
     if (length := request.headers.get("content-length", "")).isdecimal() and int(length) > max_bytes:
         raise too_large
-    parts: list[bytes] = []
-    size = 0
+    left = max_bytes
     async for part in request.stream():
-        size += len(part)
-        if size > max_bytes:
+        left -= len(part)
+        if left < 0:
             raise too_large
-        reserved.add(len(part))
+        if receiver.waiting_bytes + len(part) > receiver.limits.waiting_bytes:
+            raise _PressureError
+        receiver.waiting_bytes += len(part)
         parts.append(part)
-    return b"".join(parts)
 
 
-def _success(media_type: str, refused: int = 0, reason: str = "") -> Response:
-    """Return the answer to a request whose spans are stored.
-
-    Args:
-        media_type: The request's media type.
-        refused: The number of spans that are not stored, and would not be if they came again.
-        reason: The reason.
-    """
-    if media_type == JSON:
-        message = {"partialSuccess": {"rejectedSpans": str(refused), "errorMessage": reason}} if refused else {}
-        return Response(orjson.dumps(message), media_type=JSON)
-    response = ExportTraceServiceResponse()
-    if refused:
-        response.partial_success.rejected_spans = refused
-        response.partial_success.error_message = reason
-    return Response(response.SerializeToString(), media_type=PROTOBUF)
+def _success(media_type: str, batch: SpanBatch) -> Response:
+    """Return the answer to a request whose spans are stored, with those that are refused."""
+    message = ExportTraceServiceResponse()
+    if batch.refused:
+        message.partial_success.rejected_spans = batch.refused
+        message.partial_success.error_message = batch.reason
+    return _answer(media_type, message)
 
 
 def _failure(media_type: str, status: int, reason: str) -> Response:
-    """Return the answer to a request of which nothing is stored.
-
-    Args:
-        media_type: The request's media type.
-        status: The HTTP status; with 429 and 503 the sender tries again.
-        reason: A sentence.
-    """
+    """Return the answer to a request of which nothing is stored; with 429 and 503 the sender tries again."""
     headers = {"Retry-After": str(_RETRY_AFTER_SECONDS)} if status in _RETRYABLE else {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    code = _CODES.get(status, _INTERNAL)
-    if media_type == JSON:
-        body = orjson.dumps({"code": code, "message": reason})
-        return Response(body, status, headers, media_type=JSON)
-    message = Status(code=code, message=reason)
-    return Response(message.SerializeToString(), status, headers, media_type=PROTOBUF)
+    return _answer(media_type, Status(code=_CODES.get(status, _INTERNAL), message=reason), status, headers)
+
+
+def _answer(media_type: str, message: Message, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer in the form of the request."""
+    is_json = media_type == JSON
+    body = orjson.dumps(MessageToDict(message)) if is_json else message.SerializeToString()
+    return Response(body, status, headers, media_type=JSON if is_json else PROTOBUF)
