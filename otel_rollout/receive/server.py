@@ -7,8 +7,8 @@ import resource
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -81,17 +81,25 @@ def run_server(
         host, port = listener.getsockname()[:2]
         scheme = "http" if address.certificate is None else "https"
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
-        return asyncio.run(_serve(_Server(config), receiver, listener, lambda: on_start(url), show))
+        return asyncio.run(_serve(uvicorn.Server(config), receiver, listener, lambda: on_start(url), show))
 
 
 async def _serve(
-    server: _Server,
+    server: uvicorn.Server,
     receiver: Receiver,
     listener: socket.socket,
     on_start: Callable[[], None],
     show: Callable[[], None],
 ) -> int:
-    server.handle_signals()
+    ended_by: list[int] = []
+
+    def end(number: int, _: object) -> None:
+        ended_by.append(number)
+        server.should_exit = True
+
+    # uvicorn takes the signals while it serves, and raises them again at its end, which would kill the process.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
     await receiver.begin()
     on_start()
     tasks = [asyncio.create_task(receiver.work()), asyncio.create_task(_show_often(show))]
@@ -103,36 +111,13 @@ async def _serve(
             with suppress(asyncio.CancelledError):
                 await task
         await receiver.close()
-    return server.ended_by
+    return ended_by[0]
 
 
 async def _show_often(show: Callable[[], None]) -> None:
     while True:
         show()
         await asyncio.sleep(SHOW_SECONDS)
-
-
-class _Server(uvicorn.Server):
-    """A server that ends at a signal and keeps its number; uvicorn's own raises it again, which kills the process."""
-
-    ended_by = 0
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to `handle_signals`."""
-        yield
-
-    def handle_signals(self) -> None:
-        """Let SIGTERM and SIGINT end the server."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._end, number)
-
-    def _end(self, number: int) -> None:
-        # A second signal ends the wait for requests; all that was answered is stored.
-        self.force_exit = self.should_exit
-        self.should_exit = True
-        self.ended_by = self.ended_by or number
 
 
 def _listen(address: Address) -> socket.socket:
