@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Container, Generator, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
@@ -14,8 +14,9 @@ from otel_rollout.folder import layout
 from otel_rollout.folder.folder_writer import FolderWriter, Policy
 from otel_rollout.folder.frames import require_zstandard, scan_frames
 from otel_rollout.folder.known_traces import KnownTrace
-from otel_rollout.folder.stored_file import LineCache, ReadProblem, StoredFile
-from otel_rollout.folder.trace_files import find_trace_files
+from otel_rollout.folder.reader import without_summary
+from otel_rollout.folder.stored_file import LineCache, Part, ReadProblem, StoredFile
+from otel_rollout.folder.trace_files import TraceFile, find_trace_files
 from otel_rollout.guard.log_once import warn_once
 from otel_rollout.otlp import EncodedSpan, split_request
 from otel_rollout.otlp.reading import MAX_FIELDS
@@ -38,6 +39,7 @@ def open_folder(
     idle_seconds: float = IDLE_SECONDS,
     max_bytes: int | None = None,
     max_open: int = POLICY.max_open,
+    max_written_memory: int = POLICY.max_written_memory,
 ) -> FolderWriter:
     """Return a writer of the spans that are received.
 
@@ -46,6 +48,7 @@ def open_folder(
         idle_seconds: A trace without a new span for so long is written without its root.
         max_bytes: The bound on the folder's size, above which the oldest files are removed; None for no bound.
         max_open: The bound on open traces; beyond it the idlest is written.
+        max_written_memory: The bound on the memory of written traces, whose spans are known if they come again.
 
     Raises:
         MissingExtraError: zstandard isn't installed.
@@ -59,7 +62,12 @@ def open_folder(
     if not os.access(existing, os.W_OK | os.X_OK):
         raise ConfigurationError(f"this process can't write into the folder {existing}")
     grace_seconds = min(GRACE_SECONDS, idle_seconds)
-    policy = POLICY._replace(grace_seconds=grace_seconds, idle_seconds=idle_seconds, max_open=max_open)
+    policy = POLICY._replace(
+        grace_seconds=grace_seconds,
+        idle_seconds=idle_seconds,
+        max_open=max_open,
+        max_written_memory=max_written_memory,
+    )
     return FolderWriter(path, max_bytes=max_bytes, policy=policy, role=ROLE)
 
 
@@ -83,11 +91,11 @@ def adopt(folder: FolderWriter) -> Generator[int, None, None]:
                 with suppress(FileNotFoundError):
                     if locks.enter_context(exclusive_lock(path)) is not None:
                         journals.append(path)
-        traces = {
-            span.trace_id.hex() for path in journals for each in _requests_of(path) for span in _spans_of(each, path)
-        }
+        traces = {span.trace_id for path in journals for each in _requests_of(path) for span in _spans_of(each, path)}
         if traces:
-            _note_frames(folder, traces, min(path.stat().st_mtime for path in journals) - MAX_AGE_SECONDS)
+            oldest = min(path.stat().st_mtime for path in journals) - MAX_AGE_SECONDS
+            files = [file for file in find_trace_files(folder.folder) if _is_receivers(file, oldest)]
+            StoredSpans(folder, files, {trace_id.hex() for trace_id in traces}).note(traces)
         yield 0
         for path in journals:
             state = _state_of(path)
@@ -96,6 +104,15 @@ def adopt(folder: FolderWriter) -> Generator[int, None, None]:
             # Without locks, a receiver that was quiet for long may go on; its journal has spans that are not read.
             if _state_of(path) == state:
                 path.unlink()
+
+
+def _is_receivers(file: TraceFile, oldest: float) -> bool:
+    """Return True if a file may have what a receiver's journal still has."""
+    if not file.worker.startswith(ROLE) or not file.has_frames or file.is_journal:
+        return False
+    with suppress(OSError):
+        return file.path.stat().st_mtime >= oldest
+    return False
 
 
 def _state_of(path: Path) -> tuple[int, int]:
@@ -124,33 +141,39 @@ def _requests_of(path: Path) -> Iterator[bytes]:
             warn_once("adopted journal", "%s has damaged frames: some traces miss spans", path)
 
 
-def _note_frames(folder: FolderWriter, trace_ids: set[str], oldest: float) -> None:
-    """Note in the folder what receivers have written of some traces: a journal may still have that.
+class StoredSpans:
+    """The spans in files of a folder; a trace's are noted in its writer, which leaves them out if they come again.
 
     Args:
         folder: The folder.
-        trace_ids: The traces.
-        oldest: Files that were not modified since are not read.
+        files: The files.
+        only: The traces to look for, in hexadecimal; None for all, of which each takes some hundred bytes.
     """
 
-    def ignore(problem: ReadProblem) -> None:
-        """Readers report it."""
+    def __init__(self, folder: FolderWriter, files: Iterable[TraceFile], only: Container[str] | None = None) -> None:
+        self._folder = folder
+        self._parts: dict[bytes, list[Part]] = {}
+        cache = LineCache()
+        for file in files:
+            for stored, row in StoredFile(file, cache, _ignore).parts():
+                if only is None or row.trace_id in only:
+                    self._parts.setdefault(bytes.fromhex(row.trace_id), []).append((stored, without_summary(row)))
 
-    cache = LineCache()
-    for file in find_trace_files(folder.folder):
-        if not file.worker.startswith(ROLE) or not file.has_frames or file.is_journal:
-            continue
-        with suppress(OSError):
-            if file.path.stat().st_mtime < oldest:
-                continue
-        for stored, row in StoredFile(file, cache, ignore).parts():
-            if row.trace_id in trace_ids:
+    def note(self, trace_ids: Iterable[bytes]) -> None:
+        """Note what the files have of some traces."""
+        traces = self._folder.traces
+        for trace_id in trace_ids:
+            for stored, row in self._parts.pop(trace_id, ()):
+                # A span that can't be read is damaged, and comes again.
                 with suppress(OSError, ValueError):
                     ids = b"".join(stored.read_ids(row))
-                    trace_id = bytes.fromhex(row.trace_id)
-                    trace = folder.traces.get(trace_id) or KnownTrace()
+                    trace = traces.get(trace_id) or KnownTrace()
                     trace.add_ids(ids)
                     if not trace.parts:
                         trace.has_ended = trace.has_ended or row.has_root
                         trace.step, trace.validate = row.step, row.validate is True
-                        folder.traces.close(trace_id, trace)
+                        traces.close(trace_id, trace)
+
+
+def _ignore(problem: ReadProblem) -> None:
+    """Readers report it."""

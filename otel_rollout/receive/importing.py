@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,19 +12,16 @@ from typing import Final
 
 from otel_rollout.errors import NoTracesError
 from otel_rollout.folder.frames import scan_frames
-from otel_rollout.folder.known_traces import has_id
 from otel_rollout.folder.layout import CLOSED_INDEX, INDEX, OPEN
 from otel_rollout.folder.otlp_file import Body, Fault, NoOtlpFileError, OtlpFile
-from otel_rollout.folder.reader import without_summary
-from otel_rollout.folder.stored_file import LineCache, Part, ReadProblem, StoredFile
-from otel_rollout.folder.trace_files import find_trace_files
+from otel_rollout.folder.trace_files import TraceFile, find_trace_files
+from otel_rollout.guard.clock import monotonic
 from otel_rollout.otlp import EncodedSpan
-from otel_rollout.receive.adoption import adopt, open_folder
+from otel_rollout.receive.adoption import StoredSpans, adopt, open_folder
 from otel_rollout.receive.span_batch import SpanBatch
 
 MAX_PROBLEMS: Final = 1000
 NEVER: Final = float("inf")
-_NOTHING: Final = b""
 
 
 @dataclass
@@ -114,14 +112,18 @@ def import_files(files: Iterable[tuple[Path, bool]], into: Path, on_progress: Ca
         MissingExtraError: zstandard isn't installed.
     """
     report = ImportReport()
-    folder = open_folder(into, idle_seconds=NEVER)
+    # The second of two files may have all that the first one has.
+    folder = open_folder(into, idle_seconds=NEVER, max_written_memory=sys.maxsize)
     traces: set[bytes] = set()
     is_done = False
     try:
         # An import that was killed has left spans in a journal.
         for _ in adopt(folder):
             pass
-        stored = _StoredSpans(into)
+        found: list[TraceFile] = []
+        with suppress(NoTracesError):
+            found = find_trace_files(into)
+        stored = StoredSpans(folder, found)
         for path, is_named in files:
             try:
                 file = OtlpFile(path)
@@ -131,11 +133,14 @@ def import_files(files: Iterable[tuple[Path, bool]], into: Path, on_progress: Ca
                 report.skipped.append(path)
                 continue
             for spans in _batches(file, report, on_progress):
-                new = stored.new_of(spans)
-                added, _ = folder.take(new)
-                report.spans += added
-                report.doubles += len(spans) - added
-                traces.update(span.trace_id for span in new)
+                trace_ids = {span.trace_id for span in spans}
+                stored.note(trace_ids)
+                started = monotonic()
+                new, doubles = folder.take(spans)
+                report.spans += new
+                report.doubles += doubles
+                known = {trace_id: folder.traces.get(trace_id) for trace_id in trace_ids}
+                traces.update(trace_id for trace_id, trace in known.items() if trace and trace.last_seen >= started)
                 folder.write_due()
             report.files += 1
         is_done = True
@@ -179,48 +184,3 @@ def _frames(file: OtlpFile) -> Iterator[Body | Fault]:
     for offset, length, request, _ in scan_frames(file.path):
         file.position = offset + length
         yield Fault(offset, "a torn frame") if request is None else Body(offset, length, request, is_json=False)
-
-
-class _StoredSpans:
-    """The ids of a folder's spans; a trace's are read when a span of it comes.
-
-    Takes 8 bytes for each span and some hundred for each trace.
-
-    Args:
-        folder: The folder.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._parts: dict[bytes, tuple[Part, ...]] = {}
-        self._ids: dict[bytes, bytearray] = {}
-        cache = LineCache()
-        with suppress(NoTracesError):
-            for file in find_trace_files(folder):
-                for stored, row in StoredFile(file, cache, _ignore).parts():
-                    trace_id = bytes.fromhex(row.trace_id)
-                    self._parts[trace_id] = (*self._parts.get(trace_id, ()), (stored, without_summary(row)))
-
-    def new_of(self, spans: Iterable[EncodedSpan]) -> list[EncodedSpan]:
-        """Return the spans that the folder does not have, each once."""
-        return [span for span in spans if self._is_new(span)]
-
-    def _is_new(self, span: EncodedSpan) -> bool:
-        ids = self._ids.get(span.trace_id)
-        if ids is None:
-            ids = self._ids[span.trace_id] = self._read(span.trace_id)
-        if has_id(ids, span.span_id):
-            return False
-        ids += span.span_id
-        return True
-
-    def _read(self, trace_id: bytes) -> bytearray:
-        ids = bytearray()
-        for stored, row in self._parts.get(trace_id, ()):
-            # A span that can't be read is damaged, and comes again.
-            with suppress(OSError, ValueError):
-                ids += b"".join(stored.read_ids(row))
-        return ids
-
-
-def _ignore(problem: ReadProblem) -> None:
-    """Readers report it."""

@@ -18,7 +18,7 @@ from tests.receive.importing import REQUESTS, add
 from tests.run.asked import count_folder
 from tests.servers.otelcol_server import Sink
 from tests.trace_folder.collector_files import FORMS, write_collector_file
-from tests.trace_folder.recordings import make_trajectory
+from tests.trace_folder.recordings import make_span, make_trajectory
 
 pytest.importorskip("rich")
 
@@ -107,6 +107,17 @@ class TestAgain:
         assert err == ""
         assert spans_in(tmp_path / "traces") == [["generate", "look_up", "rollout"]] * 20
         assert count_folder(tmp_path / "traces").spans == 60
+
+    def test_late_spans_join_their_step(self, tmp_path, capsys):
+        """A span without a step is written into the step of its trajectory that an earlier import has written."""
+        trajectory = make_trajectory(1)
+        late = make_span("late", 4, trajectory[-1].context.trace_id)
+        for name, spans in (("first.json", trajectory), ("second.json", [late])):
+            write_collector_file(tmp_path / name, "json", [spans])
+            add(capsys, tmp_path / name, into=tmp_path / "traces")
+
+        assert [path.name for path in (tmp_path / "traces").glob("*step*")] == ["steps=000000-000099"]
+        assert spans_in(tmp_path / "traces") == [["generate", "late", "look_up", "rollout"]]
 
     def test_into_a_file(self, tmp_path, capsys):
         """A file in the trace folder's place is named, with exit code 2."""
