@@ -92,9 +92,17 @@ class TestExit:
 
 
 RECIPE = """\
-import os, signal, sys
+import asyncio, os, signal, sys
 
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+def exit_on_sigterm(*_):
+    try:
+        asyncio.get_running_loop().call_soon_threadsafe(sys.exit, 143)
+    except RuntimeError:  # no loop runs in the main thread
+        sys.exit(143)
+
+
+signal.signal(signal.SIGTERM, exit_on_sigterm)
 os.register_at_fork(
     before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]),
     after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM]),
@@ -106,7 +114,7 @@ os.register_at_fork(
 """
 """The lines of docs/how-to/processes.md that deliver queued spans at SIGTERM."""
 
-HANDLER = f"exec({RECIPE!r})"
+HANDLER = f"exec({RECIPE!r}, globals())"
 SIGTERM_STATUS = 143
 
 

@@ -177,6 +177,15 @@ def do(what: str, given: dict[str, Any]) -> Any:
     raise LookupError(what)
 
 
+def exit_on_sigterm(*_: Any) -> None:
+    """Exit between two steps of the event loop: asyncio can lose a task that an exception of a handler hits."""
+    status = int(os.environ["EXIT_ON_SIGTERM"])
+    try:
+        asyncio.get_running_loop().call_soon_threadsafe(sys.exit, status)
+    except RuntimeError:
+        sys.exit(status)
+
+
 def report() -> None:
     Path(os.environ["REPORT"]).write_text(json.dumps(counts()))
 
@@ -184,7 +193,7 @@ def report() -> None:
 def main() -> None:
     atexit.register(report)
     if os.environ.get("EXIT_ON_SIGTERM"):
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(int(os.environ["EXIT_ON_SIGTERM"])))
+        signal.signal(signal.SIGTERM, exit_on_sigterm)
     names = [name for name in os.environ.get("BACKENDS", "").split(",") if name]
     backend = [CLASSES[name]() if name in CLASSES else name for name in names] or None
     settings = json.loads(os.environ.get("SETTINGS", "{}"))
