@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.resources import Resource
 
 from otel_rollout import read_trajectories, semconv
 from otel_rollout.catalog import Run
 from otel_rollout.cli.main import main
 from otel_rollout.counts import Loss
 from otel_rollout.folder import append_losses
-from tests.trace_folder.recordings import SECOND, make_span, write_folder
+from tests.trace_folder.recordings import make_span, write_folder
 from tests.trace_folder.training import A_DAY, ROLLOUTS, train
 
 pytest.importorskip("rich")
@@ -387,8 +386,7 @@ class TestNoResumedRun:
         train(tmp_path, "second", range(6, 9), 2, samples=[0])
         tags = {semconv.EXPERIMENT_NAME: "base", semconv.STEP: 3, semconv.LATE: True, semconv.REWARD: 0.5}
         tags |= {} if sample is None else {semconv.SAMPLE_INDEX: sample, semconv.ROLLOUT_N: 0}
-        late = make_span("annotate", 9, 1, attributes=tags, seconds=(9 * A_DAY / SECOND, 9 * A_DAY / SECOND + 1))
-        late._resource = Resource({semconv.PROJECT_NAME: "p", semconv.RUN_ID: "rewards"})
+        late = make_span("annotate", 9, 1, attributes=tags, seconds=(9 * A_DAY, 9 * A_DAY + 1), run_id="rewards")
         write_folder(tmp_path, [late])
         assert [each.trajectories for each in Run([tmp_path]).steps()] == [2, 2, 3, 2, 2, 2, 2, 2]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import random
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.trace_folder import recordings
-from tests.trace_folder.recordings import make_trajectory, trace_id_of, write_frames
+from tests.trace_folder.recordings import make_trajectory, write_folder
 
 pytest.importorskip("rich")
 
@@ -30,27 +30,21 @@ def write_run(
     validate: bool = False,
 ) -> Path:
     """Write steps of prompts with 4 rollouts; the first `lost` prompts are never solved."""
-    rng, own_id = random.Random(seed), trace_id_of
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recordings, "trace_id_of", lambda *tags, **more: own_id(*tags, **more) ^ seed)
-        for step in range(1, steps + 1):
-            write_frames(
-                folder / f"step={step:06d}" / f"node-1-000{step}{seed}.otlp.zst",
-                *(
-                    make_trajectory(
-                        step,
-                        sample,
-                        rollout,
-                        reward=float(sample >= lost and rng.random() < (0.9 if rollout else 0.5)),
-                        experiment=experiment,
-                        validate=validate,
-                        payload=json.dumps(f"{sample} {EVIL}"),
-                    )
-                    for sample in range(prompts)
-                    for rollout in range(4)
-                ),
+    rng = random.Random(seed)
+    return write_folder(
+        folder,
+        *(
+            make_trajectory(
+                *(step, sample, rollout),
+                reward=float(sample >= lost and rng.random() < (0.9 if rollout else 0.5)),
+                experiment=experiment,
+                validate=validate,
+                payload=json.dumps(f"{sample} {EVIL}"),
+                of=f"{seed}",
             )
-    return folder
+            for step, sample, rollout in product(range(1, steps + 1), range(prompts), range(4))
+        ),
+    )
 
 
 def compare(capsys, *arguments: str | Path) -> tuple[int, str, str]:
@@ -150,9 +144,7 @@ class TestARunThatIsWritten:
     def test_its_open_step_is_not_compared(self, capsys, tmp_path):
         """The rollouts that are there of it are left out on both sides, with a line that says so."""
         before, after = write_run(tmp_path / "a", 1), write_run(tmp_path / "b", 2)
-        write_frames(
-            before / "step=000007" / "node-1-00071.otlp.zst", *(make_trajectory(7, n, n % 2) for n in range(16))
-        )
+        write_folder(before, *(make_trajectory(7, n, n % 2) for n in range(16)))
         writer = FolderWriter(after)
         for number in range(3):
             writer.write(make_trajectory(7, number, 0, reward=0.0))

@@ -7,18 +7,17 @@ import json
 import re
 import shlex
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
-from opentelemetry.sdk.resources import Resource
 
 from otel_rollout import semconv
 from otel_rollout.catalog import Run
 from otel_rollout.cli.main import main
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look.findings import diagnose_run
-from tests.trace_folder import recordings
-from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_frames
+from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_folder, write_frames
 
 pytest.importorskip("rich")
 
@@ -31,46 +30,34 @@ EVIL = "\x1b[31mrm -rf\u202e</script>"
 
 def write_steps(folder: Path, steps: int = 2, truncated: int = 2, tool: str = "search") -> Path:
     """Write steps of 8 prompts with 4 rollouts; some are truncated in each step, and a tool fails in the second."""
-    for step in range(1, steps + 1):
-        write_frames(
-            folder / f"step={step:06d}" / f"node-1-000{step}.otlp.zst",
-            *(
-                with_tool(
-                    make_trajectory(
-                        step,
-                        sample,
-                        rollout,
-                        reward=float(rollout % 2),
-                        status="truncated" if rollout < truncated else "completed",
-                        payload=json.dumps(f"{step} {sample} {rollout}"),
-                    ),
-                    tool,
-                    fails=step == 2,
-                )
-                for sample in range(8)
-                for rollout in range(4)
-            ),
+    made = [
+        make_trajectory(
+            step,
+            sample,
+            rollout,
+            reward=float(rollout % 2),
+            status="truncated" if rollout < truncated else "completed",
+            payload=json.dumps(f"{step} {sample} {rollout}"),
         )
-    return folder
+        for step, sample, rollout in product(range(1, steps + 1), range(8), range(4))
+    ]
+    return write_folder(folder, *(with_tool(each, tool, fails=number >= 32) for number, each in enumerate(made)))
 
 
 def write_collapse(folder: Path, run_id: str, steps: int) -> None:
     """Write steps of a run whose rollouts say the same from the fourth on."""
-    own_id = trace_id_of
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recordings, "RESOURCE", Resource({semconv.RUN_ID: run_id}))
-        patch.setattr(recordings, "trace_id_of", lambda *tags, **more: own_id(*tags, **more) ^ len(run_id))
-        for step in range(1, steps + 1):
-            write_frames(
-                folder / f"step={step:06d}" / f"node-1-{run_id}.otlp.zst",
-                *(
-                    make_trajectory(
-                        step, sample, n, reward=float(n % 2), payload=json.dumps(f"{sample} {n if step < 4 else 0}")
-                    )
-                    for sample in range(8)
-                    for n in range(4)
-                ),
+    write_folder(
+        folder,
+        *(
+            make_trajectory(
+                *(step, sample, n),
+                reward=float(n % 2),
+                payload=json.dumps(f"{sample} {n if step < 4 else 0}"),
+                run_id=run_id,
             )
+            for step, sample, n in product(range(1, steps + 1), range(8), range(4))
+        ),
+    )
 
 
 def with_tool(spans, name, *, fails):

@@ -9,9 +9,6 @@ import subprocess
 import sys
 
 import pytest
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import SpanContext
 
 from otel_rollout import semconv
 from otel_rollout.cli.main import main
@@ -55,24 +52,6 @@ def on_terminal(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "80")
-
-
-def with_trace_id(span, trace_id, resource):
-    """Return a span of another trace, from another process."""
-
-    def moved(context):
-        return None if context is None else SpanContext(trace_id, context.span_id, is_remote=False)
-
-    return ReadableSpan(
-        span.name,
-        context=moved(span.context),
-        parent=moved(span.parent),
-        resource=resource,
-        attributes=span.attributes,
-        status=span.status,
-        start_time=span.start_time + 1,
-        end_time=span.end_time + 1,
-    )
 
 
 def run(capsys, *arguments):
@@ -328,9 +307,7 @@ class TestExperiments:
     @pytest.fixture
     def several(self, tmp_path):
         """Two experiments with the same step, the first run twice."""
-        again = make_trajectory(1, 0, 0, experiment="a")
-        resource = again[0].resource.merge(Resource({semconv.RUN_ID: "second"}))
-        again = [with_trace_id(span, 7, resource) for span in again]
+        again = make_trajectory(1, 0, 0, experiment="a", run_id="second", start=1)
         lines = (make_trajectory(1, 0, 0, experiment="a"), again, make_trajectory(1, 1, 0, experiment="b"))
         write_lines(tmp_path / "traces.jsonl", *lines)
         return tmp_path
@@ -342,17 +319,14 @@ class TestExperiments:
 
     def test_processes_of_one_run_are(self, tmp_path, capsys):
         """Processes without a common run id are one run if no two of them have the same rollout."""
-        first, second = make_trajectory(1, 0, 0), make_trajectory(1, 0, 1)
-        other = first[0].resource.merge(Resource({semconv.RUN_ID: "second"}))
-        write_lines(tmp_path / "traces.jsonl", first, [with_trace_id(span, 7, other) for span in second])
+        write_lines(tmp_path / "traces.jsonl", make_trajectory(1, 0, 0), make_trajectory(1, 0, 1, run_id="second"))
         assert [(row["run_id"], row["trajectories"]) for row in rows(capsys, tmp_path)] == [(None, 2)]
 
     def test_are_told_apart_in_a_prompt(self, tmp_path, capsys, on_terminal):
         """A prompt whose rollouts have no number is listed by run, as the step's other prompts are told apart."""
-        made = [make_trajectory(1, sample, rollout) for sample, rollout in ((0, None), (5, 0))]
-        other = made[0][0].resource.merge(Resource({semconv.RUN_ID: "second"}))
-        again = [[with_trace_id(span, 7 + at, other) for span in spans] for at, spans in enumerate(made)]
-        write_lines(tmp_path / "traces.jsonl", *made, *again)
+        for at, run_id in enumerate(("run", "second")):
+            made = [make_trajectory(1, *tags, run_id=run_id, start=at) for tags in ((0, None), (5, 0))]
+            write_lines(tmp_path / "traces.jsonl", *made)
         _, lines, error = run(capsys, tmp_path, "--step", 1, "--sample", 0)
         assert [" ".join(line) for line in lines if "prompt" in line] == [
             "step 1 sample 0 run run 1 rollout of one prompt",
@@ -362,9 +336,9 @@ class TestExperiments:
 
     def test_that_nothing_tells_apart_are_said(self, tmp_path, capsys):
         """Rollouts of one prompt without numbers may be of one run's processes, or of two runs: a line says so."""
-        first = make_trajectory(1, 0, None)
-        other = first[0].resource.merge(Resource({semconv.RUN_ID: "second"}))
-        write_lines(tmp_path / "traces.jsonl", first, [with_trace_id(span, 7, other) for span in first])
+        write_lines(
+            tmp_path / "traces.jsonl", *(make_trajectory(1, 0, None, run_id=run_id) for run_id in ("run", "second"))
+        )
         _, _, error = run(capsys, tmp_path, "--step", 1, "--sample", 0)
         assert error.startswith("rollouts of one prompt, without rollout_n, are of 2 run ids, ")
         assert "--run takes one" in error

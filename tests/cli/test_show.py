@@ -14,7 +14,6 @@ from pathlib import Path
 
 import orjson
 import pytest
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
@@ -22,7 +21,6 @@ from otel_rollout.cli.main import main
 from otel_rollout.folder import scan_frames
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import decode_spans, request_of_json
-from tests.trace_folder import recordings
 from tests.trace_folder.recordings import (
     SECOND,
     START,
@@ -284,16 +282,14 @@ class TestWhich:
     def test_by_its_run(self, tmp_path, capsys):
         """The same rollout of two runs is told apart by the runs, of which the beginning will do."""
         for run_id, name in (("aaaa-1", "first"), ("bbbb-2", "second")):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(recordings, "RESOURCE", Resource({semconv.RUN_ID: run_id}))
-                other = trace_id_of(1, 0, len(name))
-                write_lines(tmp_path / f"{name}.jsonl", [make_span(name, 9, other, parent=None, attributes=dict(ROOT))])
+            span = make_span(name, 9, trace_id_of(1, 0, len(name)), parent=None, attributes=dict(ROOT), run_id=run_id)
+            write_lines(tmp_path / f"{name}.jsonl", [span])
         code, _, error = show(capsys, tmp_path, "--step", 1)
         assert code == 2
         assert error.splitlines()[0] == "2 trajectories match; pick one with --run, or with --trace"
         assert [line.split()[-2:] for line in error.splitlines()[1:]] == [["--run", "aaaa-1"], ["--run", "bbbb-2"]]
         code, lines, _ = show(capsys, tmp_path, "--step", 1, "--run", "bb")
-        assert (code, lines[3]) == (0, "exp / bbbb-2")
+        assert (code, lines[3]) == (0, "project / exp / bbbb-2")
         code, _, error = show(capsys, tmp_path, "--run", "cc")
         assert (code, error) == (2, f"no trajectory in {tmp_path} matches: its runs are aaaa-1, bbbb-2\n")
 

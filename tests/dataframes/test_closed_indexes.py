@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import zstandard
-from opentelemetry.sdk.resources import Resource
 
 from otel_rollout import dataframes, semconv
 from otel_rollout.catalog import COLUMNS
@@ -96,10 +95,8 @@ class TestDoubts:
 
     def test_a_run_that_was_resumed_through_one_receiver(self, tmp_path):
         """Its attempts, by their run ids, are in the same file; spans without a step are of none."""
-        names = {semconv.PROJECT_NAME: "project", semconv.RUN_ID: "resumed"}
         attributes = {semconv.STEP: 2, semconv.EXPERIMENT_NAME: "exp"}
-        later = make_span("rollout", 1, 99, parent=None, seconds=(10, 11), attributes=attributes)
-        later._resource = Resource(names)
+        later = make_span("rollout", 1, 99, parent=None, seconds=(10, 11), attributes=attributes, run_id="resumed")
         without_step = {semconv.EXPERIMENT_NAME: "exp"}
         other = make_span("other", 1, 98, parent=None, seconds=(0, 20), attributes=without_step)
         folder = write_folder(tmp_path / "traces", make_trajectory(1), make_trajectory(2), [other], [later])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import pkgutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout import read_trajectories, semconv
@@ -28,6 +28,8 @@ def forked(step: int, rollout: int, run: int = 0) -> list[ReadableSpan]:
     trace_id = trace_id_of(step, run, rollout)
     tags = {semconv.STEP: step, semconv.SAMPLE_INDEX: 0, semconv.ROLLOUT_N: rollout, semconv.EXPERIMENT_NAME: "exp"}
 
+    span = partial(make_span, trace_id=trace_id, run_id=f"run {run}")
+
     def turn(number: int, *texts: str) -> ReadableSpan:
         messages = [
             {"role": "user" if at % 2 == 0 else "assistant", "parts": [{"type": "text", "content": text}]}
@@ -39,9 +41,9 @@ def forked(step: int, rollout: int, run: int = 0) -> list[ReadableSpan]:
             semconv.INPUT_MESSAGES: json.dumps(messages[:-1]),
             semconv.OUTPUT_MESSAGES: json.dumps(messages[-1:]),
         }
-        return make_span("generate", number, trace_id, seconds=(number, number + 0.5), attributes=attributes)
+        return span("generate", number, seconds=(number, number + 0.5), attributes=attributes)
 
-    root = make_span("root", 1, trace_id, parent=None, seconds=(0, 9), attributes={semconv.SPAN_KIND: "AGENT", **tags})
+    root = span("root", 1, parent=None, seconds=(0, 9), attributes={semconv.SPAN_KIND: "AGENT", **tags})
     return [turn(2, "Why?", f"Because {rollout}."), turn(3, "Who?", "Nobody."), root]
 
 
@@ -148,12 +150,10 @@ class TestWhenAsked:
         with file.open("rb") as opened:
             assert parquet.read_table(opened)["subagents"].to_pylist() == [1] * ROLLOUTS
 
-    def test_the_folder_of_each_run(self, tmp_path, read, monkeypatch):
+    def test_the_folder_of_each_run(self, tmp_path, read):
         """It follows from the index alone."""
         pytest.importorskip("starlette")
         for run in range(2):
-            resource = Resource({semconv.RUN_ID: f"run {run}"})
-            monkeypatch.setattr("tests.trace_folder.recordings.RESOURCE", resource)
             write_folder(tmp_path / f"{run}", forked(1, 0, run))
         state = RunState([tmp_path / "0", tmp_path / "1"])
         assert len(state.steps(60)) == 2

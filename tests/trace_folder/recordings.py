@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,21 @@ from otel_rollout.otlp import encode_spans, json_of_request
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
-RESOURCE = Resource({semconv.SERVICE_NAME: "p", semconv.PROJECT_NAME: "project", semconv.RUN_ID: "run"})
+RUN_ID = "run"
 SCOPE = InstrumentationScope("otel_rollout", "0")
 
 
-def trace_id_of(step: Any, sample: Any, rollout: Any, *, validate: bool = False) -> int:
-    """Return a trace id that is the same for the same tags."""
-    return uuid.uuid5(uuid.NAMESPACE_URL, f"{step}/{sample}/{rollout}/{validate}").int
+def trace_id_of(step: Any, sample: Any, rollout: Any, *, validate: bool = False, of: str | None = RUN_ID) -> int:
+    """Return a trace id that is the same for the same tags of the same run."""
+    name = f"{step}/{sample}/{rollout}/{validate}" + ("" if of == RUN_ID else f"/{of}")
+    return uuid.uuid5(uuid.NAMESPACE_URL, name).int
+
+
+@cache
+def resource_of(run_id: str | None = RUN_ID) -> Resource:
+    """Return the resource of a run's process."""
+    run = {} if run_id is None else {semconv.RUN_ID: run_id}
+    return Resource({semconv.SERVICE_NAME: "p", semconv.PROJECT_NAME: "project", **run})
 
 
 def make_span(
@@ -39,6 +48,7 @@ def make_span(
     error: str | None = None,
     seconds: tuple[float, float] = (0.0, 1.0),
     events: tuple[Event, ...] = (),
+    run_id: str | None = RUN_ID,
 ) -> ReadableSpan:
     """Return one finished span."""
 
@@ -49,7 +59,7 @@ def make_span(
         name,
         context=context(number),
         parent=None if parent is None else context(parent),
-        resource=RESOURCE,
+        resource=resource_of(run_id),
         attributes=attributes,
         events=events,
         status=Status(StatusCode.ERROR, error) if error else Status(),
@@ -69,10 +79,16 @@ def make_trajectory(
     validate: bool = False,
     experiment: str = "exp",
     payload: str = '"hello"',
+    run_id: str | None = RUN_ID,
+    of: str | None = None,
+    start: float = 0.0,
     **annotations: Any,
 ) -> list[ReadableSpan]:
-    """Return the spans of a trajectory with an LLM op and a tool, its root last."""
-    trace_id = trace_id_of(step, sample, rollout, validate=validate)
+    """Return the spans of a trajectory with an LLM op and a tool, its root last.
+
+    Those of another run, or `of` another process, have other ids.
+    """
+    trace_id = trace_id_of(step, sample, rollout, validate=validate, of=of or run_id)
     values = (step, sample, rollout, validate, experiment)
     tags = {key: value for key, value in zip(semconv.TAGS, values, strict=True) if value is not None}
     payloads = {semconv.INPUT_VALUE: payload, semconv.OUTPUT_VALUE: payload}
@@ -87,21 +103,16 @@ def make_trajectory(
         **({} if reward is None else {semconv.REWARD: reward}),
         **annotations,
     }
+
+    def span(name: str, number: int, end: float, attributes: dict[str, Any], begin: float = 0.0, **more: Any) -> Any:
+        seconds = (start + begin, start + end)
+        return make_span(name, number, trace_id, attributes=attributes, seconds=seconds, run_id=run_id, **more)
+
+    error = "failed" if status in ("error", "cancelled") else None
     return [
-        make_span(
-            "generate", 2, trace_id, seconds=(0.0, 0.6), attributes={semconv.SPAN_KIND: "LLM", **tags, **payloads}
-        ),
-        make_span(
-            "look_up", 3, trace_id, seconds=(0.6, 0.9), attributes={semconv.SPAN_KIND: "TOOL", **tags, **payloads}
-        ),
-        make_span(
-            "rollout",
-            1,
-            trace_id,
-            parent=None,
-            attributes=root,
-            error="failed" if status in ("error", "cancelled") else None,
-        ),
+        span("generate", 2, 0.6, {semconv.SPAN_KIND: "LLM", **tags, **payloads}),
+        span("look_up", 3, 0.9, {semconv.SPAN_KIND: "TOOL", **tags, **payloads}, 0.6),
+        span("rollout", 1, 1.0, root, parent=None, error=error),
     ]
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.servers.browser import Browser
-from tests.trace_folder import recordings
-from tests.trace_folder.recordings import make_trajectory, write_frames
+from tests.trace_folder.recordings import make_trajectory, write_folder
 from tests.view.looking import look
 from tests.view.viewer import Viewer
 
@@ -16,28 +16,16 @@ from tests.view.viewer import Viewer
 @pytest.fixture(scope="module")
 def viewer(tmp_path_factory: pytest.TempPathFactory):
     """A viewer of two experiments of 12 prompts: `old` solves all of them in part, `new` only the last two."""
-    folder = tmp_path_factory.mktemp("compared") / "traces"
-    for seed, experiment, lost in ((1, "old", 0), (2, "new", 10)):
-        _write(folder, seed, experiment, lost)
+    folder = write_folder(
+        tmp_path_factory.mktemp("compared") / "traces",
+        *(
+            make_trajectory(step, sample, n, reward=float(lost <= sample and n != sample % 4), experiment=name, of=name)
+            for name, lost in (("old", 0), ("new", 10))
+            for step, sample, n in product((1, 2), range(12), range(4))
+        ),
+    )
     with Viewer(folder) as running:
         yield running
-
-
-def _write(folder: Path, seed: int, experiment: str, lost: int) -> None:
-    own_id = recordings.trace_id_of
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recordings, "trace_id_of", lambda *tags, **more: own_id(*tags, **more) ^ seed)
-        for step in (1, 2):
-            write_frames(
-                folder / f"step={step:06d}" / f"node-1-000{step}{seed}.otlp.zst",
-                *(
-                    make_trajectory(
-                        step, sample, n, reward=float(sample >= lost and n != sample % 4), experiment=experiment
-                    )
-                    for sample in range(12)
-                    for n in range(4)
-                ),
-            )
 
 
 def test_the_answer_has_figures_flips_and_findings(viewer: Viewer) -> None:
@@ -68,8 +56,8 @@ def test_a_prompt_that_fails_from_a_step_on_is_forgotten(tmp_path: Path) -> None
     for step in range(1, 5):
         rewards = [1.0, 1.0, 0.0, 1.0] + [0.0] * 4 if step > 1 else [1.0] * 8
         rewards = [0.0] * 8 if step > 2 else rewards
-        write_frames(
-            folder / f"step={step:06d}" / f"node-1-000{step}.otlp.zst",
+        write_folder(
+            folder,
             *(make_trajectory(step, 0, n, reward=reward) for n, reward in enumerate(rewards)),
             *(make_trajectory(step, 1, n, reward=float(n % 2)) for n in range(8)),
         )

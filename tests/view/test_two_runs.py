@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from opentelemetry.sdk.resources import Resource
 
-from otel_rollout import semconv
-from otel_rollout.folder.folder_writer import FolderWriter
 from tests.servers.browser import Browser
-from tests.trace_folder import recordings
+from tests.trace_folder.recordings import make_trajectory, write_folder
 from tests.view.looking import look
 from tests.view.viewer import Viewer
 
@@ -27,19 +24,16 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def write_runs(*folders: Path) -> None:
     """Write a run of two steps with a validation into the first folder, and one of four steps into the second."""
-    for run_id, steps, folder in ((SHORT, 2, folders[0]), (LONG, 4, folders[1])):
-        resource = Resource({semconv.SERVICE_NAME: "p", semconv.RUN_ID: run_id})
-        own_id = recordings.trace_id_of
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(recordings, "RESOURCE", resource)
-            patch.setattr(recordings, "trace_id_of", lambda *tags, **more: own_id(*tags, **more) ^ int(run_id, 16))  # noqa: B023 - called in this turn
-            writer = FolderWriter(folder)
-            for step in range(1, steps + 1):
-                for rollout in range(2):
-                    writer.write(recordings.make_trajectory(step, 0, rollout, reward=float(rollout)))
-            if run_id == SHORT:
-                writer.write(recordings.make_trajectory(2, 0, 0, validate=True))
-            writer.close()
+    short, long = (
+        [
+            make_trajectory(step, 0, rollout, reward=float(rollout), run_id=run_id)
+            for step in range(1, steps + 1)
+            for rollout in range(2)
+        ]
+        for run_id, steps in ((SHORT, 2), (LONG, 4))
+    )
+    write_folder(folders[0], *short, make_trajectory(2, 0, 0, validate=True, run_id=SHORT))
+    write_folder(folders[1], *long)
 
 
 @pytest.fixture(scope="module")
