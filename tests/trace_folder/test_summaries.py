@@ -15,12 +15,13 @@ from otel_rollout.facts import COLUMNS, from_json, summarise_trajectory
 from otel_rollout.folder import StoredFile, seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look import trace_events
+from tests.fuzz.folder_mutations import HOSTILE_VALUES
 
 from .read_folders import record
 from .recordings import make_span, make_trajectory, trace_id_of
 
 HOSTILE = (
-    *(None, True, -1, 0, 7, 2**63, 2**64 - 1, 1e300, -1e300, "", "x", [], [1], [[1]], {}, {"a": 1}, {"a": [1, 2]}),
+    *(each for each in HOSTILE_VALUES if not isinstance(each, int) or abs(each) < 2**64),
     *([["a", "TOOL", "E", 9]], [["a", "EVALUATOR", "E", -7]], [["a", "", "", 2**62]], {"a": [0, 0]}, ["", "a"]),
 )
 PLACE = {"worker": mock.ANY, "bytes": mock.ANY, "stored_bytes": mock.ANY}
