@@ -30,6 +30,8 @@ CHECKSUM_BYTES: Final = 4
 _PIECE_BYTES: Final = 2**12
 """At most 128 MiB once decompressed."""
 _SEARCH_BYTES: Final = 2**20
+_HEADER_BYTES: Final = 18
+"""The most bytes that zstd's header of a frame has."""
 
 
 class _Codecs(threading.local):
@@ -44,19 +46,25 @@ _codecs: Final = _Codecs()
 
 
 class Frame(NamedTuple):
-    """A part of a file of frames.
+    """A request in a file, or bytes that are none.
 
     Args:
-        offset: Its first byte in the file.
+        offset: Its first byte in the file, or in the data of a file that is compressed as a whole.
         length: Its size in bytes.
-        request: The request, if it was read; None for bytes that are no whole frame: an interrupted write, or damage.
+        request: The request, if it was read; None for bytes that are none.
         checksum: The frame's checksum in hexadecimal.
+        fault: A clause on bytes that are no request.
+        is_cut_off: True if the file ends within a request, as it does while it is written.
+        is_json: True for a request in JSON, False for protobuf.
     """
 
     offset: int
     length: int
     request: bytes | None = None
     checksum: str = ""
+    fault: str = ""
+    is_cut_off: bool = False
+    is_json: bool = False
 
 
 class DamagedFrameError(UnreadableTraceError):
@@ -151,8 +159,6 @@ def read_frame(path: str | os.PathLike[str], offset: int, length: int, checksum:
         MissingExtraError: zstandard isn't installed.
     """
     try:
-        if length > MAX_FRAME_BYTES:
-            raise ValueError(f"it claims {length:,} bytes")
         data = read_range(path, offset, length)
         if len(data) < length:
             raise ValueError(f"it is torn: {len(data)} of {length} bytes")
@@ -171,26 +177,33 @@ def scan_frames(path: str | os.PathLike[str], start: int = 0) -> Iterator[Frame]
     descriptor = open_to_read(path)
     try:
         torn = offset = start
+        is_cut_off = False
         while offset < (size := os.fstat(descriptor).st_size):
             frame = _frame_at(descriptor, offset)
-            if frame is None:
-                # The next may begin within the supposed length of a damaged one.
-                offset = _next_magic(descriptor, offset + 1, size)
+            if frame.request is not None:
+                if torn < offset:
+                    yield Frame(torn, offset - torn, fault="a damaged frame")
+                yield frame
+                torn = offset = offset + frame.length
                 continue
-            if torn < offset:
-                yield Frame(torn, offset - torn)
-            yield frame
-            torn = offset = offset + frame.length
+            is_cut_off = frame.is_cut_off if offset == torn else is_cut_off
+            # The next may begin within the supposed length of a damaged one.
+            offset = _next_magic(descriptor, offset + 1, size)
+            if offset >= size:
+                break
         if torn < offset:
-            yield Frame(torn, offset - torn)
+            fault = "a torn frame" if is_cut_off else "a damaged frame"
+            yield Frame(torn, offset - torn, fault=fault, is_cut_off=is_cut_off)
     finally:
         os.close(descriptor)
 
 
-def _frame_at(descriptor: int, offset: int) -> Frame | None:
+def _frame_at(descriptor: int, offset: int) -> Frame:
+    """Return the frame at an offset; without its request if there is none, or the file ends within it."""
     data = os.pread(descriptor, _PIECE_BYTES, offset)
-    if not data.startswith(MAGIC) or not 0 <= (left := claimed_size(data)) <= MAX_LINE_BYTES:
-        return None
+    left = claimed_size(data)
+    if not data.startswith(MAGIC) or not 0 <= left <= MAX_LINE_BYTES:
+        return Frame(offset, 0, is_cut_off=len(data) < _HEADER_BYTES and MAGIC.startswith(data[: len(MAGIC)]))
     zstandard = require_zstandard()
     member = zstandard.ZstdDecompressor().decompressobj()
     parts: list[bytes] = []
@@ -199,30 +212,14 @@ def _frame_at(descriptor: int, offset: int) -> Frame | None:
         try:
             parts.append(member.decompress(data))
         except (zstandard.ZstdError, MemoryError):
-            return None
+            return Frame(offset, 0)
         left -= len(parts[-1])
         end += len(data) - len(member.unused_data)
         if member.eof:
             checksum = os.pread(descriptor, CHECKSUM_BYTES, end - CHECKSUM_BYTES).hex()
             return Frame(offset, end - offset, b"".join(parts), checksum)
         data = os.pread(descriptor, _PIECE_BYTES, end)
-    return None
-
-
-def ends_within_frame(path: str | os.PathLike[str], offset: int) -> bool:
-    """Return True if the bytes from `offset` on are the beginning of a frame: its write was interrupted."""
-    descriptor = open_to_read(path)
-    zstandard = require_zstandard()
-    member = zstandard.ZstdDecompressor().decompressobj()
-    try:
-        while not member.eof and (data := os.pread(descriptor, _PIECE_BYTES, offset)):
-            member.decompress(data)
-            offset += len(data)
-    except (zstandard.ZstdError, MemoryError):
-        return False
-    finally:
-        os.close(descriptor)
-    return not member.eof
+    return Frame(offset, 0, is_cut_off=not data)
 
 
 def _next_magic(descriptor: int, offset: int, size: int) -> int:
@@ -235,16 +232,6 @@ def _next_magic(descriptor: int, offset: int, size: int) -> int:
             break
         offset += len(data) - len(MAGIC) + 1
     return size
-
-
-def has_frame(path: str | os.PathLike[str], offset: int, length: int, checksum: str) -> bool:
-    """Return True if a frame begins at `offset`, and one with this checksum ends after `length` bytes."""
-    descriptor = open_to_read(path)
-    try:
-        end = os.pread(descriptor, CHECKSUM_BYTES, offset + length - CHECKSUM_BYTES)
-        return end.hex() == checksum and os.pread(descriptor, len(MAGIC), offset) == MAGIC
-    finally:
-        os.close(descriptor)
 
 
 def read_range(path: str | os.PathLike[str], offset: int, length: int) -> bytes:

@@ -18,6 +18,7 @@ from otel_rollout.text.sanitize import clean
 
 if TYPE_CHECKING:
     from otel_rollout.facts.builder import SummaryBuilder
+    from otel_rollout.folder.frames import Frame
 
 MAX_INDEX_LINE_BYTES: Final = 2**24
 """Longer lines are neither written nor read."""
@@ -61,15 +62,13 @@ FACTS: Final = b',"facts":'
 """Precedes the other facts in a line; nothing before them is an object."""
 
 
-def entry_of(builder: SummaryBuilder, offset: int, length: int, size: int, checksum: str) -> IndexEntry:
+def entry_of(builder: SummaryBuilder, frame: Frame, size: int) -> IndexEntry:
     """Return the entry of a trajectory's line.
 
     Args:
         builder: The facts of its spans.
-        offset: The entry's `offset`.
-        length: Its `length`.
-        size: Its `bytes`.
-        checksum: Its `checksum`.
+        frame: Its place in the file, and its checksum.
+        size: The size of its request.
     """
     given = builder.attributes.get
     validate = given(semconv.VALIDATE)
@@ -85,10 +84,10 @@ def entry_of(builder: SummaryBuilder, offset: int, length: int, size: int, check
         clean(given(semconv.EXPERIMENT_NAME)),
         clean(given(semconv.STATUS)),
         builder.reward,
-        offset,
-        length,
+        frame.offset,
+        frame.length,
         size,
-        checksum,
+        frame.checksum,
         builder.spans,
         builder.status_code,
         builder.name,

@@ -23,7 +23,7 @@ from otel_rollout.facts.span_values import tag_of, text_of
 from otel_rollout.facts.summaries import summary_of_json
 from otel_rollout.facts.table import LISTED, TrajectorySummary
 from otel_rollout.files.file_lock import open_to_read, size_of
-from otel_rollout.folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES, scan_frames
+from otel_rollout.folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES, Frame, scan_frames
 from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, NOT_INFERRED, IndexEntry, entry_of
 from otel_rollout.folder.layout import ZST
 from otel_rollout.folder.lines import SEAL_BYTES, is_whole
@@ -173,8 +173,8 @@ def _row_of(message: Mapping[str, Any], summary: bytes = b"") -> IndexEntry:
     return tuple.__new__(IndexEntry, (*row, summary))
 
 
-def entries_of(request: bytes, offset: int, length: int, checksum: str) -> list[IndexEntry]:
-    """Return an entry for each trace in a request; the other arguments are fields of all of them.
+def entries_of(request: bytes, frame: Frame) -> list[IndexEntry]:
+    """Return an entry for each trace in a request; `frame` has its place and checksum.
 
     Raises:
         ValueError: It is no OTLP request, or a span in it is malformed.
@@ -185,7 +185,7 @@ def entries_of(request: bytes, offset: int, length: int, checksum: str) -> list[
             trace_id = span.context.trace_id
             builders.setdefault(trace_id, facts.SummaryBuilder(trace_id)).add((span,))
     size = len(request) // max(1, len(builders))
-    return [entry_of(builder, offset, length, size, checksum) for builder in builders.values()]
+    return [entry_of(builder, frame, size) for builder in builders.values()]
 
 
 def lacks_inferred(row: IndexEntry) -> bool:

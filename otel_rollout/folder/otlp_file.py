@@ -14,7 +14,7 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 
@@ -27,7 +27,7 @@ from otel_rollout.folder.compression import (
     DecompressedFile,
     decompress,
 )
-from otel_rollout.folder.frames import MAGIC, MAX_LINE_BYTES, claimed_size
+from otel_rollout.folder.frames import MAGIC, MAX_LINE_BYTES, Frame, claimed_size, scan_frames
 from otel_rollout.text.json_marks import marks_outside_text
 
 _BRACE: Final = b"{"
@@ -43,6 +43,7 @@ _REQUEST: Final = re.compile(rb"\s*\{\s*" + _KEY)
 _JOINT: Final = re.compile(rb"\}\s*(?=\{\s*(?:\Z|" + _KEY + rb"))")
 """The place between two requests on one line; within a request there is none, not in a text either."""
 _CUT_OFF: Final = "a request that is cut off"
+_ENDS_WITHIN: Final = "the file ends within a request"
 _BEFORE_TEXT: Final = b"\0\xef\xbb\xbf"
 """Bytes that may precede the first line: NULs after logrotate's `copytruncate`, a byte order mark."""
 _LOOK_AHEAD_BYTES: Final = 2**25
@@ -52,36 +53,6 @@ Form: TypeAlias = Literal["lines", "framed", "frames"]
 
 class NoOtlpFileError(UnreadableTraceError):
     """The file has no OTLP."""
-
-
-class Body(NamedTuple):
-    """A request.
-
-    Args:
-        offset: Its first byte in the file's data.
-        length: Its bytes there.
-        request: The request, decompressed.
-        is_json: True for JSON, False for protobuf.
-    """
-
-    offset: int
-    length: int
-    request: bytes
-    is_json: bool = True
-
-
-class Fault(NamedTuple):
-    """Something in a file that is no request.
-
-    Args:
-        offset: Its first byte in the file's data.
-        what: A clause.
-        is_cut_off: True if the file ends within a request, as it does while it is written.
-    """
-
-    offset: int
-    what: str
-    is_cut_off: bool = False
 
 
 class OtlpFile:
@@ -116,29 +87,34 @@ class OtlpFile:
         """True if the file as a whole is."""
         return self._encoding != ""
 
-    def bodies(self) -> Iterator[Body | Fault]:
-        """Yield the requests of a file that is none of frames, in their order.
+    def requests(self) -> Iterator[Frame]:
+        """Yield the requests in their order, and what is none.
 
         Raises:
             OSError: The file can't be read.
         """
+        if self.form == "frames":
+            for each in scan_frames(self.path):
+                self.position = each.offset + each.length
+                yield each
+            return
         with _opened(self.path) as file:
             stream = _data_of(file, self._encoding)
             for each in _json_of(stream) if self.form == "lines" else _framed(stream):
                 self.position = file.tell()
                 fault = getattr(stream.raw, "fault", None)
-                if not (isinstance(each, Fault) and each.is_cut_off and fault):
+                if not (each.is_cut_off and fault):
                     yield each
             self.position = file.tell()
             if isinstance(stream.raw, DecompressedFile) and (fault := stream.raw.fault):
                 what = f"the compressed data is damaged before byte {file.tell()}: {fault}"
-                yield Fault(self.position, what, isinstance(fault, CutOffError))
+                yield Frame(self.position, 0, fault=what, is_cut_off=isinstance(fault, CutOffError))
 
     def _has_request(self) -> bool:
         """Return True if there is a request, or a part of one, near the start; also if there is nothing."""
         is_empty = True
-        for each in self.bodies():
-            if isinstance(each, Body) or each.is_cut_off:
+        for each in self.requests():
+            if each.request is not None or each.is_cut_off:
                 return True
             is_empty = False
             if each.offset > _LOOK_AHEAD_BYTES:
@@ -186,7 +162,7 @@ def _data_of(file: io.BufferedReader, encoding: str) -> io.BufferedReader[Any]:
     return io.BufferedReader(DecompressedFile(file, encoding), _READ_BYTES) if encoding else file
 
 
-def _json_of(stream: io.BufferedReader) -> Iterator[Body | Fault]:
+def _json_of(stream: io.BufferedReader) -> Iterator[Frame]:
     """Yield the requests in JSON, whether a line is one, a part of one, or several."""
     offset = start = last = depth = 0
     begun = bytearray()
@@ -196,12 +172,12 @@ def _json_of(stream: io.BufferedReader) -> Iterator[Body | Fault]:
             while (rest := stream.readline(_READ_BYTES)) and not rest.endswith(b"\n"):
                 offset += len(rest)
             offset += len(rest)
-            yield Fault(start if begun else at, f"a request of more than {MAX_LINE_BYTES:,} bytes")
+            yield Frame(start if begun else at, 0, fault=f"a request of more than {MAX_LINE_BYTES:,} bytes")
             begun.clear()
             continue
         for begin, text in _split(line, at):
             if begun and _is_request(text):
-                yield Fault(start, _CUT_OFF)
+                yield Frame(start, 0, fault=_CUT_OFF)
                 begun.clear()
             if begun:
                 size = len(begun)
@@ -209,28 +185,28 @@ def _json_of(stream: io.BufferedReader) -> Iterator[Body | Fault]:
                 depth += _depth(text)
                 if last and _REQUEST.match(begun, last):
                     # The brace of another one is on the line before.
-                    yield Fault(start, _CUT_OFF)
+                    yield Frame(start, 0, fault=_CUT_OFF)
                     del begun[:last]
                     start, size, depth = start + last, size - last, _depth(bytes(begun))
                 last = size
                 if depth <= 0:
-                    yield Body(start, len(begun), bytes(begun))
+                    yield Frame(start, len(begun), bytes(begun), is_json=True)
                     begun.clear()
                 elif len(begun) > MAX_LINE_BYTES:
-                    yield Fault(start, f"a request of more than {MAX_LINE_BYTES:,} bytes")
+                    yield Frame(start, 0, fault=f"a request of more than {MAX_LINE_BYTES:,} bytes")
                     begun.clear()
             elif _REQUEST.match(text) or _is_begun(text):
                 if (depth := _depth(text)) <= 0:
-                    yield Body(begin, len(text), text)
+                    yield Frame(begin, len(text), text, is_json=True)
                 else:
                     start, last = begin, 0
                     begun += text
             elif _is_request(text):
-                yield Body(begin, len(text), text)
+                yield Frame(begin, len(text), text, is_json=True)
             elif text.strip() not in (b"", b"{}"):
-                yield Fault(begin, "no OTLP request")
+                yield Frame(begin, 0, fault="no OTLP request")
     if begun:
-        yield Fault(start, "the file ends within a request", is_cut_off=True)
+        yield Frame(start, 0, fault=_ENDS_WITHIN, is_cut_off=True)
 
 
 def _split(line: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
@@ -251,27 +227,27 @@ def _depth(text: bytes) -> int:
     return sum(1 if brace == b"{" else -1 for brace in marks_outside_text(text, b"{}"))
 
 
-def _framed(stream: io.BufferedReader) -> Iterator[Body | Fault]:
+def _framed(stream: io.BufferedReader) -> Iterator[Frame]:
     offset = 0
     while length := stream.read(_LENGTH.size):
         size = _LENGTH.unpack(length)[0] if len(length) == _LENGTH.size else 0
         if size > MAX_LINE_BYTES:
-            yield Fault(offset, "damaged, nothing behind it is read")
+            yield Frame(offset, 0, fault="damaged, nothing behind it is read")
             return
         body = stream.read(size)
         if not size or len(body) < size:
-            yield Fault(offset, "the file ends within a request", is_cut_off=True)
+            yield Frame(offset, 0, fault=_ENDS_WITHIN, is_cut_off=True)
             return
         offset += _LENGTH.size
         try:
             request, is_json = request_in(body)
         except ValueError as error:
-            yield Fault(offset, f"damaged: {error}")
+            yield Frame(offset, 0, fault=f"damaged: {error}")
         else:
             if not is_json or _is_request(request):
-                yield Body(offset, size, request, is_json)
+                yield Frame(offset, size, request, is_json=is_json)
             elif request.strip() != b"{}":
-                yield Fault(offset, "no OTLP request")
+                yield Frame(offset, 0, fault="no OTLP request")
         offset += size
 
 

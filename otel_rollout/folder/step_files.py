@@ -151,20 +151,20 @@ class _StepFile:
         """
         # The index keeps the order of the frames: readers decompress each frame that it has no line for.
         self._write_index()
-        offset, length, _, checksum = append_frame(self.frames, *pieces)
+        frame = append_frame(self.frames, *pieces)
         try:
-            line = index_line(entry_of(summary, offset, length, sum(map(len, pieces)), checksum))
+            line = index_line(entry_of(summary, frame, sum(map(len, pieces))))
         except Exception:
             # The trajectory is stored: an error would have it written again, or counted as lost.
             internal_error("indexing a trajectory")
-            return length
+            return frame.length
         if len(line) > MAX_INDEX_LINE_BYTES:
-            return length
+            return frame.length
         self._waiting.append(line)
         with suppress(OSError):
             # The trajectory is stored, and found without the index.
             self._write_index()
-        return length + len(line)
+        return frame.length + len(line)
 
     def close(self) -> bool:
         """Close both files; False if the index lacks lines, so that no more may be appended."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
+from math import inf
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -17,10 +18,10 @@ from zlib import crc32
 # Its names are imported at first use: lists need none of them.
 from otel_rollout import otlp
 from otel_rollout.files.file_lock import size_of
-from otel_rollout.folder.frames import has_frame, read_frame, read_range, scan_frames
+from otel_rollout.folder.frames import CHECKSUM_BYTES, MAGIC, Frame, read_frame, read_range, scan_frames
 from otel_rollout.folder.index import IndexEntry
 from otel_rollout.folder.index_reading import entries_of, read_rows_from
-from otel_rollout.folder.otlp_file import Fault, NoOtlpFileError, OtlpFile, request_in
+from otel_rollout.folder.otlp_file import NoOtlpFileError, OtlpFile, request_in
 from otel_rollout.folder.trace_files import TraceFile
 from otel_rollout.text.sanitize import replace_surrogates
 
@@ -36,6 +37,8 @@ MAX_DECOMPRESSED_BYTES: Final = 2**28
 """A file of another program that is compressed as a whole is read in memory, up to this."""
 _FOR_IMPORT: Final = "large compressed file for `otel-rollout import`"
 _NO_OTLP: Final = "file without OTLP"
+_FRAME_FAULTS: Final = ("torn frame", "damaged frame")
+_REQUEST_FAULTS: Final = ("torn request", "unreadable request")
 
 
 class MovedError(FileNotFoundError):
@@ -47,8 +50,8 @@ class ReadProblem:
     """Something that could not be read, and was skipped.
 
     Args:
-        what: `torn frame`, `torn request`, `unreadable request`, `unreadable file`, `file without OTLP`,
-            or a compressed file that `import` reads.
+        what: `torn frame` or `torn request` (the file ends within it), `damaged frame`, `unreadable request`,
+            `unreadable file`, `file without OTLP`, or a compressed file that `import` reads.
         path: The file.
         offset: The first byte of it.
     """
@@ -186,9 +189,12 @@ class StoredFile:
             known: The part that was read before; it is not read again if the file has only grown.
         """
         try:
-            if (foreign := self._foreign) is not None:
-                return Reading([*self._bodies(foreign)])
-            return self._frames(known)
+            if (foreign := self._foreign) is None:
+                return self._frames(known)
+            if foreign.is_compressed and _data_of(self._place, self._identity()) is None:
+                self._report(_FOR_IMPORT, 0)
+                return Reading(())
+            return Reading([*self._entries(foreign.requests())])
         except NoOtlpFileError:
             self._report(_NO_OTLP, 0)
             return Reading(())
@@ -248,9 +254,7 @@ class StoredFile:
         # After the index: what a process appends meanwhile is missing there, and not missing here.
         size = size_of(self._place)
         end = _covered(rows, known.end)
-        if end == size:
-            return Reading(rows, known.end, Extent(size, index_end))
-        is_sound = end is not None and end <= size and (not rows or self._is_frame(rows[-1]))
+        is_sound = end is not None and (end == size or (end < size and (not rows or self._is_frame(rows[-1]))))
         if not is_sound and known.end:
             return self._frames(NOTHING_READ)
         if not is_sound:
@@ -260,11 +264,11 @@ class StoredFile:
         at = known.end
         for row in rows:
             if at < row.offset:
-                found += self._scan(at, row.offset)
+                found += self._entries(scan_frames(self._place, at), row.offset)
             found.append(row)
             at = row.offset + row.length
         if at < size:
-            found += self._scan(at, size)
+            found += self._entries(scan_frames(self._place, at), size)
         return Reading(found, known.end, Extent(end, index_end) if is_sound and end else NOTHING_READ)
 
     def _standing(self, rows: Sequence[IndexEntry], size: int) -> list[IndexEntry]:
@@ -280,50 +284,34 @@ class StoredFile:
                 end = offset + row.length
         return found
 
-    def _scan(self, start: int, end: int) -> Iterator[IndexEntry]:
-        """Yield the rows of the frames between two offsets, which have no row in the index."""
-        for offset, length, request, checksum in scan_frames(self._place, start):
-            if offset >= end:
+    def _entries(self, requests: Iterable[Frame], end: float = inf) -> Iterator[IndexEntry]:
+        """Yield the rows of requests that begin before an offset, and report what is none."""
+        torn, damaged = _FRAME_FAULTS if self._foreign is None else _REQUEST_FAULTS
+        for each in requests:
+            if each.offset >= end:
                 return
-            if request is not None:
-                yield from self._entries(request, (offset, length), checksum)
-            elif offset + length < end or not self._file.is_being_written():
-                self._report("torn frame", offset)
-
-    def _bodies(self, foreign: OtlpFile) -> Iterator[IndexEntry]:
-        """Yield the rows of a file of another program."""
-        if foreign.is_compressed and _data_of(self._place, self._identity()) is None:
-            self._report(_FOR_IMPORT, 0)
-            return
-        for each in foreign.bodies():
-            if not isinstance(each, Fault):
-                try:
-                    request = otlp.request_of_json(each.request) if each.is_json else each.request
-                except ValueError:
-                    self._report("unreadable request", each.offset)
-                else:
-                    yield from self._entries(request, (each.offset, each.length), f"{crc32(each.request):08x}")
-            elif not each.is_cut_off:
+            if each.request is None:
+                if not (each.is_cut_off and self._file.is_being_written()):
+                    self._report(torn if each.is_cut_off else damaged, each.offset)
+                continue
+            try:
+                request = otlp.request_of_json(each.request) if each.is_json else each.request
+                checksum = each.checksum or f"{crc32(each.request):08x}"
+                entries = entries_of(request, each._replace(checksum=checksum))
+            except ValueError:
                 self._report("unreadable request", each.offset)
-            elif not self._file.is_being_written():
-                self._report("torn request", each.offset)
+                continue
+            if len(entries) > 1:
+                self.shared[each.offset] = len(entries)
+            yield from entries
 
     def _identity(self) -> tuple[int, int]:
         status = os.stat(self._place)  # noqa: PTH116 - as a string, as all others
         return status.st_size, status.st_mtime_ns
 
-    def _entries(self, request: bytes, extent: tuple[int, int], checksum: str) -> Sequence[IndexEntry]:
-        try:
-            entries = entries_of(request, *extent, checksum)
-        except ValueError:
-            self._report("unreadable request", extent[0])
-            return []
-        if len(entries) > 1:
-            self.shared[extent[0]] = len(entries)
-        return entries
-
     def _is_frame(self, row: IndexEntry) -> bool:
-        return has_frame(self._place, row.offset, row.length, row.checksum)
+        data = read_range(self._place, row.offset, row.length)
+        return data.startswith(MAGIC) and data[-CHECKSUM_BYTES:].hex() == row.checksum
 
     def _report(self, what: str, offset: int) -> None:
         self._on_problem(ReadProblem(what, self._file.path, offset))

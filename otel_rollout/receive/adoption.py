@@ -133,10 +133,10 @@ def _spans_of(request: bytes, path: Path) -> list[EncodedSpan]:
 
 
 def _requests_of(path: Path) -> Iterator[bytes]:
-    for offset, length, request, _ in scan_frames(path):
-        if request is not None:
-            yield request
-        elif offset + length < path.stat().st_size:
+    for frame in scan_frames(path):
+        if frame.request is not None:
+            yield frame.request
+        elif not frame.is_cut_off:
             # The last one is torn if its writer was killed meanwhile: nobody was told that it is stored.
             warn_once("adopted journal", "%s has damaged frames: some traces miss spans", path)
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from otel_rollout.errors import NoTracesError
-from otel_rollout.folder.frames import scan_frames
 from otel_rollout.folder.layout import CLOSED_INDEX, INDEX, OPEN
-from otel_rollout.folder.otlp_file import Body, Fault, NoOtlpFileError, OtlpFile
+from otel_rollout.folder.otlp_file import NoOtlpFileError, OtlpFile
 from otel_rollout.folder.trace_files import TraceFile, find_trace_files
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.otlp import EncodedSpan
@@ -153,12 +152,12 @@ def import_files(files: Iterable[tuple[Path, bool]], into: Path, on_progress: Ca
 def _batches(file: OtlpFile, report: ImportReport, on_progress: Callable[[int], object]) -> Iterator[list[EncodedSpan]]:
     """Yield the spans of a file, a large request's in groups."""
     position = 0
-    for each in _frames(file) if file.form == "frames" else file.bodies():
-        if isinstance(each, Fault):
+    for each in file.requests():
+        if each.request is None:
             if each.is_cut_off:
                 report.cut_off.append(file.path)
             else:
-                report.note(f"{file.path}: byte {each.offset:,}: {each.what}")
+                report.note(f"{file.path}: byte {each.offset:,}: {each.fault}")
             continue
         report.requests += 1
         try:
@@ -177,10 +176,3 @@ def _batches(file: OtlpFile, report: ImportReport, on_progress: Callable[[int], 
         on_progress(file.position - position)
         position = file.position
     on_progress(file.position - position)
-
-
-def _frames(file: OtlpFile) -> Iterator[Body | Fault]:
-    """Yield the requests of a trace folder's file."""
-    for offset, length, request, _ in scan_frames(file.path):
-        file.position = offset + length
-        yield Fault(offset, "a torn frame") if request is None else Body(offset, length, request, is_json=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -12,7 +11,6 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan
 
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.folder.frames import ends_within_frame, scan_frames
 from otel_rollout.folder.index_reading import read_index
 from otel_rollout.folder.layout import index_path
 from otel_rollout.folder.reader import RecordedTrajectory, read_together, read_trajectories
@@ -147,15 +145,9 @@ def _is_damage(problem: ReadProblem) -> bool:
 
     A frame that the index names was: the index gets a line after the file has it.
     """
-    if problem.what != "torn frame":
-        return problem.what in ("unreadable file", "unreadable request")
-    with suppress(OSError):
-        if any(entry.offset == problem.offset for entry in read_index(index_path(problem.path))):
-            return True
-        if any(frame.request is not None for frame in scan_frames(problem.path, problem.offset)):
-            return True
-        return not ends_within_frame(problem.path, problem.offset)
-    return False
+    if problem.what == "torn frame":
+        return any(entry.offset == problem.offset for entry in read_index(index_path(problem.path)))
+    return problem.what in ("unreadable file", "damaged frame", "unreadable request")
 
 
 def _each_with(

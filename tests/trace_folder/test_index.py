@@ -22,6 +22,7 @@ from otel_rollout.folder import (
     layout,
     read_index,
 )
+from otel_rollout.folder.frames import Frame
 
 CHECKSUM = "0123abcd"
 TRACE = 2**100 + 1
@@ -58,7 +59,7 @@ class TestIndexFile:
         """A lone surrogate becomes a question mark, as in the spans."""
         entry = entry_of(
             summarise(make_span(1, {"rollout.sample_index": "\ud800"}, name="\ud800")),
-            *(0, 1, 2, CHECKSUM),
+            *(Frame(0, 1, checksum=CHECKSUM), 2),
         )
         path = tmp_path / "x.index.jsonl"
         path.write_bytes(index_line(entry))
@@ -72,7 +73,8 @@ class TestDamagedLine:
     @pytest.fixture
     def lines(self):
         """Three lines of an index."""
-        return [index_line(entry_of(summarise(make_span(1, TAGS)), number, 5, 6, CHECKSUM)) for number in range(3)]
+        frames = [Frame(number, 5, checksum=CHECKSUM) for number in range(3)]
+        return [index_line(entry_of(summarise(make_span(1, TAGS)), frame, 6)) for frame in frames]
 
     def test_it_is_a_json_object_with_a_checksum_at_its_end(self, lines):
         """Any reader has the fields by name; the checksum is that of what stands before it."""

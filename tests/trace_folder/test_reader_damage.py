@@ -63,7 +63,7 @@ class TestDamage:
             file.write(frame(make_trajectory(1, 1))[:-10])
         write_frames(path, make_trajectory(1, 2))
         assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 0, 0), (1, 2, 0)]
-        assert [problem.what for problem in problems] == ["torn frame"]
+        assert [problem.what for problem in problems] == ["damaged frame"]
 
     @pytest.mark.parametrize("name", ["spool-1.otlp.zst", "open/host-7-abcd.otlp.zst"])
     def test_a_frame_whose_bytes_have_changed(self, folder, problems, name):
@@ -74,7 +74,7 @@ class TestDamage:
         data[30] ^= 0xFF
         path.write_bytes(data)
         assert tags(read_trajectories(folder, on_problem=problems.append)) == [(1, 1, 0)]
-        assert {problem.what for problem in problems} == {"torn frame"}
+        assert {problem.what for problem in problems} == {"damaged frame"}
 
     def test_a_frame_that_is_being_written(self, folder, problems):
         """The half of a frame that a living process is about to finish is no damage."""
