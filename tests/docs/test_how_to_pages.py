@@ -11,6 +11,8 @@ from tests.docs.pages import check, pages
 HOW_TO = "docs/how-to/"
 LONG = ("docs/how-to/use-the-data.md", "docs/how-to/share-a-trajectory.md")
 """Pages that take many seconds, of commands that other tests run too."""
+VIEWING = tuple(f"{HOW_TO}{name}.md" for name in ("compare", "diagnose", "notebook"))
+"""Pages that look at the runs of a demo, which are tested in a file of their own: a file is one worker's."""
 
 
 @pytest.mark.parametrize(
@@ -18,7 +20,7 @@ LONG = ("docs/how-to/use-the-data.md", "docs/how-to/share-a-trajectory.md")
     [
         pytest.param(name, marks=pytest.mark.slow if name in LONG else ())
         for name in pages(servers=False)
-        if name.startswith(HOW_TO)
+        if name.startswith(HOW_TO) and name not in VIEWING
     ],
 )
 def test_the_code_runs(name: str, tmp_path: Path):

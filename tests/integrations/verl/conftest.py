@@ -123,3 +123,24 @@ def run_program(
 def traced(*more: str, backend: str = "json") -> list[str]:
     """Return the settings that switch tracing on."""
     return [f"actor_rollout_ref.rollout.trace.backend={backend}", *more]
+
+
+TRAINING_FACTS = ("advantage", "fate", "log_prob_gap", "log_prob_gap_max", "entropy", "importance_weight")
+
+
+def told(run: Run) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The attributes of each trajectory's root, and the facts of training below it: one annotation each, or none."""
+    found = []
+    for root, *others in run.traces():
+        late = [span["attributes"] for span in others if span["name"] == "annotate"]
+        assert len(late) <= 1
+        facts = late[0] if late else {}
+        found.append((root["attributes"], {key.removeprefix("rollout."): value for key, value in facts.items()}))
+    return found
+
+
+def agree(found: dict[str, Any], given: dict[str, Any]) -> bool:
+    """Return True if the facts are those that a program has read from the tensors."""
+    return found["fate"] == given["fate"] and all(
+        found[name] == pytest.approx(given[name], rel=1e-5) for name in TRAINING_FACTS if name != "fate"
+    )
