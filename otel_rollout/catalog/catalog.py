@@ -162,9 +162,9 @@ class Catalog:
                 known.update((each.trace_id, each) for each in found)
             return known.get(trace_id)
 
-        def question(connection: sqlite3.Connection, found: Found) -> list[RecordedTrajectory]:
+        def question(connection: sqlite3.Connection, _: Found) -> list[RecordedTrajectory]:
             of_traces = f"p.trace_id IN (SELECT t.trace_id FROM trajectories t WHERE {where})"
-            return self._reader(connection, found).trajectories(of_traces, values, summary_of)
+            return Reader(connection, self._folders, self._find).trajectories(of_traces, values, summary_of)
 
         return _one_by_one(self.ask(question, selection, seen))
 
@@ -206,16 +206,13 @@ class Catalog:
         rows = self.ask(lambda connection, _: connection.execute(select, values).fetchall(), selection, seen)
         return [trace_id for trace_id, step, of in rows if selection.takes_step(step, validate=bool(of))]
 
-    def _reader(self, connection: sqlite3.Connection, found: Found) -> Reader:
-        return Reader(connection, self._folders, found, self._find)
-
     def _find(self, trace_id: str) -> list[Part]:
         """Return the parts of a trace, wherever they are now."""
         if (seen := getattr(self._looks, "seen", None)) is not None:
             seen.clear()
         with suppress(NoTracesError):
             return self.ask(
-                lambda connection, found: self._reader(connection, found).parts("p.trace_id = ?", (trace_id,))
+                lambda connection, _: Reader(connection, self._folders, self._find).parts("p.trace_id = ?", (trace_id,))
             ).get(trace_id, [])
         return []
 

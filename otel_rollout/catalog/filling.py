@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import groupby
-from operator import itemgetter
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -24,7 +22,7 @@ from otel_rollout.folder.index_reading import listed_of
 from otel_rollout.folder.layout import worker_of
 from otel_rollout.folder.reader import RecordedTrajectory, main_row, parts_by_trace
 from otel_rollout.folder.selection import Selection
-from otel_rollout.folder.stored_file import NOTHING_READ, Extent, LineCache, Part, Reading, ReadProblem, StoredFile
+from otel_rollout.folder.stored_file import NOTHING_READ, Extent, LineCache, Part, ReadProblem, StoredFile
 from otel_rollout.folder.trace_files import EVERYTHING, TraceFile, find_trace_files
 from otel_rollout.guard.clock import monotonic
 
@@ -36,8 +34,6 @@ SECONDS_BETWEEN_COMMITS: Final = 1.0
 """Others wait no longer for the lock, and a reader that is killed leaves what it has done."""
 SECONDS_UNTIL_PROGRESS: Final = 0.5
 """Nobody needs to know how far a shorter reading is."""
-MAX_FILES: Final = 4
-"""The files whose rows with their summaries are kept to join the lines of a trajectory."""
 IDS_AT_ONCE: Final = 8192
 
 
@@ -87,12 +83,10 @@ def find_files(folders: Sequence[Path], selection: Selection = EVERYTHING) -> Fo
 
 def has_other_processes(connection: sqlite3.Connection, folders: Sequence[Path]) -> bool:
     """Return True if a process has written files of folders, and none of them was read."""
-    names = {place.rpartition(b"/")[2] for (place,) in connection.execute("SELECT place FROM files")}
-    read = {worker_of(os.fsdecode(name)) for name in names}
+    read = {worker_of(os.fsdecode(place)) for (place,) in connection.execute("SELECT place FROM files")}
     for folder in folders:
         with suppress(NoTracesError, OSError):
-            others = {file.place.rpartition("/")[2] for file in find_trace_files(folder)}
-            if not read.issuperset(map(worker_of, others)):
+            if any(file.worker not in read for file in find_trace_files(folder)):
                 return True
     return False
 
@@ -123,7 +117,6 @@ class _Known(NamedTuple):
     status: str
     known: str
     problems: str
-    is_open: int
 
 
 def fill(
@@ -144,15 +137,13 @@ def fill(
     known = _known_files(connection)
     found = find_files(folders, selection)
     loose = [place for place in _changed(found, known) if found[place].file.bundle is None]
-    if loose:
-        _read_files(connection, folders, found, loose, on_progress)
-        if any(found[place].file.is_journal for place in loose):
-            # A trajectory that has ended meanwhile is in a step's folder.
-            found = find_files(folders, selection)
+    _read_files(connection, folders, found, loose, on_progress)
+    if any(found[place].file.is_journal for place in loose):
+        # A trajectory that has ended meanwhile is in a step's folder.
+        found = find_files(folders, selection)
     changed = [place for place in _changed(found, known) if place not in loose]
     gone = [place for place, each in known.items() if place not in found and _is_in(each.steps, selection)]
-    if changed or gone:
-        _read_files(connection, folders, found, [*gone, *changed], on_progress)
+    _read_files(connection, folders, found, [*gone, *changed], on_progress)
     return found
 
 
@@ -181,15 +172,11 @@ def _read_files(
 
 
 def _changed(found: Found, known: Mapping[bytes, _Known]) -> list[bytes]:
-    return [
-        place
-        for place, each in found.items()
-        if place not in known or known[place].status != each.status or known[place].is_open
-    ]
+    return [place for place, each in found.items() if place not in known or known[place].status != each.status]
 
 
 def _known_files(connection: sqlite3.Connection, where: str = "1", values: Sequence[Any] = ()) -> dict[bytes, _Known]:
-    select = f"SELECT place, id, steps, status, known, problems, is_open FROM files WHERE {where}"
+    select = f"SELECT place, id, steps, status, known, problems FROM files WHERE {where}"
     return {place: _Known(*rest) for place, *rest in connection.execute(select, values)}
 
 
@@ -236,7 +223,6 @@ class Reader:
     Args:
         connection: The catalog.
         folders: The trace folders.
-        found: Their files, as far as they were looked for.
         find: Finds the parts of a trace whose spans are no longer in place.
     """
 
@@ -244,15 +230,13 @@ class Reader:
         self,
         connection: sqlite3.Connection,
         folders: Sequence[Path],
-        found: Found,
         find: Callable[[str], Sequence[Part]] = lambda _: (),
     ) -> None:
         self._connection = connection
         self._folders = folders
-        self._found = found
         self._find = find
         self._cache = LineCache()
-        self._files: dict[int, StoredFile | None] = {}
+        self._files: dict[bytes, StoredFile | None] = {}
 
     def trajectories(
         self,
@@ -273,117 +257,95 @@ class Reader:
         ]
 
     def parts(self, condition: str, arguments: Sequence[Any]) -> dict[str, list[Part]]:
-        """Return the parts of each trace that matches a condition; their rows lack the summary."""
+        """Return the parts of each trace that matches a condition."""
         rows = self._connection.execute(
-            "SELECT p.file, p.offset, p.traces, p.line FROM parts p JOIN files f ON f.id = p.file"
+            "SELECT f.place, p.offset, p.traces, p.line, p.facts FROM parts p JOIN files f ON f.id = p.file"
             f" WHERE {condition} ORDER BY f.steps IS 'null', f.place, p.offset",
             arguments,
         )
         return parts_by_trace([part for row in rows if (part := self._part(*row)) is not None])
 
-    def _part(self, number: int, offset: int, traces: int, line: str) -> Part | None:
-        file = self.file(number)
+    def _part(self, place: bytes, offset: int, traces: int, line: str, facts: bytes) -> Part | None:
+        if place not in self._files:
+            self._files[place] = self._stored(place)
+        file = self._files[place]
         if file is not None and traces > 1:
             file.shared[offset] = traces
-        return None if file is None else (file, IndexEntry(*orjson.loads(line)))
-
-    def file(self, number: int) -> StoredFile | None:
-        """Return a file by its number in the catalog; None if it is gone."""
-        if number not in self._files:
-            rows = self._connection.execute("SELECT place FROM files WHERE id = ?", (number,)).fetchall()
-            self._files[number] = next((self._stored(place) for (place,) in rows), None)
-        return self._files[number]
+        return None if file is None else (file, IndexEntry._make((*orjson.loads(line), facts)))
 
     def _stored(self, place: bytes) -> StoredFile | None:
-        if place in self._found:
-            file = self._found[place].file
-        else:
-            # The folders were looked at for another step.
-            number, _, name = os.fsdecode(place).partition("/")
-            try:
-                [file] = find_trace_files(os.path.join(self._folders[int(number)], name))  # noqa: PTH118
-            except (NoTracesError, OSError, ValueError):
-                return None
+        number, _, name = os.fsdecode(place).partition("/")
+        try:
+            [file] = find_trace_files(self._folders[int(number)] / name)
+        except (NoTracesError, OSError, ValueError):
+            return None
         return StoredFile(file, self._cache, lambda problem: None)
 
 
-class _Batch(Reader):
+class _Batch:
     """Files that are read in one transaction."""
 
     def __init__(self, connection: sqlite3.Connection, folders: Sequence[Path], found: Found) -> None:
-        super().__init__(connection, folders, found)
-        self._changed: set[str] = set()
-        """Traces whose lines are to be joined anew."""
-        self._rows: OrderedDict[int, dict[tuple[str, int], IndexEntry]] = OrderedDict()
+        self._connection = connection
+        self._reader = Reader(connection, folders)
+        self._found = found
+        self._changed: dict[str, None] = {}
+        """Traces whose lines are to be joined, in order."""
 
     def read(self, place: bytes) -> None:
         """Read a file, unless another reader has read it as it is."""
-        known = _known_files(self._connection, "place = ?", (place,)).get(place)
+        self._connection.execute("INSERT OR IGNORE INTO files (place) VALUES (?)", (place,))
+        known = _known_files(self._connection, "place = ?", (place,))[place]
         file = self._found[place].file if place in self._found else None
         status = None if file is None else status_of(file.place)
         if file is None or status is None:
-            if known is not None:
-                self._delete_parts(known.number, 0)
-                self._connection.execute("DELETE FROM files WHERE id = ?", (known.number,))
+            self._delete_parts(known.number, 0)
+            self._connection.execute("DELETE FROM files WHERE id = ?", (known.number,))
             return
-        if known is not None and known.status == status and not known.is_open:
+        if known.status == status:
             return
         problems: list[ReadProblem] = []
-        stored = StoredFile(file, self._cache, problems.append)
-        start, size = _start(known, status), int(status.rsplit(" ", 1)[1])
-        reading = stored.read(start)
-        # While it is being written, its end may be half a line, which is no damage.
-        is_open = not problems and _end_of(reading) < size
-        if is_open and not stored.is_being_written():
-            reading, is_open = stored.read(start), False
-        number = self._number_of(known, place)
-        gone = self._delete_parts(number, reading.start)
-        self._add(number, stored, reading, gone)
+        stored = StoredFile(file, LineCache(), problems.append)
+        is_written = stored.is_being_written()
+        reading = stored.read(_start(known, status))
+        end = max((row.offset + row.length for row in reading.rows), default=reading.start)
+        identity, _, size = status.rsplit(" ", 2)
+        self._delete_parts(known.number, reading.start)
+        self._connection.executemany(
+            "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                (row.trace_id, known.number, row.offset, stored.shared.get(row.offset, 1), _line_of(row), row.summary)
+                for row in reading.rows
+            ),
+        )
+        self._changed.update((row.trace_id, None) for row in reading.rows)
         self._connection.execute(
-            "UPDATE files SET steps = ?, status = ?, known = ?, problems = ?, is_open = ? WHERE id = ?",
+            "UPDATE files SET steps = ?, status = ?, known = ?, problems = ? WHERE id = ?",
             (
                 orjson.dumps(file.bundle and tuple(file.bundle)).decode(),
-                status,
+                # While it is being written, its end may be half a line, which is no damage: it is read again.
+                identity if is_written and not problems and end < int(size) else status,
                 orjson.dumps(tuple(reading.known)).decode(),
                 orjson.dumps([(each.what, each.offset) for each in dict.fromkeys(problems)]).decode(),
-                is_open,
-                number,
+                known.number,
             ),
         )
 
-    def _number_of(self, known: _Known | None, place: bytes) -> int:
-        if known is not None:
-            return known.number
-        number = self._connection.execute("INSERT INTO files (place) VALUES (?)", (place,)).lastrowid
-        return number or 0
-
-    def _delete_parts(self, number: int, start: int) -> set[str]:
-        """Delete the rows of a file from an offset on, and return their traces."""
+    def _delete_parts(self, number: int, start: int) -> None:
+        """Delete the lines of a file from an offset on."""
         where = "FROM parts WHERE file = ? AND offset >= ?"
-        gone = {trace_id for (trace_id,) in self._connection.execute(f"SELECT trace_id {where}", (number, start))}
-        if gone:
-            self._connection.execute(f"DELETE {where}", (number, start))
-            self._changed |= gone
-        return gone
+        rows = self._connection.execute(f"SELECT trace_id, NULL {where}", (number, start))
+        self._changed.update(rows.fetchall())
+        self._connection.execute(f"DELETE {where}", (number, start))
 
-    def _add(self, number: int, stored: StoredFile, reading: Reading, gone: set[str]) -> None:
-        """Insert the rows of a file; a trajectory with one line is inserted as it is."""
-        rows = reading.rows
-        ids = [row.trace_id for row in rows]
-        several = self._known_ids(ids)
-        if len(set(ids)) < len(ids):
-            seen: set[str] = set()
-            several |= {each for each in ids if each in seen or seen.add(each)}  # type: ignore[func-returns-value]
-        self._connection.executemany(
-            "INSERT INTO parts VALUES (?, ?, ?, ?, ?)",
-            ((row.trace_id, number, row.offset, stored.shared.get(row.offset, 1), _line_of(row)) for row in rows),
-        )
-        single = [row for row in rows if row.trace_id not in several] if several else rows
-        self._insert(RecordedTrajectory(row, ((stored, row),), self._find) for row in single)
-        self._changed.difference_update(row.trace_id for row in single)
-        self._changed |= several
-        if (several or gone) and not reading.start:
-            self._keep(number, rows)
+    def finish(self) -> None:
+        """Join the lines of the traces that have changed, and delete those that have none."""
+        changed = iter(self._changed)
+        while ids := list(islice(changed, IDS_AT_ONCE)):
+            of_ids = "p.trace_id IN (SELECT value FROM json_each(?))"
+            found = self._reader.trajectories(of_ids, (orjson.dumps(ids).decode(),))
+            delete(self._connection, {*ids}.difference(each.trace_id for each in found))
+            self._insert(found)
 
     def _insert(self, trajectories: Iterable[RecordedTrajectory]) -> None:
         lacking: list[tuple[str]] = []
@@ -398,58 +360,12 @@ class _Batch(Reader):
         insert(self._connection, summaries())
         self._connection.executemany("INSERT OR REPLACE INTO inferred VALUES (?, 0)", lacking)
 
-    def _known_ids(self, ids: Sequence[str]) -> set[str]:
-        """Return the traces that have a line already."""
-        select = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM parts WHERE trace_id = value)"
-        return {trace_id for (trace_id,) in self._connection.execute(select, (orjson.dumps(ids).decode(),))}
 
-    def finish(self) -> None:
-        """Join the lines of the traces that have several, and delete those that have none."""
-        changed = sorted(self._changed)
-        for at in range(0, len(changed), IDS_AT_ONCE):
-            part = changed[at : at + IDS_AT_ONCE]
-            lines = self._connection.execute(
-                "SELECT trace_id, file, offset, traces, line FROM parts"
-                " WHERE trace_id IN (SELECT value FROM json_each(?)) ORDER BY trace_id, file, offset",
-                (orjson.dumps(part).decode(),),
-            ).fetchall()
-            traces = {trace_id: list(group) for trace_id, group in groupby(lines, key=itemgetter(0))}
-            delete(self._connection, (each for each in part if each not in traces))
-            # One file after the other: each is read once.
-            ordered = sorted(traces.values(), key=lambda lines: [number for _, number, *_ in lines])
-            self._insert(self._joined(ordered))
-        self._changed.clear()
-
-    def _joined(self, of_traces: Iterable[Sequence[tuple[str, int, int, int, str]]]) -> Iterator[RecordedTrajectory]:
-        for lines in of_traces:
-            parts: list[Part] = []
-            for trace_id, number, offset, traces, line in lines:
-                if (part := self._part(number, offset, traces, line)) is not None:
-                    parts.append((part[0], self._rows_of(number, part[0]).get((trace_id, offset), part[1])))
-            for found in parts_by_trace(parts).values():
-                yield RecordedTrajectory(main_row(found), found, self._find)
-
-    def _rows_of(self, number: int, file: StoredFile) -> Mapping[tuple[str, int], IndexEntry]:
-        """Return the rows of a file with their summaries."""
-        if number not in self._rows:
-            self._keep(number, file.read().rows)
-        return self._rows[number]
-
-    def _keep(self, number: int, rows: Sequence[IndexEntry]) -> None:
-        self._rows[number] = {(row.trace_id, row.offset): row for row in rows}
-        if len(self._rows) > MAX_FILES:
-            self._rows.popitem(last=False)
-
-
-def _start(known: _Known | None, status: str) -> Extent:
+def _start(known: _Known, status: str) -> Extent:
     """Return the part of a file that is known, if the file has only grown."""
-    if known is None or known.problems != "[]" or known.status.split(" ")[:2] != status.split(" ")[:2]:
+    if known.problems != "[]" or known.status.split(" ")[:2] != status.split(" ")[:2]:
         return NOTHING_READ
     return Extent(*orjson.loads(known.known))
-
-
-def _end_of(reading: Reading) -> int:
-    return max((row.offset + row.length for row in reading.rows), default=reading.start)
 
 
 def _line_of(row: IndexEntry) -> str:

@@ -74,9 +74,9 @@ CREATE TABLE about (version TEXT);
 
 -- The files that were read, and the lines of each trajectory in them.
 CREATE TABLE files (
-  id INTEGER PRIMARY KEY, place TEXT UNIQUE, steps TEXT, status TEXT, known TEXT, problems TEXT, is_open INTEGER
+  id INTEGER PRIMARY KEY, place TEXT UNIQUE, steps TEXT, status TEXT DEFAULT '', known TEXT, problems TEXT
 );
-CREATE TABLE parts (trace_id TEXT, file INTEGER, offset INTEGER, traces INTEGER, line TEXT);
+CREATE TABLE parts (trace_id TEXT, file INTEGER, offset INTEGER, traces INTEGER, line TEXT, facts BLOB);
 CREATE INDEX parts_by_trace ON parts (trace_id);
 CREATE INDEX parts_by_file ON parts (file, offset);
 
