@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from threading import Lock, local
+from threading import local
 from typing import Any, Final, TypeAlias, TypeVar
 
 import orjson
@@ -19,10 +19,10 @@ from otel_rollout.catalog.filling import (
     Found,
     OnProblem,
     OnProgress,
-    Reader,
     fill,
     has_other_processes,
     note_problems,
+    parts_of,
 )
 from otel_rollout.catalog.kept_figures import refresh
 from otel_rollout.catalog.records import load
@@ -30,7 +30,7 @@ from otel_rollout.catalog.spans import StepKey, keep_inferred
 from otel_rollout.catalog.step_summary import StepIdentity
 from otel_rollout.errors import NoTracesError, UnreadableTraceError
 from otel_rollout.facts.table import TrajectorySummary
-from otel_rollout.folder.reader import RecordedTrajectory
+from otel_rollout.folder.reader import RecordedTrajectory, main_row
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import Part, ReadProblem
 from otel_rollout.folder.trace_files import EVERYTHING
@@ -63,7 +63,6 @@ class Catalog:
         self._folders = folders
         self._on_problem = on_problem
         self._problems: set[ReadProblem] = set()
-        self._problems_lock = Lock()
         self._database = Database(folders)
         self.on_progress: OnProgress = on_progress or (lambda done, total, what: None)
         self._looks = local()
@@ -164,7 +163,8 @@ class Catalog:
 
         def question(connection: sqlite3.Connection, _: Found) -> list[RecordedTrajectory]:
             of_traces = f"p.trace_id IN (SELECT t.trace_id FROM trajectories t WHERE {where})"
-            return Reader(connection, self._folders, self._find).trajectories(of_traces, values, summary_of)
+            parts = parts_of(connection, self._folders, of_traces, values)
+            return [RecordedTrajectory(main_row(each), each, self._find, summary_of) for each in parts.values()]
 
         return _one_by_one(self.ask(question, selection, seen))
 
@@ -211,17 +211,15 @@ class Catalog:
         if (seen := getattr(self._looks, "seen", None)) is not None:
             seen.clear()
         with suppress(NoTracesError):
-            return self.ask(
-                lambda connection, _: Reader(connection, self._folders, self._find).parts("p.trace_id = ?", (trace_id,))
-            ).get(trace_id, [])
+            parts = self.ask(lambda connection, _: parts_of(connection, self._folders, "p.trace_id = ?", (trace_id,)))
+            return parts.get(trace_id, [])
         return []
 
     def _note(self, problem: ReadProblem) -> None:
-        with self._problems_lock:
-            is_new = problem not in self._problems
+        if problem not in self._problems:
             self._problems.add(problem)
-        if is_new and self._on_problem is not None:
-            self._on_problem(problem)
+            if self._on_problem is not None:
+                self._on_problem(problem)
 
 
 def json_list(values: Iterable[str]) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -34,7 +35,7 @@ SECONDS_BETWEEN_COMMITS: Final = 1.0
 """Others wait no longer for the lock, and a reader that is killed leaves what it has done."""
 SECONDS_UNTIL_PROGRESS: Final = 0.5
 """Nobody needs to know how far a shorter reading is."""
-IDS_AT_ONCE: Final = 8192
+IDS_AT_ONCE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,8 @@ def has_other_processes(connection: sqlite3.Connection, folders: Sequence[Path])
 
 def version_of(found: Found) -> str:
     """Return a text that differs once a file has changed."""
-    digest = blake2b(digest_size=8)
-    for place, each in found.items():
-        digest.update(b"%b %b\n" % (place, each.status.encode()))
-    return digest.hexdigest()
+    lines = (b"%b %b\n" % (place, each.status.encode()) for place, each in found.items())
+    return blake2b(b"".join(lines), digest_size=8).hexdigest()
 
 
 def status_of(place: str) -> str | None:
@@ -159,15 +158,16 @@ def _read_files(
     long = monotonic() + SECONDS_UNTIL_PROGRESS
     while waiting:
         connection.execute("BEGIN IMMEDIATE")
-        batch = _Batch(connection, folders, found)
+        changed: dict[str, None] = {}
         end = monotonic() + SECONDS_BETWEEN_COMMITS
         while waiting:
-            batch.read(waiting.pop())
+            place = waiting.pop()
+            changed.update(_read_file(connection, place, found.get(place)))
             if monotonic() >= long:
                 on_progress(total - len(waiting), total, "file")
             if monotonic() >= end:
                 break
-        batch.finish()
+        _join(connection, folders, changed)
         connection.execute("COMMIT")
 
 
@@ -217,148 +217,101 @@ def _summary_of(trajectory: RecordedTrajectory) -> TrajectorySummary:
     return summary
 
 
-class Reader:
-    """Makes trajectories of a catalog's parts.
+def parts_of(
+    connection: sqlite3.Connection, folders: Sequence[Path], condition: str, arguments: Sequence[Any]
+) -> dict[str, list[Part]]:
+    """Return the lines of each trace that matches a condition in SQL, in the order of their places.
 
     Args:
         connection: The catalog.
         folders: The trace folders.
-        find: Finds the parts of a trace whose spans are no longer in place.
+        condition: The condition, of `p`.
+        arguments: The values of its question marks.
     """
-
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        folders: Sequence[Path],
-        find: Callable[[str], Sequence[Part]] = lambda _: (),
-    ) -> None:
-        self._connection = connection
-        self._folders = folders
-        self._find = find
-        self._cache = LineCache()
-        self._files: dict[bytes, StoredFile | None] = {}
-
-    def trajectories(
-        self,
-        condition: str,
-        arguments: Sequence[Any],
-        known: Callable[[str], TrajectorySummary | None] = lambda trace_id: None,
-    ) -> list[RecordedTrajectory]:
-        """Return the trajectories whose traces match a condition in SQL, in the order of their places.
-
-        Args:
-            condition: The condition, of `p`.
-            arguments: The values of its question marks.
-            known: Returns the summary of a trace.
-        """
-        return [
-            RecordedTrajectory(main_row(parts), parts, self._find, known)
-            for parts in self.parts(condition, arguments).values()
-        ]
-
-    def parts(self, condition: str, arguments: Sequence[Any]) -> dict[str, list[Part]]:
-        """Return the parts of each trace that matches a condition."""
-        rows = self._connection.execute(
-            "SELECT f.place, p.offset, p.traces, p.line, p.facts FROM parts p JOIN files f ON f.id = p.file"
-            f" WHERE {condition} ORDER BY f.steps IS 'null', f.place, p.offset",
-            arguments,
-        )
-        return parts_by_trace([part for row in rows if (part := self._part(*row)) is not None])
-
-    def _part(self, place: bytes, offset: int, traces: int, line: str, facts: bytes) -> Part | None:
-        if place not in self._files:
-            self._files[place] = self._stored(place)
-        file = self._files[place]
-        if file is not None and traces > 1:
-            file.shared[offset] = traces
-        return None if file is None else (file, IndexEntry._make((*orjson.loads(line), facts)))
-
-    def _stored(self, place: bytes) -> StoredFile | None:
+    rows = connection.execute(
+        "SELECT f.place, p.offset, p.traces, p.line, p.facts FROM parts p JOIN files f ON f.id = p.file"
+        f" WHERE {condition} ORDER BY f.steps IS 'null', f.place, p.offset",
+        arguments,
+    )
+    parts: list[Part] = []
+    cache = LineCache()
+    for place, of_file in groupby(rows, key=itemgetter(0)):
         number, _, name = os.fsdecode(place).partition("/")
         try:
-            [file] = find_trace_files(self._folders[int(number)] / name)
+            [file] = find_trace_files(folders[int(number)] / name)
         except (NoTracesError, OSError, ValueError):
-            return None
-        return StoredFile(file, self._cache, lambda problem: None)
+            # It has gone since.
+            continue
+        stored = StoredFile(file, cache, lambda problem: None)
+        for _, offset, traces, line, facts in of_file:
+            if traces > 1:
+                stored.shared[offset] = traces
+            parts.append((stored, IndexEntry._make((*orjson.loads(line), facts))))
+    return parts_by_trace(parts)
 
 
-class _Batch:
-    """Files that are read in one transaction."""
+def _read_file(connection: sqlite3.Connection, place: bytes, found: FoundFile | None) -> dict[str, None]:
+    """Read a file, unless another reader has read it as it is; return the traces whose lines have changed, in order."""
+    connection.execute("INSERT OR IGNORE INTO files (place) VALUES (?)", (place,))
+    known = _known_files(connection, "place = ?", (place,))[place]
+    status = None if found is None else status_of(found.file.place)
+    if found is None or status is None:
+        connection.execute("DELETE FROM files WHERE id = ?", (known.number,))
+        return _delete_parts(connection, known.number, 0)
+    if known.status == status:
+        return {}
+    problems: list[ReadProblem] = []
+    stored = StoredFile(found.file, LineCache(), problems.append)
+    is_written = stored.is_being_written()
+    reading = stored.read(_start(known, status))
+    end = max((row.offset + row.length for row in reading.rows), default=reading.start)
+    identity, _, size = status.rsplit(" ", 2)
+    gone = _delete_parts(connection, known.number, reading.start)
+    connection.executemany(
+        "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            (row.trace_id, known.number, row.offset, stored.shared.get(row.offset, 1), _line_of(row), row.summary)
+            for row in reading.rows
+        ),
+    )
+    connection.execute(
+        "UPDATE files SET steps = ?, status = ?, known = ?, problems = ? WHERE id = ?",
+        (
+            orjson.dumps(found.file.bundle and tuple(found.file.bundle)).decode(),
+            # While it is being written, its end may be half a line, which is no damage: it is read again.
+            identity if is_written and not problems and end < int(size) else status,
+            orjson.dumps(tuple(reading.known)).decode(),
+            orjson.dumps([(each.what, each.offset) for each in dict.fromkeys(problems)]).decode(),
+            known.number,
+        ),
+    )
+    return gone | dict.fromkeys(row.trace_id for row in reading.rows)
 
-    def __init__(self, connection: sqlite3.Connection, folders: Sequence[Path], found: Found) -> None:
-        self._connection = connection
-        self._reader = Reader(connection, folders)
-        self._found = found
-        self._changed: dict[str, None] = {}
-        """Traces whose lines are to be joined, in order."""
 
-    def read(self, place: bytes) -> None:
-        """Read a file, unless another reader has read it as it is."""
-        self._connection.execute("INSERT OR IGNORE INTO files (place) VALUES (?)", (place,))
-        known = _known_files(self._connection, "place = ?", (place,))[place]
-        file = self._found[place].file if place in self._found else None
-        status = None if file is None else status_of(file.place)
-        if file is None or status is None:
-            self._delete_parts(known.number, 0)
-            self._connection.execute("DELETE FROM files WHERE id = ?", (known.number,))
-            return
-        if known.status == status:
-            return
-        problems: list[ReadProblem] = []
-        stored = StoredFile(file, LineCache(), problems.append)
-        is_written = stored.is_being_written()
-        reading = stored.read(_start(known, status))
-        end = max((row.offset + row.length for row in reading.rows), default=reading.start)
-        identity, _, size = status.rsplit(" ", 2)
-        self._delete_parts(known.number, reading.start)
-        self._connection.executemany(
-            "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                (row.trace_id, known.number, row.offset, stored.shared.get(row.offset, 1), _line_of(row), row.summary)
-                for row in reading.rows
-            ),
+def _delete_parts(connection: sqlite3.Connection, number: int, start: int) -> dict[str, None]:
+    """Delete the lines of a file from an offset on, and return their traces."""
+    where = "FROM parts WHERE file = ? AND offset >= ?"
+    gone = connection.execute(f"SELECT trace_id, NULL {where}", (number, start)).fetchall()
+    connection.execute(f"DELETE {where}", (number, start))
+    return dict(gone)
+
+
+def _join(connection: sqlite3.Connection, folders: Sequence[Path], changed: Iterable[str]) -> None:
+    """Join the lines of traces, and delete those that have none."""
+    waiting = iter(changed)
+    while ids := list(islice(waiting, IDS_AT_ONCE)):
+        of_ids = "p.trace_id IN (SELECT value FROM json_each(?))"
+        found = parts_of(connection, folders, of_ids, (orjson.dumps(ids).decode(),))
+        delete(connection, (each for each in ids if each not in found))
+        joined = [RecordedTrajectory(main_row(parts), parts, lambda _: ()) for parts in found.values()]
+        listed = [each.listed_summary for each in joined]
+        insert(connection, (known or _summary_of(each) for each, known in zip(joined, listed, strict=True)))
+        lacking = (
+            (each.trace_id,)
+            for each, known in zip(joined, listed, strict=True)
+            if known is not None and each.lacks_inferred
         )
-        self._changed.update((row.trace_id, None) for row in reading.rows)
-        self._connection.execute(
-            "UPDATE files SET steps = ?, status = ?, known = ?, problems = ? WHERE id = ?",
-            (
-                orjson.dumps(file.bundle and tuple(file.bundle)).decode(),
-                # While it is being written, its end may be half a line, which is no damage: it is read again.
-                identity if is_written and not problems and end < int(size) else status,
-                orjson.dumps(tuple(reading.known)).decode(),
-                orjson.dumps([(each.what, each.offset) for each in dict.fromkeys(problems)]).decode(),
-                known.number,
-            ),
-        )
-
-    def _delete_parts(self, number: int, start: int) -> None:
-        """Delete the lines of a file from an offset on."""
-        where = "FROM parts WHERE file = ? AND offset >= ?"
-        rows = self._connection.execute(f"SELECT trace_id, NULL {where}", (number, start))
-        self._changed.update(rows.fetchall())
-        self._connection.execute(f"DELETE {where}", (number, start))
-
-    def finish(self) -> None:
-        """Join the lines of the traces that have changed, and delete those that have none."""
-        changed = iter(self._changed)
-        while ids := list(islice(changed, IDS_AT_ONCE)):
-            of_ids = "p.trace_id IN (SELECT value FROM json_each(?))"
-            found = self._reader.trajectories(of_ids, (orjson.dumps(ids).decode(),))
-            delete(self._connection, {*ids}.difference(each.trace_id for each in found))
-            self._insert(found)
-
-    def _insert(self, trajectories: Iterable[RecordedTrajectory]) -> None:
-        lacking: list[tuple[str]] = []
-
-        def summaries() -> Iterator[TrajectorySummary]:
-            for each in trajectories:
-                summary = each.listed_summary
-                if summary is not None and each.lacks_inferred:
-                    lacking.append((each.trace_id,))
-                yield summary or _summary_of(each)
-
-        insert(self._connection, summaries())
-        self._connection.executemany("INSERT OR REPLACE INTO inferred VALUES (?, 0)", lacking)
+        connection.executemany("INSERT OR REPLACE INTO inferred VALUES (?, 0)", lacking)
 
 
 def _start(known: _Known, status: str) -> Extent:
