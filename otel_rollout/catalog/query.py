@@ -10,8 +10,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from otel_rollout.catalog.sql import prepare, regexp
-from otel_rollout.catalog.tables import COLUMNS, SQL_COLUMNS, create_empty, names_of, view_of
+from otel_rollout.catalog.sql import add_functions, regexp
+from otel_rollout.catalog.tables import SQL_COLUMNS, create_empty, stored_name, view_of
 from otel_rollout.catalog.unknown_names import message_of, quoted, with_known_name, with_strict_names
 from otel_rollout.errors import RolloutTraceError
 
@@ -79,17 +79,17 @@ def understood(sql: str, *, has_regexp: bool = False) -> Question:
     # A view names all of its columns, whatever a question reads of them.
     with closing(sqlite3.connect(":memory:")) as connection:
         create_empty(connection)
-        with _only_reads(connection), _functions(connection, has_regexp=has_regexp):
-            while True:
-                try:
-                    program = connection.execute(f"EXPLAIN {with_strict_names(sql)}").fetchall()
-                    break
-                except (sqlite3.Error, sqlite3.Warning) as error:
-                    known = with_known_name(sql, str(error))
-                    if known is None or known[1] in read_as:
-                        raise _plain_error(error, sql) from None
-                    sql, name, column = known
-                    read_as[name] = column
+        _prepare(connection, has_regexp=has_regexp)
+        while True:
+            try:
+                program = connection.execute(f"EXPLAIN {with_strict_names(sql)}").fetchall()
+                break
+            except (sqlite3.Error, sqlite3.Warning) as error:
+                known = with_known_name(sql, str(error))
+                if known is None or known[1] in read_as:
+                    raise _plain_error(error, sql) from None
+                sql, name, column = known
+                read_as[name] = column
         tables = dict(connection.execute("SELECT rootpage, name FROM sqlite_master"))
     return Question(sql, _columns_read(tables, program), read_as)
 
@@ -103,40 +103,30 @@ def _columns_read(tables: Mapping[int, str], program: Sequence[Sequence[Any]]) -
             opened[first] = tables[second]
             columns.setdefault(tables[second], set())
         elif instruction == "Column" and first in opened:
-            name = SQL_COLUMNS[opened[first]][second].name
-            columns[opened[first]].update(each.name for each in COLUMNS[opened[first]] if name in names_of(each))
+            columns[opened[first]].add(stored_name(SQL_COLUMNS[opened[first]][second].name))
     return columns
 
 
 def take_rows(
-    connection: sqlite3.Connection,
-    sql: str,
-    take: Callable[[sqlite3.Cursor], Taken],
-    seconds: float,
-    *,
-    has_regexp: bool = False,
+    connection: sqlite3.Connection, sql: str, take: Callable[[sqlite3.Cursor], Taken], seconds: float
 ) -> Taken:
-    """Ask a question, and return what is made of its rows.
+    """Ask a question that is understood, and return what is made of its rows.
 
     Args:
         connection: The catalog, with the tables that are asked.
         sql: The question: one SELECT, VALUES or WITH.
         take: Called with the cursor.
         seconds: The time that it may take.
-        has_regexp: True if REGEXP is answered.
 
     Raises:
         QueryError: It is no question, or it took longer.
     """
     end = time.monotonic() + seconds
     connection.set_progress_handler(lambda: time.monotonic() > end, _INSTRUCTIONS_BETWEEN_LOOKS)
+    faults = _prepare(connection, has_regexp=True)
     try:
-        with _only_reads(connection), _functions(connection, has_regexp=has_regexp) as faults:
-            cursor = connection.execute(sql)
-            try:
-                return take(cursor)
-            finally:
-                cursor.close()
+        with closing(connection.execute(sql)) as cursor:
+            return take(cursor)
     except (sqlite3.Error, sqlite3.Warning) as error:
         said = str(error)
         if said == "interrupted" and time.monotonic() < end:
@@ -149,6 +139,9 @@ def take_rows(
         raise QueryError(faults[0]) if faults else _plain_error(error, sql) from None
     finally:
         connection.set_progress_handler(None, 0)
+        connection.set_authorizer(None)
+        if sys.version_info >= (3, 11):
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2**31 - 1)
 
 
 @contextmanager
@@ -210,19 +203,12 @@ def of_attempt(attempt: int | None) -> str:
     return "NOT t.overtaken" if attempt is None else f"t.attempt = {attempt}"
 
 
-@contextmanager
-def _only_reads(connection: sqlite3.Connection) -> Iterator[None]:
-    """Refuse what is no reading."""
-    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY)
-    try:
-        yield
-    finally:
-        connection.set_authorizer(None)
+def _prepare(connection: sqlite3.Connection, *, has_regexp: bool) -> list[str]:
+    """Give a connection the functions of questions, refuse what is no reading, and bound each value.
 
-
-@contextmanager
-def _functions(connection: sqlite3.Connection, *, has_regexp: bool) -> Iterator[list[str]]:
-    """Give a question its functions, and bound each value; collect what is wrong with the patterns of REGEXP."""
+    Returns:
+        What will be wrong with the patterns of REGEXP.
+    """
     faults: list[str] = []
 
     def matches(pattern: Any, value: Any) -> bool | None:
@@ -232,18 +218,13 @@ def _functions(connection: sqlite3.Connection, *, has_regexp: bool) -> Iterator[
             faults.append(str(error))
             raise
 
-    prepare(connection)
+    add_functions(connection)
     if has_regexp:
         connection.create_function("regexp", 2, matches, deterministic=True)
     if sys.version_info >= (3, 11):
-        before = connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ANSWER_BYTES)
-    try:
-        yield faults
-    finally:
-        if sys.version_info >= (3, 11):
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, before)
-        if has_regexp:
-            connection.create_function("regexp", 2, None)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ANSWER_BYTES)
+    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY)
+    return faults
 
 
 def _plain_error(error: Exception, sql: str) -> QueryError:

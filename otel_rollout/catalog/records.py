@@ -6,9 +6,8 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
-from itertools import islice
 from operator import attrgetter, itemgetter
-from typing import Any, Final, get_origin, get_type_hints
+from typing import Any, Final, get_type_hints
 
 import orjson
 
@@ -20,8 +19,6 @@ from otel_rollout.facts.json_types import readers_of
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN, replace_surrogates
 
-ROWS_AT_ONCE: Final = 1024
-
 
 class Rows:
     """Converts the rows of a table.
@@ -32,36 +29,33 @@ class Rows:
     """
 
     def __init__(self, table: str, kind: Any) -> None:
-        self.columns = [each.name for each in COLUMNS[table]]
+        columns = COLUMNS[table]
+        self.columns = [each.name for each in columns]
         self._kind = kind
         self._names = [each.name for each in fields(kind)]
         hints, readers = get_type_hints(kind, include_extras=True), readers_of(kind)
-        amounts = {name: amount for name in self._names if (amount := amount_of(hints[name])) is not None}
-        self._amounts = [(at, amount) for at, name in enumerate(self._names) if (amount := amounts.get(name))][::-1]
-        """The fields that have a column for each statistic, the last first."""
-        own = [each for each in COLUMNS[table] if each.name in self._names]
-        self._empty = {each.name: dict if get_origin(each.type) is Mapping else tuple for each in own if each.is_json}
+        amounts = ((at, amount_of(hints[name])) for at, name in enumerate(self._names))
+        self._amounts = [(at, amount) for at, amount in amounts if amount is not None]
+        """The fields that have a column for each statistic."""
+        self._json = [self._names.index(each.name) for each in columns if each.is_json]
         self._readers: Mapping[str, Callable[[Any], Any]] = {
-            **{each.name: bool for each in own if list(each.kinds) == [bool]},
-            **{name: _from_json(readers[name], empty) for name, empty in self._empty.items()},
+            **{each.name: bool for each in columns if list(each.kinds) == [bool]},
+            **{each.name: _from_json(readers[each.name]) for each in columns if each.is_json},
         }
         # Columns of trajectories that are no fields; the columns of attempts are set when these are found.
         more = {"seconds": "seconds", "process_run_id": "run_id"} if table == "trajectories" else {}
-        given = [*self._names, *more.values()]
-        self._values_of: Callable[[Any], tuple[Any, ...]] = attrgetter(*given)
-        self._json = [(given.index(name), empty) for name, empty in self._empty.items()]
-        inserted = self.columns[: len(given)] if more else self.columns
-        marks = ", ".join("?" * len(inserted))
+        self._values_of: Callable[[Any], tuple[Any, ...]] = attrgetter(*self._names, *more.values())
+        inserted = [*self._names, *more] if more else self.columns
         names = ", ".join(map('"{}"'.format, inserted))
-        self.insert = f"INSERT INTO {table} ({names}) VALUES ({marks})"
+        self.insert = f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(inserted))})"
 
     def row_of(self, one: Any) -> list[Any]:
         """Return the row of an object."""
         row = list(self._values_of(one))
-        for at, empty in self._json:
-            # Most are empty.
-            row[at] = orjson.dumps(row[at], default=tuple).decode() if row[at] else "{}" if empty is dict else "[]"
-        for at, amount in self._amounts:
+        for at in self._json:
+            row[at] = orjson.dumps(row[at], default=tuple).decode()
+        # The last first: the places of the others stay.
+        for at, amount in reversed(self._amounts):
             row[at : at + 1] = row[at] or (None,) * len(amount._fields)
         return row
 
@@ -71,9 +65,8 @@ class Rows:
         Raises:
             ValueError: A column has another form: the catalog is damaged (TypeError: the same for other reasons).
         """
-        amounts = [] if names else self._amounts[::-1]
         for values in self.values(names or self.columns, rows):
-            for at, amount in amounts:
+            for at, amount in () if names else self._amounts:
                 found = values[at : at + len(amount._fields)]
                 values[at : at + len(amount._fields)] = [None if found[0] is None else amount(*found)]
             yield self._kind(**dict(zip(names or self._names, values, strict=False)))
@@ -92,14 +85,9 @@ class Rows:
             yield values
 
 
-def _from_json(read: Callable[[Any], Any], empty: Callable[[], Any]) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
-        return read(orjson.loads(text))
-
-    # Thousands of trajectories call the same tools as often.
-    known = lru_cache(1024)(parse) if empty is dict else parse
-    none = orjson.dumps(empty()).decode()
-    return lambda text: empty() if text == none else known(text)
+def _from_json(read: Callable[[Any], Any]) -> Callable[[str], Any]:
+    # Thousands of trajectories call the same tools as often, and most have no errors.
+    return lru_cache(1024)(lambda text: read(orjson.loads(text)))
 
 
 TRAJECTORIES: Final = Rows("trajectories", TrajectorySummary)
@@ -114,16 +102,14 @@ _step_of: Final[Callable[[Sequence[Any]], tuple[Any, Any]]] = itemgetter(
 
 def insert(connection: sqlite3.Connection, summaries: Iterable[TrajectorySummary]) -> None:
     """Insert trajectories; one that is there already is replaced. The caller commits."""
-    rows = map(TRAJECTORIES.row_of, summaries)
-    steps: set[tuple[Any, Any]] = set()
-    while found := list(islice(rows, ROWS_AT_ONCE)):
-        try:
-            connection.executemany(_INSERT, found)
-        except (OverflowError, UnicodeEncodeError):
-            # Other programs write integers beyond 64 bits, and files have names that are no UTF-8.
-            found = [[storable(value) for value in row] for row in found]
-            connection.executemany(_INSERT, found)
-        steps.update(map(_step_of, found))
+    rows = list(map(TRAJECTORIES.row_of, summaries))
+    try:
+        connection.executemany(_INSERT, rows)
+    except (OverflowError, UnicodeEncodeError):
+        # Other programs write integers beyond 64 bits, and files have names that are no UTF-8.
+        rows = [[storable(value) for value in row] for row in rows]
+        connection.executemany(_INSERT, rows)
+    steps = set(map(_step_of, rows))
     connection.executemany(MARK, steps)
     connection.executemany("DELETE FROM processes WHERE step IS ? AND validate IS ?", steps)
 

@@ -520,7 +520,7 @@ class Run:
                 if of_spans:
                     show_rows(connection, keys, of_spans)
                 with asked_tables(connection, steps, self._experiment, self._run, self._attempt):
-                    return take_rows(connection, asked.sql, take, seconds, has_regexp=has_regexp)
+                    return take_rows(connection, asked.sql, take, seconds)
 
             if of_spans:
                 self._spans.check_size(keys)

@@ -20,35 +20,31 @@ _NANOSECONDS_OF_1973: Final = 10**17
 _NANOSECONDS: Final = 10**9
 
 
-def prepare(connection: sqlite3.Connection) -> None:
+def add_functions(connection: sqlite3.Connection) -> None:
     """Give a connection the functions."""
-    for name, of_values in _OF_COLUMN.items():
-        connection.create_aggregate(name, 1, _collector(of_values))
-    for name, of_pairs in _OF_PAIRS.items():
-        connection.create_aggregate(name, 2, _collector(of_pairs, is_of_pairs=True))
+    for columns, functions in ((1, _OF_COLUMN), (2, _OF_PAIRS)):
+        for name, of_rows in functions.items():
+            connection.create_aggregate(name, columns, _aggregate(of_rows))
     connection.create_function("utc", 1, utc_of, deterministic=True)
     for name, place in _OF_TIMES.items():
         connection.create_function(name, -1, partial(_of_time, name, place), deterministic=True)
 
 
-def _collector(of_values: Callable[[list[Any]], Any], *, is_of_pairs: bool = False) -> Any:
-    class Collector:
-        """Collects the values of a column, without a call of Python for each, or the pairs of two columns."""
-
-        __slots__ = ("_values", "step")
+def _aggregate(of_rows: Callable[[list[Any]], Any]) -> Any:
+    class Aggregate:
+        """Collects the values of a column, or the pairs of two columns, without those that have a null."""
 
         def __init__(self) -> None:
-            self._values: list[Any] = []
-            self.step = self._add if is_of_pairs else self._values.append
+            self._rows: list[Any] = []
 
-        def _add(self, *pair: Any) -> None:
-            self._values.append(None if None in pair else pair)
+        def step(self, *row: Any) -> None:
+            if None not in row:
+                self._rows.append(row if len(row) > 1 else row[0])
 
         def finalize(self) -> Any:
-            known = [value for value in self._values if value is not None]
-            return of_values(known) if known else None
+            return of_rows(self._rows) if self._rows else None
 
-    return Collector
+    return Aggregate
 
 
 def quantile_of(values: Sequence[float], share: float) -> float:

@@ -31,28 +31,18 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
     **OF_SPANS,
 }
 """The columns of each public table, in order."""
-_TIME: Final = "_time"
-
-
-def names_of(column: Column) -> tuple[str, ...]:
-    """Return the names that a column has in SQL: a time has one for its text, too."""
-    if column.name.endswith(_TIME):
-        return column.name, column.name.removesuffix(_TIME) + "_utc"
-    return (column.name,)
-
-
 SQL_COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
     table: [
         *columns,
         *(
-            Column(names_of(each)[1], str, f"`{each.name}` as text, in UTC")
+            Column(each.name.removesuffix("_time") + "_utc", str, f"`{each.name}` as text, in UTC")
             for each in columns
-            if each.name.endswith(_TIME)
+            if each.name.endswith("_time")
         ),
     ]
     for table, columns in COLUMNS.items()
 }
-"""The columns that a question in SQL sees."""
+"""The columns that a question in SQL sees: a time has one for its text, too."""
 _USE_JSON: Final = "SELECT 1 FROM json_each('[]'), json_tree('[]');"
 """SQLite makes the tables of JSON at their first use, and a question may only read."""
 _SQL_TYPES: Final = {int: " INTEGER", bool: " INTEGER", float: " REAL", str: " TEXT"}
@@ -145,9 +135,15 @@ def create_empty(connection: sqlite3.Connection) -> None:
     connection.executescript(_USE_JSON)
 
 
+def stored_name(name: str) -> str:
+    """Return the column of the catalog that a column of a question is made of."""
+    return name.removesuffix("_utc") + "_time" if name.endswith("_utc") else name
+
+
 def view_of(table: str) -> str:
     """Return the SELECT of a view with the columns that a question sees, of the table as `t`."""
-    texts = (f", utc(t.{each.name}) AS {text}" for each in COLUMNS[table] for text in names_of(each)[1:])
+    more = [each.name for each in SQL_COLUMNS[table][len(COLUMNS[table]) :]]
+    texts = (f", utc(t.{stored_name(name)}) AS {name}" for name in more)
     return f"SELECT t.*{''.join(texts)} FROM {'asked' if table in OF_SPANS else 'main'}.{table} t"
 
 
