@@ -37,10 +37,11 @@ class Rows:
         amounts = ((at, amount_of(hints[name])) for at, name in enumerate(self._names))
         self._amounts = [(at, amount) for at, amount in amounts if amount is not None]
         """The fields that have a column for each statistic."""
-        self._json = [self._names.index(each.name) for each in columns if each.is_json]
+        as_json = [each.name for each in columns if each.is_json]
+        self._json = [self._names.index(name) for name in as_json]
         self._readers: Mapping[str, Callable[[Any], Any]] = {
-            **{each.name: bool for each in columns if list(each.kinds) == [bool]},
-            **{each.name: _from_json(readers[each.name]) for each in columns if each.is_json},
+            **{each.name: bool for each in columns if each.type is bool},
+            **{name: _from_json(readers[name]) for name in as_json},
         }
         # Columns of trajectories that are no fields; the columns of attempts are set when these are found.
         more = {"seconds": "seconds", "process_run_id": "run_id"} if table == "trajectories" else {}
