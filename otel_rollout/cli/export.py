@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _summary(report: ExportReport, place: str) -> Iterator[str]:
-    tables = ", ".join(f"{count:,} {NAMES.get(table, table)}" for table, count in reversed(report.rows.items()))
+    tables = ", ".join(f"{count:,} {NAMES.get(table, table)}" for table, count in report.rows.items())
     again = f", {report.again:,} of them anew" if report.again else ""
     were = "was" if report.present == 1 else "were"
     present = f"; {report.present:,} {were} there already" if report.present else ""

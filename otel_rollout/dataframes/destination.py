@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,7 +31,8 @@ def replaced(place: Path, temporary: Path, within: Path | None = None) -> Iterat
         OSError: It can't be written, or the disk is full.
     """
     try:
-        with os.fdopen(open_private(temporary, os.O_RDWR), "wb") as file:
+        # Another one may be there, of a process that was killed.
+        with os.fdopen(open_private(temporary, os.O_RDWR | os.O_TRUNC), "wb") as file:
             yield file
             file.flush()
             # Or the name may outlive its bytes when the power fails.
@@ -67,13 +66,11 @@ class Destination:
             self.files = PyFileSystem(FSSpecHandler(self._store))
         else:
             self._folder = Path(rest if is_url else text).expanduser()
-            # On the disk of the tables, so that renaming is atomic; in none of them: polars refuses other files there.
-            self._temporary = self._folder / "_temporary"
             self.files, self._path = LocalFileSystem(), str(self._folder)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other exports out of a folder, and remove what a killed one left.
+        """Keep other exports out of a folder.
 
         Stores have no locks, and two exports of one trace folder write the same files.
 
@@ -88,12 +85,7 @@ class Destination:
         with exclusive_folder_lock(self._folder) as is_ours:
             if not is_ours:
                 raise ConfigurationError(f"another export writes to {self._folder} now: wait for its end")
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            make_folder(self._temporary, self._folder)
-            try:
-                yield
-            finally:
-                shutil.rmtree(self._temporary, ignore_errors=True)
+            yield
 
     def path_of(self, name: str) -> str:
         """Return the path of a file in `files`."""
@@ -101,8 +93,6 @@ class Destination:
 
     def names(self) -> set[str]:
         """Return the names of the files that are there."""
-        if self._folder is None:
-            self._store.invalidate_cache()
         found = self.files.get_file_info(FileSelector(self._path, allow_not_found=True, recursive=True))
         return {each.path[len(self.path_of("")) :] for each in found if each.is_file}
 
@@ -114,7 +104,9 @@ class Destination:
             OSError: It can't be written here or there, or the disk is full.
         """
         if self._folder is not None:
-            with replaced(self._folder / name, self._temporary / secrets.token_hex(8), self._folder) as file:
+            # On the disk of the tables, so that renaming is atomic; in none of them: polars refuses other files there.
+            temporary = self._folder / f"_unfinished-{name.partition('/')[0]}"
+            with replaced(self._folder / name, temporary, self._folder) as file:
                 yield file
             return
         # A file of fsspec would be sent as far as it is when an error ends the block.

@@ -1,18 +1,18 @@
 """Adds the finished steps of trace folders to Parquet tables, a file for each table and step.
 
 <place>/<table>/experiment_name=<experiment>/step=<step>/training.parquet, and validation.parquet for validation passes.
-`trajectories` comes last: its metadata has the fingerprint of the exported step, then its unreadable trajectories.
+`trajectories` comes last: its metadata has the fingerprint of the exported step, if all of it could be read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import orjson
@@ -25,12 +25,10 @@ from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
 from otel_rollout.catalog.tables import COLUMNS
 from otel_rollout.dataframes.arrow import REDACTED_KEY, UNREADABLE_KEY, batch_of, is_mixed, redacted_in, schema_of
 from otel_rollout.dataframes.destination import Destination
-from otel_rollout.dataframes.frames import error_of, take_batches
+from otel_rollout.dataframes.frames import SECONDS, take_batches
 
-Read = TypeVar("Read")
-
-TABLES: Final = ("spans", "messages", "conversations", "rewards", "trajectories")
-"""The tables, in the order in which a step's files come."""
+TABLES: Final = ("trajectories", "rewards", *OF_SPANS)
+"""The tables; a step's files come in the reverse order."""
 PARTITIONS: Final = ("experiment_name", "step")
 """The columns that are in the names of folders, and not in the files."""
 FINGERPRINT_KEY: Final = b"otel_rollout.fingerprint"
@@ -43,7 +41,6 @@ NOTHING: Final = "__HIVE_DEFAULT_PARTITION__"
 _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
     table: [each for each in COLUMNS[table] if each.name not in PARTITIONS] for table in TABLES
 }
-_SECONDS: Final = 3600.0
 
 
 class Partition(NamedTuple):
@@ -52,11 +49,6 @@ class Partition(NamedTuple):
     experiment: str | None
     step: int | None
     validate: bool
-
-    @property
-    def steps(self) -> set[None] | int:
-        """Its step, as `Run.read` takes it."""
-        return {None} if self.step is None else self.step
 
     def place_of(self, table: str) -> str:
         """Return the place of its file of a table."""
@@ -126,20 +118,12 @@ def export_parquet(
     given_up: set[str | None] = set()
     with place.locked():
         names = place.names()
-        waiting: list[tuple[Partition, str, int]] = []
         schemas = _schemas_of(run)
-        for partition, fingerprint, size in _finished(run, steps, schemas, report):
-            known = _read_exported(place, partition, lambda file: file.metadata.metadata or {})
-            exported, *lacking = (known or {}).get(FINGERPRINT_KEY, b"").decode().split(" ")
-            is_whole = names.issuperset(map(partition.place_of, TABLES))
-            if exported == fingerprint and is_whole and _are_unreadable(run, lacking):
-                report.present += 1
-                report.unreadable += lacking
-            elif not (_read_exported(place, partition, _ids_in) or set()) <= set(_ids(run, partition)):
-                report.kept.append(partition)
-            else:
-                report.again += known is not None
-                waiting.append((partition, fingerprint, size))
+        waiting = [
+            (partition, fingerprint, size)
+            for partition, fingerprint, size in _finished(run, steps, schemas, report)
+            if _is_wanted(run, place, partition, fingerprint, names, report)
+        ]
         on_done = on_start(sum(size for *_, size in waiting))
         for partition, fingerprint, size in waiting:
             try:
@@ -159,7 +143,7 @@ def _schemas_of(run: Run) -> Mapping[str, pa.Schema]:
     mixed = [each.name for each in _COLUMNS["trajectories"] if is_mixed(each)]
     listed = ", ".join(f"total(typeof({name}) = 'text')" for name in mixed)
     sql = f"SELECT {listed} FROM trajectories"
-    [counts], *_ = run.take(sql, lambda cursor: cursor.fetchall(), seconds=_SECONDS)
+    [counts], *_ = run.take(sql, lambda cursor: cursor.fetchall(), seconds=SECONDS)
     texts = {name for name, count in zip(mixed, counts, strict=True) if count}
     return {table: schema_of(columns, texts) for table, columns in _COLUMNS.items()}
 
@@ -204,38 +188,30 @@ def _fingerprint(summaries: Iterable[StepSummary], schemas: Mapping[str, pa.Sche
     return blake2b(f"{counts} {schemas}".encode(), digest_size=16).hexdigest()
 
 
-def _read_exported(place: Destination, partition: Partition, read: Callable[[pq.ParquetFile], Read]) -> Read | None:
-    """Read a step's file of trajectories; return None if there is none, or it is damaged."""
+def _is_wanted(
+    run: Run, place: Destination, partition: Partition, fingerprint: str, names: set[str], report: ExportReport
+) -> bool:
+    """Return True if a step is to be written; count it if it is there, and is not to be replaced."""
     try:
         with pq.ParquetFile(place.path_of(partition.place_of("trajectories")), filesystem=place.files) as file:
-            return read(file)
-    except FileNotFoundError:
-        return None
+            is_same = (file.metadata.metadata or {}).get(FINGERPRINT_KEY) == fingerprint.encode()
+            if is_same and names.issuperset(map(partition.place_of, TABLES)):
+                report.present += 1
+                return False
+            there = file.read(["trace_id"])["trace_id"].to_pylist()
     except (OSError, pa.ArrowException) as error:
         # Damage is an OSError of Arrow's, without a number.
-        if getattr(error, "errno", None) is not None:
-            raise
-        return None
-
-
-def _ids_in(file: pq.ParquetFile) -> set[str]:
-    return set(file.read(["trace_id"])["trace_id"].to_pylist())
-
-
-def _are_unreadable(run: Run, trace_ids: Sequence[str]) -> bool:
-    with suppress(KeyError), run.one_look():
-        return all(error_of(run.trajectory(trace_id)) for trace_id in trace_ids)
-    return False
-
-
-def _ids(run: Run, partition: Partition) -> list[str]:
-    found, *_ = run.take(
-        # Also of those that a later attempt of the run has overtaken since.
-        f"SELECT trace_id FROM main.trajectories WHERE {_condition(partition)}",
-        lambda cursor: [trace_id for (trace_id,) in cursor],
-        seconds=_SECONDS,
-    )
-    return found
+        if getattr(error, "errno", None) is None or isinstance(error, FileNotFoundError):
+            return True
+        raise
+    # Also those that a later attempt of the run has overtaken since.
+    select = f"SELECT trace_id FROM main.trajectories WHERE {_condition(partition)}"
+    known, *_ = run.take(select, lambda cursor: {trace_id for (trace_id,) in cursor}, seconds=SECONDS)
+    if not known.issuperset(there):
+        report.kept.append(partition)
+        return False
+    report.again += 1
+    return True
 
 
 def _condition(partition: Partition) -> str:
@@ -254,55 +230,45 @@ def _write_step(
     report: ExportReport,
 ) -> None:
     """Write the files of a step, and count what is written."""
+    rows: Counter[str] = Counter()
+    redacted: dict[str, Counter[str]] = {table: Counter() for table in TABLES}
     unreadable: list[str] = []
-
-    @contextmanager
-    def new_file(table: str) -> Iterator[Callable[[pa.RecordBatch], None]]:
-        """Give the function that writes a batch to the file of a table, as a row group."""
-        rows = Counter({table: 0})
-        redacted: Counter[str] = Counter()
-        schema = schemas[table]
-
-        def write(batch: pa.RecordBatch) -> None:
-            if batch.num_rows:
-                writer.write_batch(batch.cast(schema))
-                rows[table] += batch.num_rows
-                redacted.update(redacted_in(batch))
-
-        with place.new_file(partition.place_of(table)) as file:
-            writer = pq.ParquetWriter(file, schema, compression="zstd", store_schema=True)
-            try:
-                yield write
-                writer.add_key_value_metadata(
-                    {
-                        FINGERPRINT_KEY: " ".join((fingerprint, *unreadable)).encode(),
-                        EXPERIMENT_KEY: (partition.experiment or "").encode(),
-                        REDACTED_KEY: orjson.dumps(redacted),
-                        UNREADABLE_KEY: str(len(unreadable)).encode(),
-                    }
-                )
-            except BaseException:
-                # Closing it writes once more, which fails on a full disk.
-                with suppress(OSError, pa.ArrowException):
-                    writer.close()
-                raise
-            writer.close()
-        report.rows.update(rows)
-        report.redacted.update({f"{table}.{column}": count for column, count in redacted.items()})
-
-    columns = {table: _COLUMNS[table] for table in OF_SPANS}
-    own = (partition.validate, partition.experiment)
-    read = (each for each in run.read(step=partition.steps) if (each.validate, each.experiment_name) == own)
     with ExitStack() as stack:
-        writers = {table: stack.enter_context(new_file(table)) for table in columns}
-        for batch in batches_of(read, columns, unreadable.append):
-            for table, values in batch.items():
-                writers[table](batch_of(columns[table], values))
+        # They are closed in the reverse order, and one that fails keeps those after it from their names.
+        files = {table: stack.enter_context(place.new_file(partition.place_of(table))) for table in TABLES}
+        writers = {
+            table: stack.enter_context(pq.ParquetWriter(file, schemas[table], compression="zstd"))
+            for table, file in files.items()
+        }
+        for table, batch in _batches_of(run, partition, unreadable):
+            if batch.num_rows:
+                writers[table].write_batch(batch.cast(schemas[table]))
+                rows[table] += batch.num_rows
+                redacted[table].update(redacted_in(batch))
+        for table, writer in writers.items():
+            writer.add_key_value_metadata(
+                {
+                    FINGERPRINT_KEY: b"" if unreadable else fingerprint.encode(),
+                    EXPERIMENT_KEY: (partition.experiment or "").encode(),
+                    REDACTED_KEY: orjson.dumps(redacted[table]),
+                    UNREADABLE_KEY: str(len(unreadable)).encode(),
+                }
+            )
+    report.rows.update({table: rows[table] for table in TABLES})
+    report.redacted.update({f"{table}.{name}": count for table in TABLES for name, count in redacted[table].items()})
     report.unreadable += unreadable
+
+
+def _batches_of(run: Run, partition: Partition, unreadable: list[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of a step's tables, and collect the trajectories whose spans can't be read."""
+    own = (partition.validate, partition.experiment)
+    step: set[None] | int = {None} if partition.step is None else partition.step
+    read = (each for each in run.read(step=step) if (each.validate, each.experiment_name) == own)
+    for of_spans in batches_of(read, {table: _COLUMNS[table] for table in OF_SPANS}, unreadable.append):
+        for table, values in of_spans.items():
+            yield table, batch_of(_COLUMNS[table], values)
     condition = _condition(partition)
     of_rewards = f"trace_id IN (SELECT trace_id FROM trajectories WHERE {condition})"
     for table, where in (("rewards", of_rewards), ("trajectories", condition)):
-        batches, _ = take_batches(run, table, _COLUMNS[table], f" WHERE {where}", partition.steps, _SECONDS)
-        with new_file(table) as write:
-            for each in batches:
-                write(each)
+        for batch in take_batches(run, table, _COLUMNS[table], f" WHERE {where}", step)[0]:
+            yield table, batch

@@ -167,6 +167,13 @@ class TestAnswers:
         assert pq.read_table(path).schema.names == ["x"]
         assert [each.name for each in tmp_path.iterdir() if "answer" in each.name] == ["answer.parquet"]
 
+    def test_parquet_after_a_kill(self, folder, tmp_path):
+        """What a killed call left of a longer file is no part of the next one."""
+        pq = pytest.importorskip("pyarrow.parquet")
+        (tmp_path / ".answer.parquet.new").write_bytes(bytes(99_999))
+        assert main(["query", "SELECT 1 AS x", "--parquet", str(tmp_path / "answer.parquet")]) == 0
+        assert pq.read_table(tmp_path / "answer.parquet").to_pylist() == [{"x": 1}]
+
     def test_redaction_is_told(self, tmp_path, capsys):
         """Beside an answer for programs, standard error tells how many values redaction had replaced, by column."""
         write_folder(tmp_path / "secret", make_trajectory(payload='"[redacted] and [redacted]"'))
