@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -26,10 +26,9 @@ from otel_rollout.catalog.filling import (
 )
 from otel_rollout.catalog.kept_figures import refresh
 from otel_rollout.catalog.records import load
-from otel_rollout.catalog.spans import StepKey, keep_inferred
 from otel_rollout.catalog.step_summary import StepIdentity
 from otel_rollout.errors import NoTracesError, UnreadableTraceError
-from otel_rollout.facts.table import TrajectorySummary
+from otel_rollout.facts.table import INFERRED, TrajectorySummary
 from otel_rollout.folder.reader import RecordedTrajectory, main_row
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.stored_file import Part, ReadProblem
@@ -38,12 +37,27 @@ from otel_rollout.guard.clock import monotonic
 
 Answered = TypeVar("Answered")
 
+StepKey: TypeAlias = tuple[int | None, bool]
+"""A step, and whether it is a validation pass."""
 Seen: TypeAlias = "dict[tuple[sqlite3.Connection, Selection], Found]"
 """The files that were found in a look, for each connection: a new catalog is empty."""
 INFERRED_AT_ONCE: Final = 512
 """The trajectories whose inferred facts are kept in one transaction."""
 _ATTEMPTS: Final = 3
 """The times that a trajectory is read for them, if it changes while it is."""
+_SUM: Final = """
+UPDATE steps SET (two_sides, subagents, forks, compactions) = (
+  SELECT sum(t.two_sides), CAST(total(t.subagents) AS INTEGER), CAST(total(t.forks) AS INTEGER),
+    CAST(total(t.compactions) AS INTEGER)
+  FROM trajectories t
+  WHERE NOT t.overtaken AND t.step IS steps.step AND t.validate = steps.validate
+    AND t.experiment_name IS steps.experiment_name
+    AND (t.run_id IS steps.run_id OR 1 = (SELECT count(*) FROM steps s
+      WHERE s.step IS steps.step AND s.validate = steps.validate AND s.experiment_name IS steps.experiment_name)))
+WHERE EXISTS (SELECT 1 FROM trajectories t WHERE t.trace_id IN (SELECT value FROM json_each(?))
+  AND t.step IS steps.step AND t.validate = steps.validate)
+"""
+"""Sums what was inferred of some trajectories in the rows of their steps."""
 IN_STEP: Final = "t.step IS ? AND t.validate = ?"
 OF_IDS: Final = "t.trace_id IN (SELECT value FROM json_each(?))"
 
@@ -193,7 +207,7 @@ class Catalog:
                 read[each.trace_id] = each.span_count, summary
                 if monotonic() >= long:
                     self.on_progress(number, len(lacking), "trajectory")
-            changed += self.keep(partial(keep_inferred, read=read))
+            changed += self.keep(partial(_keep_inferred, read=read))
         self.on_progress(len(lacking), len(lacking), "trajectory")
         return changed
 
@@ -220,6 +234,32 @@ class Catalog:
             self._problems.add(problem)
             if self._on_problem is not None:
                 self._on_problem(problem)
+
+
+def _keep_inferred(
+    connection: sqlite3.Connection, read: Mapping[str, tuple[int, TrajectorySummary | None]]
+) -> list[str]:
+    """Keep the facts that were inferred, sum them in their steps, and return those that have changed meanwhile.
+
+    The caller commits.
+
+    Args:
+        connection: The catalog.
+        read: By trace id, the spans that were listed, and the summary; None of a trajectory that can't be read.
+    """
+    facts = ", ".join(f"{name} = ?" for name in INFERRED)
+    changed = []
+    for trace_id, (spans, summary) in read.items():
+        is_same = "SELECT 1 FROM trajectories WHERE trace_id = ? AND spans = ?"
+        if connection.execute(is_same, (trace_id, spans)).fetchone() is None:
+            changed.append(trace_id)
+            continue
+        if summary is not None:
+            values = [getattr(summary, name) for name in INFERRED]
+            connection.execute(f"UPDATE trajectories SET {facts} WHERE trace_id = ?", (*values, trace_id))
+        connection.execute("UPDATE inferred SET is_known = 1 WHERE trace_id = ?", (trace_id,))
+    connection.execute(_SUM, (orjson.dumps([*read]).decode(),))
+    return changed
 
 
 def json_list(values: Iterable[str]) -> str:

@@ -13,7 +13,6 @@ import orjson
 from otel_rollout.catalog.figures import NEEDED, figures_of, judge, scales_of, series_of
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.records import GROUPS, STEPS, load
-from otel_rollout.catalog.spans import empty_step
 from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
 from otel_rollout.folder.selection import Selection
 from otel_rollout.folder.trace_files import EVERYTHING
@@ -52,6 +51,12 @@ def _refresh_step(connection: sqlite3.Connection, step: int | None, validate: bo
         connection.execute(STEPS.insert, STEPS.row_of(replace(each.summary, attempt=known.get(run))))
         connection.executemany(GROUPS.insert, map(GROUPS.row_of, each.groups))
     connection.execute("INSERT OR IGNORE INTO unjudged VALUES (1)")
+
+
+def empty_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
+    """Remove the rows of a step: it has changed. The caller commits."""
+    for table in ("kept_columns", "filled_steps"):
+        connection.execute(f"DELETE FROM {table} WHERE {_OF_STEP}", (step, validate))
 
 
 class _Range(NamedTuple):

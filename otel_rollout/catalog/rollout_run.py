@@ -23,13 +23,13 @@ from otel_rollout.catalog.catalog import (
     Answered,
     Catalog,
     Seen,
+    StepKey,
     json_list,
     selection_of,
 )
 from otel_rollout.catalog.filling import Found, OnProblem, OnProgress, find_files, version_of
 from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.kept_figures import OF_RUN, ORDER, members_of, refresh
-from otel_rollout.catalog.kept_spans import KeptSpans
 from otel_rollout.catalog.query import (
     MAX_ANSWER_BYTES,
     Answer,
@@ -41,7 +41,7 @@ from otel_rollout.catalog.query import (
 )
 from otel_rollout.catalog.records import facts_of, load
 from otel_rollout.catalog.span_columns import OF_SPANS
-from otel_rollout.catalog.spans import StepKey, keep_shapes, show_rows
+from otel_rollout.catalog.spans import KeptSpans, keep_shapes, show_rows
 from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
 from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
 from otel_rollout.facts.json_types import from_json

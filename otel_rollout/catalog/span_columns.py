@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 _PAYLOAD: Final = frozenset(
     {semconv.INPUT_VALUE, semconv.OUTPUT_VALUE, semconv.INPUT_MESSAGES, semconv.OUTPUT_MESSAGES}
 )
-_OF_CONVERSATIONS: Final = frozenset({"turn", "conversation"})
-"""The columns of spans for which the conversations have to be found."""
-ROWS_AT_ONCE: Final = 8192
-BYTES_AT_ONCE: Final = 2**25
+BYTES_AT_ONCE: Final = 2**24
 """The bound on the trajectories, as OTLP, whose rows are made together."""
 _Attributes = Mapping[str, Any]
 
@@ -220,52 +217,29 @@ def batches_of(
     size = 0
     for trajectory in trajectories:
         try:
-            found = _values_of(trajectory, columns)
+            # A damaged span shows when it is parsed.
+            found = facts.conversations_of(trajectory.spans)
         except UnreadableTraceError:
             on_unreadable(trajectory.trace_id)
             continue
-        for table, of_table in found.items():
-            for values, more in zip(batch[table], of_table, strict=True):
-                values.extend(more)
+        for table, chosen in columns.items():
+            rows = list(_ROWS[table](trajectory.spans, found))
+            for values, column in zip(batch[table], chosen, strict=True):
+                if column in COMMON:
+                    values.extend([column.value_of(trajectory)] * len(rows))
+                else:
+                    values.extend(map(column.value_of, rows))
         size += trajectory.size_bytes
-        if size >= BYTES_AT_ONCE or any(len(values[0]) >= ROWS_AT_ONCE for values in batch.values()):
+        if size >= BYTES_AT_ONCE:
             yield batch
             batch, size = {table: [[] for _ in chosen] for table, chosen in columns.items()}, 0
     yield batch
 
 
-def _values_of(trajectory: RecordedTrajectory, columns: Mapping[str, Sequence[Column]]) -> dict[str, list[list[Any]]]:
-    """Return the values of a trajectory's columns by table.
-
-    Raises:
-        UnreadableTraceError: A span is damaged.
-    """
-    spans, found = trajectory.spans, None
-    if columns.keys() != {"spans"} or not _OF_CONVERSATIONS.isdisjoint(each.name for each in columns["spans"]):
-        found = facts.conversations_of(spans)
-    values = {}
-    for table, chosen in columns.items():
-        rows = list(_rows_of(table, spans, found))
-        values[table] = [
-            [each.value_of(trajectory)] * len(rows) if each in COMMON else list(map(each.value_of, rows))
-            for each in chosen
-        ]
-    return values
-
-
-def _rows_of(table: str, spans: Sequence[ReadableSpan], found: Conversations | None) -> Iterable[Any]:
-    if table == "spans":
-        return _spans_of(spans, found)
-    if found is None:
-        return ()
-    return _messages_of(spans, found) if table == "messages" else found.all
-
-
-def _spans_of(spans: Sequence[ReadableSpan], found: Conversations | None) -> Iterator[_Span]:
-    turns = {} if found is None else {id(span): turn for turn, span in enumerate(found.turns, 1)}
-    of_span = {} if found is None else found.of_span
+def _spans_of(spans: Sequence[ReadableSpan], found: Conversations) -> Iterator[_Span]:
+    turns = {id(span): turn for turn, span in enumerate(found.turns, 1)}
     for span in sorted(spans, key=lambda span: (span.start_time or 0, span.parent is not None)):
-        yield _Span(span, span.attributes or {}, turns.get(id(span)), of_span.get(id_of(span)))
+        yield _Span(span, span.attributes or {}, turns.get(id(span)), found.of_span.get(id_of(span)))
 
 
 def _messages_of(spans: Sequence[ReadableSpan], found: Conversations) -> Iterator[_Message]:
@@ -273,3 +247,10 @@ def _messages_of(spans: Sequence[ReadableSpan], found: Conversations) -> Iterato
     for position, told in enumerate(facts.utterances_of(spans, found)):
         turn += told.message.role == "assistant" and told.span is not None
         yield _Message(position, turn, told)
+
+
+_ROWS: Final[Mapping[str, Callable[[Sequence[ReadableSpan], Conversations], Iterable[Any]]]] = {
+    "spans": _spans_of,
+    "messages": _messages_of,
+    "conversations": lambda _, found: found.all,
+}

@@ -1,49 +1,113 @@
-"""Keeps rows of spans, messages and conversations, a step at a time once it is asked for; also what was inferred."""
+"""Keeps rows of spans, messages and conversations, a step at a time once it is asked for; also shapes of timelines."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import compress, count
+from typing import Any, Final
 
 import orjson
 
-from otel_rollout.catalog.query import QueryError
-from otel_rollout.catalog.records import storable
+from otel_rollout.catalog.catalog import IN_STEP, Answered, Catalog, StepKey, selection_of
+from otel_rollout.catalog.filling import Found
+from otel_rollout.catalog.kept_figures import empty_step
+from otel_rollout.catalog.query import MAX_SPAN_BYTES, QueryError
 from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
 from otel_rollout.facts.shapes import Shape
-from otel_rollout.facts.table import INFERRED, TrajectorySummary
 from otel_rollout.folder.frames import frame_of, request_of
 from otel_rollout.folder.reader import RecordedTrajectory
-
-StepKey: TypeAlias = tuple[int | None, bool]
-"""A step, and whether it is a validation pass."""
+from otel_rollout.text.plain_json import value_to_json
+from otel_rollout.text.plain_text import counted
 
 MAX_BYTES: Final = 2**28
 """The bound on the kept rows of all steps, compressed: beyond it the steps that were filled first are emptied."""
 MAX_SHAPES: Final = 65_536
 """The trajectories whose places on timelines are kept: some 60 MB."""
-_OF_STEP: Final = "step IS ? AND validate = ?"
-_SUM: Final = """
-UPDATE steps SET (two_sides, subagents, forks, compactions) = (
-  SELECT sum(t.two_sides), CAST(total(t.subagents) AS INTEGER), CAST(total(t.forks) AS INTEGER),
-    CAST(total(t.compactions) AS INTEGER)
-  FROM trajectories t
-  WHERE NOT t.overtaken AND t.step IS steps.step AND t.validate = steps.validate
-    AND t.experiment_name IS steps.experiment_name
-    AND (t.run_id IS steps.run_id OR 1 = (SELECT count(*) FROM steps s
-      WHERE s.step IS steps.step AND s.validate = steps.validate AND s.experiment_name IS steps.experiment_name)))
-WHERE EXISTS (SELECT 1 FROM trajectories t WHERE t.trace_id IN (SELECT value FROM json_each(?))
-  AND t.step IS steps.step AND t.validate = steps.validate)
-"""
-"""Sums what was inferred of some trajectories in the rows of their steps."""
+
+
+class KeptSpans:
+    """The rows of spans of a catalog.
+
+    Args:
+        catalog: The catalog.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def check_size(self, keys: Sequence[StepKey]) -> None:
+        """Refuse a question that reads the spans of too many trajectories.
+
+        Args:
+            keys: The steps that it reads.
+
+        Raises:
+            QueryError: It does.
+        """
+        select = "SELECT step, validate, sum(bytes) FROM trajectories GROUP BY step, validate"
+        sizes = self._catalog.ask(lambda connection, _: connection.execute(select).fetchall())
+        read = [size for step, validate, size in sizes if (step, bool(validate)) in keys]
+        if sum(read) > MAX_SPAN_BYTES:
+            raise QueryError(
+                f"it reads the spans of {counted(len(read), 'step')}, {sum(read) / 2**30:.1f} GiB; the limit is "
+                f"{MAX_SPAN_BYTES / 2**30:g} GiB: name fewer steps"
+            )
+
+    def ask(
+        self, keys: Sequence[StepKey], question: Callable[[sqlite3.Connection], Answered]
+    ) -> tuple[Answered, Sequence[str]]:
+        """Ask once the rows of steps are kept; return the trajectories that can't be read, too.
+
+        Args:
+            keys: The steps.
+            question: Called with the catalog.
+        """
+
+        def answer(connection: sqlite3.Connection, _: Found) -> tuple[Answered, Sequence[str]] | None:
+            filled = filled_steps(connection) if keys else {}
+            if any(key not in filled for key in keys):
+                return None
+            return question(connection), [trace_id for key in keys for trace_id in filled[key]]
+
+        # Another process may empty a step meanwhile.
+        while (found := self._catalog.ask(answer)) is None:
+            self._fill(keys)
+        return found
+
+    def rows(
+        self, keys: Sequence[StepKey], table: str, columns: Sequence[str], take: Callable[[list[list[Any]]], Answered]
+    ) -> tuple[list[Answered], Sequence[str]]:
+        """Return the rows of steps that count, and the trajectories that can't be read.
+
+        Args:
+            keys: The steps, of which one at a time is kept for this.
+            table: The table.
+            columns: The names of its columns.
+            take: Makes something of the values of each column, of some rows at a time.
+        """
+        taken: list[Answered] = []
+        unreadable: list[str] = []
+        for key in keys:
+            question = partial(_take_counted, key=key, table=table, columns=columns, take=take)
+            found, missing = self.ask([key], question)
+            taken += found
+            unreadable += missing
+        return taken, unreadable
+
+    def _fill(self, keys: Sequence[StepKey]) -> None:
+        filled = self._catalog.ask(lambda connection, _: filled_steps(connection))
+        missing = [key for key in keys if key not in filled]
+        for done, key in enumerate(missing, 1):
+            recorded = self._catalog.recorded(IN_STEP, key, selection_of(key[0]))
+            self._catalog.keep(partial(fill_step, key=key, trajectories=recorded, spared=keys))
+            self._catalog.on_progress(done, len(missing), "step")
 
 
 def filled_steps(connection: sqlite3.Connection) -> dict[StepKey, list[str]]:
     """Return the steps whose rows are kept, each with the trace ids of those that can't be read."""
-    found = connection.execute("SELECT step, validate, unreadable FROM filled_steps")
+    found = connection.execute("SELECT step, validate, unreadable FROM filled_steps ORDER BY number")
     return {(step, bool(validate)): orjson.loads(unreadable) for step, validate, unreadable in found}
 
 
@@ -65,36 +129,17 @@ def fill_step(
     """
     empty_step(connection, *key)
     unreadable: list[str] = []
-    size = 0
     for number, batch in enumerate(batches_of(trajectories, OF_SPANS, unreadable.append)):
         for table, columns in batch.items():
             for column, values in zip(OF_SPANS[table], columns, strict=True):
-                data = _packed(values)
-                of_column = (*key, f"{table}.{column.name}", number, data)
+                of_column = (*key, f"{table}.{column.name}", number, frame_of(value_to_json(values)))
                 connection.execute("INSERT INTO kept_columns VALUES (?, ?, ?, ?, ?)", of_column)
-                size += len(data)
-    filled = (*key, size, orjson.dumps(unreadable).decode())
-    connection.execute("INSERT INTO filled_steps (step, validate, bytes, unreadable) VALUES (?, ?, ?, ?)", filled)
-    _keep_within(connection, max_bytes, {key, *spared})
-
-
-def kept_rows(
-    connection: sqlite3.Connection, key: StepKey, table: str, columns: Sequence[str]
-) -> Iterator[list[list[Any]]]:
-    """Yield the values of columns of a step's kept rows, some rows at a time.
-
-    Raises:
-        ValueError: The catalog is damaged.
-    """
-    names = [f"{table}.{column}" for column in columns]
-    rows = connection.execute(
-        f"SELECT batch, name, data FROM kept_columns WHERE {_OF_STEP}"
-        " AND name IN (SELECT value FROM json_each(?)) ORDER BY batch",
-        (*key, orjson.dumps(names).decode()),
-    )
-    for _, batch in groupby(rows, key=itemgetter(0)):
-        packed = {name: data for _, name, data in batch}
-        yield [_unpacked(packed[name]) for name in names]
+    filled = (*key, orjson.dumps(unreadable).decode())
+    connection.execute("INSERT INTO filled_steps (step, validate, unreadable) VALUES (?, ?, ?)", filled)
+    size = "SELECT total(length(data)) FROM kept_columns"
+    for other in filled_steps(connection):
+        if other not in {key, *spared} and connection.execute(size).fetchone()[0] > max_bytes:
+            empty_step(connection, *other)
 
 
 def show_rows(connection: sqlite3.Connection, keys: Sequence[StepKey], columns: Mapping[str, Collection[str]]) -> None:
@@ -117,7 +162,7 @@ def show_rows(connection: sqlite3.Connection, keys: Sequence[StepKey], columns: 
             listed = ", ".join(map('"{}"'.format, names))
             insert = f"INSERT INTO asked.{table} ({listed}) VALUES ({', '.join('?' * len(names))})"
             for key in keys:
-                for values in kept_rows(connection, key, table, names):
+                for values in _kept_rows(connection, key, table, names):
                     connection.executemany(insert, zip(*values, strict=True))
     except sqlite3.OperationalError as error:
         if "full" not in str(error):
@@ -145,59 +190,34 @@ def keep_shapes(connection: sqlite3.Connection, read: Iterable[tuple[str, int, i
     connection.execute("DELETE FROM shapes WHERE number <= (SELECT max(number) FROM shapes) - ?", (MAX_SHAPES,))
 
 
-def keep_inferred(
-    connection: sqlite3.Connection, read: Mapping[str, tuple[int, TrajectorySummary | None]]
-) -> list[str]:
-    """Keep the facts that were inferred, sum them in their steps, and return those that have changed meanwhile.
+def _take_counted(
+    connection: sqlite3.Connection,
+    key: StepKey,
+    table: str,
+    columns: Sequence[str],
+    take: Callable[[list[list[Any]]], Answered],
+) -> list[Answered]:
+    """Make something of the rows of trajectories that count."""
+    select = f"SELECT trace_id FROM trajectories t WHERE {IN_STEP} AND t.overtaken"
+    overtaken = {trace_id for (trace_id,) in connection.execute(select, key)}
+    taken = []
+    for ids, *values in _kept_rows(connection, key, table, ["trace_id", *columns]):
+        counts = [trace_id not in overtaken for trace_id in ids]
+        taken.append(take([list(compress(column, counts)) for column in values]))
+    return taken
 
-    The caller commits.
 
-    Args:
-        connection: The catalog.
-        read: By trace id, the spans that were listed, and the summary; None of a trajectory that can't be read.
+def _kept_rows(
+    connection: sqlite3.Connection, key: StepKey, table: str, columns: Sequence[str]
+) -> Iterator[list[list[Any]]]:
+    """Yield the values of columns of a step's kept rows, some rows at a time.
+
+    Raises:
+        ValueError: The catalog is damaged.
     """
-    facts = ", ".join(f"{name} = ?" for name in INFERRED)
-    changed = []
-    for trace_id, (spans, summary) in read.items():
-        is_same = "SELECT 1 FROM trajectories WHERE trace_id = ? AND spans = ?"
-        if connection.execute(is_same, (trace_id, spans)).fetchone() is None:
-            changed.append(trace_id)
-            continue
-        if summary is not None:
-            values = [getattr(summary, name) for name in INFERRED]
-            connection.execute(f"UPDATE trajectories SET {facts} WHERE trace_id = ?", (*values, trace_id))
-        connection.execute("UPDATE inferred SET is_known = 1 WHERE trace_id = ?", (trace_id,))
-    connection.execute(_SUM, (orjson.dumps([*read]).decode(),))
-    return changed
-
-
-def empty_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
-    """Remove the rows of a step: it has changed. The caller commits."""
-    for table in ("kept_columns", "filled_steps"):
-        connection.execute(f"DELETE FROM {table} WHERE {_OF_STEP}", (step, validate))
-
-
-def _keep_within(connection: sqlite3.Connection, max_bytes: int, spared: Collection[StepKey]) -> None:
-    filled = connection.execute("SELECT step, validate, bytes FROM filled_steps ORDER BY number").fetchall()
-    size = sum(each[2] for each in filled)
-    for step, validate, of_step in filled:
-        if size > max_bytes and (step, bool(validate)) not in spared:
-            empty_step(connection, step, validate)
-            size -= of_step
-
-
-def _packed(values: Sequence[Any]) -> bytes:
-    try:
-        text = orjson.dumps(values)
-    except TypeError:
-        # Texts of other programs have lone surrogates.
-        text = orjson.dumps(list(map(storable, values)))
-    return frame_of(text)
-
-
-def _unpacked(data: bytes) -> list[Any]:
-    try:
-        values: list[Any] = orjson.loads(request_of(data))
-    except ValueError as error:
-        raise ValueError(f"kept rows are damaged: {error}") from error
-    return values
+    select = "SELECT data FROM kept_columns WHERE step IS ? AND validate = ? AND name = ? AND batch = ?"
+    for batch in count():
+        found = [connection.execute(select, (*key, f"{table}.{name}", batch)).fetchone() for name in columns]
+        if None in found:
+            return
+        yield [orjson.loads(request_of(data)) for (data,) in found]

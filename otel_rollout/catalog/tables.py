@@ -109,8 +109,8 @@ END;
 
 -- What is read from frames once it is asked for. Of rows of spans: a column of some of a step's, compressed.
 CREATE TABLE kept_columns (step INTEGER, validate INTEGER, name TEXT, batch INTEGER, data BLOB);
-CREATE INDEX kept_columns_by_step ON kept_columns (step, validate);
-CREATE TABLE filled_steps (number INTEGER PRIMARY KEY, step INTEGER, validate INTEGER, bytes INTEGER, unreadable TEXT);
+CREATE INDEX kept_columns_by_name ON kept_columns (step, validate, name, batch);
+CREATE TABLE filled_steps (number INTEGER PRIMARY KEY, step INTEGER, validate INTEGER, unreadable TEXT);
 CREATE TABLE inferred (trace_id TEXT PRIMARY KEY, is_known INTEGER);
 CREATE TABLE shapes (number INTEGER PRIMARY KEY, trace_id TEXT UNIQUE, shapes TEXT);
 """

@@ -141,7 +141,7 @@ class TestSteps:
 
         max_bytes = 2**20
         assert fill(0) == [0]
-        max_bytes = 5 * catalog.execute("SELECT bytes FROM filled_steps").fetchone()[0] // 2
+        max_bytes = 2.5 * catalog.execute("SELECT total(length(data)) FROM kept_columns").fetchone()[0]
         assert fill(1) == [0, 1]
         assert fill(2) == [1, 2]
         max_bytes = 1
