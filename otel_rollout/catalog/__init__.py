@@ -3,10 +3,9 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from otel_rollout.catalog.figures import summarise_runs
+    from otel_rollout.catalog.figures import catalog_of, groups, refresh, steps
     from otel_rollout.catalog.filling import find_files, summaries_of
     from otel_rollout.catalog.group_summary import GroupSummary, Spread
-    from otel_rollout.catalog.kept_figures import groups, refresh, steps
     from otel_rollout.catalog.live import BETWEEN_OPS, LiveRun, RunningTrajectory, StepWait
     from otel_rollout.catalog.query import Answer, QueryError
     from otel_rollout.catalog.records import delete, insert, load
@@ -22,10 +21,9 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "figures": ("summarise_runs",),
+            "figures": ("catalog_of", "groups", "refresh", "steps"),
             "filling": ("find_files", "summaries_of"),
             "group_summary": ("GroupSummary", "Spread"),
-            "kept_figures": ("groups", "refresh", "steps"),
             "live": ("BETWEEN_OPS", "LiveRun", "RunningTrajectory", "StepWait"),
             "query": ("Answer", "QueryError"),
             "records": ("delete", "insert", "load"),

@@ -14,6 +14,7 @@ import orjson
 
 from otel_rollout.catalog.attempts import find_attempts
 from otel_rollout.catalog.database import Database
+from otel_rollout.catalog.figures import refresh
 from otel_rollout.catalog.filling import (
     SECONDS_UNTIL_PROGRESS,
     Found,
@@ -24,7 +25,6 @@ from otel_rollout.catalog.filling import (
     note_problems,
     parts_of,
 )
-from otel_rollout.catalog.kept_figures import refresh
 from otel_rollout.catalog.records import load
 from otel_rollout.catalog.step_summary import StepIdentity
 from otel_rollout.errors import NoTracesError, UnreadableTraceError

@@ -13,21 +13,22 @@ from otel_rollout.facts.table import FACTS, Sum, TrajectorySummary
 
 _WORDS: Final = {int: "integer", float: "real", str: "text", bool: "0 or 1"}
 _UNITS: Final = {**{each.name: each.unit for each in FACTS}, "seconds": "s"}
-_SUMS: Final[Mapping[Sum, str]] = {
-    "mean": "the mean of `{}`",
-    "percentiles": "`{}`",
-    "sum": "the sum of `{}`",
-    "above 0": "the trajectories whose `{}` is above 0",
-    "by value": "the number of trajectories by `{}`",
-    "mean by name": "the mean of `{}` by name",
-    "sum by name": "the sum of `{}` by name",
+_SUMS: Final[Mapping[Sum, tuple[str, str]]] = {
+    "mean": ("the mean of `{}`", "mean({})"),
+    "percentiles": ("`{}`", "{}"),
+    "sum": ("the sum of `{}`", "CAST(total({}) AS INTEGER)"),
+    "above 0": ("the trajectories whose `{}` is above 0", "sum({} > 0)"),
+    "by value": ("the number of trajectories by `{}`", "ifnull(counts({}), '{{}}')"),
+    "mean by name": ("the mean of `{}` by name", "means_by_name({})"),
+    "sum by name": ("the sum of `{}` by name", "tool_counts({})"),
 }
+"""The meaning and the SQL of each way to sum a fact."""
 _STATISTICS: Final = {
-    "lowest": "the lowest of {}",
-    "mean": "the mean of {}",
-    "p50": "the median of {}",
-    "p99": "the 99th percentile of {}",
-    "highest": "the highest of {}",
+    "lowest": ("the lowest of {}", "min({})"),
+    "mean": ("the mean of {}", "mean({})"),
+    "p50": ("the median of {}", "p50({})"),
+    "p99": ("the 99th percentile of {}", "p99({})"),
+    "highest": ("the highest of {}", "max({})"),
 }
 
 
@@ -39,7 +40,7 @@ class Column(NamedTuple):
         type: Its type hint.
         meaning: A clause for the docs.
         of: Returns its value, of a span, of a message or of a conversation; or the attribute that has it, if that is
-            not one of the same name.
+            not one of the same name. Of a figure, the SQL that computes it of trajectories `t`.
         unit: The unit of a number.
     """
 
@@ -84,9 +85,15 @@ def kinds_of(hint: Any) -> Sequence[Any]:
     return [kind for kind in plain if kind is not NoneType]
 
 
-def figure(meaning: str, *, unit: str = "") -> Any:
-    """Return the dataclass field of a figure, with a clause for the docs and the unit of a number."""
-    return field(metadata={"meaning": meaning, "unit": unit})
+def figure(meaning: str, sql: str = "", *, unit: str = "") -> Any:
+    """Return the dataclass field of a figure.
+
+    Args:
+        meaning: A clause for the docs.
+        sql: The SQL that computes it of trajectories `t`; an amount's, of one trajectory.
+        unit: The unit of a number.
+    """
+    return field(metadata={"meaning": meaning, "sql": sql, "unit": unit})
 
 
 def amount_of(hint: Any) -> Any:
@@ -112,14 +119,16 @@ def figures_columns(kind: Any) -> list[Column]:
     hints, found = get_type_hints(kind, include_extras=True), []
     for each in fields(kind):
         if "meaning" in each.metadata:
-            meaning, unit = each.metadata["meaning"], each.metadata["unit"]
+            meaning, sql, unit = each.metadata["meaning"], each.metadata["sql"] or each.name, each.metadata["unit"]
         else:
             fact, how = each.metadata["fact"], each.metadata["sum"]
-            meaning, unit = _SUMS[how].format(fact), "" if how in ("above 0", "by value") else _UNITS[fact]
+            meaning, sql = (form.format(fact) for form in _SUMS[how])
+            unit = "" if how in ("above 0", "by value") else _UNITS[fact]
         amount = amount_of(hints[each.name])
         if amount is None:
-            found.append(Column(each.name, hints[each.name], meaning, unit=unit))
+            found.append(Column(each.name, hints[each.name], meaning, sql, unit))
         for statistic in () if amount is None else amount._fields:
-            words = _STATISTICS[statistic].format(meaning)
-            found.append(Column(f"{each.name}_{statistic}", float | None, words, unit=unit))
+            words, of_amounts = _STATISTICS[statistic]
+            name = f"{each.name}_{statistic}"
+            found.append(Column(name, float | None, words.format(meaning), of_amounts.format(sql), unit))
     return found

@@ -1,188 +1,235 @@
-"""The figures of steps and groups, from the facts of their trajectories."""
+"""The figures of steps and groups, which SQL computes of their trajectories, and a catalog keeps until these change."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
-from typing import Any, Final, NamedTuple, TypeAlias
+from operator import itemgetter
+from typing import Any, Final
 
-from otel_rollout.catalog.group_summary import GroupSummary, Spread
-from otel_rollout.catalog.grouping import prompt_order, rollout_of, step_key, step_order
+import orjson
+
+from otel_rollout.catalog.group_summary import GroupSummary
+from otel_rollout.catalog.records import GROUPS, STEPS, insert
 from otel_rollout.catalog.reward_scale import Scale, scale_of
-from otel_rollout.catalog.sql import counts_of, quantile_of
-from otel_rollout.catalog.step_figures import is_cut_off, mean_of_known, straggler_share
-from otel_rollout.catalog.step_summary import StepSummary
-from otel_rollout.facts.amounts import deviation_of, is_same_reward, mean_of, sum_of
-from otel_rollout.facts.table import SUMS, Percentiles, Sum, TrajectorySummary
+from otel_rollout.catalog.sql import add_functions, aggregate, counts_of
+from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
+from otel_rollout.catalog.tables import COLUMNS, attach, create
+from otel_rollout.facts.amounts import is_same_reward, mean_of, sum_of
+from otel_rollout.facts.table import TrajectorySummary
+from otel_rollout.folder.selection import Selection
+from otel_rollout.folder.trace_files import EVERYTHING
 
-NEEDED: Final = tuple(
-    dict.fromkeys(
-        (
-            *("trace_id", "step", "validate", "experiment_name", "run_id", "sample_index", "rollout_n"),
-            *("start_time", "end_time", "has_root", "status", "reward", "finish_reason", "errors", "error_type"),
-            *("prompt", "turns", "output_tokens", "tools", "turn_hashes"),
-            *(fact for _, fact, _ in SUMS if fact != "seconds"),
-        )
-    )
-)
-"""The facts that figures are of."""
+_OF_STEP: Final = "step IS ? AND validate = ?"
+OF_RUN: Final = f"{_OF_STEP} AND experiment_name IS ? AND run_id IS ?"
+_STEP_ORDER: Final = "step IS NULL, step, validate, experiment_name, start_time, rowid"
+ORDER: Final = "t.sample_index IS NULL, t.sample_index, t.rollout_n IS NULL, t.rollout_n, t.start_time, t.rowid"
+"""The order of a step's trajectories: by prompt and rollout, numbers before text, what has none last."""
+_RUNS: Final = f"""
+SELECT experiment_name, run_id FROM trajectories WHERE {_OF_STEP} AND NOT overtaken
+  GROUP BY 1, 2 ORDER BY 1, min(start_time)
+"""
+_WITH_SAME_ROLLOUTS: Final = f"""
+SELECT DISTINCT experiment_name FROM trajectories
+  WHERE {_OF_STEP} AND NOT overtaken AND sample_index IS NOT NULL AND rollout_n IS NOT NULL
+  GROUP BY experiment_name, CAST(sample_index AS TEXT), CAST(rollout_n AS TEXT)
+  HAVING count(DISTINCT ifnull(run_id, 0)) > 1
+"""
+_NAMED: Final = """
+WITH known AS (SELECT rowid, *, count(*) OVER (PARTITION BY step, validate, experiment_name) AS runs FROM steps)
+SELECT rowid, CASE WHEN runs > 1 THEN run_id
+    WHEN (ifnull(experiment_name, 0), sole_run_id) IN
+      (SELECT ifnull(experiment_name, 0), run_id FROM known WHERE runs > 1) THEN sole_run_id END,
+    reward_lowest, reward_highest, scale_lowest, scale_highest, step, validate, experiment_name, run_id
+  FROM known
+"""
+"""The steps with the names of their runs: the only run of a step has its name from other steps of it."""
+_MEMBERS: Final = """
+t.step IS :step AND t.validate = :validate AND t.experiment_name IS :experiment_name AND NOT t.overtaken
+  AND (:is_sole OR t.run_id IS :run_id)
+"""
+_STEP: Final = f"""
+INSERT INTO steps SELECT {", ".join(str(each.of) for each in COLUMNS["steps"])} FROM trajectories t WHERE {_MEMBERS}
+"""
+_GROUPS: Final = f"""
+INSERT INTO groups SELECT {", ".join(str(each.of) for each in COLUMNS["groups"])}
+  FROM (SELECT t.rowid AS row, row_number() OVER (ORDER BY {ORDER}) AS place FROM trajectories t WHERE {_MEMBERS})
+    CROSS JOIN trajectories t ON t.rowid = row
+  GROUP BY CAST(sample_index AS TEXT) ORDER BY min(place)
+"""
 
 
-class SummarisedRun(NamedTuple):
-    """One run's trajectories in a step.
+def refresh(
+    connection: sqlite3.Connection,
+    selection: Selection = EVERYTHING,
+    scales: Mapping[tuple[str | None, bool], Scale | None] | None = None,
+) -> None:
+    """Compute the figures of the steps that a selection takes, if they have changed, each in a transaction.
 
     Args:
-        trajectories: The trajectories, in the order of prompts and rollouts.
-        groups: Their groups, in the order of prompts.
-        summary: Their summary.
+        connection: The catalog.
+        selection: The steps.
+        scales: The scales of rewards by experiment and validation; by default the steps of the catalog have them.
     """
+    changed = connection.execute("SELECT step, validate FROM changed_steps").fetchall()
+    if changed:
+        add_functions(connection)
+        for columns, functions in ((1, _OF_COLUMN), (2, _OF_PAIRS)):
+            for name, of_rows in functions.items():
+                connection.create_aggregate(name, columns, aggregate(columns, of_rows, keeps_null=True))
+    for step, validate in changed:
+        if selection.takes_step(step, validate=bool(validate)):
+            connection.execute("BEGIN IMMEDIATE")
+            _refresh_step(connection, step, validate)
+            connection.execute("COMMIT")
+    # Not by what has changed: a reader can be killed before it judges what it has computed.
+    if connection.execute("SELECT 1 FROM unjudged").fetchone() is not None:
+        connection.execute("BEGIN IMMEDIATE")
+        judge_steps(connection, scales or {})
+        connection.execute("COMMIT")
 
-    trajectories: Sequence[TrajectorySummary]
-    groups: Sequence[GroupSummary]
-    summary: StepSummary
+
+def _refresh_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
+    """Compute the figures of a step, but for those that `judge_steps` adds.
+
+    Its runs are told apart if two of them have a rollout of the same number of the same prompt. Processes that share no
+    `OTEL_ROLLOUT_RUN_ID` have an id each: together they are one run.
+    """
+    empty_step(connection, step, validate)
+    of_step = step, validate
+    for table in ("steps", "groups", "signals", "changed_steps"):
+        connection.execute(f"DELETE FROM {table} WHERE {_OF_STEP}", of_step)
+    runs = connection.execute(_RUNS, of_step).fetchall()
+    several = len(runs) > len(dict(runs))
+    apart = {name for (name,) in connection.execute(_WITH_SAME_ROLLOUTS, of_step)} if several else ()
+    for name, run_id in dict.fromkeys((name, run_id if name in apart else None) for name, run_id in runs):
+        values = {"step": step, "validate": validate, "experiment_name": name, "run_id": run_id}
+        for insertion in (_GROUPS, _STEP):
+            connection.execute(insertion, {**values, "is_sole": name not in apart})
+    connection.execute("INSERT OR IGNORE INTO unjudged VALUES (1)")
 
 
-def summarise_runs(
+def empty_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
+    """Remove the rows of a step: it has changed. The caller commits."""
+    for table in ("kept_columns", "filled_steps"):
+        connection.execute(f"DELETE FROM {table} WHERE {_OF_STEP}", (step, validate))
+
+
+def judge_steps(connection: sqlite3.Connection, scales: Mapping[tuple[str | None, bool], Scale | None]) -> None:
+    """Name the runs of steps, and compare their rewards with the scale of the run. The caller commits.
+
+    Only the steps whose run has another name or scale than before are written.
+
+    Args:
+        connection: The catalog.
+        scales: The scales of rewards by experiment and validation, where they are known.
+    """
+    known = connection.execute(_NAMED).fetchall()
+    ranges: dict[Any, list[tuple[float | None, float | None]]] = {}
+    for _, name, *rewards, _, _, _, validate, experiment, _ in known:
+        ranges.setdefault((experiment, validate, name), []).append(tuple(rewards))
+    found = {series: scale_of(of_steps) for series, of_steps in ranges.items()}
+    for row, name, _, _, lowest, highest, *step in known:
+        _, validate, experiment, run_id = step
+        scale = scales.get((experiment, bool(validate)), found[experiment, validate, name])
+        if (run_id, lowest, highest) != (name, *(scale or (None, None))):
+            _judge(connection, row, step, name, scale)
+    connection.execute("DELETE FROM unjudged")
+
+
+def _judge(
+    connection: sqlite3.Connection, row: int, step: Sequence[Any], run_id: str | None, scale: Scale | None
+) -> None:
+    select = f"SELECT rowid, rewards, reward_std FROM groups WHERE {OF_RUN}"
+    all_rewards: list[float] = []
+    variances: list[str] = []
+    judged: list[tuple[Any, ...]] = []
+    for group, text, deviation in connection.execute(select, step):
+        rewards = [reward for reward in orjson.loads(text) if reward is not None]
+        variance = None if scale is None or deviation is None else scale.zero_variance(rewards)
+        judged.append((run_id, scale and scale.solved(rewards), variance, group))
+        all_rewards += rewards
+        variances += [] if variance is None else [variance]
+    connection.executemany("UPDATE groups SET run_id = ?, solved = ?, zero_variance = ? WHERE rowid = ?", judged)
+    ends = scale or (None, None)
+    of_step = run_id, *ends, scale and scale.solved(all_rewards), orjson.dumps(counts_of(variances)).decode()
+    columns = "run_id = ?, scale_lowest = ?, scale_highest = ?, solved = ?, zero_variance = ?"
+    connection.execute(f"UPDATE steps SET {columns} WHERE rowid = ?", (*of_step, row))
+
+
+def steps(connection: sqlite3.Connection, where: str = "1", arguments: Sequence[Any] = ()) -> list[StepSummary]:
+    """Return the steps in order, training before validation, one for each run of each experiment.
+
+    Args:
+        connection: The catalog.
+        where: The condition in SQL.
+        arguments: The values of its question marks.
+    """
+    return list(STEPS.read(connection.execute(f"SELECT * FROM steps WHERE {where} ORDER BY {_STEP_ORDER}", arguments)))
+
+
+def groups(connection: sqlite3.Connection, where: str = "1", arguments: Sequence[Any] = ()) -> list[GroupSummary]:
+    """Return groups in the order of steps, runs and prompts; the arguments are the same as for `steps`."""
+    order = "step IS NULL, step, validate, rowid"
+    return list(GROUPS.read(connection.execute(f"SELECT * FROM groups WHERE {where} ORDER BY {order}", arguments)))
+
+
+def members_of(step: StepIdentity) -> tuple[str, tuple[Any, ...]]:
+    """Return the condition in SQL of a step's trajectories, and its values."""
+    if step.run_id is not None:
+        return f"{OF_RUN} AND NOT overtaken", step.identity
+    # The only one has the trajectories of all processes.
+    return f"{_OF_STEP} AND experiment_name IS ? AND NOT overtaken", step.identity[:3]
+
+
+def catalog_of(
     trajectories: Iterable[TrajectorySummary],
     scales: Mapping[tuple[str | None, bool], Scale | None] | None = None,
-) -> list[SummarisedRun]:
-    """Return the summaries of each step and run that trajectories are of, in order.
+) -> sqlite3.Connection:
+    """Return a catalog in memory, with the figures of these trajectories.
 
     Args:
         trajectories: The trajectories.
-        scales: The scales of rewards by experiment and validation; by default these trajectories have them.
+        scales: See `refresh`.
     """
-    by_id = {each.trace_id: each for each in trajectories}
-    found = figures_of(by_id.values())
-    own = scales_of(each.summary for each in found)
-    runs = []
-    for members, groups, step in found:
-        scale = (scales or {}).get((step.experiment_name, step.validate), own[series_of(step)])
-        summary, judged = judge(step, groups, step.run_id, scale)
-        runs.append(SummarisedRun(members, judged, summary))
-    return runs
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    create(connection)
+    attach(connection)
+    insert(connection, trajectories)
+    refresh(connection, scales=scales)
+    return connection
 
 
-def figures_of(trajectories: Iterable[TrajectorySummary]) -> list[SummarisedRun]:
-    """Return the figures of each step and run, in order, but for those that `judge` adds."""
-    steps: dict[Any, list[TrajectorySummary]] = {}
-    for each in trajectories:
-        steps.setdefault(step_key(each), []).append(each)
-    found = []
-    for key in sorted(steps, key=lambda key: (*step_order(key[0], validate=key[1]), key[2] or "")):
-        found += [_figures(run_id, sorted(members, key=prompt_order)) for run_id, members in _split(steps[key])]
-    return found
+def _last_5_percent_share(times: Sequence[tuple[int, int]]) -> float | None:
+    awaited = [each for each in times if each[0] is not None]
+    start, ends = min((start for start, _ in awaited), default=0), sorted(end for _, end in awaited)
+    # Fewer than 8 trajectories have no last ones.
+    last = max(len(ends) // 20, len(ends) >= 8)
+    return (ends[-1] - ends[-1 - last]) / (ends[-1] - start) if last and ends[-1] > start else None
 
 
-def _split(members: Sequence[TrajectorySummary]) -> list[tuple[str | None, Sequence[TrajectorySummary]]]:
-    """Return a step's trajectories by run if two runs have a rollout of the same number of the same prompt.
-
-    Processes that share no `OTEL_ROLLOUT_RUN_ID` have an id each: together they are one run.
-    """
-    owners: dict[Any, str | None] = {}
-    for each in members:
-        rollout = rollout_of(each)
-        if rollout is not None and owners.setdefault(rollout, each.run_id) != each.run_id:
-            break
-    else:
-        return [(None, members)]
-    runs: dict[str | None, list[TrajectorySummary]] = {}
-    for each in sorted(members, key=lambda each: each.start_time):
-        runs.setdefault(each.run_id, []).append(each)
-    return list(runs.items())
+def _number_of_lowest(rewards: Sequence[tuple[float, int]]) -> int:
+    """Return the number of marked rewards that are the lowest of all."""
+    known = [(reward, is_marked) for reward, is_marked in rewards if reward is not None]
+    lowest = min((reward for reward, _ in known), default=0.0)
+    return sum(bool(is_marked) and is_same_reward(reward, lowest) for reward, is_marked in known)
 
 
-def _figures(run_id: str | None, members: Sequence[TrajectorySummary]) -> SummarisedRun:
-    prompts: dict[str | None, list[TrajectorySummary]] = {}
-    for each in members:
-        prompts.setdefault(None if each.sample_index is None else str(each.sample_index), []).append(each)
-    groups = [_group_of(run_id, group) for group in prompts.values()]
-    return SummarisedRun(members, groups, _step_of(run_id, members, groups))
+def _in_order(values: Sequence[tuple[int, Any]]) -> str:
+    return orjson.dumps([value for _, value in sorted(values, key=itemgetter(0))]).decode()
 
 
-def _step_of(run_id: str | None, members: Sequence[TrajectorySummary], groups: Sequence[GroupSummary]) -> StepSummary:
-    first, runs = members[0], {each.run_id for each in members}
-    rewards = [each.reward for each in members if each.reward is not None]
-    lowest = min(rewards, default=None)
-    deviations = [each.reward_std for each in groups if each.reward_std is not None]
-    statuses = Counter(each.status for each in members)
-    sums = {name: _SUMS[how]([getattr(each, fact) for each in members]) for name, fact, how in SUMS}
-    return StepSummary(
-        step=first.step,
-        validate=first.validate,
-        experiment_name=first.experiment_name,
-        run_id=run_id,
-        sole_run_id=first.run_id if len(runs) == 1 else None,
-        attempt=None,
-        trajectories=len(members),
-        groups=sum(each.sample_index is not None for each in groups),
-        start_time=min(each.start_time for each in members),
-        end_time=max(each.end_time for each in members),
-        rewarded=len(rewards),
-        reward_std=deviation_of(rewards) if rewards else None,
-        reward_lowest=lowest,
-        reward_highest=max(rewards, default=None),
-        group_std=mean_of_known(deviations),
-        scale_lowest=None,
-        scale_highest=None,
-        solved=None,
-        comparable_groups=len(deviations),
-        zero_variance={},
-        errors=statuses["error"],
-        truncated=statuses["truncated"],
-        cancelled=statuses["cancelled"],
-        rootless=sum(not each.has_root for each in members),
-        truncated_with_worst_reward=sum(
-            is_cut_off(each) and each.reward is not None and lowest is not None and is_same_reward(each.reward, lowest)
-            for each in members
-        ),
-        error_types=counts_of([kind for each in members if (kind := _first_error(each)) is not None]),
-        last_5_percent_share=straggler_share(members),
-        duplicates=sum(each.duplicates for each in groups),
-        **sums,
-    )
+def _duplicates(turn_hashes: Sequence[str]) -> int:
+    known = [text for text in turn_hashes if (hashes := orjson.loads(text)) and all(hashes)]
+    return len(known) - len(set(known))
 
 
-def _group_of(run_id: str | None, members: Sequence[TrajectorySummary]) -> GroupSummary:
-    first = members[0]
-    is_prompt = first.sample_index is not None
-    rewards = [each.reward for each in members if each.reward is not None]
-    known = [each.turn_hashes for each in members if each.turn_hashes and all(each.turn_hashes)]
-    calls = [counts for each in members for counts in each.tools.values()]
-    return GroupSummary(
-        step=first.step,
-        validate=first.validate,
-        experiment_name=first.experiment_name,
-        run_id=run_id,
-        sample_index=first.sample_index,
-        prompt=next((each.prompt for each in members if each.prompt and is_prompt), ""),
-        trace_ids=tuple(each.trace_id for each in members),
-        rollout_ns=tuple(each.rollout_n for each in members),
-        rewards=tuple(each.reward for each in members),
-        statuses=tuple(each.status for each in members),
-        reward_std=deviation_of(rewards) if is_prompt and len(rewards) > 1 else None,
-        solved=None,
-        zero_variance=None,
-        tokens=_spread([each.output_tokens for each in members]),
-        turns=_spread([each.turns for each in members]),
-        seconds=_spread([each.seconds for each in members]),
-        duplicates=len(known) - len(set(known)) if is_prompt else 0,
-        first_divergence=_first_divergence([each.turn_hashes for each in members]) if is_prompt else None,
-        tool_calls=sum_of(each.calls for each in calls),
-        tool_errors=sum_of(each.errors for each in calls),
-        end_time=max(each.end_time for each in members),
-    )
-
-
-def _first_error(each: TrajectorySummary) -> str | None:
-    return each.errors[0].type or each.error_type or "" if each.errors else each.error_type
-
-
-def _first_divergence(hashes: Sequence[Sequence[str]]) -> int | None:
+def _first_divergence(turn_hashes: Sequence[str]) -> int | None:
     """Return the first turn that differs: a missing turn does, a turn without a hash doesn't."""
-    known = [each for each in hashes if any(each)]
+    known = [hashes for hashes in map(orjson.loads, turn_hashes) if any(hashes)]
     if not known or all(each == known[0] for each in known):
         return None
     for turn, said in enumerate(zip_longest(*known), 1):
@@ -191,104 +238,40 @@ def _first_divergence(hashes: Sequence[Sequence[str]]) -> int | None:
     return None
 
 
-def _spread(amounts: Sequence[float | None]) -> Spread | None:
-    known = [amount for amount in amounts if amount is not None]
-    return Spread(min(known), mean_of(known), max(known)) if known else None
-
-
-def _percentiles(amounts: Sequence[float | None]) -> Percentiles | None:
-    known = sorted(amount for amount in amounts if amount is not None)
-    if not known:
-        return None
-    return Percentiles(mean_of(known), quantile_of(known, 0.5), quantile_of(known, 0.99), known[-1])
-
-
-def _means_by_name(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _means_by_name(parts: Sequence[str]) -> str:
     found: dict[str, list[float]] = {}
-    for each in parts:
-        for name, value in each.items():
+    for text in parts:
+        for name, value in orjson.loads(text).items():
             found.setdefault(name, []).append(value)
-    return {name: mean_of(values) for name, values in found.items()}
+    return orjson.dumps({name: mean_of(values) for name, values in found.items()}).decode()
 
 
-def _sums_by_name(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _tool_counts(tools: Sequence[str]) -> str:
     """Return the calls and errors by tool, the busiest tool first."""
-    found: dict[str, list[Any]] = {}
-    for each in tools:
-        for name, counts in each.items():
-            found.setdefault(name, []).append(counts)
-    sums = {name: type(counts[0])(*map(sum_of, zip(*counts, strict=True))) for name, counts in found.items()}
-    return dict(sorted(sums.items(), key=lambda tool: (-tool[1][0], tool[0])))
+    sums: dict[str, tuple[int, int]] = {}
+    for text, number in Counter(tools).items():
+        for name, (calls, errors) in orjson.loads(text).items():
+            before = sums.get(name, (0, 0))
+            sums[name] = sum_of((before[0], number * calls)), sum_of((before[1], number * errors))
+    return orjson.dumps(dict(sorted(sums.items(), key=lambda tool: (-tool[1][0], tool[0])))).decode()
 
 
-_SUMS: Final[Mapping[Sum, Callable[[Sequence[Any]], Any]]] = {
-    "mean": mean_of_known,
-    "percentiles": _percentiles,
-    "sum": sum_of,
-    "above 0": lambda amounts: sum(amount > 0 for amount in amounts),
-    "by value": lambda values: counts_of([value for value in values if value is not None]),
-    "mean by name": _means_by_name,
-    "sum by name": _sums_by_name,
+def _calls(tools: Sequence[str], of: int) -> int:
+    return sum_of(counts[of] for text in tools for counts in orjson.loads(text).values())
+
+
+_OF_COLUMN: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
+    "means_by_name": _means_by_name,
+    "tool_counts": _tool_counts,
+    "tool_calls": partial(_calls, of=0),
+    "tool_errors": partial(_calls, of=1),
+    "duplicates": _duplicates,
+    "first_divergence": _first_divergence,
 }
-
-
-Series: TypeAlias = tuple[str | None, bool, str | None]
-"""The steps whose rewards have one scale: their experiment, whether they are validations, and their run."""
-
-
-def series_of(step: Any) -> Series:
-    """Return the series of a step, or of what has its fields."""
-    return step.experiment_name, step.validate, step.run_id
-
-
-def scales_of(steps: Iterable[Any]) -> dict[Series, Scale | None]:
-    """Return the scale of each series' rewards."""
-    ranges: dict[Series, list[tuple[float | None, float | None]]] = {}
-    for step in steps:
-        ranges.setdefault(series_of(step), []).append((step.reward_lowest, step.reward_highest))
-    return {series: scale_of(found) for series, found in ranges.items()}
-
-
-def judge(
-    step: StepSummary, groups: Sequence[GroupSummary], run_id: str | None, scale: Scale | None
-) -> tuple[StepSummary, list[GroupSummary]]:
-    """Return figures with their run, and with those that compare rewards with a scale.
-
-    Args:
-        step: The step.
-        groups: Its groups.
-        run_id: The run.
-        scale: The scale of the run's rewards; None if there are none.
-    """
-    judged = [
-        replace(
-            each,
-            run_id=run_id,
-            solved=_solved(each.rewards, scale),
-            zero_variance=_zero_variance(each, scale),
-        )
-        for each in groups
-    ]
-    lowest, highest = (None, None) if scale is None else scale
-    summary = replace(
-        step,
-        run_id=run_id,
-        scale_lowest=lowest,
-        scale_highest=highest,
-        solved=_solved([reward for each in groups for reward in each.rewards], scale),
-        zero_variance=counts_of([each.zero_variance for each in judged if each.zero_variance is not None]),
-    )
-    return summary, judged
-
-
-def _solved(rewards: Sequence[float | None], scale: Scale | None) -> float | None:
-    known = [reward for reward in rewards if reward is not None]
-    return sum(map(scale.is_solved, known)) / len(known) if scale is not None and known else None
-
-
-def _zero_variance(group: GroupSummary, scale: Scale | None) -> str | None:
-    known = [reward for reward in group.rewards if reward is not None]
-    if group.reward_std is None or scale is None or not is_same_reward(min(known), max(known)):
-        return None
-    # Rewards that differ by rounding are at the better end.
-    return "best" if scale.end_of(max(known)) == "best" else scale.end_of(min(known))
+"""Functions of the values of a column, for figures alone; what questions have, too, is in `sql`."""
+_OF_PAIRS: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
+    "first_in_order": lambda values: min((each for each in values if each[1]), default=(0, ""))[1],
+    "in_order": _in_order,
+    "number_of_lowest": _number_of_lowest,
+    "last_5_percent_share": _last_5_percent_share,
+}

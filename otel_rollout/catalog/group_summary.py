@@ -35,28 +35,42 @@ class GroupSummary:
     step: int | None = figure("the step; null for trajectories without one")
     validate: bool = figure("true for the step's validation")
     experiment_name: str | None = figure("the experiment")
-    run_id: str | None = figure("the run, if several runs of the experiment have the same rollouts; else null")
-    sample_index: int | str | None = figure("the prompt in the dataset")
-    prompt: str = figure("the first line of the prompt, shortened")
-    trace_ids: tuple[str, ...] = figure("the trajectories")
-    rollout_ns: tuple[int | str | None, ...] = figure("their numbers")
-    rewards: tuple[float | None, ...] = figure("their rewards")
-    statuses: tuple[str | None, ...] = figure("their statuses; null without a root")
-    reward_std: float | None = figure("the standard deviation of the rewards; null with fewer than two")
+    run_id: str | None = figure(
+        "the run, if several runs of the experiment have the same rollouts; else null", ":run_id"
+    )
+    sample_index: int | str | None = figure("the prompt in the dataset", "min(sample_index)")
+    prompt: str = figure(
+        "the first line of the prompt, shortened",
+        "CASE WHEN sample_index IS NULL THEN '' ELSE first_in_order(place, prompt) END",
+    )
+    trace_ids: tuple[str, ...] = figure("the trajectories", "in_order(place, trace_id)")
+    rollout_ns: tuple[int | str | None, ...] = figure("their numbers", "in_order(place, rollout_n)")
+    rewards: tuple[float | None, ...] = figure("their rewards", "in_order(place, reward)")
+    statuses: tuple[str | None, ...] = figure("their statuses; null without a root", "in_order(place, status)")
+    reward_std: float | None = figure(
+        "the standard deviation of the rewards; null with fewer than two",
+        "CASE WHEN sample_index IS NOT NULL AND count(reward) > 1 THEN stddev(reward) END",
+    )
     solved: float | None = figure(
-        "the share of known rewards in the upper half of the run's scale; null without rewards"
+        "the share of known rewards in the upper half of the run's scale; null without rewards",
+        "NULL",
     )
     zero_variance: str | None = figure(
         "`best`, `worst` or `other` if all known rewards are equal and there are two or more: the best reward of the "
-        "run's scale, its worst, or another; else null"
+        "run's scale, its worst, or another; else null",
+        "NULL",
     )
-    tokens: Spread | None = figure("the output tokens", unit="tokens")
+    tokens: Spread | None = figure("the output tokens", "output_tokens", unit="tokens")
     turns: Spread | None = figure("the turns", unit="turns")
     seconds: Spread | None = figure("the durations", unit="s")
-    duplicates: int = figure("the number of rollouts with the same text in each turn as an earlier rollout")
-    first_divergence: int | None = figure(
-        "the first turn, from 1, that not all rollouts have alike; null if all are alike"
+    duplicates: int = figure(
+        "the number of rollouts with the same text in each turn as an earlier rollout",
+        "CASE WHEN sample_index IS NULL THEN 0 ELSE duplicates(turn_hashes) END",
     )
-    tool_calls: int = figure("the sum of tool calls", unit="calls")
-    tool_errors: int = figure("the sum of failed tool calls", unit="calls")
-    end_time: int = figure("the end of the last, since 1970", unit="ns")
+    first_divergence: int | None = figure(
+        "the first turn, from 1, that not all rollouts have alike; null if all are alike",
+        "CASE WHEN sample_index IS NOT NULL THEN first_divergence(turn_hashes) END",
+    )
+    tool_calls: int = figure("the sum of tool calls", "tool_calls(tools)", unit="calls")
+    tool_errors: int = figure("the sum of failed tool calls", "tool_errors(tools)", unit="calls")
+    end_time: int = figure("the end of the last, since 1970", "max(end_time)", unit="ns")

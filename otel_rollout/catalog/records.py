@@ -21,7 +21,7 @@ from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN, replace_surrogates
 
 
 class Rows:
-    """Converts the rows of a table.
+    """Reads the rows of a table.
 
     Args:
         table: Its name.
@@ -32,45 +32,28 @@ class Rows:
         columns = COLUMNS[table]
         self.columns = [each.name for each in columns]
         self._kind = kind
-        self._names = [each.name for each in fields(kind)]
+        self.names = [each.name for each in fields(kind)]
         hints, readers = get_type_hints(kind, include_extras=True), readers_of(kind)
-        amounts = ((at, amount_of(hints[name])) for at, name in enumerate(self._names))
+        amounts = ((at, amount_of(hints[name])) for at, name in enumerate(self.names))
         self._amounts = [(at, amount) for at, amount in amounts if amount is not None]
         """The fields that have a column for each statistic."""
-        as_json = [each.name for each in columns if each.is_json]
-        self._json = [self._names.index(name) for name in as_json]
+        self.as_json = [each.name for each in columns if each.is_json]
         self._readers: Mapping[str, Callable[[Any], Any]] = {
             **{each.name: bool for each in columns if each.type is bool},
-            **{name: _from_json(readers[name]) for name in as_json},
+            **{name: _from_json(readers[name]) for name in self.as_json},
         }
-        # Columns of trajectories that are no fields; the columns of attempts are set when these are found.
-        more = {"seconds": "seconds", "process_run_id": "run_id"} if table == "trajectories" else {}
-        self._values_of: Callable[[Any], tuple[Any, ...]] = attrgetter(*self._names, *more.values())
-        inserted = [*self._names, *more] if more else self.columns
-        names = ", ".join(map('"{}"'.format, inserted))
-        self.insert = f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(inserted))})"
 
-    def row_of(self, one: Any) -> list[Any]:
-        """Return the row of an object."""
-        row = list(self._values_of(one))
-        for at in self._json:
-            row[at] = orjson.dumps(row[at], default=tuple).decode()
-        # The last first: the places of the others stay.
-        for at, amount in reversed(self._amounts):
-            row[at : at + 1] = row[at] or (None,) * len(amount._fields)
-        return row
-
-    def read(self, rows: Iterable[Sequence[Any]], names: Sequence[str] = ()) -> Iterator[Any]:
-        """Yield the object of each row of all columns, or of the named ones.
+    def read(self, rows: Iterable[Sequence[Any]]) -> Iterator[Any]:
+        """Yield the object of each row.
 
         Raises:
             ValueError: A column has another form: the catalog is damaged (TypeError: the same for other reasons).
         """
-        for values in self.values(names or self.columns, rows):
-            for at, amount in () if names else self._amounts:
+        for values in self.values(self.columns, rows):
+            for at, amount in self._amounts:
                 found = values[at : at + len(amount._fields)]
                 values[at : at + len(amount._fields)] = [None if found[0] is None else amount(*found)]
-            yield self._kind(**dict(zip(names or self._names, values, strict=False)))
+            yield self._kind(**dict(zip(self.names, values, strict=False)))
 
     def values(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
         """Yield the values of each row of some columns.
@@ -95,15 +78,25 @@ TRAJECTORIES: Final = Rows("trajectories", TrajectorySummary)
 STEPS: Final = Rows("steps", StepSummary)
 GROUPS: Final = Rows("groups", GroupSummary)
 
-_INSERT: Final = TRAJECTORIES.insert.replace("INSERT", "INSERT OR REPLACE", 1)
-_step_of: Final[Callable[[Sequence[Any]], tuple[Any, Any]]] = itemgetter(
-    *map(TRAJECTORIES.columns.index, ("step", "validate"))
-)
+_GIVEN: Final = [*TRAJECTORIES.names, "seconds", "run_id"]
+_values_of: Final[Callable[[TrajectorySummary], tuple[Any, ...]]] = attrgetter(*_GIVEN)
+_JSON: Final = [_GIVEN.index(name) for name in TRAJECTORIES.as_json]
+# The columns of attempts are set when these are found.
+_INSERTED: Final = ", ".join(map('"{}"'.format, [*TRAJECTORIES.names, "seconds", "process_run_id"]))
+_INSERT: Final = f"INSERT OR REPLACE INTO trajectories ({_INSERTED}) VALUES ({', '.join('?' * len(_GIVEN))})"
+_step_of: Final[Callable[[Sequence[Any]], tuple[Any, Any]]] = itemgetter(*map(_GIVEN.index, ("step", "validate")))
+
+
+def _row_of(summary: TrajectorySummary) -> list[Any]:
+    row = list(_values_of(summary))
+    for at in _JSON:
+        row[at] = orjson.dumps(row[at], default=tuple).decode()
+    return row
 
 
 def insert(connection: sqlite3.Connection, summaries: Iterable[TrajectorySummary]) -> None:
     """Insert trajectories; one that is there already is replaced. The caller commits."""
-    rows = list(map(TRAJECTORIES.row_of, summaries))
+    rows = list(map(_row_of, summaries))
     try:
         connection.executemany(_INSERT, rows)
     except (OverflowError, UnicodeEncodeError):
@@ -125,7 +118,6 @@ def load(
     where: str = "1",
     arguments: Sequence[Any] = (),
     order: str = "t.rowid",
-    names: Sequence[str] = (),
 ) -> list[TrajectorySummary]:
     """Return the trajectories of a catalog.
 
@@ -134,14 +126,12 @@ def load(
         where: The condition in SQL, of `t`.
         arguments: The values of its question marks.
         order: The order in SQL.
-        names: The only facts that they have; none for all.
 
     Raises:
         ValueError: A column has another form: the catalog is damaged (TypeError: the same for other reasons).
     """
-    columns = ", ".join(map('t."{}"'.format, names)) or "*"
-    select = f"SELECT {columns} FROM trajectories t WHERE {where} ORDER BY {order}"
-    return list(TRAJECTORIES.read(connection.execute(select, arguments), names))
+    select = f"SELECT * FROM trajectories t WHERE {where} ORDER BY {order}"
+    return list(TRAJECTORIES.read(connection.execute(select, arguments)))
 
 
 def facts_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from otel_rollout.facts.amounts import is_same_reward
@@ -32,6 +32,18 @@ class Scale(NamedTuple):
     def place(self, reward: float) -> float:
         """Return a reward's place between the worst, 0, and the best, 1."""
         return (reward - self.lowest) / self.size
+
+    def solved(self, rewards: Sequence[float]) -> float | None:
+        """Return the share of rewards that are solved; None without any."""
+        return sum(map(self.is_solved, rewards)) / len(rewards) if rewards else None
+
+    def zero_variance(self, rewards: Sequence[float]) -> str | None:
+        """Return the end of the scale that rewards are at if all are the same; None if they are not."""
+        lowest, highest = min(rewards), max(rewards)
+        if not is_same_reward(lowest, highest):
+            return None
+        # Rewards that differ by rounding are at the better end.
+        return "best" if self.end_of(highest) == "best" else self.end_of(lowest)
 
     def is_solved(self, reward: float) -> bool:
         """Return True for a reward in the upper half; for one above 0 if all rewards are the same."""

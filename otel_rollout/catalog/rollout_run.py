@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from otel_rollout.catalog import kept_figures as figures
+from otel_rollout.catalog import figures
 from otel_rollout.catalog.attempts import Overtaken, overtaken_of
 from otel_rollout.catalog.catalog import (
     IN_STEP,
@@ -27,9 +27,9 @@ from otel_rollout.catalog.catalog import (
     json_list,
     selection_of,
 )
+from otel_rollout.catalog.figures import OF_RUN, ORDER, members_of, refresh
 from otel_rollout.catalog.filling import Found, OnProblem, OnProgress, find_files, version_of
 from otel_rollout.catalog.group_summary import GroupSummary
-from otel_rollout.catalog.kept_figures import OF_RUN, ORDER, members_of, refresh
 from otel_rollout.catalog.query import (
     MAX_ANSWER_BYTES,
     Answer,

@@ -11,8 +11,8 @@ from typing import Any, Final
 import orjson
 
 from otel_rollout.catalog.catalog import IN_STEP, Answered, Catalog, StepKey, selection_of
+from otel_rollout.catalog.figures import empty_step
 from otel_rollout.catalog.filling import Found
-from otel_rollout.catalog.kept_figures import empty_step
 from otel_rollout.catalog.query import MAX_SPAN_BYTES, QueryError
 from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
 from otel_rollout.facts.shapes import Shape

@@ -24,25 +24,34 @@ def add_functions(connection: sqlite3.Connection) -> None:
     """Give a connection the functions."""
     for columns, functions in ((1, _OF_COLUMN), (2, _OF_PAIRS)):
         for name, of_rows in functions.items():
-            connection.create_aggregate(name, columns, _aggregate(of_rows))
+            connection.create_aggregate(name, columns, aggregate(columns, of_rows))
     connection.create_function("utc", 1, utc_of, deterministic=True)
     for name, place in _OF_TIMES.items():
         connection.create_function(name, -1, partial(_of_time, name, place), deterministic=True)
 
 
-def _aggregate(of_rows: Callable[[list[Any]], Any]) -> Any:
+def aggregate(columns: int, of_rows: Callable[[list[Any]], Any], *, keeps_null: bool = False) -> Any:
+    """Return the class of an aggregate, which calls a function with a column's values that are not null, or with pairs.
+
+    Args:
+        columns: The number of columns.
+        of_rows: The function; without a row, the aggregate is null.
+        keeps_null: True if one of a pair may be null.
+    """
+
     class Aggregate:
-        """Collects the values of a column, or the pairs of two columns, without those that have a null."""
+        """Collects the values of a column without a call of Python for each, or the pairs of two columns."""
 
         def __init__(self) -> None:
             self._rows: list[Any] = []
+            self.step = self._rows.append if columns == 1 else self._add
 
-        def step(self, *row: Any) -> None:
-            if None not in row:
-                self._rows.append(row if len(row) > 1 else row[0])
+        def _add(self, *row: Any) -> None:
+            self._rows.append(row if keeps_null or None not in row else None)
 
         def finalize(self) -> Any:
-            return of_rows(self._rows) if self._rows else None
+            known = [row for row in self._rows if row is not None]
+            return of_rows(known) if known else None
 
     return Aggregate
 

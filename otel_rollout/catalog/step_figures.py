@@ -20,8 +20,6 @@ UNTRAINED: Final = frozenset({"stale", "filtered", "failed", "surplus"})
 
 _SLOWEST: Final = 20
 """One in so many is left out of the speed and the wall time: a straggler is no slow step."""
-_FEW: Final = 8
-"""Fewer trajectories have no last ones."""
 _FORM_WORDS: Final = 8
 _NUMBERS: Final = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 _DISPUTE: Final = 0.25
@@ -118,27 +116,16 @@ def speed_of(summaries: Iterable[TrajectorySummary]) -> Speed:
 
 
 def wall_seconds(summaries: Iterable[TrajectorySummary]) -> float:
-    """Return the seconds until all but a twentieth of the trajectories had ended, and all but one at least."""
-    start, ends = _awaited(summaries)
-    if not ends:
-        return 0.0
-    last = ends[-1 - max(1, len(ends) // _SLOWEST)] if len(ends) > 1 else ends[-1]
-    return max(0.0, (last - start) / 1e9)
+    """Return the seconds until all but a twentieth of the trajectories had ended, and all but one at least.
 
-
-def straggler_share(summaries: Iterable[TrajectorySummary]) -> float | None:
-    """Return the share of the wall time after 95% had ended; of fewer than 20, after all but the last; None below 8."""
-    start, ends = _awaited(summaries)
-    last = max(len(ends) // _SLOWEST, len(ends) >= _FEW)
-    if not last or ends[-1] <= start:
-        return None
-    return (ends[-1] - ends[-1 - last]) / (ends[-1] - start)
-
-
-def _awaited(summaries: Iterable[TrajectorySummary]) -> tuple[int, list[int]]:
-    """Return the first start of the trajectories that were not cancelled, and their ends in order."""
+    Those that were cancelled don't count.
+    """
     awaited = [each for each in summaries if each.status != "cancelled"]
-    return min((each.start_time for each in awaited), default=0), sorted(each.end_time for each in awaited)
+    if not awaited:
+        return 0.0
+    ends = sorted(each.end_time for each in awaited)
+    last = ends[-1 - max(1, len(ends) // _SLOWEST)] if len(ends) > 1 else ends[-1]
+    return max(0.0, (last - min(each.start_time for each in awaited)) / 1e9)
 
 
 def disputed_of(

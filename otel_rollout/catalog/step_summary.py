@@ -6,10 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from otel_rollout.catalog.columns import figure
 from otel_rollout.catalog.reward_scale import Scale
+from otel_rollout.catalog.step_figures import LENGTH_REASONS
 from otel_rollout.facts.table import Count, StepSums
+
+_SOLE: Final = "CASE WHEN count(DISTINCT ifnull(run_id, 0)) = 1 THEN max({}) END"
+_NUMBER: Final = "count(CASE WHEN {} THEN 1 END)"
+_REASONS: Final = ", ".join(map(repr, sorted(LENGTH_REASONS)))
+_CUT_OFF: Final = f"status = 'truncated' OR status = 'completed' AND finish_reason IN ({_REASONS})"
+"""The trajectories for which `is_cut_off` is true."""
+_OF_GROUPS: Final = (
+    "(SELECT {} FROM groups g WHERE g.step IS :step AND g.validate = :validate"
+    " AND g.experiment_name IS :experiment_name AND g.run_id IS :run_id)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +31,19 @@ class StepIdentity:
     step: int | None = figure("the step; null for trajectories without one")
     validate: bool = figure("true for the step's validation")
     experiment_name: str | None = figure("the experiment given to `init`")
-    run_id: str | None = figure("the run, if several runs of the experiment have the same rollouts; else null")
-    sole_run_id: str | None = figure("the run of all of its trajectories; null if they are of several")
-    attempt: int | None = figure("the attempt that its trajectories are of, from 1; null if the run was not resumed")
-    trajectories: Count = figure("the number of trajectories")
-    groups: Count = figure("the number of prompts")
-    start_time: int = figure("the start of its first trajectory, since 1970", unit="ns")
-    end_time: int = figure("the end of its last, since 1970", unit="ns")
+    run_id: str | None = figure(
+        "the run, if several runs of the experiment have the same rollouts; else null", ":run_id"
+    )
+    sole_run_id: str | None = figure(
+        "the run of all of its trajectories; null if they are of several", _SOLE.format("run_id")
+    )
+    attempt: int | None = figure(
+        "the attempt that its trajectories are of, from 1; null if the run was not resumed", _SOLE.format("attempt")
+    )
+    trajectories: Count = figure("the number of trajectories", "count(*)")
+    groups: Count = figure("the number of prompts", "count(DISTINCT CAST(sample_index AS TEXT))")
+    start_time: int = figure("the start of its first trajectory, since 1970", "min(start_time)", unit="ns")
+    end_time: int = figure("the end of its last, since 1970", "max(end_time)", unit="ns")
 
     @property
     def identity(self) -> tuple[int | None, bool, str | None, str | None]:
@@ -37,37 +55,54 @@ class StepIdentity:
 class StepSummary(StepSums, StepIdentity):
     """An experiment's trajectories in one step, or in its validation; None is unknown."""
 
-    rewarded: Count = figure("the number of trajectories with a reward")
-    reward_std: float | None = figure("the standard deviation of rewards over all trajectories")
-    reward_lowest: float | None = figure("the lowest reward")
-    reward_highest: float | None = figure("the highest reward")
-    group_std: float | None = figure("the mean of the groups' standard deviations of rewards")
+    rewarded: Count = figure("the number of trajectories with a reward", "count(reward)")
+    reward_std: float | None = figure("the standard deviation of rewards over all trajectories", "stddev(reward)")
+    reward_lowest: float | None = figure("the lowest reward", "min(reward)")
+    reward_highest: float | None = figure("the highest reward", "max(reward)")
+    group_std: float | None = figure(
+        "the mean of the groups' standard deviations of rewards", _OF_GROUPS.format("mean(reward_std)")
+    )
     scale_lowest: float | None = figure(
-        "the worst reward on the run's scale: the lowest, without the tenth of its steps with the lowest"
+        "the worst reward on the run's scale: the lowest, without the tenth of its steps with the lowest",
+        "NULL",
     )
-    scale_highest: float | None = figure("the best, in the same way")
+    scale_highest: float | None = figure("the best, in the same way", "NULL")
     solved: float | None = figure(
-        "the share of rewards in the upper half of the run's scale; above 0 if the run has one reward"
+        "the share of rewards in the upper half of the run's scale; above 0 if the run has one reward",
+        "NULL",
     )
-    comparable_groups: Count = figure("the number of groups with two known rewards or more")
+    comparable_groups: Count = figure(
+        "the number of groups with two known rewards or more", _OF_GROUPS.format("count(reward_std)")
+    )
     zero_variance: Mapping[str, Count] = figure(
-        "the number of comparable groups without variance, by `best`, `worst`, `other`"
+        "the number of comparable groups without variance, by `best`, `worst`, `other`",
+        "'{}'",
     )
-    errors: Count = figure("the trajectories that ended in an error")
-    truncated: Count = figure("the trajectories that were cut off")
-    cancelled: Count = figure("the trajectories that were cancelled")
+    errors: Count = figure("the trajectories that ended in an error", _NUMBER.format("status = 'error'"))
+    truncated: Count = figure("the trajectories that were cut off", _NUMBER.format("status = 'truncated'"))
+    cancelled: Count = figure("the trajectories that were cancelled", _NUMBER.format("status = 'cancelled'"))
     rootless: Count = figure(
-        "the trajectories without a root: they are running, or their process ended before they did"
+        "the trajectories without a root: they are running, or their process ended before they did",
+        "sum(NOT has_root)",
     )
     truncated_with_worst_reward: Count = figure(
-        "those that were cut off, also by the engine, and have the step's lowest reward"
+        "those that were cut off, also by the engine, and have the step's lowest reward",
+        f"number_of_lowest(reward, {_CUT_OFF})",
     )
-    error_types: Mapping[str, Count] = figure("the number of trajectories by the type of their first error")
+    error_types: Mapping[str, Count] = figure(
+        "the number of trajectories by the type of their first error",
+        "ifnull(counts(CASE errors WHEN '[]' THEN error_type"
+        " ELSE coalesce(nullif(json_extract(errors, '$[0][2]'), ''), error_type, '') END), '{}')",
+    )
     last_5_percent_share: float | None = figure(
         "the share of the wall time after 95% of its trajectories had ended, without those that were cancelled; of "
-        "fewer than 20, after all but the last; null for fewer than 8"
+        "fewer than 20, after all but the last; null for fewer than 8",
+        "last_5_percent_share(CASE WHEN status IS NOT 'cancelled' THEN start_time END, end_time)",
     )
-    duplicates: Count = figure("the number of rollouts that equal an earlier one of their group")
+    duplicates: Count = figure(
+        "the number of rollouts that equal an earlier one of their group",
+        _OF_GROUPS.format("CAST(total(duplicates) AS INTEGER)"),
+    )
 
     @property
     def scale(self) -> Scale | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -227,8 +227,9 @@ def _known_steps(arguments: argparse.Namespace, problems: ProblemLog) -> Iterato
     scales = {(each.experiment_name, each.validate): each.scale for each in known}
     chosen = selected(arguments, problems, has_inferred=arguments.json)
     for _, step in groupby(chosen, lambda each: (each.step, each.validate)):
-        for run in catalog.summarise_runs(catalog.summaries_of(step), scales):
-            yield run.summary if arguments.attempt is None else replace(run.summary, attempt=arguments.attempt)
+        with closing(catalog.catalog_of(catalog.summaries_of(step), scales)) as connection:
+            for each in catalog.steps(connection):
+                yield each if arguments.attempt is None else replace(each, attempt=arguments.attempt)
 
 
 def _as_dict(trajectory: RecordedTrajectory, summary: TrajectorySummary) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from otel_rollout import semconv
-from otel_rollout.catalog import summaries_of, summarise_runs
+from otel_rollout.catalog import summaries_of
 from otel_rollout.catalog.grouping import StepKey, step_key
 from otel_rollout.catalog.step_summary import StepSummary
 from otel_rollout.cli.reading import SHORT_ID, ProblemLog, distinct_digits
@@ -307,15 +307,13 @@ def print_groups(
 def _groups(
     trajectories: Sequence[RecordedTrajectory], split: Container[StepKey]
 ) -> Iterator[Sequence[RecordedTrajectory]]:
-    by_id = {each.trace_id: each for each in trajectories}
+    """Yield the rollouts of each prompt, of trajectories in the order of prompts."""
     for _, step in groupby(trajectories, step_key):
-        runs: dict[str | None, list[RecordedTrajectory]] = {}
+        groups: dict[tuple[str | None, str], list[RecordedTrajectory]] = {}
         for each in step:
-            runs.setdefault(each.run_id if step_key(each) in split else None, []).append(each)
-        for members in runs.values():
-            for run in summarise_runs(summaries_of(members)):
-                for group in run.groups:
-                    yield [by_id[trace_id] for trace_id in group.trace_ids]
+            run = each.run_id if step_key(each) in split else None
+            groups.setdefault((run, str(each.sample_index)), []).append(each)
+        yield from groups.values()
 
 
 def _key(trajectory: RecordedTrajectory) -> tuple[Any, ...]:

@@ -275,7 +275,7 @@ class TestKilledReaders:
     def test_before_it_compares_with_the_scale(self, folder, monkeypatch):
         """The figures of steps are there, those by the run's scale aren't: the next one adds them."""
         with monkeypatch.context() as patch:
-            patch.setattr("otel_rollout.catalog.kept_figures.judge_steps", _raise_interrupt)
+            patch.setattr("otel_rollout.catalog.figures.judge_steps", _raise_interrupt)
             with pytest.raises(KeyboardInterrupt):
                 Run([folder]).steps()
         assert [step.solved for step in assert_right(folder)["steps"]] == [0.5, 0.5, 1.0]

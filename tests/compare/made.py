@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
-from otel_rollout.catalog import GroupSummary, JudgedStep, StepSummary, signals_of, summarise_runs
+from otel_rollout.catalog import GroupSummary, JudgedStep, StepSummary, catalog_of, groups, signals_of, steps
 from otel_rollout.facts import ToolCounts, TrajectorySummary
 
 SECOND = 10**9
@@ -48,7 +49,8 @@ class MadeRun:
 
     def steps(self) -> list[StepSummary]:
         """Return the steps."""
-        return [run.summary for run in summarise_runs(self._summaries)]
+        with closing(catalog_of(self._summaries)) as connection:
+            return steps(connection)
 
     def summaries(self, step: StepSummary) -> list[TrajectorySummary]:
         """Return the trajectories of a step."""
@@ -58,7 +60,8 @@ class MadeRun:
 
     def groups(self, step: StepSummary) -> list[GroupSummary]:
         """Return the groups of a step."""
-        return [group for run in summarise_runs(self.summaries(step)) for group in run.groups]
+        with closing(catalog_of(self.summaries(step))) as connection:
+            return groups(connection)
 
     def open_steps(self) -> set[tuple[int | None, bool]]:
         """Return the steps with open spans: none."""

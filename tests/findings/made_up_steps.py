@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from otel_rollout.catalog import JudgedStep, signals_of, summarise_runs
+from otel_rollout.catalog import JudgedStep, catalog_of, signals_of
+from otel_rollout.catalog import steps as steps_of
 from otel_rollout.facts import SpanError, ToolCounts, TrajectorySummary
 from otel_rollout.look.findings import Diagnosis, diagnose
 
@@ -58,8 +60,9 @@ def make_steps(change: Change = lambda _step, _group, _rollout: {}, steps: int =
 
 def summarise(trajectories: list[TrajectorySummary]) -> JudgedStep:
     """Return the summary of one step with its signs of trouble."""
-    (run,) = summarise_runs(trajectories)
-    return JudgedStep.of(run.summary, signals_of(run.trajectories))
+    with closing(catalog_of(trajectories)) as connection:
+        (step,) = steps_of(connection)
+    return JudgedStep.of(step, signals_of(trajectories))
 
 
 def diagnosed(steps: list[list[TrajectorySummary]], **options: Any) -> Diagnosis:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
+from contextlib import closing
 from dataclasses import replace
 
 import orjson
 import pytest
 
-from otel_rollout.catalog import GroupSummary, StepSummary, signals_of, summarise_runs
+from otel_rollout.catalog import GroupSummary, StepSummary, catalog_of, groups, signals_of, steps
 from otel_rollout.facts import ToolCounts, TrajectorySummary, from_json
 from otel_rollout.look.terminal import advantages
 from otel_rollout.text import INT64_MAX
@@ -23,15 +24,22 @@ def rollout(number: int = 0, reward: float | None = None, **fields) -> Trajector
     return TrajectorySummary(f"{fields.get('run_id', 0)}{number:031x}", reward=reward, **fields)
 
 
+def steps_of(summaries: list[TrajectorySummary]) -> list[StepSummary]:
+    """Return the summaries of all steps."""
+    with closing(catalog_of(summaries)) as connection:
+        return steps(connection)
+
+
 def step_of(summaries: list[TrajectorySummary]) -> StepSummary:
     """Return the summary of one step."""
-    (run,) = summarise_runs(summaries)
-    return run.summary
+    (step,) = steps_of(summaries)
+    return step
 
 
 def groups_of(summaries: list[TrajectorySummary]) -> list[GroupSummary]:
     """Return the groups of all steps and runs."""
-    return [group for run in summarise_runs(summaries) for group in run.groups]
+    with closing(catalog_of(summaries)) as connection:
+        return groups(connection)
 
 
 def group_of(*summaries: TrajectorySummary) -> GroupSummary:
@@ -59,18 +67,19 @@ class TestGroups:
             for step, each in enumerate(rewards)
             for n, reward in enumerate(each)
         ]
-        runs = summarise_runs(made)
-        assert {(run.summary.scale_lowest, run.summary.scale_highest) for run in runs} == {(0.0, 1.0)}
-        assert [run.summary.solved for run in runs] == [2 / 3, *[1.0] * 9]
-        assert [run.groups[0].zero_variance for run in runs] == ["best"] * 3 + [None] + ["best"] * 6
+        found = steps_of(made)
+        assert {(step.scale_lowest, step.scale_highest) for step in found} == {(0.0, 1.0)}
+        assert [step.solved for step in found] == [2 / 3, *[1.0] * 9]
+        first = [group for group in groups_of(made) if group.sample_index == 0]
+        assert [group.zero_variance for group in first] == ["best"] * 3 + [None] + ["best"] * 6
 
     def test_a_step_of_one_reward_is_judged_by_the_others(self):
         """A step in which all have 0.1 is all worst once another step has 1, whatever it was before."""
         same = [rollout(n, 0.1) for n in range(2)]
         later = [rollout(n, float(n), step=2) for n in range(2, 4)]
         assert group_of(*same).zero_variance == "best"
-        first, _ = summarise_runs([*same, *(replace(each, reward=each.reward or 0.1) for each in later)])
-        assert (first.groups[0].zero_variance, first.summary.solved) == ("worst", 0.0)
+        both = [*same, *(replace(each, reward=each.reward or 0.1) for each in later)]
+        assert (groups_of(both)[0].zero_variance, steps_of(both)[0].solved) == ("worst", 0.0)
 
     def test_any_two_rewards_have_a_middle(self):
         """Rewards near the largest float don't overflow."""

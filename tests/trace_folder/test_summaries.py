@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import permutations, product
 from unittest import mock
 
@@ -9,7 +10,7 @@ import orjson
 import pytest
 
 from otel_rollout import read_trajectories, semconv
-from otel_rollout.catalog import StepSummary, summarise_runs
+from otel_rollout.catalog import StepSummary, catalog_of, steps
 from otel_rollout.catalog.failure_class import failure_class
 from otel_rollout.facts import COLUMNS, from_json, summarise_trajectory
 from otel_rollout.folder import StoredFile, seal_of
@@ -94,8 +95,9 @@ class TestRecordedTrajectory:
             [found] = read_trajectories(tmp_path)
             shown = fields_of(found.summary)
             assert {name for name in sound if shown[name] != sound[name]} <= {column}
-            (run,) = summarise_runs([found.summary])
-            assert from_json(StepSummary, orjson.loads(orjson.dumps(run.summary, default=tuple)))
+            with closing(catalog_of([found.summary])) as connection:
+                (step,) = steps(connection)
+            assert from_json(StepSummary, orjson.loads(orjson.dumps(step, default=tuple)))
             failure_class(found.summary, 0.0)
             assert list(trace_events([(found.summary, list)]))
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from otel_rollout.catalog import GroupSummary, StepSummary
 from otel_rollout.catalog.reward_scale import Scale
-from otel_rollout.catalog.step_figures import is_cut_off, prompt_key, speed_of, straggler_share, wall_seconds
+from otel_rollout.catalog.step_figures import is_cut_off, prompt_key, speed_of, wall_seconds
 from otel_rollout.facts.figures import ToolCounts
 from otel_rollout.facts.table import FACTS, SUMS, Better, Fact, TrajectorySummary
 
@@ -231,7 +231,7 @@ def _of_step(step: StepSummary, trajectories: Sequence[TrajectorySummary]) -> It
         found = getattr(step, name)
         if found is not None:
             yield kind, found.p99
-    wall, speed, last = wall_seconds(trajectories), speed_of(trajectories), straggler_share(trajectories)
+    wall, speed, last = wall_seconds(trajectories), speed_of(trajectories), step.last_5_percent_share
     if wall:
         yield _WALL, wall
     if speed.seconds:

@@ -9,8 +9,6 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from otel_rollout.catalog.failure_class import Survived, failure_class, survived_failures
-from otel_rollout.catalog.figures import summarise_runs
-from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.step_signals import JudgedStep, worst_reward
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.finding import Severity
@@ -118,9 +116,13 @@ class StepContents:
         self.trajectories = trajectories
 
     @cached_property
-    def groups(self) -> list[GroupSummary]:
-        """The groups."""
-        return [group for run in summarise_runs(self.trajectories) for group in run.groups]
+    def groups(self) -> Sequence[Sequence[TrajectorySummary]]:
+        """The trajectories of each prompt."""
+        found: dict[str, list[TrajectorySummary]] = {}
+        for each in self.trajectories:
+            if each.sample_index is not None:
+                found.setdefault(str(each.sample_index), []).append(each)
+        return list(found.values())
 
     @cached_property
     def worst_reward(self) -> float | None:
@@ -139,11 +141,6 @@ class StepContents:
     @cached_property
     def _has_turns(self) -> bool:
         return any(each.turns for each in self.trajectories)
-
-    @cached_property
-    def by_trace_id(self) -> dict[str, TrajectorySummary]:
-        """The trajectories by trace id."""
-        return {each.trace_id: each for each in self.trajectories}
 
 
 @dataclass(frozen=True)

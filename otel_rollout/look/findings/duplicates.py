@@ -45,19 +45,21 @@ def _over_steps(steps: Sequence[JudgedStep]) -> Iterator[Measure]:
         )
 
 
-def _evidence(step: StepContents, _subject: str) -> Iterator[TrajectorySummary]:
-    """Yield a duplicate of each group, the groups with the most first."""
-    for group in sorted(step.groups, key=lambda each: -each.duplicates):
-        said: set[tuple[str, ...]] = set()
-        for trace_id in group.trace_ids if group.duplicates else ():
-            trajectory = step.by_trace_id[trace_id]
-            if not trajectory.turn_hashes or not all(trajectory.turn_hashes):
-                # A turn that isn't recorded is like none.
-                continue
-            if trajectory.turn_hashes in said:
-                yield trajectory
-                break
-            said.add(trajectory.turn_hashes)
+def _evidence(step: StepContents, _subject: str) -> list[TrajectorySummary]:
+    """Return a duplicate of each group, the groups with the most first."""
+    return [found[0] for found in sorted(map(_repeated, step.groups), key=len, reverse=True) if found]
+
+
+def _repeated(group: Iterable[TrajectorySummary]) -> list[TrajectorySummary]:
+    said: set[tuple[str, ...]] = set()
+    found = []
+    for each in group:
+        # A turn that isn't recorded is like none.
+        if each.turn_hashes and all(each.turn_hashes):
+            if each.turn_hashes in said:
+                found.append(each)
+            said.add(each.turn_hashes)
+    return found
 
 
 CHECKS = (

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from otel_rollout.catalog.step_signals import JudgedStep
+from otel_rollout.facts.amounts import is_same_reward
 from otel_rollout.facts.table import TrajectorySummary
 from otel_rollout.look.findings.check import Check, Measure, StepContents, Threshold
 from otel_rollout.look.findings.finding import Severity
@@ -28,8 +29,9 @@ def _equal_in(step: JudgedStep) -> Iterable[Measure]:
 
 def _equal_evidence(step: StepContents, _subject: str) -> Iterator[TrajectorySummary]:
     for group in step.groups:
-        if group.zero_variance is not None:
-            yield step.by_trace_id[group.trace_ids[0]]
+        rewards = [each.reward for each in group if each.reward is not None]
+        if len(rewards) > 1 and is_same_reward(min(rewards), max(rewards)):
+            yield group[0]
 
 
 def _incomplete_in(run: Sequence[JudgedStep]) -> Iterator[tuple[JudgedStep, Measure]]:
