@@ -9,9 +9,10 @@ Processes that share a step out, or do what a killed worker has left, are of one
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from math import inf
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -34,10 +35,18 @@ INSERT INTO processes
   GROUP BY step, validate, project_name, experiment_name, process_run_id, worker, run_id, attempt, overtaken
 """
 _PROCESSES: Final = """
-SELECT project_name, experiment_name, process_run_id, worker, min(start_time), max(end_time),
-    min(CASE WHEN NOT validate THEN step END), max(CASE WHEN NOT validate THEN step END)
-  FROM processes GROUP BY 1, 2, 3, 4 ORDER BY project_name, experiment_name, min(start_time)
+WITH known AS (
+  SELECT project_name, experiment_name, process_run_id, worker, min(start_time) AS began, max(end_time) AS ended,
+      min(CASE WHEN NOT validate THEN step END) AS first_step, max(CASE WHEN NOT validate THEN step END) AS last_step
+    FROM processes GROUP BY 1, 2, 3, 4),
+placed AS (
+  SELECT *, began > max(ended) OVER (so_far ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS is_alone
+    FROM known WINDOW so_far AS (PARTITION BY project_name, experiment_name ORDER BY began))
+SELECT project_name, experiment_name, total(is_alone) OVER (PARTITION BY project_name, experiment_name ORDER BY began),
+    process_run_id, worker, first_step, last_step
+  FROM placed ORDER BY project_name, experiment_name, began
 """
+"""The processes of each experiment by their start of training: a new one begins when all others have ended."""
 
 
 class Overtaken(NamedTuple):
@@ -80,16 +89,6 @@ def overtaken_of(connection: sqlite3.Connection) -> list[Overtaken]:
 
 
 @dataclass
-class _Start:
-    """The processes that ran at the same time."""
-
-    end: int
-    keys: list[_Key] = field(default_factory=list)
-    steps: list[int] = field(default_factory=list)
-    """The first and the last training step of each process that trains."""
-
-
-@dataclass
 class _Run:
     """The processes of each attempt of a run, its first step, and the last one that the last attempt has come to."""
 
@@ -99,17 +98,6 @@ class _Run:
     resumed_at: list[int] = field(default_factory=list)
     """The step at which each attempt but the first has begun."""
     ids: set[str] = field(default_factory=set)
-
-
-@dataclass
-class _Rollouts:
-    """The rollouts of a step by sample and number, None for those without; and the run id of each finished one."""
-
-    all: set[Any] = field(default_factory=set)
-    finished: dict[Any, list[str | None]] = field(default_factory=dict)
-
-    def is_mixed(self) -> bool:
-        return any(len({*ids}) > 1 for one, ids in self.finished.items() if one is not None)
 
 
 def find_attempts(connection: sqlite3.Connection, *, is_whole: bool) -> bool:
@@ -139,44 +127,27 @@ def _runs(connection: sqlite3.Connection) -> tuple[list[_Run], int]:
     """Return the runs of all experiments, and the most starts of one experiment."""
     found: list[_Run] = []
     most = 0
-    for _, processes in groupby(connection.execute(_PROCESSES).fetchall(), lambda row: row[:2]):
+    for _, of_experiment in groupby(connection.execute(_PROCESSES).fetchall(), itemgetter(0, 1)):
         runs: list[_Run] = []
-        starts = list(_starts(processes))
-        most = max(most, len(starts))
-        for start in starts:
+        for number, (_, of_start) in enumerate(groupby(of_experiment, itemgetter(2)), 1):
+            most = max(most, number)
+            processes = list(of_start)
+            keys = [(project, name, run_id, worker) for project, name, _, run_id, worker, _, _ in processes]
+            steps = [step for *_, first, last in processes if first is not None for step in (first, last)]
             # Only training resumes a run: a checkpoint may be validated at any time.
-            if start.steps:
-                _go_on(connection, runs, start)
+            if steps:
+                _go_on(connection, runs, keys, min(steps), max(steps))
         found += runs
     return found, most
 
 
-def _starts(processes: Iterable[Sequence[Any]]) -> Iterator[_Start]:
-    start: _Start | None = None
-    for *key, begin, end, first, last in processes:
-        if start is None or begin > start.end:
-            if start is not None:
-                yield start
-            start = _Start(end)
-        start.end = max(start.end, end)
-        start.keys.append(tuple(key))
-        start.steps += [] if first is None else [first, last]
-    if start is not None:
-        yield start
-
-
-def _ids(keys: Iterable[_Key]) -> set[str]:
-    return {run_id for _, _, run_id, _ in keys if run_id is not None}
-
-
-def _go_on(connection: sqlite3.Connection, runs: list[_Run], start: _Start) -> None:
-    """Add a start of training to the run that it goes on with, or to a new one."""
-    first, last = min(start.steps), max(start.steps)
-    of_start = _ids(start.keys)
+def _go_on(connection: sqlite3.Connection, runs: list[_Run], keys: Sequence[_Key], first: int, last: int) -> None:
+    """Add the processes of a start of training to the run that it goes on with, or to a new one."""
+    of_start = {run_id for _, _, run_id, _ in keys if run_id is not None}
     same = [run for run in runs if of_start & run.ids]
     run = next(reversed(same or [run for run in runs if run.first < first]), None)
     if run is not None and first <= run.last:
-        is_mixed, is_again = _compare(connection, run, start, max(first, run.first))
+        is_mixed, is_again = _compare(connection, run, keys, max(first, run.first))
         if is_mixed:
             run = None
         elif run.first < first < run.last if is_again is None else is_again:
@@ -186,12 +157,12 @@ def _go_on(connection: sqlite3.Connection, runs: list[_Run], start: _Start) -> N
     if run is None:
         run = _Run(first, last)
         runs.append(run)
-    run.attempts[-1] += start.keys
+    run.attempts[-1] += keys
     run.ids |= of_start
     run.first, run.last = min(run.first, first), max(run.last, last)
 
 
-def _compare(connection: sqlite3.Connection, run: _Run, start: _Start, first: int) -> tuple[bool, bool | None]:
+def _compare(connection: sqlite3.Connection, run: _Run, keys: Sequence[_Key], first: int) -> tuple[bool, bool | None]:
     """Compare the rollouts of a run and of a start in the first step, from one on, that both have.
 
     Returns:
@@ -199,38 +170,45 @@ def _compare(connection: sqlite3.Connection, run: _Run, start: _Start, first: in
         the start has finished some, and has at least half of the finished ones again. None if it has as many, but
         rollouts have no numbers.
     """
-    project, experiment, *_ = start.keys[0]
+    project, experiment, *_ = keys[0]
     rows = connection.execute(
         "SELECT step, sample_index, rollout_n, has_root, process_run_id, worker FROM trajectories"
         " WHERE step BETWEEN ? AND ? AND NOT validate AND experiment_name IS ? ORDER BY step",
         (first, run.last, experiment),
     )
-    place_of = {key: place for place, keys in enumerate([*run.attempts, start.keys]) for key in keys}
+    place_of = {key: place for place, of_attempt in enumerate([*run.attempts, keys]) for key in of_attempt}
     for _, of_step in groupby(rows, itemgetter(0)):
-        sides = [_Rollouts() for _ in [*run.attempts, start]]
+        # By attempt, the start last: each rollout by sample and number, None for those without.
+        sides: dict[int, list[tuple[Any, bool, str | None]]] = {}
         for _, sample, rollout, has_root, *process in of_step:
             if (place := place_of.get((project, experiment, *process))) is not None:
                 one = None if sample is None or rollout is None else (str(sample), str(rollout))
-                sides[place].all.add(one)
-                if has_root:
-                    sides[place].finished.setdefault(one, []).append(process[0])
-        *attempts, now = sides
-        before = next((each for each in reversed(attempts) if each.all), None)
-        if before is not None and now.all:
-            is_mixed = before.is_mixed() or now.is_mixed()
-            if not now.finished:
-                return is_mixed, False
-            if before.all == now.all == {None}:
-                return is_mixed, None if 2 * len(now.finished[None]) >= len(before.finished.get(None, ())) else False
-            done = (before.finished.keys() or before.all) - {None}
-            return is_mixed, bool(done) and 2 * len(done & now.all) >= len(done)
+                sides.setdefault(place, []).append((one, has_root, process[0]))
+        now = sides.pop(len(run.attempts), [])
+        if not now or not sides:
+            continue
+        before = sides[max(sides)]
+        is_mixed = _is_mixed(before) or _is_mixed(now)
+        done, done_now = ([one for one, has_root, _ in side if has_root] for side in (before, now))
+        if not done_now:
+            return is_mixed, False
+        all_before, all_now = ({one for one, _, _ in side} for side in (before, now))
+        if all_before == all_now == {None}:
+            return is_mixed, None if 2 * len(done_now) >= len(done) else False
+        again = set(done or all_before) - {None}
+        return is_mixed, bool(again) and 2 * len(again & all_now) >= len(again)
     return False, False
+
+
+def _is_mixed(rollouts: Iterable[tuple[Any, bool, str | None]]) -> bool:
+    finished = {(one, run_id) for one, has_root, run_id in rollouts if has_root and one is not None}
+    return len(finished) > len({one for one, _ in finished})
 
 
 def _note(connection: sqlite3.Connection, resumed: Sequence[_Run]) -> None:
     """Write the runs and attempts of trajectories, where they are others than before."""
     of_process = {
-        key: (place, run.attempts[0][0][2], number)
+        key: (place, run.attempts[0][0][2], number, min(run.resumed_at[number - 1 :], default=inf))
         for place, run in enumerate(resumed)
         for number, keys in enumerate(run.attempts, 1)
         for key in keys
@@ -240,19 +218,16 @@ def _note(connection: sqlite3.Connection, resumed: Sequence[_Run]) -> None:
         " overtaken FROM processes WHERE ? OR attempt IS NOT NULL",
         (bool(resumed),),
     ).fetchall()
-    validations: set[tuple[int, int, int]] = set()
+    latest: dict[tuple[int, int], int] = {}
+    """The last attempt that has validated a step of a run."""
     for _, step, validate, *key, _, _, _ in rows:
         if validate and (found := of_process.get(tuple(key))) is not None:
-            validations.add((found[0], found[2], step))
+            latest[found[0], step] = max(found[2], latest.get((found[0], step), 0))
     for row, step, validate, *key, run_id, attempt, overtaken in rows:
         now: tuple[str | None, int | None, bool] = (key[2], None, False)
         if (found := of_process.get(tuple(key))) is not None:
-            place, name, number = found
-            later = enumerate(resumed[place].resumed_at[number - 1 :], number + 1)
-            is_overtaken = any(
-                step >= first or (validate and (place, after, step) in validations) for after, first in later
-            )
-            now = name, number, is_overtaken
+            place, name, number, until = found
+            now = name, number, step >= until or bool(validate and latest[place, step] > number)
         if now != (run_id, attempt, bool(overtaken)):
             connection.execute(
                 "UPDATE processes SET run_id = ?, attempt = ?, overtaken = ? WHERE rowid = ?", (*now, row)

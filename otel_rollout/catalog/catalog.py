@@ -182,13 +182,14 @@ class Catalog:
 
         return _one_by_one(self.ask(question, selection, seen))
 
-    def infer(self, lacking: Sequence[str], selection: Selection = EVERYTHING) -> None:
-        """Compute the facts of trajectories that only their messages show.
-
-        Args:
-            lacking: The trajectories, as `lacking` gives them.
-            selection: Look only at the files that can have them.
-        """
+    def infer(
+        self, where: str = "1", values: Sequence[Any] = (), selection: Selection = EVERYTHING, seen: Seen | None = None
+    ) -> None:
+        """Compute the facts that only messages show, of trajectories that match a condition, of `t`, and lack them."""
+        select = "SELECT trace_id, t.step, t.validate FROM inferred JOIN trajectories t USING (trace_id)"
+        select += f" WHERE NOT is_known AND {where} ORDER BY t.step, trace_id"
+        rows = self.ask(lambda connection, _: connection.execute(select, values).fetchall(), selection, seen)
+        lacking = [trace_id for trace_id, step, of in rows if selection.takes_step(step, validate=bool(of))]
         for _ in range(_ATTEMPTS):
             lacking = self._infer(lacking, selection)
 
@@ -210,15 +211,6 @@ class Catalog:
             changed += self.keep(partial(_keep_inferred, read=read))
         self.on_progress(len(lacking), len(lacking), "trajectory")
         return changed
-
-    def lacking(
-        self, where: str = "1", values: Sequence[Any] = (), selection: Selection = EVERYTHING, seen: Seen | None = None
-    ) -> list[str]:
-        """Return the trajectories that match a condition, of `t`, and lack the facts that are inferred."""
-        select = "SELECT trace_id, t.step, t.validate FROM inferred JOIN trajectories t USING (trace_id)"
-        select += f" WHERE NOT is_known AND {where} ORDER BY t.step, trace_id"
-        rows = self.ask(lambda connection, _: connection.execute(select, values).fetchall(), selection, seen)
-        return [trace_id for trace_id, step, of in rows if selection.takes_step(step, validate=bool(of))]
 
     def _find(self, trace_id: str) -> list[Part]:
         """Return the parts of a trace, wherever they are now."""

@@ -95,8 +95,8 @@ def refresh(
 def _refresh_step(connection: sqlite3.Connection, step: int | None, validate: bool) -> None:
     """Compute the figures of a step, but for those that `judge_steps` adds.
 
-    Its runs are told apart if two of them have a rollout of the same number of the same prompt. Processes that share no
-    `OTEL_ROLLOUT_RUN_ID` have an id each: together they are one run.
+    Its runs are distinguished if two of them have a rollout of the same number of the same prompt. Processes that share
+    no `OTEL_ROLLOUT_RUN_ID` have an id each: together they are one run.
     """
     empty_step(connection, step, validate)
     of_step = step, validate
@@ -268,7 +268,7 @@ _OF_COLUMN: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     "duplicates": _duplicates,
     "first_divergence": _first_divergence,
 }
-"""Functions of the values of a column, for figures alone; what questions have, too, is in `sql`."""
+"""Functions of the values of a column, which only figures need; questions have those in `sql`."""
 _OF_PAIRS: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     "first_in_order": lambda values: min((each for each in values if each[1]), default=(0, ""))[1],
     "in_order": _in_order,

@@ -19,15 +19,10 @@ def step_key(trajectory: Tagged) -> StepKey:
     return trajectory.step, trajectory.validate, trajectory.experiment_name
 
 
-def step_order(step: int | None, *, validate: bool) -> tuple[bool, int, bool]:
-    """Return the sort key of a step: its training before its validation, trajectories without a step last."""
-    return step is None, step or 0, validate
-
-
 def prompt_order(trajectory: Tagged) -> tuple[Any, ...]:
-    """Return the sort key of a trajectory by step, experiment, prompt and rollout."""
+    """Return the sort key of a trajectory by step, experiment, prompt and rollout; validation is after training."""
     return (
-        *step_order(trajectory.step, validate=trajectory.validate),
+        *(trajectory.step is None, trajectory.step or 0, trajectory.validate),
         str(trajectory.experiment_name or ""),
         sortable(trajectory.sample_index),
         sortable(trajectory.rollout_n),
@@ -40,10 +35,3 @@ def sortable(value: object) -> tuple[int, float, str]:
     if value is None:
         return 2, 0, ""
     return (0, value, "") if isinstance(value, (int, float)) else (1, 0, str(value))
-
-
-def rollout_of(trajectory: Tagged) -> tuple[str, str] | None:
-    """Return the prompt and the number of a rollout, which are one in its step; None without one of them."""
-    if trajectory.sample_index is None or trajectory.rollout_n is None:
-        return None
-    return str(trajectory.sample_index), str(trajectory.rollout_n)

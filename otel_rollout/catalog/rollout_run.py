@@ -139,7 +139,7 @@ class Run:
         Args:
             step: Only of these steps; None for all.
         """
-        self._infer("1", (), EVERYTHING if step is None else Selection(step))
+        self._catalog.infer(selection=EVERYTHING if step is None else Selection(step))
 
     # Steps
 
@@ -268,19 +268,19 @@ class Run:
 
         steps = list(steps)
         inferred = [self._catalog.ask_step(step, partial(_inferred_of, step=step)) for step in steps]
-        self._catalog.infer(_spread(inferred, MAX_INFERRED))
-        judged = []
-        for step in steps:
-            signals = self._catalog.ask_step(step, partial(_signals_of, step=step))
-            looked_at, two_sides = self._catalog.ask_step(step, partial(_sides_of, step=step))
-            judged.append(JudgedStep.of(replace(step, two_sides=two_sides), signals, looked_at))
+        self._catalog.infer(OF_IDS, (json_list(_spread(inferred, MAX_INFERRED)),))
         lost: dict[object, Counter[str]] = {}
         losses = self.losses()
         known = self.steps() if losses else []
         for each in losses:
             if (home := _home_of(each, known)) is not None:
                 lost.setdefault(home.identity, Counter())[each.loss.reason] += each.spans
-        return [replace(step, lost=lost[step.identity]) if step.identity in lost else step for step in judged]
+        judged = []
+        for step in steps:
+            signals, looked_at, two_sides = self._catalog.ask_step(step, partial(_signals_of, step=step))
+            of_step = replace(step, two_sides=two_sides)
+            judged.append(JudgedStep.of(of_step, signals, looked_at=looked_at, lost=lost.get(step.identity, {})))
+        return judged
 
     def losses(self) -> list[LostSpans]:
         """Return the spans that the folders lack, because an exporter lost them."""
@@ -305,37 +305,30 @@ class Run:
 
     def summaries(self, step: StepIdentity) -> list[TrajectorySummary]:
         """Return a step's trajectories in the order of prompts and rollouts."""
-        with self.one_look():
-            self._infer_step(step)
-            return self.listed(step)
+        return self._load(*members_of(step), selection_of(step.step), ORDER)
 
     def listed(self, step: StepIdentity) -> list[TrajectorySummary]:
         """Return the same trajectories without what would have to be inferred for them."""
         return self._catalog.ask_step(step, lambda connection: load(connection, *members_of(step), ORDER))
 
-    def _infer_step(self, step: StepIdentity) -> None:
-        self._infer(IN_STEP, step.identity[:2], selection_of(step.step))
-
-    def _infer(self, where: str, values: Sequence[Any], selection: Selection) -> None:
-        self._catalog.infer(self._catalog.lacking(where, values, selection), selection)
+    def _load(
+        self, where: str, values: Sequence[Any], selection: Selection = EVERYTHING, order: str = "t.rowid"
+    ) -> list[TrajectorySummary]:
+        with self.one_look():
+            self._catalog.infer(where, values, selection)
+            return self._catalog.ask(lambda connection, _: load(connection, where, values, order), selection)
 
     def facts(self, step: StepIdentity, names: Sequence[str]) -> list[list[Any]]:
         """Return facts of a step's trajectories by their names, in the order of prompts and rollouts."""
+        where, values = members_of(step)
         with self.one_look():
             if not _INFERRED.isdisjoint(names):
-                self._infer_step(step)
-            where, values = members_of(step)
+                self._catalog.infer(where, values, selection_of(step.step))
             return self._catalog.ask_step(step, lambda connection: facts_of(connection, names, where, values, ORDER))
 
     def groups(self, step: StepIdentity) -> list[GroupSummary]:
         """Return a step's groups in the order of prompts."""
         return self._catalog.ask_step(step, lambda connection: figures.groups(connection, OF_RUN, step.identity))
-
-    def prompts(self, step: StepIdentity) -> list[int | str | None]:
-        """Return the prompts of a step's groups in order."""
-        select = f"SELECT sample_index FROM groups WHERE {OF_RUN} ORDER BY rowid"
-        rows = self._catalog.ask_step(step, lambda connection: connection.execute(select, step.identity).fetchall())
-        return [prompt for (prompt,) in rows]
 
     def group(self, step: StepIdentity, sample_index: int | str | None) -> GroupSummary | None:
         """Return the group of a prompt in a step; None if there is none."""
@@ -368,11 +361,8 @@ class Run:
 
     def rollouts(self, group: GroupSummary) -> list[TrajectorySummary]:
         """Return the trajectories of a group in the order of rollouts."""
+        found = self._load(OF_IDS, (json_list(group.trace_ids),), selection_of(group.step))
         places = {trace_id: place for place, trace_id in enumerate(group.trace_ids)}
-        ids, selection = (json_list(places),), selection_of(group.step)
-        with self.one_look():
-            self._infer(OF_IDS, ids, selection)
-            found = self._catalog.ask(lambda connection, _: load(connection, OF_IDS, ids), selection)
         return sorted(found, key=lambda each: places[each.trace_id])
 
     def group_of(self, summary: TrajectorySummary) -> GroupSummary | None:
@@ -398,9 +388,7 @@ class Run:
         Raises:
             KeyError: There is none with this id.
         """
-        with self.one_look():
-            self._infer("t.trace_id = ?", (trace_id,), EVERYTHING)
-            found = self._catalog.ask(lambda connection, _: load(connection, "t.trace_id = ?", (trace_id,)))
+        found = self._load("t.trace_id = ?", (trace_id,))
         if not found:
             raise KeyError(f"there is no trajectory {trace_id}")
         return found[0]
@@ -425,7 +413,7 @@ class Run:
         for key in self._catalog.step_keys(where, values, selection, seen):
             of_step = f"{where} AND {IN_STEP}", (*values, *key), selection
             if has_inferred:
-                self._catalog.infer(self._catalog.lacking(*of_step, seen), selection)
+                self._catalog.infer(*of_step, seen)
             for each in self._catalog.recorded(*of_step, seen):
                 if selection.takes(main_row(each.parts)):
                     yield each
@@ -565,48 +553,48 @@ def _condition_of(trace: str, filters: Filters) -> tuple[str, list[Any]]:
     return " AND ".join(conditions), values
 
 
-def _signals_of(connection: sqlite3.Connection, step: StepSummary) -> StepSignals:
-    """Return the signals of a step; they are computed once, until the step changes."""
+def _signals_of(connection: sqlite3.Connection, step: StepSummary) -> tuple[StepSignals, int, int]:
+    """Return the signals of a step, which are computed once, until it changes; and its sides.
+
+    Returns:
+        The signals, the trajectories whose inferred facts are known, and those among them with two sides.
+    """
     from otel_rollout.catalog.step_signals import StepSignals, signals_of
 
-    for (signals,) in connection.execute(f"SELECT signals FROM signals WHERE {OF_RUN}", step.identity):
-        return from_json(StepSignals, orjson.loads(signals))
-    connection.execute("BEGIN IMMEDIATE")
-    found = signals_of(load(connection, *members_of(step), ORDER))
-    connection.execute(
-        "INSERT INTO signals VALUES (?, ?, ?, ?, ?)", (*step.identity, orjson.dumps(found, default=tuple).decode())
-    )
-    connection.execute("COMMIT")
-    return found
-
-
-def _inferred_of(connection: sqlite3.Connection, step: StepIdentity) -> list[tuple[str, bool]]:
-    """Return the trajectories of a step with facts that are inferred, and whether they are known, in a fixed order."""
     where, values = members_of(step)
-    select = "SELECT trace_id, is_known FROM inferred JOIN trajectories t USING (trace_id)"
-    return connection.execute(f"{select} WHERE {where} ORDER BY trace_id", values).fetchall()
+    kept = connection.execute(f"SELECT signals FROM signals WHERE {OF_RUN}", step.identity).fetchone()
+    if kept is not None:
+        signals = from_json(StepSignals, orjson.loads(kept[0]))
+    else:
+        connection.execute("BEGIN IMMEDIATE")
+        signals = signals_of(load(connection, where, values, ORDER))
+        text = orjson.dumps(signals, default=tuple).decode()
+        connection.execute("INSERT INTO signals VALUES (?, ?, ?, ?, ?)", (*step.identity, text))
+        connection.execute("COMMIT")
+    select = f"SELECT count(*), total(two_sides) FROM trajectories WHERE {where}"
+    select += " AND trace_id NOT IN (SELECT trace_id FROM inferred WHERE NOT is_known)"
+    [(looked_at, two_sides)] = connection.execute(select, values)
+    return signals, looked_at, int(two_sides)
 
 
-def _sides_of(connection: sqlite3.Connection, step: StepIdentity) -> tuple[int, int]:
-    """Return the trajectories of a step whose inferred facts are known, and those among them with two sides."""
+def _inferred_of(connection: sqlite3.Connection, step: StepIdentity) -> list[str]:
+    """Return the trajectories of a step with facts that are inferred, known or not, in a fixed order."""
     where, values = members_of(step)
-    select = "SELECT count(*), total(two_sides) FROM trajectories"
-    unknown = "SELECT trace_id FROM inferred WHERE NOT is_known"
-    [(looked_at, two_sides)] = connection.execute(f"{select} WHERE {where} AND trace_id NOT IN ({unknown})", values)
-    return looked_at, int(two_sides)
+    select = f"SELECT trace_id FROM inferred JOIN trajectories t USING (trace_id) WHERE {where} ORDER BY trace_id"
+    return [trace_id for (trace_id,) in connection.execute(select, values)]
 
 
-def _spread(of_steps: Sequence[Sequence[tuple[str, bool]]], most: int) -> list[str]:
+def _spread(of_steps: Sequence[Sequence[str]], most: int) -> list[str]:
     """Return trajectories whose facts are to be inferred, as many of each step as there are, in all at most so many.
 
     Args:
-        of_steps: The trajectories of each step in any fixed order, with True if they are known: they count, too.
+        of_steps: The trajectories of each step in any fixed order.
         most: The most trajectories.
     """
     count = len(of_steps)
     chosen = of_steps if count <= most else [of_steps[at * count // most] for at in range(most)]
     ranks = (each for rank in zip_longest(*chosen) for each in rank if each is not None)
-    return [trace_id for trace_id, is_known in islice(ranks, most) if not is_known]
+    return list(islice(ranks, most))
 
 
 def _home_of(lost: LostSpans, steps: Iterable[StepSummary]) -> StepSummary | None:

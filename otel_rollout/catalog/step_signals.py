@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Final
+from typing import Any, Final
 
 from otel_rollout.catalog.columns import figure
 from otel_rollout.catalog.failure_class import BLAMES, ENVIRONMENT, failure_class, is_worst, survived_failures
-from otel_rollout.catalog.grouping import rollout_of
 from otel_rollout.catalog.step_figures import (
     Form,
     Speed,
@@ -89,10 +88,10 @@ class JudgedStep(StepSummary):
     lost: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, step: StepSummary, signals: StepSignals, looked_at: int | None = None) -> JudgedStep:
+    def of(cls, step: StepSummary, signals: StepSignals, **more: Any) -> JudgedStep:
         """Return a step with these signs; all of its trajectories were looked at by default."""
         known = {each.name: getattr(step, each.name) for each in fields(StepSummary)}
-        return cls(**known, signals=signals, looked_at=step.trajectories if looked_at is None else looked_at)
+        return cls(**known, signals=signals, **{"looked_at": step.trajectories, **more})
 
 
 def signals_of(summaries: Sequence[TrajectorySummary]) -> StepSignals:
@@ -166,8 +165,9 @@ def has_invalid_reward(summary: TrajectorySummary) -> bool:
 def rolled_out_again(summaries: Iterable[TrajectorySummary]) -> list[TrajectorySummary]:
     """Return the trajectories of a step whose prompt and number of the rollout an earlier one has, by their starts."""
     first: dict[tuple[str, str], TrajectorySummary] = {}
-    known = [(rollout, each) for each in summaries if (rollout := rollout_of(each)) is not None]
-    ordered = sorted(known, key=lambda pair: pair[1].start_time)
+    known = [each for each in summaries if each.sample_index is not None and each.rollout_n is not None]
+    ordered = [((str(each.sample_index), str(each.rollout_n)), each) for each in known]
+    ordered.sort(key=lambda pair: pair[1].start_time)
     return [each for rollout, each in ordered if first.setdefault(rollout, each) is not each]
 
 

@@ -97,13 +97,13 @@ class Endpoints:
         """Answer `api/step/{step}/group?sample=…`."""
         version = self._state.version()
         step = self._asked(path, query)
-        prompts = self._run.prompts(step)
-        names = list(map(name_in_address, prompts))
+        groups = self._run.groups(step)
+        names = [name_in_address(each.sample_index) for each in groups]
         sample_name = query.get("sample", "")
-        at = names.index(sample_name) if sample_name in names else -1
-        summary = self._run.group(step, prompts[at]) if at >= 0 else None
-        if summary is None:
+        if sample_name not in names:
             raise AskedWrongError(404, f"there is no prompt {sample_name!r} in step {path['step']}; it may come later")
+        at = names.index(sample_name)
+        summary = groups[at]
         own = self._run.rollouts(summary)
         cutter = Cutter()
         rollouts = []
@@ -127,8 +127,8 @@ class Endpoints:
             "rollouts": rollouts,
             "left_out": len(own) - len(rollouts),
             "other_steps": [group for group in others if group.step != step.step],
-            "previous": prompts[at - 1] if at else None,
-            "next": prompts[at + 1] if at + 1 < len(prompts) else None,
+            "previous": groups[at - 1].sample_index if at else None,
+            "next": groups[at + 1].sample_index if at + 1 < len(groups) else None,
         }
 
     def timeline(self, path: Parameters, query: Parameters) -> dict[str, Any]:
