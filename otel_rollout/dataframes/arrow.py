@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from otel_rollout.catalog import QueryError
+from otel_rollout.catalog import QueryError, Run
 from otel_rollout.catalog.columns import Column
 from otel_rollout.catalog.tables import COLUMNS
 from otel_rollout.finish.known_forms import REDACTED
@@ -21,6 +21,8 @@ REDACTED_KEY: Final = b"otel_rollout.redacted"
 """The key of a schema's metadata with the values that redaction had replaced, by column, as JSON."""
 UNREADABLE_KEY: Final = b"otel_rollout.unreadable"
 """The key with the number of trajectories whose spans can't be read."""
+SECONDS: Final = 600.0
+"""The most that reading with a condition may take: it may be one that never ends."""
 _PANDAS_KEY: Final = b"pandas"
 _ROWS_AT_ONCE: Final = 2048
 """The garbage collector takes a fifth of the time at four times as many."""
@@ -103,10 +105,28 @@ def _array(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
     return pa.array(values, kind)
 
 
-def batches_of_rows(cursor: sqlite3.Cursor, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a cursor in batches."""
-    while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-        yield batch_of(columns, list(zip(*rows, strict=True)))
+def take_batches(
+    run: Run, table: str, columns: Sequence[Column], condition: str, steps: Any = None
+) -> tuple[list[pa.RecordBatch], Sequence[str]]:
+    """Return rows of a table in batches, and the trajectories that can't be read.
+
+    Args:
+        run: The trace folders.
+        table: The table.
+        columns: The columns.
+        condition: The condition from ` WHERE ` on; empty for all rows.
+        steps: Only these steps; None for all.
+    """
+
+    def take(cursor: sqlite3.Cursor) -> list[pa.RecordBatch]:
+        batches = []
+        while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+            batches.append(batch_of(columns, list(zip(*rows, strict=True))))
+        return batches
+
+    listed = ", ".join(f'"{each.name}"' for each in columns)
+    batches, unreadable, _ = run.take(f"SELECT {listed} FROM {table}{condition}", take, steps, seconds=SECONDS)
+    return batches, unreadable
 
 
 def redacted_in(batch: pa.RecordBatch | pa.Table) -> Counter[str]:

@@ -19,8 +19,6 @@ from otel_rollout.facts.table import DEFAULTS, INFERRED
 from otel_rollout.folder.index import NOT_INFERRED, IndexEntry
 from otel_rollout.folder.layout import ZST, is_frame_file
 
-LEAST_BYTES = 4 * 2**20
-"""The catalog has smaller files before DuckDB has started."""
 _TYPES = {int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN", str: "VARCHAR"}
 
 
@@ -87,8 +85,6 @@ def read_closed(folders: Sequence[Path], columns: Sequence[Column]) -> list[pa.R
         if index is None or not is_frame_file(each.file.path.name) or os.path.exists(index):  # noqa: PTH110 - as a string
             return None
         sizes[index + ZST] = int(each.status.rsplit(" ", 1)[1])
-    if sum(sizes.values()) < LEAST_BYTES:
-        return None
     try:
         import duckdb
     except ImportError:

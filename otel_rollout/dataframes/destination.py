@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from pyarrow.fs import FileSelector, FSSpecHandler, LocalFileSystem, PyFileSystem
+from pyarrow.fs import FileSelector, FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from otel_rollout.errors import ConfigurationError, MissingExtraError
 from otel_rollout.files.file_lock import exclusive_folder_lock
@@ -62,11 +62,20 @@ class Destination:
             raise ConfigurationError(f"{text!r} names no place: write a folder, or an address such as s3://bucket/path")
         self._folder: Path | None = None
         if is_url and kind not in ("file", "local"):
-            self._store, self._path = _store_of(text.rstrip("/"))
-            self.files = PyFileSystem(FSSpecHandler(self._store))
+            try:
+                from fsspec.core import url_to_fs
+
+                self._store, self._path = url_to_fs(text.rstrip("/"))
+            except ImportError as error:
+                line = f": {install_line('s3')}" if kind in ("s3", "s3a") else ""
+                raise MissingExtraError(f"{text} needs another package ({error}){line}") from error
+            except ValueError as error:
+                raise ConfigurationError(f"{text}: {error}") from error
+            files: Any = PyFileSystem(FSSpecHandler(self._store))
         else:
             self._folder = Path(rest if is_url else text).expanduser()
-            self.files, self._path = LocalFileSystem(), str(self._folder)
+            self._path, files = str(self._folder), LocalFileSystem()
+        self.files = SubTreeFileSystem(self._path, files)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -87,14 +96,10 @@ class Destination:
                 raise ConfigurationError(f"another export writes to {self._folder} now: wait for its end")
             yield
 
-    def path_of(self, name: str) -> str:
-        """Return the path of a file in `files`."""
-        return f"{self._path}/{name}"
-
     def names(self) -> set[str]:
         """Return the names of the files that are there."""
-        found = self.files.get_file_info(FileSelector(self._path, allow_not_found=True, recursive=True))
-        return {each.path[len(self.path_of("")) :] for each in found if each.is_file}
+        found = self.files.get_file_info(FileSelector("", allow_not_found=True, recursive=True))
+        return {each.path for each in found if each.is_file}
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[IO[bytes]]:
@@ -113,18 +118,4 @@ class Destination:
         with tempfile.NamedTemporaryFile(prefix="otel-rollout-export-") as unsent:
             yield unsent.file
             unsent.file.flush()
-            self._store.put_file(unsent.name, self.path_of(name))
-
-
-def _store_of(url: str) -> tuple[Any, str]:
-    """Return the store, and the path in it, that an address names."""
-    try:
-        from fsspec.core import url_to_fs
-
-        store, path = url_to_fs(url)
-    except ImportError as error:
-        line = f": {install_line('s3')}" if url.startswith(("s3://", "s3a://")) else ""
-        raise MissingExtraError(f"{url} needs another package ({error}){line}") from error
-    except ValueError as error:
-        raise ConfigurationError(f"{url}: {error}") from error
-    return store, path.rstrip("/")
+            self._store.put_file(unsent.name, f"{self._path}/{name}")

@@ -23,9 +23,17 @@ from otel_rollout.catalog import Run, StepSummary
 from otel_rollout.catalog.columns import Column
 from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
 from otel_rollout.catalog.tables import COLUMNS
-from otel_rollout.dataframes.arrow import REDACTED_KEY, UNREADABLE_KEY, batch_of, is_mixed, redacted_in, schema_of
+from otel_rollout.dataframes.arrow import (
+    REDACTED_KEY,
+    SECONDS,
+    UNREADABLE_KEY,
+    batch_of,
+    is_mixed,
+    redacted_in,
+    schema_of,
+    take_batches,
+)
 from otel_rollout.dataframes.destination import Destination
-from otel_rollout.dataframes.frames import SECONDS, take_batches
 
 TABLES: Final = ("trajectories", "rewards", *OF_SPANS)
 """The tables; a step's files come in the reverse order."""
@@ -193,7 +201,7 @@ def _is_wanted(
 ) -> bool:
     """Return True if a step is to be written; count it if it is there, and is not to be replaced."""
     try:
-        with pq.ParquetFile(place.path_of(partition.place_of("trajectories")), filesystem=place.files) as file:
+        with pq.ParquetFile(partition.place_of("trajectories"), filesystem=place.files) as file:
             is_same = (file.metadata.metadata or {}).get(FINGERPRINT_KEY) == fingerprint.encode()
             if is_same and names.issuperset(map(partition.place_of, TABLES)):
                 report.present += 1

@@ -10,7 +10,7 @@ from operator import index
 from os import PathLike
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from otel_rollout.catalog import QueryError, Run
 from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
@@ -22,17 +22,11 @@ from otel_rollout.text.plain_text import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from otel_rollout.catalog.columns import Column
 
 Folder: TypeAlias = str | PathLike[str]
 Folders: TypeAlias = Folder | Sequence[Folder]
 Names: TypeAlias = Sequence[str] | None
 Steps: TypeAlias = int | Container[int | None] | None
-
-SECONDS: Final = 600.0
-"""The most that reading with a condition may take: it may be one that never ends."""
-_OF_TRAJECTORY: Final = frozenset({"trace_id", "step", "validate"})
-"""The columns of spans and messages that follow from the trajectory."""
 
 
 def trajectories(folder: Folders, *, steps: Steps = None, columns: Names = None, where: str = "") -> pa.Table:
@@ -97,9 +91,8 @@ def errors(folder: Folders, *, steps: Steps = None) -> pa.Table:
             tags = {"trace_id": trajectory.trace_id, "step": trajectory.step, "validate": trajectory.validate}
             damaged.append({**tags, "file": str(trajectory.parts[0][0].path), "error": error})
     damaged += [{"file": str(each.path), "offset": each.offset, "error": each.what} for each in problems]
-    types = {"trace_id": "string", "step": "int64", "validate": "bool", "file": "string", "offset": "int64"}
-    fields = [(name, pa.type_for_alias(alias)) for name, alias in {**types, "error": "string"}.items()]
-    return pa.Table.from_pylist(damaged, pa.schema(fields))
+    types = {"trace_id": pa.string(), "step": pa.int64(), "validate": pa.bool_(), "file": pa.string()}
+    return pa.Table.from_pylist(damaged, pa.schema({**types, "offset": pa.int64(), "error": pa.string()}))
 
 
 def error_of(trajectory: RecordedTrajectory) -> str | None:
@@ -151,29 +144,6 @@ def require_arrow() -> None:
         raise MissingExtraError(f"this needs {' and '.join(missing)}: {install_line('data')}")
 
 
-def take_batches(
-    run: Run, table: str, columns: Sequence[Column], condition: str, steps: Steps = None, seconds: float = SECONDS
-) -> tuple[list[pa.RecordBatch], Sequence[str]]:
-    """Return rows of a table in batches, and the trajectories that can't be read.
-
-    Args:
-        run: The trace folders.
-        table: The table.
-        columns: The columns.
-        condition: The condition from ` WHERE ` on; empty for all rows.
-        steps: Only these steps; None for all.
-        seconds: The most that it may take.
-    """
-    from otel_rollout.dataframes.arrow import batches_of_rows
-
-    listed = ", ".join(f'"{each.name}"' for each in columns)
-    sql = f"SELECT {listed} FROM {table}{condition}"
-    batches, unreadable, _ = run.take(
-        sql, lambda cursor: list(batches_of_rows(cursor, columns)), steps, seconds=seconds
-    )
-    return batches, unreadable
-
-
 def _condition(where: str) -> str:
     if where.split()[:1] in (["WHERE"], ["where"]):
         raise QueryError(f"where is the condition without the word WHERE, not {where!r}")
@@ -181,29 +151,25 @@ def _condition(where: str) -> str:
     return f" WHERE ({where}\n)" if where.strip() else ""
 
 
-def _columns_in(condition: str, table: str) -> set[str]:
-    from otel_rollout.catalog.query import understood
-
-    return understood(f"SELECT 1 FROM {table}{condition}").columns.get(table, set())
-
-
 def _read(table: str, folder: Folders, steps: Steps, names: Names, where: str) -> pa.Table:
     """Return rows of a table; of tables of spans, a condition on their trajectories reads no other spans."""
     require_arrow()
-    from otel_rollout.catalog.span_columns import OF_SPANS, batches_of
-    from otel_rollout.dataframes.arrow import UNREADABLE_KEY, batch_of, columns_named, table_of
+    from otel_rollout.catalog.query import understood
+    from otel_rollout.catalog.span_columns import COMMON, OF_SPANS, batches_of
+    from otel_rollout.dataframes.arrow import SECONDS, UNREADABLE_KEY, batch_of, columns_named, table_of, take_batches
     from otel_rollout.dataframes.closed_indexes import read_closed
 
     columns = columns_named(table, names)
     run, steps, condition = _run_of(folder), _steps_of(steps), _condition(where)
     unreadable: Sequence[str] = []
+    asked = understood(f"SELECT 1 FROM {table}{condition}").columns.get(table, set())
     is_whole = table == "trajectories" and steps is None and not condition
     if is_whole and (closed := read_closed(run.folders, columns)) is not None:
         batches = closed
     elif table in OF_SPANS and not condition:
         of_columns = partial(batch_of, columns)
         batches, unreadable = run.span_rows(table, [each.name for each in columns], steps, of_columns)
-    elif table in OF_SPANS and _columns_in(condition, table) <= _OF_TRAJECTORY:
+    elif table in OF_SPANS and asked.issubset(each.name for each in COMMON):
         sql = f"SELECT trace_id FROM (SELECT trace_id, step, validate FROM trajectories) AS {table}{condition}"
         ids, *_ = run.take(sql, lambda cursor: {trace_id for (trace_id,) in cursor}, steps, seconds=SECONDS)
         read = (each for each in run.read(step=steps) if each.trace_id in ids)

@@ -17,11 +17,6 @@ closed_indexes = pytest.importorskip("otel_rollout.dataframes.closed_indexes")
 SAID = '[{"role": "user", "content": "\\u00fc \\"[redacted]\\" \\u0007"}]'
 
 
-@pytest.fixture(autouse=True)
-def _small_folders(monkeypatch):
-    monkeypatch.setattr(closed_indexes, "LEAST_BYTES", 0)
-
-
 def read(folder, *names):
     """Return columns from the closed indexes alone."""
     columns = [each for each in COLUMNS["trajectories"] if not names or each.name in names]
