@@ -22,8 +22,8 @@ from otel_rollout.catalog.filling import (
     OnProgress,
     fill,
     has_other_processes,
-    note_problems,
     parts_of,
+    problems_of,
 )
 from otel_rollout.catalog.records import load
 from otel_rollout.catalog.step_summary import StepIdentity
@@ -120,7 +120,8 @@ class Catalog:
                 if not (is_known and find_attempts(connection, is_whole=is_whole)):
                     found = fill(connection, self._folders, EVERYTHING, self.on_progress)
                     find_attempts(connection, is_whole=True)
-                note_problems(connection, found, self._note)
+                for problem in problems_of(connection, found):
+                    self._note(problem)
                 if looks is not None:
                     looks[connection, selection] = found
             return question(connection, found)
@@ -191,26 +192,22 @@ class Catalog:
         rows = self.ask(lambda connection, _: connection.execute(select, values).fetchall(), selection, seen)
         lacking = [trace_id for trace_id, step, of in rows if selection.takes_step(step, validate=bool(of))]
         for _ in range(_ATTEMPTS):
-            lacking = self._infer(lacking, selection)
-
-    def _infer(self, lacking: Sequence[str], selection: Selection) -> list[str]:
-        """Do so once, and return the trajectories that have got other spans meanwhile."""
-        seen: Seen = {}
-        changed: list[str] = []
-        long = monotonic() + SECONDS_UNTIL_PROGRESS
-        for at in range(0, len(lacking), INFERRED_AT_ONCE):
-            ids = lacking[at : at + INFERRED_AT_ONCE]
-            read: dict[str, tuple[int, TrajectorySummary | None]] = {}
-            for number, each in enumerate(self.recorded(OF_IDS, (json_list(ids),), selection, seen), at + 1):
-                summary = None
-                with suppress(UnreadableTraceError):
-                    summary = each.read_summary()
-                read[each.trace_id] = each.span_count, summary
-                if monotonic() >= long:
-                    self.on_progress(number, len(lacking), "trajectory")
-            changed += self.keep(partial(_keep_inferred, read=read))
-        self.on_progress(len(lacking), len(lacking), "trajectory")
-        return changed
+            seen: Seen = {}
+            changed: list[str] = []
+            long = monotonic() + SECONDS_UNTIL_PROGRESS
+            for at in range(0, len(lacking), INFERRED_AT_ONCE):
+                ids = lacking[at : at + INFERRED_AT_ONCE]
+                read: dict[str, tuple[int, TrajectorySummary | None]] = {}
+                for number, each in enumerate(self.recorded(OF_IDS, (json_list(ids),), selection, seen), at + 1):
+                    summary = None
+                    with suppress(UnreadableTraceError):
+                        summary = each.read_summary()
+                    read[each.trace_id] = each.span_count, summary
+                    if monotonic() >= long:
+                        self.on_progress(number, len(lacking), "trajectory")
+                changed += self.keep(partial(_keep_inferred, read=read))
+            self.on_progress(len(lacking), len(lacking), "trajectory")
+            lacking = changed
 
     def _find(self, trace_id: str) -> list[Part]:
         """Return the parts of a trace, wherever they are now."""

@@ -55,8 +55,6 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._lock = RLock()
         self._is_busy = False
-        self._opened: list[sqlite3.Connection] = []
-        weakref.finalize(self, _close, self._opened)
 
     def ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
         """Ask the database; if that fails, a new one.
@@ -74,7 +72,7 @@ class Database:
                     self._connection = next(self._connections, None)
                     if self._connection is None:
                         raise failure or sqlite3.DatabaseError("there is no place for a catalog")
-                    self._opened.append(self._connection)
+                    weakref.finalize(self, self._connection.close)
                 try:
                     return question(self._connection)
                 except RolloutTraceError:
@@ -112,12 +110,6 @@ class Database:
         yield connection
 
 
-def _close(connections: Sequence[sqlite3.Connection]) -> None:
-    for each in connections:
-        with suppress(sqlite3.Error):
-            each.close()
-
-
 def catalogs_folder() -> Path:
     """Return the folder of all catalogs of this user."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -127,16 +119,13 @@ def catalogs_folder() -> Path:
 def is_local(path: Path) -> bool:
     """Return True if a path is known to be on a file system that no other host has."""
     try:
-        mounts = [line.split(" ")[1:3] for line in MOUNTS.read_text("utf-8", "surrogateescape").splitlines()]
+        mounts = [line.split(b" ")[1:3] for line in MOUNTS.read_bytes().splitlines()]
     except OSError:
         return False
-    real = os.path.realpath(path)
-    best, kind = "", ""
-    for mount, found in mounts:
-        point = mount.encode("utf-8", "surrogateescape").decode("unicode_escape")
-        if len(point) >= len(best) and f"{real}/".startswith(point.rstrip("/") + "/"):
-            best, kind = point, found
-    return kind in LOCAL
+    # A space is escaped there.
+    kinds = {mount.decode("unicode_escape"): kind.decode() for mount, kind in mounts}
+    real = path.resolve()
+    return next((kinds[str(each)] for each in (real, *real.parents) if str(each) in kinds), None) in LOCAL
 
 
 def _opened(path: Path, folders: bytes) -> sqlite3.Connection:

@@ -188,18 +188,11 @@ def _is_in(steps: str, selection: Selection) -> bool:
     return has_no_step is None or selection.takes_bundle(step, validate=validate)
 
 
-def note_problems(connection: sqlite3.Connection, found: Found, on_problem: OnProblem) -> None:
-    """Report everything that can't be read in files.
-
-    Args:
-        connection: The catalog.
-        found: The files.
-        on_problem: Called for each problem.
-    """
-    for place, problems in connection.execute("SELECT place, problems FROM files WHERE problems <> '[]'"):
-        if place in found:
-            for what, offset in orjson.loads(problems):
-                on_problem(ReadProblem(what, found[place].file.path, offset))
+def problems_of(connection: sqlite3.Connection, found: Found) -> list[ReadProblem]:
+    """Return everything that a catalog knows not to be readable in files."""
+    rows = connection.execute("SELECT place, problems FROM files WHERE problems <> '[]'")
+    known = ((found[place].file, orjson.loads(problems)) for place, problems in rows if place in found)
+    return [ReadProblem(what, file.path, offset) for file, problems in known for what, offset in problems]
 
 
 def summaries_of(trajectories: Iterable[RecordedTrajectory]) -> Iterator[TrajectorySummary]:

@@ -153,26 +153,23 @@ def read_live(
         takes_run: Lets trajectories through by the run id of their process; None for all.
     """
     durations = OpDurations()
-    files: list[tuple[str, Mapping[str, Any], float]] = []
-    silent: list[str] = []
+    files: dict[str, tuple[Mapping[str, Any], float]] = {}
+    writing: list[str] = []
     for folder in folders:
-        told, journals = set(), []
-        for path in _listed(Path(folder) / OPEN):
-            if is_running_file(path.name):
-                with suppress(OSError, ValueError):
-                    content, modified = _read(path)
-                    files.append((worker_of(path), content, modified))
-                    told.add(worker_of(path))
-            elif is_frame_file(path.name):
-                journals.append(path)
-        silent += [worker_of(path) for path in journals if worker_of(path) not in told and is_being_written(path)]
+        with suppress(OSError):
+            for path in sorted((Path(folder) / OPEN).iterdir()):
+                if is_running_file(path.name):
+                    with suppress(OSError, ValueError):
+                        files[worker_of(path)] = _read(path)
+                elif is_frame_file(path.name) and is_being_written(path):
+                    writing.append(worker_of(path))
     # A network disk may have another time than this host.
-    now = max([time.time(), *(modified for _, _, modified in files)])
-    for _, content, _ in files:
-        durations.merge(content["durations"])
-    trajectories = [each for file in files for each in _trajectories(*file, now, durations)]
+    now = max([time.time(), *(modified for _, modified in files.values())])
+    for content, _ in files.values():
+        durations.merge({name: each for name, each in content["durations"].items() if isinstance(each, dict)})
+    trajectories = [each for worker, file in files.items() for each in _trajectories(worker, *file, now, durations)]
     trajectories.sort(key=lambda each: (not each.is_alive, -each.seconds))
-    count = sum(content["open"] for _, content, _ in files)
+    count = sum(content["open"] for content, _ in files.values())
     if experiment is not None or takes_run is not None:
         trajectories = [
             each
@@ -180,14 +177,8 @@ def read_live(
             if experiment in (None, each.experiment_name) and (takes_run is None or takes_run(each.run_id))
         ]
         count = len(trajectories)
+    silent = [worker for worker in writing if worker not in files]
     return LiveRun(trajectories, count, _waits(trajectories, count_ended), silent)
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
 
 
 def _read(path: Path) -> tuple[Mapping[str, Any], float]:
@@ -203,9 +194,6 @@ def _read(path: Path) -> tuple[Mapping[str, Any], float]:
     kinds = {"beat": int, "host": str, "pid": int, "open": int, "trajectories": list, "durations": dict}
     if not isinstance(content, dict) or any(type(content.get(key)) is not kind for key, kind in kinds.items()):
         raise ValueError("another form")
-    content["durations"] = {
-        name: buckets for name, buckets in content["durations"].items() if isinstance(buckets, dict)
-    }
     return content, modified
 
 
@@ -240,14 +228,14 @@ def _trajectories(
 
 def _is_gone(host: str, process: int) -> bool:
     """Return True if a process of this host is known to have ended."""
-    if host != os.uname().nodename or process <= 0:
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
+    if host == os.uname().nodename and process > 0:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):
+            # It is another user's, or the number is none of a process.
+            return False
     return False
 
 

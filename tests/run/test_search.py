@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
 from otel_rollout.catalog import Run
-from otel_rollout.catalog.text_match import TextMatcher
+from otel_rollout.catalog.search import TextMatcher
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import encode_spans, json_of_request
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_folder, write_lines
