@@ -27,6 +27,7 @@ from otel_rollout.catalog.filling import (
 )
 from otel_rollout.catalog.records import load
 from otel_rollout.catalog.step_summary import StepIdentity
+from otel_rollout.catalog.tables import MARK
 from otel_rollout.errors import NoTracesError, UnreadableTraceError
 from otel_rollout.facts.table import INFERRED, TrajectorySummary
 from otel_rollout.folder.reader import RecordedTrajectory, main_row
@@ -45,19 +46,6 @@ INFERRED_AT_ONCE: Final = 512
 """The trajectories whose inferred facts are kept in one transaction."""
 _ATTEMPTS: Final = 3
 """The times that a trajectory is read for them, if it changes while it is."""
-_SUM: Final = """
-UPDATE steps SET (two_sides, subagents, forks, compactions) = (
-  SELECT sum(t.two_sides), CAST(total(t.subagents) AS INTEGER), CAST(total(t.forks) AS INTEGER),
-    CAST(total(t.compactions) AS INTEGER)
-  FROM trajectories t
-  WHERE NOT t.overtaken AND t.step IS steps.step AND t.validate = steps.validate
-    AND t.experiment_name IS steps.experiment_name
-    AND (t.run_id IS steps.run_id OR 1 = (SELECT count(*) FROM steps s
-      WHERE s.step IS steps.step AND s.validate = steps.validate AND s.experiment_name IS steps.experiment_name)))
-WHERE EXISTS (SELECT 1 FROM trajectories t WHERE t.trace_id IN (SELECT value FROM json_each(?))
-  AND t.step IS steps.step AND t.validate = steps.validate)
-"""
-"""Sums what was inferred of some trajectories in the rows of their steps."""
 IN_STEP: Final = "t.step IS ? AND t.validate = ?"
 OF_IDS: Final = "t.trace_id IN (SELECT value FROM json_each(?))"
 
@@ -228,7 +216,7 @@ class Catalog:
 def _keep_inferred(
     connection: sqlite3.Connection, read: Mapping[str, tuple[int, TrajectorySummary | None]]
 ) -> list[str]:
-    """Keep the facts that were inferred, sum them in their steps, and return those that have changed meanwhile.
+    """Keep the facts that were inferred, mark their steps, and return those that have changed meanwhile.
 
     The caller commits.
 
@@ -247,7 +235,8 @@ def _keep_inferred(
             values = [getattr(summary, name) for name in INFERRED]
             connection.execute(f"UPDATE trajectories SET {facts} WHERE trace_id = ?", (*values, trace_id))
         connection.execute("UPDATE inferred SET is_known = 1 WHERE trace_id = ?", (trace_id,))
-    connection.execute(_SUM, (orjson.dumps([*read]).decode(),))
+    select = f"SELECT DISTINCT step, validate FROM trajectories t WHERE {OF_IDS}"
+    connection.executemany(MARK, connection.execute(select, (json_list(read),)).fetchall())
     return changed
 
 

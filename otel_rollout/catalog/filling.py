@@ -182,14 +182,13 @@ def _known_files(connection: sqlite3.Connection, where: str = "1", values: Seque
 
 def _is_in(steps: str, selection: Selection) -> bool:
     """Return True if a file would have been listed."""
-    has_no_step, step, validate = orjson.loads(steps) or (None, 0, False)
-    if has_no_step:
-        return selection.takes_step(None, validate=False)
-    return has_no_step is None or selection.takes_bundle(step, validate=validate)
+    # The lines of those without steps may be of any.
+    has_no_step, step, validate = orjson.loads(steps) or (True, 0, False)
+    return has_no_step or selection.takes_bundle(step, validate=validate)
 
 
 def problems_of(connection: sqlite3.Connection, found: Found) -> list[ReadProblem]:
-    """Return everything that a catalog knows not to be readable in files."""
+    """Return everything in files that a catalog could not read."""
     rows = connection.execute("SELECT place, problems FROM files WHERE problems <> '[]'")
     known = ((found[place].file, orjson.loads(problems)) for place, problems in rows if place in found)
     return [ReadProblem(what, file.path, offset) for file, problems in known for what, offset in problems]
