@@ -54,7 +54,7 @@ class Database:
         self._connections = self._open()
         self._connection: sqlite3.Connection | None = None
         self._lock = RLock()
-        self._is_busy = False
+        self._failure: Exception = sqlite3.DatabaseError("there is no place for a catalog")
 
     def ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
         """Ask the database; if that fails, a new one.
@@ -66,12 +66,11 @@ class Database:
             sqlite3.Error: It fails in memory, too (TypeError, ValueError: the same for other reasons).
         """
         with self._lock:
-            failure: Exception | None = None
             while True:
                 if self._connection is None:
                     self._connection = next(self._connections, None)
                     if self._connection is None:
-                        raise failure or sqlite3.DatabaseError("there is no place for a catalog")
+                        raise self._failure
                     weakref.finalize(self, self._connection.close)
                 try:
                     return question(self._connection)
@@ -79,8 +78,7 @@ class Database:
                     raise
                 except (sqlite3.DatabaseError, TypeError, ValueError) as error:
                     # Damage, or a fault of ours: that shows in memory, too.
-                    failure = error
-                    self._is_busy = "locked" in str(error)
+                    self._failure = error
                     with suppress(sqlite3.Error):
                         self._connection.close()
                     self._connection = None
@@ -100,9 +98,10 @@ class Database:
                 make_folder(place)
                 yield _opened(place / NAME, folders)
             except (OSError, sqlite3.Error) as error:
-                self._is_busy = "locked" in str(error)
-            if not self._is_busy:
-                _remove(place)
+                self._failure = error
+            if "locked" in str(self._failure):
+                break
+            _remove(place)
         # Without a name it is in memory, and what is too much for that in a temporary file.
         connection = sqlite3.connect("", check_same_thread=False, isolation_level=None)
         create(connection)
