@@ -177,11 +177,12 @@ class Catalog:
         """Compute the facts that only messages show, of trajectories that match a condition, of `t`, and lack them."""
         select = "SELECT trace_id, t.step, t.validate FROM inferred JOIN trajectories t USING (trace_id)"
         select += f" WHERE NOT is_known AND {where} ORDER BY t.step, trace_id"
-        rows = self.ask(lambda connection, _: connection.execute(select, values).fetchall(), selection, seen)
-        lacking = [trace_id for trace_id, step, of in rows if selection.takes_step(step, validate=bool(of))]
         for _ in range(_ATTEMPTS):
-            seen: Seen = {}
-            changed: list[str] = []
+            rows = self.ask(lambda connection, _: connection.execute(select, values).fetchall(), selection, seen)
+            lacking = [trace_id for trace_id, step, of in rows if selection.takes_step(step, validate=bool(of))]
+            if not lacking:
+                return
+            seen = {}
             long = monotonic() + SECONDS_UNTIL_PROGRESS
             for at in range(0, len(lacking), INFERRED_AT_ONCE):
                 ids = lacking[at : at + INFERRED_AT_ONCE]
@@ -193,9 +194,8 @@ class Catalog:
                     read[each.trace_id] = each.span_count, summary
                     if monotonic() >= long:
                         self.on_progress(number, len(lacking), "trajectory")
-                changed += self.keep(partial(_keep_inferred, read=read))
+                self.keep(partial(_keep_inferred, read=read))
             self.on_progress(len(lacking), len(lacking), "trajectory")
-            lacking = changed
 
     def _find(self, trace_id: str) -> list[Part]:
         """Return the parts of a trace, wherever they are now."""
@@ -213,10 +213,8 @@ class Catalog:
                 self._on_problem(problem)
 
 
-def _keep_inferred(
-    connection: sqlite3.Connection, read: Mapping[str, tuple[int, TrajectorySummary | None]]
-) -> list[str]:
-    """Keep the facts that were inferred, mark their steps, and return those that have changed meanwhile.
+def _keep_inferred(connection: sqlite3.Connection, read: Mapping[str, tuple[int, TrajectorySummary | None]]) -> None:
+    """Keep the facts that were inferred of trajectories that have not changed meanwhile, and mark the steps of these.
 
     The caller commits.
 
@@ -225,11 +223,9 @@ def _keep_inferred(
         read: By trace id, the spans that were listed, and the summary; None of a trajectory that can't be read.
     """
     facts = ", ".join(f"{name} = ?" for name in INFERRED)
-    changed = []
     for trace_id, (spans, summary) in read.items():
         is_same = "SELECT 1 FROM trajectories WHERE trace_id = ? AND spans = ?"
         if connection.execute(is_same, (trace_id, spans)).fetchone() is None:
-            changed.append(trace_id)
             continue
         if summary is not None:
             values = [getattr(summary, name) for name in INFERRED]
@@ -237,7 +233,6 @@ def _keep_inferred(
         connection.execute("UPDATE inferred SET is_known = 1 WHERE trace_id = ?", (trace_id,))
     select = f"SELECT DISTINCT step, validate FROM trajectories t WHERE {OF_IDS}"
     connection.executemany(MARK, connection.execute(select, (json_list(read),)).fetchall())
-    return changed
 
 
 def json_list(values: Iterable[str]) -> str:
