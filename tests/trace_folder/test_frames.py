@@ -42,16 +42,6 @@ def path(tmp_path):
 class TestAppending:
     """append_frame."""
 
-    def test_each_line_is_a_frame_of_its_own(self, tmp_path):
-        """What append returns is where that line is read, alone."""
-        file = AppendFile(tmp_path / "new" / "folder" / "frames.otlp.zst")
-        frames = [append_frame(file, b"one"), append_frame(file, b"two"), append_frame(file, b"th", memoryview(b"ree"))]
-        assert [read_frame(file.path, *frame[:2]) for frame in frames] == [b"one", b"two", b"three"]
-        assert frames[0].offset == 0
-        assert file.end == sum(frame.length for frame in frames) == file.path.stat().st_size
-        file.close()
-        file.close()
-
     def test_a_long_history_that_comes_again_takes_no_space_again(self, tmp_path):
         """Each turn of a model says all before it once more, also where that is a megabyte."""
         history = random.Random(2).randbytes(500_000).hex().encode()

@@ -9,77 +9,32 @@ import zlib
 from pathlib import Path
 
 import pytest
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import SpanContext, TraceFlags
 
-from otel_rollout.facts import COLUMNS, SummaryBuilder
+from otel_rollout.facts import COLUMNS
 from otel_rollout.folder import (
     MAX_INDEX_LINE_BYTES,
     IndexEntry,
-    entry_of,
-    index_line,
     layout,
     read_index,
 )
-from otel_rollout.folder.frames import Frame
-
-CHECKSUM = "0123abcd"
-TRACE = 2**100 + 1
-ROOT = SpanContext(TRACE, 1, False, TraceFlags(1))
-RESOURCE = Resource({"rollout.project_name": "project", "rollout.run_id": "run"})
-TAGS = {
-    "rollout.step": 7,
-    "rollout.sample_index": "s",
-    "rollout.rollout_n": 1,
-    "rollout.validate": True,
-    "rollout.experiment_name": "e",
-}
-
-
-def make_span(span_id, attributes=None, *, start=100, end=200, trace_id=TRACE, **options):
-    context = SpanContext(trace_id, span_id, False, TraceFlags(1))
-    parent = None if span_id == 1 else ROOT
-    options = {"resource": RESOURCE, "name": f"span {span_id}", **options}
-    return ReadableSpan(
-        context=context, parent=parent, attributes=attributes, start_time=start, end_time=end, **options
-    )
-
-
-def summarise(*spans):
-    summary = SummaryBuilder(TRACE)
-    summary.add(spans)
-    return summary
-
-
-class TestIndexFile:
-    """Lines of an index."""
-
-    def test_text_that_json_cannot_say(self, tmp_path):
-        """A lone surrogate becomes a question mark, as in the spans."""
-        entry = entry_of(
-            summarise(make_span(1, {"rollout.sample_index": "\ud800"}, name="\ud800")),
-            *(Frame(0, 1, checksum=CHECKSUM), 2),
-        )
-        path = tmp_path / "x.index.jsonl"
-        path.write_bytes(index_line(entry))
-        [read] = read_index(path)
-        assert (read.sample_index, read.name) == ("?", "?")
+from tests.trace_folder.recordings import make_trajectory, open_indexes, write_folder
 
 
 class TestDamagedLine:
     """A line of an index that is not what was written."""
 
     @pytest.fixture
-    def lines(self):
+    def lines(self, tmp_path):
         """Three lines of an index."""
-        frames = [Frame(number, 5, checksum=CHECKSUM) for number in range(3)]
-        return [index_line(entry_of(summarise(make_span(1, TAGS)), frame, 6)) for frame in frames]
+        made = (make_trajectory(step, "s", validate=True, experiment="\ud800") for step in range(3))
+        [index] = open_indexes(write_folder(tmp_path / "traces", *made))
+        return index.read_bytes().splitlines(keepends=True)
 
     def test_it_is_a_json_object_with_a_checksum_at_its_end(self, lines):
         """Any reader has the fields by name; the checksum is that of what stands before it."""
         entry = json.loads(lines[1])
-        assert (entry["step"], entry["validate"], entry["offset"]) == (7, True, 1)
+        # A lone surrogate becomes a question mark, as in the spans.
+        assert (entry["step"], entry["experiment_name"], entry["validate"]) == (1, "?", True)
         names = [name for name in IndexEntry._fields if name in entry]
         assert list(entry) == [*names, "facts", "crc32"]
         assert set(entry["facts"]) <= set(COLUMNS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import math
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 from google.protobuf import json_format
@@ -26,7 +28,10 @@ from opentelemetry.trace import (
     TraceState,
 )
 
-from otel_rollout.otlp import decode_spans, encode_spans, json_of_request, request_of_json
+from otel_rollout import read_trajectories
+from otel_rollout.otlp import StoredSpan, decode_spans, encode_spans, json_of_request, lazy_spans, request_of_json
+from tests.sdk import COPIES
+from tests.trace_folder.recordings import make_trajectory, write_folder
 
 RESOURCE = Resource({"service.name": "test", "numbers": (1, 2)}, "https://example.org/resource")
 SCOPE = InstrumentationScope("scope", "1.0", "https://example.org/scope", {"a": True})
@@ -140,10 +145,11 @@ def line_of(batch):
 class TestRoundTrip:
     """encode_spans, then decode_spans."""
 
-    @given(st.lists(spans(), max_size=3))
-    def test_nothing_is_lost(self, batch):
-        """Ids, times, kinds, status, events, links, resource, scope, attribute types: all is as it was, in order."""
-        assert [whole(span) for span in decode_spans(encode_spans(batch))] == [whole(span) for span in batch]
+    @given(st.lists(st.lists(spans(), max_size=2), max_size=3))
+    def test_nothing_is_lost(self, parts):
+        """Of any spans in any groups, joined from parts or not, all is as it was, in order."""
+        found = decode_spans(b"".join(map(encode_spans, parts)))
+        assert [whole(span) for span in found] == [whole(span) for part in parts for span in part]
 
     @settings(max_examples=50)
     @given(st.lists(spans(), max_size=3))
@@ -229,3 +235,51 @@ class TestFormat:
         numpy = pytest.importorskip("numpy")
         [span] = decode_spans(encode_spans([make_span(attributes={"loss": numpy.float64(0.5)})]))
         assert span.attributes == {"loss": 0.5}
+
+
+class TestLazily:
+    """Spans that are decoded on first use."""
+
+    def test_one_span_is_decoded_without_the_others(self, tmp_path):
+        """Who reads the root of a recorded trajectory decodes the root."""
+        [trajectory] = read_trajectories(write_folder(tmp_path, make_trajectory(7, 1, 2)))
+        assert [bool(span.data) for span in trajectory.spans] == [True, True, True]
+        root = trajectory.spans[-1]
+        assert (root.name, root.attributes["rollout.step"], root.dropped_attributes) == ("rollout", 7, 0)
+        assert [bool(span.data) for span in trajectory.spans] == [True, True, False]
+
+    @pytest.mark.parametrize("how", COPIES)
+    def test_a_copy_before_first_use(self, how):
+        """A copy is a span too, and leaves the first as it was."""
+        [span, *_] = lazy_spans(encode_spans(make_trajectory(7, 1, 2)))
+        assert whole(how(span)) == whole(span)
+
+    def test_what_a_span_does_not_have(self):
+        """Asking for it is the usual error, before and after the first use."""
+        [span, *_] = lazy_spans(encode_spans(make_trajectory(7, 1, 2)))
+        for _ in range(2):
+            with pytest.raises(AttributeError, match="'StoredSpan' object has no attribute 'nonsense'"):
+                span.nonsense  # noqa: B018
+
+    def test_a_span_that_is_none(self):
+        """What only looks like a span says so, as one error, when the span is read."""
+        request = encode_spans(make_trajectory(7, 1, 2)).replace(b"*\x08generate", b"Z\x08generate")
+        [span, *others] = lazy_spans(request)
+        for _ in range(2):
+            with pytest.raises(ValueError, match="not a span of OTLP"):
+                span.name  # noqa: B018
+        assert [other.name for other in others] == ["look_up", "rollout"]
+
+    def test_threads_that_ask_at_the_same_time(self):
+        """Each gets the answer, whoever decodes."""
+        request = encode_spans(make_trajectory(7, 1, 2))
+        barrier = Barrier(4)
+
+        def names(span: StoredSpan) -> str:
+            barrier.wait(120)
+            return span.name
+
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(50):
+                [span, *_] = lazy_spans(request)
+                assert set(threads.map(names, [span] * 4)) == {"generate"}
