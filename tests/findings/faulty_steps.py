@@ -116,5 +116,31 @@ HEALTHY = {
             "reward_parts": {"correct": r % 2 + step / 4, "penalty": r * (1 - step / 5)},
         }
     ),
+    "groups without signal in validation": unusual(
+        lambda _s, group, _r: {"validate": True, "reward": float(not group)}, 1
+    ),
+    "a tool that is called twice and fails": unusual(
+        lambda _s, group, r: {} if group or r else {"tools": {"rare": ToolCounts(2, 2)}}, 1
+    ),
+    "parts of the reward that rise together": unusual(
+        lambda step, *_: {"reward_parts": {"style": step / 8, "correct": step / 4}}
+    ),
+    "a small part for the format": unusual(lambda _s, _g, r: {"reward_parts": {"format": 0.05, "correct": r % 2}}),
+    "longer answers that pay": unusual(lambda step, _g, r: {"output_tokens": 100 * step, "reward": step * (r % 2)}),
+    "as many are right with a failed tool as without": unusual(
+        lambda _s, group, r: {**failed_tool("ConnectionError"), "reward": float(r % 2)} if group < 4 else {}, 1
+    ),
+    # A run whose prompts came again, and that has others now, has a lower reward by intention.
+    "harder prompts": unusual(
+        lambda step, group, r: {"sample_index": 100 + group, "reward": float(r == 1)} if step > 3 else {}, 6
+    ),
+    "an interpreter's results, as in each step before": unusual(lambda *_: {"odd_results": {"search": 2}}),
+    "twice the tokens in twice the time": unusual(
+        lambda step, _g, r: (
+            {"output_tokens": 400, "end_time": START + (100 * step + 4) * SECOND, "reward": float(r > 0)}
+            if step > 2
+            else {}
+        )
+    ),
 }
 """Makes the steps of each."""

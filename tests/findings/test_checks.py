@@ -7,7 +7,7 @@ import pytest
 from otel_rollout.facts import ToolCounts
 from otel_rollout.look.findings import CHECKS
 from tests.findings.faulty_steps import FAULTS, HEALTHY
-from tests.findings.made_up_steps import SECOND, START, diagnosed, failed_tool, make_steps
+from tests.findings.made_up_steps import diagnosed, make_steps
 
 
 class TestEachCheck:
@@ -53,11 +53,6 @@ class TestEachCheck:
 
 class TestGroups:
     """Groups without signal."""
-
-    def test_are_not_looked_for_in_validation(self):
-        """A validation pass trains nothing."""
-        steps = make_steps(lambda _s, group, _r: {"validate": True, "reward": float(group == 0)})
-        assert diagnosed(steps).findings == ()
 
     def test_a_step_with_one_reward_tells_it(self):
         """Only its reader knows if 0 is the best of 0 and -1."""
@@ -113,34 +108,6 @@ class TestTools:
         found = [each.subject for each in diagnosed(steps).findings if each.check == "tool_errors"]
         assert found == [f"tool {number}" for number in (29, 28, 27, 26, 25)]
 
-    def test_a_few_calls_say_nothing(self):
-        """One failed call of two is no finding."""
-        steps = make_steps(lambda _s, group, r: {"tools": {"rare": ToolCounts(2, 2)}} if (group, r) == (0, 0) else {})
-        assert diagnosed(steps).findings == ()
-
-
-class TestRewardParts:
-    """Parts of the reward over steps."""
-
-    def test_both_may_rise(self):
-        """Parts that rise together are no trade."""
-        steps = make_steps(lambda step, *_: {"reward_parts": {"style": step / 8, "correct": step / 4}}, 4)
-        assert diagnosed(steps).findings == ()
-
-    def test_a_steady_dominance_is_none(self):
-        """A small part for the format beside the answer's is how rewards are made."""
-        steps = make_steps(lambda _s, _g, rollout: {"reward_parts": {"format": 0.05, "correct": rollout % 2}}, 4)
-        assert diagnosed(steps).findings == ()
-
-
-class TestLengths:
-    """Lengths against rewards."""
-
-    def test_longer_answers_that_pay_are_wanted(self):
-        """If the reward rises too, growth is no finding."""
-        steps = make_steps(lambda step, _g, rollout: {"output_tokens": 100 * step, "reward": step * (rollout % 2)}, 4)
-        assert diagnosed(steps).findings == ()
-
 
 class TestRootless:
     """Trajectories without a root."""
@@ -156,46 +123,14 @@ class TestRootless:
         assert (finding.check, finding.steps) == ("rootless", (1, 2))
 
 
-class TestFailuresOfTools:
-    """Failures of tools that the best rollouts have too."""
-
-    def test_that_good_rollouts_survive_are_not_to_blame(self):
-        """If as many with the failure as without it are right, a wrong one has another cause."""
-        fields = failed_tool("ConnectionError")
-        steps = make_steps(lambda _s, group, r: {**fields, "reward": float(r % 2)} if group < 4 else {})
-        assert diagnosed(steps).findings == ()
-
-    def test_that_nobody_survives_are(self):
-        """If all with the failure are wrong, it is the cause."""
-        steps = make_steps(lambda _s, group, _r: failed_tool("ConnectionError") if group < 2 else {})
-        assert {each.check for each in diagnosed(steps).findings} >= {"failures", "punished_failures"}
-
-
 class TestRewardLevel:
     """The level of the reward over steps."""
-
-    def test_harder_prompts_are_no_fall(self):
-        """A run whose prompts came again, and that has others now, has a lower reward by intention."""
-
-        def harder(step, group, rollout):
-            return {"sample_index": 100 + group, "reward": float(rollout == 1)} if step > 3 else {}
-
-        assert diagnosed(make_steps(harder, 6)).findings == ()
 
     def test_a_fall_on_the_same_prompts_is_one(self):
         """Its first step is its onset, and all steps since are its steps."""
         steps = make_steps(lambda step, _g, rollout: {"reward": float(rollout == 1)} if step > 3 else {}, 6)
         (finding,) = diagnosed(steps).findings
         assert (finding.check, finding.onset, finding.steps) == ("reward_falls", 4, (4, 5, 6))
-
-
-class TestToolResults:
-    """Results that are empty or read like errors."""
-
-    def test_of_an_interpreter_are_usual(self):
-        """A tool whose results were so in each step before has not changed."""
-        steps = make_steps(lambda *_: {"odd_results": {"search": 2}}, 4)
-        assert diagnosed(steps).findings == ()
 
 
 class TestGroupSizes:
@@ -205,19 +140,6 @@ class TestGroupSizes:
         """A run that was stopped leaves such a step; a run that goes on has another one after it."""
         steps = make_steps(lambda step, _g, r: {"sample_index": None} if step == 3 and r > 1 else {}, 3)
         assert "incomplete_groups" not in {each.check for each in diagnosed(steps).findings}
-
-
-class TestSpeed:
-    """Slow engines and steps."""
-
-    def test_more_work_takes_more_time(self):
-        """Twice the tokens in twice the time are no slow step."""
-
-        def longer(step, _group, rollout):
-            end = START + (100 * step + 4) * SECOND
-            return {"output_tokens": 400, "end_time": end, "reward": float(rollout > 0)} if step > 2 else {}
-
-        assert diagnosed(make_steps(longer, 4)).findings == ()
 
 
 class TestEvidence:
