@@ -131,17 +131,25 @@ class TestToolsAndErrors:
     def folder(self, tmp_path):
         """A tool that failed in one trajectory, and whose name another one only speaks of."""
         error = {semconv.EXCEPTION_TYPE: "TimeoutError", semconv.EXCEPTION_MESSAGE: "took 30 s"}
-        tool = {semconv.SPAN_KIND: "TOOL", semconv.TOOL_NAME: "sandbox.run"}
+        tool = {semconv.SPAN_KIND: "TOOL", semconv.TOOL_NAME: "sandbox.run", semconv.INPUT_VALUE: '{"n":7}'}
         failed = make_span(
             "call", 9, trace_id_of(1, 0, 0), attributes=tool, error="no luck", events=(Event("exception", error, 1),)
         )
+        called = make_span("call", 9, trace_id_of(1, 2, 0), attributes=tool)
         return write_folder(
-            tmp_path, [failed, *trajectory(1, 0)], trajectory(1, 1, "TimeoutError in sandbox.run: no luck")
+            tmp_path,
+            [failed, *trajectory(1, 0)],
+            trajectory(1, 1, "TimeoutError in sandbox.run: no luck"),
+            [called, *trajectory(1, 2)],
         )
 
     def test_tools(self, folder):
-        """The name of a tool that was called."""
-        assert [hit.excerpt for hit in search(folder, "SANDBOX", "tool")] == ["sandbox.run → TimeoutError: took 30 s"]
+        """The name of a tool that was called, with its arguments, and with its error if it failed."""
+        failed = 'sandbox.run {"n":7} → TimeoutError: took 30 s'
+        found = {within: search(folder, "SANDBOX", within) for within in ("tool", "failed")}
+        assert [hit.excerpt for hit in found["tool"]] == [failed, 'sandbox.run {"n":7}']
+        assert [(hit.sample_index, hit.excerpt) for hit in found["failed"]] == [(0, failed)]
+        assert {hit.excerpt[hit.start : hit.end] for hits in found.values() for hit in hits} == {"sandbox"}
 
     @pytest.mark.parametrize("text", ["timeouterror", "took 30 s", "no luck"])
     def test_errors(self, folder, text):

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
 from otel_rollout import read_trajectories, semconv
-from otel_rollout.catalog import (
-    COLUMNS,
-    QueryError,
-    Run,
-    attach,
-    create,
-    fill_step,
-    filled_steps,
-    insert,
-    refresh,
-    show_rows,
-)
+from otel_rollout.catalog import QueryError, Run, attach, create, fill_step, filled_steps, show_rows
 from tests.trace_folder.recordings import make_span, trace_id_of, write_frames
 
 
@@ -80,50 +70,56 @@ def write_chat(folder, step: int = 1) -> None:
     write_frames(folder / "host-1-abcd.otlp.zst", spans)
 
 
-def rows(catalog: sqlite3.Connection, sql: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query about the steps that are kept."""
-    tables = {table: [each.name for each in COLUMNS[table]] for table in ("spans", "messages")}
-    show_rows(catalog, list(filled_steps(catalog)), tables)
-    return catalog.execute(sql).fetchall()
+def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a question."""
+    return Run([folder]).query(sql, max_rows=99, seconds=60).rows
 
 
-class TestSpans:
-    """The table `spans`."""
+class TestTables:
+    """The tables `spans` and `messages`."""
 
-    def test_a_row_for_each_span(self, catalog, tmp_path):
+    def test_a_row_for_each_span(self, tmp_path):
         """By start, with its place, times, outcome and amounts, in the units that their columns say."""
         write_chat(tmp_path)
-        fill_step(catalog, (1, False), read_trajectories(tmp_path))
-        assert filled_steps(catalog) == {(1, False): []}
-        assert rows(catalog, "SELECT name, kind, turn, seconds, status, tool, model, input_tokens FROM spans") == [
+        assert rows(tmp_path, "SELECT name, kind, turn, seconds, status, tool, model, input_tokens FROM spans") == [
             ("run", "AGENT", None, 2.0, "unset", None, None, None),
             ("generate", "LLM", 1, 0.25, "unset", None, "small", 10),
             ("multiply", "TOOL", None, 0.25, "error", "multiply", None, None),
             ("generate", "LLM", 2, 0.25, "unset", None, "small", 11),
         ]
-        assert rows(catalog, "SELECT DISTINCT parent_id FROM spans") == [(None,), (f"{1:016x}",)]
-        assert rows(catalog, "SELECT output, error FROM spans WHERE tool = 'multiply'") == [("42", "late")]
-        assert rows(catalog, "SELECT json_extract(attributes, '$.\"rollout.status\"') FROM spans LIMIT 1") == [
-            ("completed",)
-        ]
+        assert rows(tmp_path, "SELECT DISTINCT parent_id FROM spans") == [(None,), (f"{1:016x}",)]
+        assert rows(tmp_path, "SELECT output, error FROM spans WHERE tool = 'multiply'") == [("42", "late")]
+        status = "json_extract(attributes, '$.\"rollout.status\"')"
+        assert rows(tmp_path, f"SELECT {status} FROM spans LIMIT 1") == [("completed",)]
 
-
-class TestMessages:
-    """The table `messages`."""
-
-    def test_a_row_for_each_message(self, catalog, tmp_path):
+    def test_a_row_for_each_message(self, tmp_path):
         """Each once, in the order of the chat, with the turn it belongs to."""
         write_chat(tmp_path)
-        fill_step(catalog, (1, False), read_trajectories(tmp_path))
         calls = '[{"name":"multiply","arguments":{"a":6,"b":7},"call_id":"1"}]'
-        assert rows(catalog, "SELECT position, turn, role, content, tool_calls FROM messages") == [
+        assert rows(tmp_path, "SELECT position, turn, role, content, tool_calls FROM messages") == [
             (0, 0, "system", "Be brief.", None),
             (1, 0, "user", "What is 6 times 7?", None),
             (2, 1, "assistant", "", calls),
             (3, 1, "tool", "42", None),
             (4, 2, "assistant", "42", None),
         ]
-        assert rows(catalog, "SELECT tool, is_error FROM messages WHERE role = 'tool'") == [("multiply", 1)]
+        assert rows(tmp_path, "SELECT tool, is_error FROM messages WHERE role = 'tool'") == [("multiply", 1)]
+
+    @pytest.mark.parametrize(
+        ("sql", "count"),
+        [
+            ("spans JOIN trajectories USING (trace_id)", 4),
+            ("messages NATURAL JOIN trajectories", 5),
+            ("messages JOIN spans USING (span_id)", 3),
+            ("spans a JOIN spans b ON a.parent_id = b.span_id", 3),
+            ("conversations WHERE EXISTS (SELECT 1 FROM spans WHERE tool IS NOT NULL)", 1),
+            ("steps JOIN groups USING (step)", 1),
+        ],
+    )
+    def test_joins(self, sql, count, tmp_path):
+        """Whichever way it names its tables and columns, it is the first question about the folder."""
+        write_chat(tmp_path)
+        assert rows(tmp_path, f"SELECT count(*) FROM {sql}") == [(count,)]
 
 
 class TestSteps:
@@ -146,18 +142,6 @@ class TestSteps:
         assert fill(2) == [1, 2]
         max_bytes = 1
         assert fill(0, 2) == [2, 0]
-        assert rows(catalog, "SELECT step FROM spans UNION SELECT step FROM messages") == [(0,), (2,)]
-
-    def test_a_step_that_changes_is_emptied(self, catalog, tmp_path):
-        """What is filled is never behind the trajectories."""
-        write_chat(tmp_path)
-        (found,) = read_trajectories(tmp_path)
-        insert(catalog, [found.summary])
-        refresh(catalog)
-        fill_step(catalog, (1, False), [found])
-        insert(catalog, [found.summary])
-        refresh(catalog)
-        assert filled_steps(catalog) == {}
 
     def test_a_full_disk(self, catalog, tmp_path):
         """If the disk of temporary files is full, the question fails with a line, and smaller ones are answered."""
@@ -176,24 +160,5 @@ class TestSteps:
         (found,) = read_trajectories(tmp_path)
         found.spans[0]._name = "half \ud83d"
         fill_step(catalog, (1, False), [found])
-        assert rows(catalog, "SELECT count(*) FROM spans WHERE name = 'half ?'") == [(1,)]
-
-
-class TestQuestions:
-    """What a question in SQL reads is there before it is answered."""
-
-    @pytest.mark.parametrize(
-        ("sql", "count"),
-        [
-            ("spans JOIN trajectories USING (trace_id)", 4),
-            ("messages NATURAL JOIN trajectories", 5),
-            ("messages JOIN spans USING (span_id)", 3),
-            ("spans a JOIN spans b ON a.parent_id = b.span_id", 3),
-            ("conversations WHERE EXISTS (SELECT 1 FROM spans WHERE tool IS NOT NULL)", 1),
-            ("steps JOIN groups USING (step)", 1),
-        ],
-    )
-    def test_columns_of_joins(self, sql, count, tmp_path):
-        """Whichever way it names its tables and columns, it is the first question about the folder."""
-        write_chat(tmp_path)
-        assert Run([tmp_path]).query(f"SELECT count(*) FROM {sql}", max_rows=9, seconds=60).rows == [(count,)]
+        show_rows(catalog, [(1, False)], {"spans": ["name"]})
+        assert catalog.execute("SELECT count(*) FROM asked.spans WHERE name = 'half ?'").fetchone() == (1,)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import closing
-from dataclasses import replace
 
 import orjson
 import pytest
@@ -58,28 +57,6 @@ class TestGroups:
         step = step_of(summaries)
         assert group.zero_variance == "best"
         assert (signals_of(summaries).failures, step.truncated_with_worst_reward) == ({}, 0)
-
-    def test_an_outlier_of_one_step_is_no_scale(self):
-        """A reward of 50 in one of ten steps leaves the others solved and all best, and is as good as the best."""
-        rewards = [(1.0, 1.0, 0.0), *[(1.0, 1.0)] * 9]
-        made = [
-            rollout(10 * step + n, reward if (step, n) != (3, 1) else 50.0, step=step, sample_index=n == 2)
-            for step, each in enumerate(rewards)
-            for n, reward in enumerate(each)
-        ]
-        found = steps_of(made)
-        assert {(step.scale_lowest, step.scale_highest) for step in found} == {(0.0, 1.0)}
-        assert [step.solved for step in found] == [2 / 3, *[1.0] * 9]
-        first = [group for group in groups_of(made) if group.sample_index == 0]
-        assert [group.zero_variance for group in first] == ["best"] * 3 + [None] + ["best"] * 6
-
-    def test_a_step_of_one_reward_is_judged_by_the_others(self):
-        """A step in which all have 0.1 is all worst once another step has 1, whatever it was before."""
-        same = [rollout(n, 0.1) for n in range(2)]
-        later = [rollout(n, float(n), step=2) for n in range(2, 4)]
-        assert group_of(*same).zero_variance == "best"
-        both = [*same, *(replace(each, reward=each.reward or 0.1) for each in later)]
-        assert (groups_of(both)[0].zero_variance, steps_of(both)[0].solved) == ("worst", 0.0)
 
     def test_any_two_rewards_have_a_middle(self):
         """Rewards near the largest float don't overflow."""

@@ -53,13 +53,6 @@ class TestTables:
         assert row.keys() == {each.name for each in FACTS} | {"seconds", "process_run_id", "attempt", "overtaken"}
         assert (row["seconds"], row["validate"], row["turn_hashes"]) == (2.0, 1, '["0123abcd",""]')
 
-    def test_rewards_and_tools(self, catalog: sqlite3.Connection) -> None:
-        """`rewards` has a row for each part of a reward, `tools` one for each tool of a trajectory."""
-        insert(catalog, [FULL, TrajectorySummary("0" * 31 + "2")])
-        rewards = catalog.execute("SELECT trace_id, name, value FROM rewards ORDER BY name").fetchall()
-        assert rewards == [(FULL.trace_id, "format", 0.1), (FULL.trace_id, "length", -1.0)]
-        assert catalog.execute("SELECT * FROM tools").fetchall() == [(FULL.trace_id, 7, 1, "search", 3, 1)]
-
     def test_values_that_no_database_has(self, catalog: sqlite3.Connection) -> None:
         """An integer beyond 64 bits becomes a text, and a surrogate of a file's name a question mark."""
         insert(catalog, [replace(FULL, sample_index=2**64, worker="host\udcff"), replace(FULL, trace_id="2")])
