@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import http.client
-import json
 import os
 import signal
 import ssl
@@ -19,11 +17,11 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import zstandard
-from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 import otel_rollout
+from otel_rollout.otlp import json_of_request
 from tests.trace_folder.writing import requests_in, spans_in
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
@@ -89,19 +87,8 @@ def make_request(spans: Iterable[Span], service: str = "a-service") -> ExportTra
 
 
 def as_json(request: ExportTraceServiceRequest) -> bytes:
-    """Return a request as OTLP JSON, whose ids are in hexadecimal."""
-
-    def with_ids(value: Any) -> Any:
-        if isinstance(value, list):
-            return [with_ids(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        return {
-            key: base64.b64decode(item).hex() if key in ("traceId", "spanId", "parentSpanId") else with_ids(item)
-            for key, item in value.items()
-        }
-
-    return json.dumps(with_ids(MessageToDict(request, use_integers_for_enums=True))).encode()
+    """Return a request as OTLP JSON."""
+    return json_of_request(request.SerializeToString())
 
 
 class ReceiverProcess:

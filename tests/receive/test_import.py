@@ -36,8 +36,12 @@ class TestForms:
 
     @pytest.mark.parametrize("form", FORMS)
     def test_every_form_is_read(self, tmp_path, capsys, form):
-        """Whatever the format and the compression, each trajectory is one indexed line, root last."""
+        """Whatever the format and the compression, by readers as it is; imported, a trajectory is a line, root last."""
+        problems = []
         write_collector_file(tmp_path / "otlp.json", form, REQUESTS)
+        found = read_trajectories(tmp_path / "otlp.json", on_problem=problems.append)
+        assert [[span.name for span in each.spans] for each in found] == [["generate", "look_up", "rollout"]] * 20
+        assert problems == []
 
         out, err = add(capsys, tmp_path / "otlp.json", into=tmp_path / "traces")
 

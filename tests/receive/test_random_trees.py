@@ -17,6 +17,7 @@ from otel_rollout.cli.main import main
 from otel_rollout.testing import InMemorySpanExporter
 from tests.receive.importing import add
 from tests.trace_folder.collector_files import write_collector_file
+from tests.trace_folder.test_otlp import whole
 
 TRAJECTORIES = 12
 TEXTS = ["", "a", "ünï ✓ 🙂", 'a "quoted" \\ line\n\ttab', "\x00\x1f\x7f", "[1, 2", "null", "x" * 5000]
@@ -137,11 +138,7 @@ def test_every_way_gives_the_same_trees(trees, tmp_path, start, monkeypatch, cap
 def results_in(folder: Path) -> list[int]:
     """Return the number of evaluation events of each root: those that OTLP gets beside the reward's attribute."""
     found = [[span for span in each.spans if span.parent is None] for each in otel_rollout.read_trajectories(folder)]
-    return [sum(map(_is_result, root.events)) for [root] in found]
-
-
-def _is_result(event: Any) -> bool:
-    return bool(event.name == "gen_ai.evaluation.result")
+    return [sum(event.name == "gen_ai.evaluation.result" for event in root.events) for [root] in found]
 
 
 def described(spans: Any) -> dict[int, dict[str, Any]]:
@@ -150,32 +147,8 @@ def described(spans: Any) -> dict[int, dict[str, Any]]:
 
 
 def _describe(span: ReadableSpan) -> dict[str, Any]:
-    scope = span.instrumentation_scope
-    return {
-        "ids": (span.context.trace_id, span.parent and span.parent.span_id),
-        "state": (span.context.trace_state.to_header(), span.context.trace_flags),
-        "name": span.name,
-        "kind": span.kind,
-        "status": (span.status.status_code, span.status.description),
-        "times": (span.start_time, span.end_time),
-        # OTLP gets a tool's arguments and result by the names of the conventions as well.
-        "attributes": {
-            key: value for key, value in _typed(span.attributes).items() if not key.startswith("gen_ai.tool.call.")
-        },
-        "events": [
-            (event.name, event.timestamp, _typed(event.attributes)) for event in span.events if not _is_result(event)
-        ],
-        "links": [(_of(link.context), _typed(link.attributes)) for link in span.links],
-        "dropped": (span.dropped_attributes, span.dropped_events, span.dropped_links),
-        "resource": (_typed(span.resource.attributes), span.resource.schema_url),
-        "scope": scope and (scope.name, scope.version, scope.schema_url, _typed(scope.attributes)),
-    }
-
-
-def _of(context: SpanContext) -> tuple[Any, ...]:
-    return context.trace_id, context.span_id, context.is_remote, context.trace_flags, context.trace_state.to_header()
-
-
-def _typed(attributes: Any) -> dict[str, str]:
-    """Return attributes with values in which 1, 1.0 and True, 0.0 and -0.0 differ."""
-    return {key: repr(value) for key, value in (attributes or {}).items()}
+    found = whole(span)
+    # OTLP gets a tool's arguments and result by the names of the conventions as well, and a reward as an event.
+    found["attributes"] = [pair for pair in found["attributes"] if not pair[0].startswith("gen_ai.tool.call.")]
+    found["events"] = [event for event in found["events"] if event[0] != "gen_ai.evaluation.result"]
+    return found

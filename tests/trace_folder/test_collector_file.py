@@ -14,7 +14,7 @@ from otel_rollout import read_trajectories
 from otel_rollout.folder import stored_file
 from otel_rollout.receive import import_files
 from tests.run.asked import count_folder
-from tests.trace_folder.collector_files import FORMS, write_collector_file
+from tests.trace_folder.collector_files import write_collector_file
 from tests.trace_folder.recordings import json_line, make_trajectory
 
 TRAJECTORIES = [make_trajectory(1, sample, payload=orjson.dumps("é" * 500).decode()) for sample in range(40)]
@@ -67,17 +67,6 @@ class TestForms:
         assert {problem.what for problem in problems} == {"unreadable request"}
         assert problems
         assert {len(each.spans) for each in found} == {2}
-
-    @pytest.mark.parametrize("form", FORMS)
-    def test_every_form_is_read(self, tmp_path, form):
-        """Whatever the format and the compression, the spans of all trajectories are read where they are."""
-        write_collector_file(tmp_path / "otlp.jsonl", form, REQUESTS)
-        problems = []
-
-        found = list(read_trajectories(tmp_path, on_problem=problems.append))
-
-        assert [[span.name for span in each.spans] for each in found] == [["generate", "look_up", "rollout"]] * 40
-        assert problems == []
 
     def test_large_compressed_file(self, tmp_path, monkeypatch):
         """Of a compressed file that is too large to be read in memory, readers name the command for it."""
