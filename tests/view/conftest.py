@@ -6,17 +6,24 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from otel_rollout.folder.folder_writer import FolderWriter
 from tests.trace_folder.recordings import make_trajectory
 
-FOLDER = Path(__file__).parent
-
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
+from tests.servers.browser import Browser
+from tests.view.looking import Looking, look
+from tests.view.viewer import Viewer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+FOLDER = Path(__file__).parent
 WALK = "test_walk.py"
 
 
@@ -49,10 +56,10 @@ def _frequent_looks() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has ended."""
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has ended: what the module's `WRITE` writes, or `write_run`."""
     path = tmp_path_factory.mktemp("run") / "traces"
-    write_run(path).close()
+    getattr(request.module, "WRITE", lambda path: write_run(path).close())(path)
     return path
 
 
@@ -67,9 +74,31 @@ def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def viewer(folder: Path):
+def viewer(folder: Path) -> Iterator[Viewer]:
     """A viewer of that run, for the tests of a module that don't change it."""
-    from tests.view.viewer import Viewer
-
     with Viewer(folder) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def looking(browser: Browser, viewer: Viewer) -> Iterator[Looking]:
+    """A page of it, which the tests of a module share; in the end it has complained of nothing."""
+    with look(browser, viewer) as shown:
+        yield shown
+        assert shown.faults == []
+
+
+@pytest.fixture(scope="module")
+def demo(demo_folder: Path) -> Iterator[Viewer]:
+    """A viewer of the demo."""
+    with Viewer(demo_folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, demo: Viewer) -> Iterator[Page]:
+    """The demo's pages."""
+    with look(browser, demo) as shown:
+        shown.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        yield shown.page
+        assert shown.faults == []

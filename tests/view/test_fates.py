@@ -8,12 +8,9 @@ import pytest
 
 from otel_rollout import semconv
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.servers.browser import Browser
 from tests.trace_folder.recordings import make_trajectory
-from tests.view.looking import Looking, look
-from tests.view.viewer import Viewer
+from tests.view.looking import ROWS, Looking
 
-ROWS = "[role=table] .table-rows [role=row]"
 MINUS = "\u2212"
 BEST = "reward reward-6"
 """The class of the best reward of a step: 0 in a run of penalties."""
@@ -36,13 +33,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     writer.write(make_trajectory(100, 2, 0)[:2])
     writer.close()
     return path
-
-
-@pytest.fixture(scope="module")
-def looking(browser: Browser, viewer: Viewer):
-    """A page of it; the tests of the module share it."""
-    with look(browser, viewer) as page:
-        yield page
 
 
 def rows(looking: Looking) -> list[list[str]]:
@@ -131,7 +121,3 @@ class TestRoom:
         hidden = last.evaluate("place => place.scrollWidth - place.clientWidth")
         looking.page.set_viewport_size(size)
         assert hidden <= 0
-
-    def test_the_pages_complain_of_nothing(self, looking):
-        """No exception, no refusal of the content security policy, no answer that failed."""
-        assert looking.faults == []

@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.servers.browser import Browser
 from tests.trace_folder.recordings import make_trajectory, write_folder
 from tests.view.hostile import HARM, write_hostile
-from tests.view.pages import accessibility_faults, go, harm_of, set_theme, texts, visited, wait_until, watched
+from tests.view.looking import accessibility_faults, go, harm_of, set_theme, texts, visited, wait_until
 from tests.view.viewer import Viewer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 NO_REWARD = "\N{EN DASH}"
-
-
-@pytest.fixture(scope="module")
-def demo(demo_folder: Path) -> Iterator[Viewer]:
-    """A viewer of the demo."""
-    with Viewer(demo_folder) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser) -> Iterator[Page]:
-    """The demo's pages."""
-    with watched(browser) as shown:
-        yield shown
 
 
 def telling_group(demo: Viewer) -> tuple[str, dict[str, Any]]:

@@ -4,30 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.servers.browser import Browser
 from tests.view.hostile import write_hostile
-from tests.view.looking import look
-from tests.view.viewer import Viewer
 
+WRITE = write_hostile
 MARKUP = "main img, main script, main style, main iframe, a[href^='javascript'], main [onerror]"
 SHOWN = "U+202E"
 """A character that turns the direction of writing, as the pages show it."""
-
-
-@pytest.fixture(scope="module")
-def viewer(tmp_path_factory: pytest.TempPathFactory):
-    """A viewer of such a run."""
-    path = tmp_path_factory.mktemp("hostile")
-    write_hostile(path)
-    with Viewer(path) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def looking(browser: Browser, viewer: Viewer):
-    """A page of it; the tests of the module share it."""
-    with look(browser, viewer) as page:
-        yield page
 
 
 @pytest.mark.parametrize(
@@ -54,8 +36,6 @@ def test_what_a_model_wrote_stays_text(looking, address):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert "\u202e" not in text
     assert is_error or address == "#/" or SHOWN in text
-
-
-def test_nothing_was_refused(looking):
-    """The policy of the pages had nothing to refuse: the only answer that failed is that for no step."""
-    assert [fault for fault in looking.faults if "Failed to load resource" not in fault] == []
+    if is_error:
+        # The only answer that may fail is that for no step.
+        looking.faults[:] = [fault for fault in looking.faults if "Failed to load resource" not in fault]

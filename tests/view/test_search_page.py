@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from tests.servers.browser import Browser
-from tests.view.looking import Looking, look
+from tests.view.looking import ROWS, Looking
 from tests.view.made_run import STEPS, write_made_run
-from tests.view.viewer import Viewer
 
-ROWS = "[role=table] .table-rows [role=row]"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The made-up run."""
-    path = tmp_path_factory.mktemp("run") / "traces"
-    write_made_run(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def looking(browser: Browser, viewer: Viewer):
-    """A page of it; the tests of the module share it."""
-    with look(browser, viewer) as page:
-        yield page
+WRITE = write_made_run
 
 
 def found(looking: Looking, text: str) -> None:
@@ -79,7 +58,3 @@ class TestFaults:
         """axe-core finds no serious fault."""
         looking.go("#/search?q=calculate&in=tool").wait_for_selector(ROWS)
         assert looking.serious_faults() == []
-
-    def test_the_page_complains_of_nothing(self, looking):
-        """No exception, no refusal of the content security policy, no answer that failed."""
-        assert looking.faults == []

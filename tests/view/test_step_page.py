@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.servers.browser import Browser
 from tests.trace_folder.recordings import write_folder
-from tests.view.looking import Looking, look
+from tests.view.looking import ROWS, Looking
 from tests.view.made_run import made_trajectory, write_made_run
 from tests.view.viewer import Viewer
 
-ROWS = "[role=table] .table-rows [role=row]"
+WRITE = write_made_run
 STEP = "#/step/2?experiment=first"
 
 _GO_ON_AT_ONCE = """
@@ -45,21 +43,6 @@ over => {
 }
 """
 """The colored pixels of the scatter's right edge, in its upper and lower half."""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The made-up run."""
-    path = tmp_path_factory.mktemp("run") / "traces"
-    write_made_run(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def looking(browser: Browser, viewer: Viewer):
-    """A page of it; the tests of the module share it."""
-    with look(browser, viewer) as page:
-        yield page
 
 
 def column(looking: Looking, number: int) -> list[str]:
@@ -326,7 +309,3 @@ class TestFaults:
             page.get_by_role("alert").get_by_text("There is no step 99").wait_for(timeout=120_000)
         finally:
             page.close()
-
-    def test_the_page_complains_of_nothing(self, looking):
-        """No exception, no refusal of the content security policy, no answer that failed."""
-        assert looking.faults == []

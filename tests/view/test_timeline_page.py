@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.servers.browser import Browser
 from tests.view.hostile import write_hostile
-from tests.view.pages import accessibility_faults, go, harm_of, set_theme, texts, visited, wait_until, watched
+from tests.view.looking import accessibility_faults, go, harm_of, set_theme, texts, visited, wait_until
 from tests.view.viewer import Viewer
 
 if TYPE_CHECKING:
@@ -26,20 +24,6 @@ _COLOR_AT = """
   return "#" + [red, green, blue].map(each => each.toString(16).padStart(2, "0")).join("");
 }
 """
-
-
-@pytest.fixture(scope="module")
-def demo(demo_folder: Path) -> Iterator[Viewer]:
-    """A viewer of the demo."""
-    with Viewer(demo_folder) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser) -> Iterator[Page]:
-    """The demo's pages."""
-    with watched(browser) as shown:
-        yield shown
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,29 +10,13 @@ import pytest
 
 from otel_rollout import semconv
 from otel_rollout.folder.folder_writer import FolderWriter
-from tests.servers.browser import Browser
 from tests.trace_folder.recordings import make_span, trace_id_of
 from tests.view.hostile import HARM, LONG, write_broken, write_hostile, write_large
-from tests.view.pages import accessibility_faults, go, harm_of, set_theme, texts, visited, wait_until, watched
+from tests.view.looking import accessibility_faults, go, harm_of, set_theme, texts, visited, wait_until
 from tests.view.viewer import Viewer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
-
-
-@pytest.fixture(scope="module")
-def demo(demo_folder: Path) -> Iterator[Viewer]:
-    """A viewer of the demo."""
-    with Viewer(demo_folder) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser) -> Iterator[Page]:
-    """The demo's pages."""
-    with watched(browser) as shown:
-        shown.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        yield shown
 
 
 @pytest.fixture(scope="module")

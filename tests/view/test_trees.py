@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from otel_rollout.look.view import STATIC, RunState, export_run
-from tests.servers.browser import Browser
-from tests.view.looking import Looking, look
+from tests.view.looking import Looking, set_theme, texts
 from tests.view.made_tree import NO_TREE, READS_OTHERWISE, WITH_COMPACTION, WITH_SUBAGENTS, write_trees
-from tests.view.pages import set_theme, texts
-from tests.view.viewer import Viewer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+WRITE = write_trees
 CROSS: Final = "\N{MULTIPLICATION SIGN}"
 GROUP = "#/step/1/sample/0"
 TREE = f"{GROUP}/rollout/{WITH_COMPACTION}"
@@ -37,22 +34,6 @@ FOLDED = [
     f"▸ sub-agent researcher 2 {_TOOK} {CROSS} not trained The second has 1,410 m.",
     "compacted: replaces 4 messages from turn 8 1 turn 200 → 10 tokens inferred",
 ]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A prompt with four rollouts, three of them trees."""
-    path = tmp_path_factory.mktemp("trees") / "traces"
-    write_trees(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def looking(browser: Browser, viewer: Viewer) -> Iterator[Looking]:
-    """A page of it; the tests of the module share it."""
-    with look(browser, viewer) as shown:
-        yield shown
-        assert shown.faults == []
 
 
 def fresh(looking: Looking, address: str) -> Page:

@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from otel_rollout.look.view import STATIC, RunState, export_run
-from tests.servers.browser import Browser
-from tests.view.looking import Looking, look
+from tests.view.looking import ROWS, Looking
 from tests.view.made_run import write_made_run
-from tests.view.viewer import Viewer
 
-ROWS = "[role=table] .table-rows [role=row]"
+WRITE = write_made_run
 STEP = "#/step/2?experiment=first"
 GROUP = "#/step/2/sample/4?experiment=first"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The made-up run."""
-    path = tmp_path_factory.mktemp("run") / "traces"
-    write_made_run(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def looking(browser: Browser, viewer: Viewer) -> Iterator[Looking]:
-    """A page of it."""
-    with look(browser, viewer) as page:
-        yield page
 
 
 def test_every_page_is_reached_and_shows_the_run(looking: Looking) -> None:
