@@ -139,17 +139,24 @@ class TestTop:
         assert "waits for" not in output
 
 
-def write_running(folder: Path, worker: str, *, experiment: str, seconds: int = 10, silent: int = 0) -> None:
-    """Write the file of a process of another host, in which a trajectory of step 1 runs."""
+def write_running(
+    folder: Path,
+    *trajectories: dict[str, Any],
+    worker: str = "host-1-abcd",
+    seconds: int = 10,
+    silent: int = 0,
+    **content: Any,
+) -> None:
+    """Write the file of a process of another host, in which trajectories of step 1 run."""
     beat = time.time_ns() - silent * 10**9
     start = beat - seconds * 10**9
-    op = {"name": "search", "kind": "TOOL", "start_time": start}
-    trajectory = {"trace_id": experiment * 32, "name": "x", "step": 1, "sample_index": 0, "rollout_n": 0, "ops": 1}
-    trajectory |= {"validate": False, "experiment_name": experiment, "start_time": start, "op": op}
-    content = {"beat": beat, "host": "elsewhere", "pid": 1, "open": 1, "durations": {"search": {"59": 3}}}
+    usual: dict[str, Any] = {"trace_id": "a" * 32, "name": "x", "step": 1, "sample_index": 0, "rollout_n": 0, "ops": 1}
+    usual |= {"validate": False, "experiment_name": "a", "start_time": start}
+    usual["op"] = {"name": "search", "kind": "TOOL", "start_time": start}
+    told = {"beat": beat, "host": "elsewhere", "pid": 1, "open": 1, "durations": {"search": {"59": 3}}, **content}
     path = folder / "open" / f"{worker}.running.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({**content, "trajectories": [trajectory]}))
+    path.write_text(json.dumps({**told, "trajectories": [usual | each for each in trajectories or ({},)]}))
     os.utime(path, ns=(beat, beat))
 
 
@@ -164,7 +171,8 @@ class TestSeveral:
             make_trajectory(1, 1, 0, experiment="b"),
         )
         for number, experiment in enumerate("ab"):
-            write_running(tmp_path, f"host-{number}-abcd", experiment=experiment)
+            told = {"trace_id": experiment * 32, "experiment_name": experiment}
+            write_running(tmp_path, told, worker=f"host-{number}-abcd")
         assert main(["top", str(tmp_path)]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].startswith("step 1 of a waits for 1 of 4: all in search; ")
@@ -174,8 +182,8 @@ class TestSeveral:
 
     def test_living_processes_come_first(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """What a crash left long ago doesn't push what runs off the screen, however long it ran."""
-        write_running(tmp_path, "host-1-abcd", experiment="a", seconds=9000, silent=3600)
-        write_running(tmp_path, "host-2-abcd", experiment="b")
+        write_running(tmp_path, seconds=9000, silent=3600)
+        write_running(tmp_path, {"trace_id": "b" * 32, "experiment_name": "b"}, worker="host-2-abcd")
         assert [(each["experiment_name"], each["is_alive"]) for each in shown(tmp_path, capsys)] == [
             ("b", True),
             ("a", False),
@@ -212,14 +220,9 @@ class TestOtherFolders:
     @pytest.mark.parametrize("steps", [1, 30])
     def test_fits_a_terminal(self, tmp_path: Path, steps: int) -> None:
         """Neither wider nor longer than it, however many steps wait and however long the names of ops are."""
-        path = tmp_path / "open" / "host-1-abcd.running.json"
-        path.parent.mkdir()
         op = {"name": "sandbox." + "x" * 120, "kind": "TOOL", "start_time": 1}
-        trajectory = {"trace_id": "1" * 32, "name": "x", "sample_index": "y" * 40, "rollout_n": 1, "op": op, "ops": 1}
-        trajectory |= {"validate": False, "experiment_name": None, "start_time": 1}
-        content = {"beat": time.time_ns(), "host": "elsewhere", "pid": 1, "open": 60, "durations": {}}
-        running = [{**trajectory, "step": number % steps} for number in range(60)]
-        path.write_text(json.dumps({**content, "trajectories": running}))
+        running = [{"step": number % steps, "sample_index": "y" * 40, "op": op} for number in range(60)]
+        write_running(tmp_path, *running, open=60)
         console = Console(width=80, height=24, force_terminal=True, color_system=None, file=io.StringIO())
         draw(console, Run([tmp_path]).live(), console.height)
         lines = console.file.getvalue().splitlines()
@@ -228,13 +231,9 @@ class TestOtherFolders:
 
     def test_escape_sequences(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """What a terminal would act on in a name is not printed."""
-        path = tmp_path / "open" / "host-1-abcd.running.json"
-        path.parent.mkdir()
         op = {"name": "\x1b[2Jx", "kind": "TOOL", "start_time": 1}
-        trajectory = {"trace_id": "\x1b[2J", "name": "\x1b", "step": 1, "sample_index": "\x1b[31m", "rollout_n": None}
-        trajectory |= {"validate": False, "experiment_name": None, "start_time": 1, "op": op, "ops": "\x1b"}
-        content = {"beat": 10**18, "host": "h\x1b", "pid": 1, "open": 1, "trajectories": [trajectory], "durations": {}}
-        path.write_text(json.dumps(content))
+        evil = {"trace_id": "\x1b[2J", "name": "\x1b", "sample_index": "\x1b[31m", "ops": "\x1b", "op": op}
+        write_running(tmp_path, evil, host="h\x1b")
         assert main(["top", str(tmp_path)]) == 0
         assert "\x1b" not in capsys.readouterr().out
 
@@ -243,11 +242,6 @@ class TestOtherFolders:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
     ) -> None:
         """A number that nothing of ours writes is passed over."""
-        path = tmp_path / "open" / "host-1-abcd.running.json"
-        path.parent.mkdir()
-        trajectory = {"trace_id": "1" * 32, "name": "x", "step": 1, "sample_index": 1, "rollout_n": 1}
-        trajectory |= {"validate": False, "experiment_name": None, "start_time": 1, "op": None, "ops": 0}
-        content = {"beat": 10**18, "host": socket.gethostname(), "pid": os.getpid(), "open": 1, "durations": {}}
-        path.write_text(json.dumps({**content, "trajectories": [trajectory], **changes}))
+        write_running(tmp_path, **{"host": socket.gethostname(), "pid": os.getpid(), **changes})
         [told] = shown(tmp_path, capsys)
         assert told["is_alive"]

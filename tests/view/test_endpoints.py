@@ -32,20 +32,6 @@ def view(tmp_path: Path):
         viewer.__exit__()
 
 
-class TestRun:
-    """`api/run`."""
-
-    def test_a_run_has_its_steps(self, viewer, folder):
-        """The run's answer has folders and the summary of each step."""
-        run = viewer.run()
-        assert run["folders"] == [str(folder)]
-        assert [(step["step"], step["trajectories"], step["reward_mean"]) for step in run["steps"]] == [
-            (1, 4, 0.5),
-            (2, 4, 0.5),
-        ]
-        assert (run["problems"], run["progress"], run["waiting"], run["is_live"]) == ([], None, None, False)
-
-
 class TestAnswers:
     """Values that JSON has no form for."""
 

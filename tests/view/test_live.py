@@ -13,16 +13,12 @@ import httpx
 import pytest
 
 from otel_rollout import semconv
-from otel_rollout.folder import seal_of
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.look.view import RunState
 from tests.trace_folder.recordings import (
     make_span,
     make_trajectory,
-    open_indexes,
     write_folder,
-    write_frames,
-    write_lines,
 )
 from tests.view.conftest import write_run
 from tests.view.viewer import TOKEN, Viewer, wait_for
@@ -241,29 +237,6 @@ class TestFolders:
             assert [step["trajectories"] for step in run["steps"]] == [4, 3]
             assert run["problems"] == [f"1 torn frame skipped in {data}"]
             assert len(viewer.get("step/2")["rollouts"]["rows"]) == 3
-
-    def test_files_without_index_and_lines_of_other_programs_are_shown(self, tmp_path):
-        """Frames without an index, and plain lines of OTLP JSON, are trajectories as others."""
-        write_frames(tmp_path / "steps=000000-000099" / "node-1-abcd.otlp.zst", make_trajectory(1, 0, 0))
-        write_lines(tmp_path / "lines.jsonl", make_trajectory(2, 0, 0))
-        with Viewer(tmp_path) as viewer:
-            assert [step["step"] for step in viewer.run()["steps"]] == [1, 2]
-            assert len(viewer.get("step/2/group?sample=0")["rollouts"]) == 1
-
-    def test_an_index_without_facts_is_read(self, tmp_path):
-        """They are had from the frames when the folder is first read."""
-        write_run(tmp_path).close()
-        for index in open_indexes(tmp_path):
-            lines = [json.loads(line) for line in index.read_bytes().splitlines()]
-            old = [
-                json.dumps({name: line[name] for name in line if name not in ("facts", "crc32")}).encode()[:-1]
-                for line in lines
-            ]
-            index.write_bytes(b"".join(start + seal_of(start) for start in old))
-        with Viewer(tmp_path) as viewer:
-            rollouts = viewer.get("step/1")["rollouts"]
-            asked, answered = rollouts["columns"].index("prompt"), rollouts["columns"].index("answer")
-            assert [(row[asked], row[answered]) for row in rollouts["rows"]] == [("hello", "hello")] * 4
 
     def test_a_folder_that_can_t_be_read_is_an_error_in_words(self, tmp_path, monkeypatch):
         """Without permission each page says so, and the connection for changes stays."""
