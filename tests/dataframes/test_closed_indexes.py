@@ -117,7 +117,7 @@ class TestDoubts:
         assert read(folder)
         change_lines(folder, change)
         assert read(folder) is None
-        assert dataframes.trajectories(folder).num_rows == 2
+        assert dataframes.trajectories(folder)["prompt"].to_pylist() == ["hello"] * 2
 
     def test_facts_that_are_inferred(self, tmp_path):
         """A line that lacks them has all other columns."""
