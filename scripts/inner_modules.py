@@ -19,7 +19,7 @@ from typing import Final
 ROOT = Path(__file__).resolve().parent.parent
 
 # A lower number is recorded here by the change that lowers it.
-RECORDED: Final = 52
+RECORDED: Final = 51
 
 # The modules that users import: the front, and what docs/how-to/write-an-exporter.md names.
 PUBLIC: Final = frozenset(
