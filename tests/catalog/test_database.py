@@ -57,10 +57,12 @@ class TestPlace:
         assert {path.stat().st_mode & 0o777 for path in (place, cache, cache.parent)} == {0o700}
 
     def test_its_tables_can_be_asked_by_sqlite(self, folder, cache):
-        """A row for each trajectory."""
+        """A row for each trajectory, step, group and tool; none needs a function of ours."""
         count(folder)
         connection = sqlite3.connect(next(cache.glob(f"*/{NAME}")))
         assert connection.execute("SELECT count(*), sum(reward) FROM trajectories").fetchall() == [(4, 6.0)]
+        for table, rows in (("steps", 1), ("groups", 2), ("tools", 4)):
+            assert len(connection.execute(f"SELECT * FROM {table}").fetchall()) == rows
         connection.close()
 
     def test_catalogs_of_folders_that_are_gone_are_removed(self, folder, cache, tmp_path):

@@ -119,12 +119,6 @@ class TestWhatIsRead:
 class TestChanges:
     """The same answers as a catalog that is made anew."""
 
-    def test_a_file_is_deleted(self, folder):
-        """Its trajectories are gone."""
-        answers(folder)
-        shutil.rmtree(folder / "steps=000000-000099")
-        assert [step.step for step in assert_right(folder)["steps"]] == [102, 102]
-
     def test_a_file_is_replaced(self, folder):
         """By one with other trajectories, of the same or another size."""
         answers(folder)

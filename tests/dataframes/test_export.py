@@ -263,11 +263,6 @@ class TestAgain:
         export(folder, place)
         assert len(rows(place, "trajectories")) == 9
 
-    def test_some_steps(self, folder, place):
-        """`--step` exports only these."""
-        export(folder, place, 0, "--step", "2")
-        assert {row["step"] for row in rows(place, "messages")} == {2}
-
     def test_two_at_once(self, folder, place, capsys):
         """A second export of one place is refused while the first goes on."""
         place.mkdir()

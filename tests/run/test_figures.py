@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections import defaultdict
 from contextlib import closing
 from dataclasses import fields, replace
 from typing import Any
@@ -73,20 +72,6 @@ class TestAgainstPlainPython:
                 for one, other in zip(map(fields_of, found), expected, strict=True):
                     assert one == about(other)
 
-    def test_each_figure_is_put_to_the_test(self) -> None:
-        """Over all these runs, of which none was resumed, each column has several values: a constant would show."""
-        values: dict[tuple[str, str], set[Any]] = defaultdict(set)
-        for seed in SEEDS:
-            with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-                fill(connection, seed)
-                for view in ("steps", "groups"):
-                    found = connection.execute(f"SELECT * FROM {view}")
-                    names = [each[0] for each in found.description]
-                    for row in found:
-                        for name, value in zip(names, row, strict=True):
-                            values[view, name].add(value)
-        assert {key for key, found in values.items() if len(found - {None}) < 2} == {("steps", "attempt")}
-
     def test_nothing_changed_costs_nothing(self) -> None:
         """A second refresh computes no step again; a change computes its own step alone."""
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
@@ -96,12 +81,3 @@ class TestAgainstPlainPython:
             assert connection.total_changes == before
             insert(connection, kept[:1])
             assert connection.execute("SELECT * FROM changed_steps").fetchall() == [(kept[0].step, kept[0].validate)]
-
-    def test_the_views_need_no_function_of_ours(self, tmp_path) -> None:
-        """Any SQLite reads them."""
-        with closing(sqlite3.connect(tmp_path / "catalog", isolation_level=None)) as connection:
-            expected = naive_steps(fill(connection, 3))
-        with closing(sqlite3.connect(tmp_path / "catalog")) as connection:
-            assert connection.execute("SELECT count(*) FROM steps").fetchone() == (len(expected),)
-            assert connection.execute("SELECT sum(trajectories) FROM steps").fetchone()[0] > 0
-            assert connection.execute("SELECT count(prompt) FROM groups").fetchone()[0] > 0

@@ -6,7 +6,6 @@ import pytest
 
 from otel_rollout import read_trajectories, semconv
 from otel_rollout.catalog import Run
-from otel_rollout.errors import NoTracesError
 from otel_rollout.facts import shapes_of
 from tests.run.asked import steps_of, summaries_of
 from tests.trace_folder.recordings import make_span, make_trajectory, trace_id_of, write_folder
@@ -29,34 +28,12 @@ def folder(tmp_path):
     return write_folder(tmp_path / "traces", *trajectories, make_trajectory(2, 0, validate=True))
 
 
-class TestSteps:
-    """`steps()`."""
-
-    def test_once_a_file_has_changed(self, folder):
-        """A step has its new trajectories, and the run another version."""
-        run = Run([folder])
-        run.steps()
-        version = run.version()
-        write_folder(folder, make_trajectory(1, 7))
-        assert run.version() != version
-        assert outline(run.steps()) == [(1, False, 5), (2, False, 4), (2, True, 1)]
-
-    def test_a_folder_without_traces(self, tmp_path):
-        """It is named."""
-        with pytest.raises(NoTracesError, match="nowhere"):
-            Run([tmp_path / "nowhere"]).steps()
-
-
 class TestFolders:
     """Several folders."""
 
     def test_one_inside_another(self, folder):
         """What is in both counts once."""
         assert outline(Run([folder, folder / "steps=000000-000099", folder]).steps())[0] == (1, False, 4)
-
-    def test_one_that_has_nothing_yet(self, folder, tmp_path):
-        """It is passed over."""
-        assert len(Run([tmp_path / "later", folder]).steps()) == 3
 
 
 class TestTrajectories:

@@ -137,18 +137,6 @@ def test_counts_tell_what_lives_from_what_is_left(tmp_path: Path) -> None:
         assert viewer.get("open") == {"open": 2, "left": 2, "steps": steps}
 
 
-def test_experiments_of_one_folder_are_apart(browser: Browser, folder_with_ends: Path) -> None:
-    """Each experiment's step waits for its own trajectories, and the table names the experiment."""
-    write_open(folder_with_ends, (1, 7))
-    write_open(folder_with_ends, (1, 8), experiment="second", worker="host-2-abcd", first=2)
-    with Viewer(folder_with_ends) as viewer, look(browser, viewer) as looking:
-        page = looking.go("#/live")
-        page.get_by_text("Step 1 of first waits for 1 of 2: all in sandbox.run").wait_for()
-        page.get_by_text("Step 1 of second waits for 1 of 1: all in sandbox.run").wait_for()
-        page.get_by_role("columnheader", name="experiment").wait_for()
-        assert looking.faults == []
-
-
 def test_words_of_code_are_drawn_as_code(browser: Browser, folder_with_ends: Path) -> None:
     """The name of an exporter or a function stands without backticks."""
     with Viewer(folder_with_ends) as viewer, look(browser, viewer) as looking:

@@ -32,18 +32,6 @@ class TestSearch:
         page.keyboard.press("Enter")
         looking.wait("() => /^#[/]trajectory[/][0-9a-f]{32}[?]span=/.test(location.hash)")
 
-    def test_a_step_is_searched_alone(self, looking):
-        """The step stands in the address, and only its trajectories are found."""
-        page = looking.go("#/search?q=it+is+23&step=2&experiment=first")
-        found(looking, "1 trajectory in ")
-        assert page.locator(ROWS).inner_text().splitlines()[0] == "step 2 · 2 · 3"
-
-    def test_failed_calls_stand_with_their_arguments(self, looking):
-        """What a tool was called with, and why it failed, stands in the row."""
-        page = looking.go("#/search?q=calculate&in=failed&step=2&experiment=first")
-        found(looking, "4 trajectories in ")
-        assert 'calculate {"expression":"4 * 10 + 0"} → division by zero' in page.locator(".excerpt").all_inner_texts()
-
     def test_nothing_found_says_so(self, looking):
         """The page says that there is nothing, and how letters were compared."""
         page = looking.go("#/search?q=nowhere")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from otel_rollout.look.view import STATIC, RunState, export_run
 from tests.view.looking import Looking, set_theme, texts
 from tests.view.made_tree import NO_TREE, READS_OTHERWISE, WITH_COMPACTION, WITH_SUBAGENTS, write_trees
 
@@ -126,15 +124,6 @@ class TestTrajectory:
         page.locator(".message", has_text="The first one is longer.").wait_for()
         assert page.locator(".turn-lanes, .conversation-head").count() == 0
         assert page.locator("[role=option]", has_text="turn 2").inner_text().split("\n")[0] == "generate turn 2"
-
-    def test_an_export_has_them(self, looking: Looking, folder: Path, tmp_path: Path) -> None:
-        """Pages that are opened from the disk have lanes and heads too."""
-        export_run(RunState([folder]), STATIC, tmp_path / "out")
-        page = looking.page.context.new_page()
-        page.goto(f"{(tmp_path / 'out' / 'index.html').as_uri()}{TREE}")
-        page.locator(".conversation-head", has_text="replaces 4 messages").wait_for()
-        assert texts(page, ".lane-names li") == LANES
-        page.close()
 
 
 class TestGroup:
