@@ -229,11 +229,8 @@ def parts_of(
     cache = LineCache()
     for place, of_file in groupby(rows, key=itemgetter(0)):
         number, _, name = os.fsdecode(place).partition("/")
-        try:
-            [file] = find_trace_files(folders[int(number)] / name)
-        except (NoTracesError, OSError, ValueError):
-            # It has gone since.
-            continue
+        # Its index is not asked for, and whether it is still there shows when it is read.
+        file = TraceFile(os.fspath(folders[int(number)] / name), None, None)
         stored = StoredFile(file, cache, lambda problem: None)
         for _, offset, traces, line, facts in of_file:
             if traces > 1:
