@@ -25,7 +25,7 @@ _SUMS: Final[Mapping[Sum, tuple[str, str]]] = {
 """The meaning and the SQL of each way to sum a fact."""
 _STATISTICS: Final = {
     "lowest": ("the lowest of {}", "min({})"),
-    "mean": ("the mean of {}", "mean({})"),
+    "mean": ("the mean of {}", "avg({})"),
     "p50": ("the median of {}", "p50({})"),
     "p99": ("the 99th percentile of {}", "p99({})"),
     "highest": ("the highest of {}", "max({})"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache
 from itertools import zip_longest
 from operator import itemgetter
 from typing import Any, Final
@@ -16,7 +16,8 @@ from otel_rollout.catalog.group_summary import GroupSummary
 from otel_rollout.catalog.records import GROUPS, STEPS, insert
 from otel_rollout.catalog.reward_scale import Scale, scale_of
 from otel_rollout.catalog.sql import add_functions, aggregate, counts_of
-from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
+from otel_rollout.catalog.step_figures import mean_of_known
+from otel_rollout.catalog.step_summary import MEMBERS, StepIdentity, StepSummary
 from otel_rollout.catalog.tables import COLUMNS, attach, create
 from otel_rollout.facts.amounts import is_same_reward, mean_of, sum_of
 from otel_rollout.facts.table import TrajectorySummary
@@ -47,16 +48,12 @@ SELECT rowid, CASE WHEN runs > 1 THEN run_id
   FROM known
 """
 """The steps with the names of their runs: the only run of a step has its name from other steps of it."""
-_MEMBERS: Final = """
-t.step IS :step AND t.validate = :validate AND t.experiment_name IS :experiment_name AND NOT t.overtaken
-  AND (:is_sole OR t.run_id IS :run_id)
-"""
 _STEP: Final = f"""
-INSERT INTO steps SELECT {", ".join(str(each.of) for each in COLUMNS["steps"])} FROM trajectories t WHERE {_MEMBERS}
+INSERT INTO steps SELECT {", ".join(str(each.of) for each in COLUMNS["steps"])} FROM trajectories t WHERE {MEMBERS}
 """
 _GROUPS: Final = f"""
 INSERT INTO groups SELECT {", ".join(str(each.of) for each in COLUMNS["groups"])}
-  FROM (SELECT t.rowid AS row, row_number() OVER (ORDER BY {ORDER}) AS place FROM trajectories t WHERE {_MEMBERS})
+  FROM (SELECT t.rowid AS row, row_number() OVER (ORDER BY {ORDER}) AS place FROM trajectories t WHERE {MEMBERS})
     CROSS JOIN trajectories t ON t.rowid = row
   GROUP BY CAST(sample_index AS TEXT) ORDER BY min(place)
 """
@@ -80,6 +77,7 @@ def refresh(
         for columns, functions in ((1, _OF_COLUMN), (2, _OF_PAIRS)):
             for name, of_rows in functions.items():
                 connection.create_aggregate(name, columns, aggregate(columns, of_rows, keeps_null=True))
+        connection.create_function("is_same_reward", 2, is_same_reward, deterministic=True)
     for step, validate in changed:
         if selection.takes_step(step, validate=bool(validate)):
             connection.execute("BEGIN IMMEDIATE")
@@ -144,18 +142,18 @@ def _judge(
     connection: sqlite3.Connection, row: int, step: Sequence[Any], run_id: str | None, scale: Scale | None
 ) -> None:
     select = f"SELECT rowid, rewards, reward_std FROM groups WHERE {OF_RUN}"
-    all_rewards: list[float] = []
+    all_solved: list[bool] = []
     variances: list[str] = []
     judged: list[tuple[Any, ...]] = []
     for group, text, deviation in connection.execute(select, step):
         rewards = [reward for reward in orjson.loads(text) if reward is not None]
+        solved = [] if scale is None else list(map(scale.is_solved, rewards))
         variance = None if scale is None or deviation is None else scale.zero_variance(rewards)
-        judged.append((run_id, scale and scale.solved(rewards), variance, group))
-        all_rewards += rewards
+        judged.append((run_id, mean_of_known(solved), variance, group))
+        all_solved += solved
         variances += [] if variance is None else [variance]
     connection.executemany("UPDATE groups SET run_id = ?, solved = ?, zero_variance = ? WHERE rowid = ?", judged)
-    ends = scale or (None, None)
-    of_step = run_id, *ends, scale and scale.solved(all_rewards), orjson.dumps(counts_of(variances)).decode()
+    of_step = run_id, *(scale or (None, None)), mean_of_known(all_solved), orjson.dumps(counts_of(variances)).decode()
     columns = "run_id = ?, scale_lowest = ?, scale_highest = ?, solved = ?, zero_variance = ?"
     connection.execute(f"UPDATE steps SET {columns} WHERE rowid = ?", (*of_step, row))
 
@@ -203,19 +201,10 @@ def catalog_of(
     return connection
 
 
-def _last_5_percent_share(times: Sequence[tuple[int, int]]) -> float | None:
-    awaited = [each for each in times if each[0] is not None]
-    start, ends = min((start for start, _ in awaited), default=0), sorted(end for _, end in awaited)
-    # Fewer than 8 trajectories have no last ones.
+def _end_without_last(ends: Sequence[int]) -> int | None:
+    """Return the end of all but the last 5 percent, and of all but one at least; None of fewer than 8."""
     last = max(len(ends) // 20, len(ends) >= 8)
-    return (ends[-1] - ends[-1 - last]) / (ends[-1] - start) if last and ends[-1] > start else None
-
-
-def _number_of_lowest(rewards: Sequence[tuple[float, int]]) -> int:
-    """Return the number of marked rewards that are the lowest of all."""
-    known = [(reward, is_marked) for reward, is_marked in rewards if reward is not None]
-    lowest = min((reward for reward, _ in known), default=0.0)
-    return sum(bool(is_marked) and is_same_reward(reward, lowest) for reward, is_marked in known)
+    return sorted(ends)[-1 - last] if last else None
 
 
 def _in_order(values: Sequence[tuple[int, Any]]) -> str:
@@ -223,7 +212,8 @@ def _in_order(values: Sequence[tuple[int, Any]]) -> str:
 
 
 def _duplicates(turn_hashes: Sequence[str]) -> int:
-    known = [text for text in turn_hashes if (hashes := orjson.loads(text)) and all(hashes)]
+    # A turn without a hash is like none.
+    known = [text for text in turn_hashes if text != "[]" and '""' not in text]
     return len(known) - len(set(known))
 
 
@@ -256,15 +246,18 @@ def _tool_counts(tools: Sequence[str]) -> str:
     return orjson.dumps(dict(sorted(sums.items(), key=lambda tool: (-tool[1][0], tool[0])))).decode()
 
 
-def _calls(tools: Sequence[str], of: int) -> int:
-    return sum_of(counts[of] for text in tools for counts in orjson.loads(text).values())
+@lru_cache(1024)
+def _calls_and_errors(tools: str) -> tuple[int, int]:
+    counts = orjson.loads(tools).values()
+    return sum_of(calls for calls, _ in counts), sum_of(errors for _, errors in counts)
 
 
 _OF_COLUMN: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     "means_by_name": _means_by_name,
     "tool_counts": _tool_counts,
-    "tool_calls": partial(_calls, of=0),
-    "tool_errors": partial(_calls, of=1),
+    "tool_calls": lambda tools: sum_of(_calls_and_errors(each)[0] for each in tools),
+    "tool_errors": lambda tools: sum_of(_calls_and_errors(each)[1] for each in tools),
+    "end_without_last": _end_without_last,
     "duplicates": _duplicates,
     "first_divergence": _first_divergence,
 }
@@ -272,6 +265,4 @@ _OF_COLUMN: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
 _OF_PAIRS: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     "first_in_order": lambda values: min((each for each in values if each[1]), default=(0, ""))[1],
     "in_order": _in_order,
-    "number_of_lowest": _number_of_lowest,
-    "last_5_percent_share": _last_5_percent_share,
 }

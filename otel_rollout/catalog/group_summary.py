@@ -52,8 +52,7 @@ class GroupSummary:
         "CASE WHEN sample_index IS NOT NULL AND count(reward) > 1 THEN stddev(reward) END",
     )
     solved: float | None = figure(
-        "the share of known rewards in the upper half of the run's scale; null without rewards",
-        "NULL",
+        "the share of known rewards in the upper half of the run's scale; null without rewards", "NULL"
     )
     zero_variance: str | None = figure(
         "`best`, `worst` or `other` if all known rewards are equal and there are two or more: the best reward of the "

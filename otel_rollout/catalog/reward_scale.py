@@ -33,10 +33,6 @@ class Scale(NamedTuple):
         """Return a reward's place between the worst, 0, and the best, 1."""
         return (reward - self.lowest) / self.size
 
-    def solved(self, rewards: Sequence[float]) -> float | None:
-        """Return the share of rewards that are solved; None without any."""
-        return sum(map(self.is_solved, rewards)) / len(rewards) if rewards else None
-
     def zero_variance(self, rewards: Sequence[float]) -> str | None:
         """Return the end of the scale that rewards are at if all are the same; None if they are not."""
         lowest, highest = min(rewards), max(rewards)

@@ -13,11 +13,18 @@ from otel_rollout.catalog.reward_scale import Scale
 from otel_rollout.catalog.step_figures import LENGTH_REASONS
 from otel_rollout.facts.table import Count, StepSums
 
+MEMBERS: Final = """
+t.step IS :step AND t.validate = :validate AND t.experiment_name IS :experiment_name AND NOT t.overtaken
+  AND (:is_sole OR t.run_id IS :run_id)
+"""
+"""The condition of the trajectories that figures are of."""
 _SOLE: Final = "CASE WHEN count(DISTINCT ifnull(run_id, 0)) = 1 THEN max({}) END"
 _NUMBER: Final = "count(CASE WHEN {} THEN 1 END)"
 _REASONS: Final = ", ".join(map(repr, sorted(LENGTH_REASONS)))
 _CUT_OFF: Final = f"status = 'truncated' OR status = 'completed' AND finish_reason IN ({_REASONS})"
 """The trajectories for which `is_cut_off` is true."""
+_LOWEST: Final = f"(SELECT min(t.reward) FROM trajectories t WHERE {MEMBERS})"
+_START, _END = (f"CASE WHEN status IS NOT 'cancelled' THEN {time} END" for time in ("start_time", "end_time"))
 _OF_GROUPS: Final = (
     "(SELECT {} FROM groups g WHERE g.step IS :step AND g.validate = :validate"
     " AND g.experiment_name IS :experiment_name AND g.run_id IS :run_id)"
@@ -63,20 +70,17 @@ class StepSummary(StepSums, StepIdentity):
         "the mean of the groups' standard deviations of rewards", _OF_GROUPS.format("mean(reward_std)")
     )
     scale_lowest: float | None = figure(
-        "the worst reward on the run's scale: the lowest, without the tenth of its steps with the lowest",
-        "NULL",
+        "the worst reward on the run's scale: the lowest, without the tenth of its steps with the lowest", "NULL"
     )
     scale_highest: float | None = figure("the best, in the same way", "NULL")
     solved: float | None = figure(
-        "the share of rewards in the upper half of the run's scale; above 0 if the run has one reward",
-        "NULL",
+        "the share of rewards in the upper half of the run's scale; above 0 if the run has one reward", "NULL"
     )
     comparable_groups: Count = figure(
         "the number of groups with two known rewards or more", _OF_GROUPS.format("count(reward_std)")
     )
     zero_variance: Mapping[str, Count] = figure(
-        "the number of comparable groups without variance, by `best`, `worst`, `other`",
-        "'{}'",
+        "the number of comparable groups without variance, by `best`, `worst`, `other`", "'{}'"
     )
     errors: Count = figure("the trajectories that ended in an error", _NUMBER.format("status = 'error'"))
     truncated: Count = figure("the trajectories that were cut off", _NUMBER.format("status = 'truncated'"))
@@ -87,7 +91,7 @@ class StepSummary(StepSums, StepIdentity):
     )
     truncated_with_worst_reward: Count = figure(
         "those that were cut off, also by the engine, and have the step's lowest reward",
-        f"number_of_lowest(reward, {_CUT_OFF})",
+        _NUMBER.format(f"({_CUT_OFF}) AND reward NOT NULL AND is_same_reward(reward, {_LOWEST})"),
     )
     error_types: Mapping[str, Count] = figure(
         "the number of trajectories by the type of their first error",
@@ -97,7 +101,7 @@ class StepSummary(StepSums, StepIdentity):
     last_5_percent_share: float | None = figure(
         "the share of the wall time after 95% of its trajectories had ended, without those that were cancelled; of "
         "fewer than 20, after all but the last; null for fewer than 8",
-        "last_5_percent_share(CASE WHEN status IS NOT 'cancelled' THEN start_time END, end_time)",
+        f"1.0 * (max({_END}) - end_without_last({_END})) / nullif(max(0, max({_END}) - min({_START})), 0)",
     )
     duplicates: Count = figure(
         "the number of rollouts that equal an earlier one of their group",
