@@ -41,7 +41,7 @@ from otel_rollout.catalog.query import (
 )
 from otel_rollout.catalog.records import facts_of, load
 from otel_rollout.catalog.span_columns import OF_SPANS
-from otel_rollout.catalog.spans import KeptSpans, keep_shapes, show_rows
+from otel_rollout.catalog.spans import ask_filled, check_size, keep_shapes, show_rows, take_counted
 from otel_rollout.catalog.step_summary import StepIdentity, StepSummary
 from otel_rollout.errors import MissingExtraError, NoTracesError, UnreadableTraceError
 from otel_rollout.facts.json_types import from_json
@@ -98,7 +98,6 @@ class Run:
         self.folders = tuple(map(Path, folders))
         self._experiment, self._run, self._attempt = experiment, run, attempt
         self._catalog = Catalog(self.folders, on_problem, on_progress)
-        self._spans = KeptSpans(self._catalog)
 
     def __repr__(self) -> str:
         return f"<Run {', '.join(map(str, self.folders))}>"
@@ -511,8 +510,8 @@ class Run:
                     return take_rows(connection, asked.sql, take, seconds)
 
             if of_spans:
-                self._spans.check_size(keys)
-            return *self._spans.ask(keys if of_spans else (), question), asked.read_as
+                check_size(self._catalog, keys)
+            return *ask_filled(self._catalog, keys if of_spans else (), question), asked.read_as
 
     def _step_keys(self, step: int | Container[int | None] | None) -> list[StepKey]:
         return [key for key in self._catalog.step_keys() if Selection(step).takes_step(key[0], validate=key[1])]
@@ -532,9 +531,17 @@ class Run:
             step: Only these steps; None for all.
             take: Makes something of the values of each column, of some rows at a time.
         """
+        taken: list[Answered] = []
+        unreadable: list[str] = []
         with self.one_look():
             self._catalog.ask(lambda connection, _: refresh(connection))
-            return self._spans.rows(self._step_keys(step), table, columns, take)
+            # One step at a time is kept for this.
+            for key in self._step_keys(step):
+                of_step = partial(take_counted, key=key, table=table, columns=columns, take=take)
+                found, missing = ask_filled(self._catalog, [key], of_step)
+                taken += found
+                unreadable += missing
+        return taken, unreadable
 
 
 def _condition_of(trace: str, filters: Filters) -> tuple[str, list[Any]]:

@@ -27,82 +27,50 @@ MAX_SHAPES: Final = 65_536
 """The trajectories whose places on timelines are kept: some 60 MB."""
 
 
-class KeptSpans:
-    """The rows of spans of a catalog.
+def check_size(catalog: Catalog, keys: Sequence[StepKey]) -> None:
+    """Refuse a question that reads the spans of too many trajectories.
 
     Args:
         catalog: The catalog.
+        keys: The steps that it reads.
+
+    Raises:
+        QueryError: It does.
     """
+    select = "SELECT step, validate, sum(bytes) FROM trajectories GROUP BY step, validate"
+    sizes = catalog.ask(lambda connection, _: connection.execute(select).fetchall())
+    read = [size for step, validate, size in sizes if (step, bool(validate)) in keys]
+    if sum(read) > MAX_SPAN_BYTES:
+        raise QueryError(
+            f"it reads the spans of {counted(len(read), 'step')}, {sum(read) / 2**30:.1f} GiB; the limit is "
+            f"{MAX_SPAN_BYTES / 2**30:g} GiB: name fewer steps"
+        )
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
 
-    def check_size(self, keys: Sequence[StepKey]) -> None:
-        """Refuse a question that reads the spans of too many trajectories.
+def ask_filled(
+    catalog: Catalog, keys: Sequence[StepKey], question: Callable[[sqlite3.Connection], Answered]
+) -> tuple[Answered, Sequence[str]]:
+    """Ask once the rows of steps are kept; return the trajectories that can't be read, too.
 
-        Args:
-            keys: The steps that it reads.
+    Args:
+        catalog: The catalog.
+        keys: The steps.
+        question: Called with the catalog's connection.
+    """
+    missing: list[StepKey] = []
 
-        Raises:
-            QueryError: It does.
-        """
-        select = "SELECT step, validate, sum(bytes) FROM trajectories GROUP BY step, validate"
-        sizes = self._catalog.ask(lambda connection, _: connection.execute(select).fetchall())
-        read = [size for step, validate, size in sizes if (step, bool(validate)) in keys]
-        if sum(read) > MAX_SPAN_BYTES:
-            raise QueryError(
-                f"it reads the spans of {counted(len(read), 'step')}, {sum(read) / 2**30:.1f} GiB; the limit is "
-                f"{MAX_SPAN_BYTES / 2**30:g} GiB: name fewer steps"
-            )
+    def answer(connection: sqlite3.Connection, _: Found) -> tuple[Answered, Sequence[str]] | None:
+        filled = filled_steps(connection) if keys else {}
+        missing[:] = [key for key in keys if key not in filled]
+        return None if missing else (question(connection), [trace_id for key in keys for trace_id in filled[key]])
 
-    def ask(
-        self, keys: Sequence[StepKey], question: Callable[[sqlite3.Connection], Answered]
-    ) -> tuple[Answered, Sequence[str]]:
-        """Ask once the rows of steps are kept; return the trajectories that can't be read, too.
-
-        Args:
-            keys: The steps.
-            question: Called with the catalog.
-        """
-
-        def answer(connection: sqlite3.Connection, _: Found) -> tuple[Answered, Sequence[str]] | None:
-            filled = filled_steps(connection) if keys else {}
-            if any(key not in filled for key in keys):
-                return None
-            return question(connection), [trace_id for key in keys for trace_id in filled[key]]
-
-        # Another process may empty a step meanwhile.
-        while (found := self._catalog.ask(answer)) is None:
-            self._fill(keys)
-        return found
-
-    def rows(
-        self, keys: Sequence[StepKey], table: str, columns: Sequence[str], take: Callable[[list[list[Any]]], Answered]
-    ) -> tuple[list[Answered], Sequence[str]]:
-        """Return the rows of steps that count, and the trajectories that can't be read.
-
-        Args:
-            keys: The steps, of which one at a time is kept for this.
-            table: The table.
-            columns: The names of its columns.
-            take: Makes something of the values of each column, of some rows at a time.
-        """
-        taken: list[Answered] = []
-        unreadable: list[str] = []
-        for key in keys:
-            question = partial(_take_counted, key=key, table=table, columns=columns, take=take)
-            found, missing = self.ask([key], question)
-            taken += found
-            unreadable += missing
-        return taken, unreadable
-
-    def _fill(self, keys: Sequence[StepKey]) -> None:
-        filled = self._catalog.ask(lambda connection, _: filled_steps(connection))
-        missing = [key for key in keys if key not in filled]
+    # Another process may empty a step meanwhile.
+    while (found := catalog.ask(answer)) is None:
         for done, key in enumerate(missing, 1):
-            recorded = self._catalog.recorded(IN_STEP, key, selection_of(key[0]))
-            self._catalog.keep(partial(fill_step, key=key, trajectories=recorded, spared=keys))
-            self._catalog.on_progress(done, len(missing), "step")
+            recorded = catalog.recorded(IN_STEP, key, selection_of(key[0]))
+            catalog.keep(partial(fill_step, key=key, trajectories=recorded, spared=keys))
+            catalog.on_progress(done, len(missing), "step")
+    return found
 
 
 def filled_steps(connection: sqlite3.Connection) -> dict[StepKey, list[str]]:
@@ -190,7 +158,7 @@ def keep_shapes(connection: sqlite3.Connection, read: Iterable[tuple[str, int, i
     connection.execute("DELETE FROM shapes WHERE number <= (SELECT max(number) FROM shapes) - ?", (MAX_SHAPES,))
 
 
-def _take_counted(
+def take_counted(
     connection: sqlite3.Connection,
     key: StepKey,
     table: str,

@@ -96,8 +96,9 @@ def read_closed(folders: Sequence[Path], columns: Sequence[Column]) -> list[pa.R
         starts = connection.sql(_STARTS).fetchall()
         is_whole = checks == [(True, False)] and lengths == {file: {size} for file, size in sizes.items()}
         if is_whole and (True,) not in starts:
-            batches: list[pa.RecordBatch] = _as_columns(rows, columns).to_batches()
-            return batches
+            texts = {each.name for each in columns if is_mixed(each) and pc.any(rows[f"is_text {each.name}"]).as_py()}
+            found = rows.select([each.name for each in columns]).cast(schema_of(columns, texts))
+            return list(found.to_batches())
     return None
 
 
@@ -127,9 +128,3 @@ def _value_of(column: Column, facts: Mapping[str, str]) -> str:
         return f'facts."{name}"'
     text = {"{}": "'{}'", "()": "'[]'"}.get(str(default)) or (f"'{default}'" if isinstance(default, str) else default)
     return f'coalesce(facts."{name}", {text})'
-
-
-def _as_columns(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
-    """Return the columns with the types that they have from the catalog."""
-    texts = {each.name for each in columns if is_mixed(each) and pc.any(rows[f"is_text {each.name}"]).as_py()}
-    return rows.select([each.name for each in columns]).cast(schema_of(columns, texts))

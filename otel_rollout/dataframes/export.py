@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import groupby
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -34,6 +33,7 @@ from otel_rollout.dataframes.arrow import (
     take_batches,
 )
 from otel_rollout.dataframes.destination import Destination
+from otel_rollout.folder.selection import Selection
 
 TABLES: Final = ("trajectories", "rewards", *OF_SPANS)
 """The tables; a step's files come in the reverse order."""
@@ -162,28 +162,19 @@ def _finished(
     """Yield the steps that have finished, with a text that differs once they change, and their bytes as OTLP."""
     running = {(each.step, each.validate) for each in run.live().trajectories if each.is_alive} | run.open_steps()
     is_written = run.is_being_written()
-    # Others than those that are asked for may have begun since.
-    last: dict[str | None, int] = {}
-    listed = run.steps()
-    for each in listed:
-        if each.step is not None:
-            last[each.experiment_name] = max(last.get(each.experiment_name, each.step), each.step)
-    wanted = {each.identity for each in (listed if steps is None else run.steps(steps))}
-
-    def partition_of(each: StepSummary) -> Partition:
-        return Partition(each.experiment_name, each.step, each.validate)
-
-    chosen = sorted(
-        (each for each in listed if each.identity in wanted),
-        key=lambda each: (each.experiment_name or "", each.step is None, each.step or 0, each.validate),
-    )
-    for partition, group in groupby(chosen, partition_of):
-        summaries = list(group)
-        is_last = partition.step is None or partition.step == last[partition.experiment]
-        if (partition.step, partition.validate) in running or (is_last and is_written):
-            report.running.append(partition)
+    partitions: dict[Partition, list[StepSummary]] = {}
+    # In the order of steps, those without one last.
+    for each in run.steps():
+        partitions.setdefault(Partition(each.experiment_name, each.step, each.validate), []).append(each)
+    last = {each.experiment: each.step for each in partitions if each.step is not None}
+    for partition, summaries in partitions.items():
+        experiment, step, validate = partition
+        if not Selection(steps).takes_step(step, validate=validate):
             continue
-        yield partition, _fingerprint(summaries, schemas), sum(each.bytes for each in summaries)
+        if (step, validate) in running or (is_written and step in (None, last.get(experiment))):
+            report.running.append(partition)
+        else:
+            yield partition, _fingerprint(summaries, schemas), sum(each.bytes for each in summaries)
 
 
 def _fingerprint(summaries: Iterable[StepSummary], schemas: Mapping[str, pa.Schema]) -> str:
