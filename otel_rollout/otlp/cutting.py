@@ -5,7 +5,7 @@ Source: https://protobuf.dev/programming-guides/encoding/ and opentelemetry-prot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -25,7 +25,7 @@ _EVENTS_AND_LINKS: Final = 3
 """An event or a link counts as so many fields: even an empty one is written with a time, a name, ids."""
 _Field: TypeAlias = tuple[int, int, int, int]
 """The number of a field, its begin, its value's begin, its end; the number is 0 if the value is no bytes."""
-_NO_FIELD: Final = (0, 0, 0, 0)
+_Counted: TypeAlias = tuple[Any, int]
 
 
 class TooManySpansError(ValueError):
@@ -33,21 +33,17 @@ class TooManySpansError(ValueError):
 
 
 class ScopePart(NamedTuple):
-    """The spans of a scope in a request.
+    """A scope in a request.
 
     Args:
         resource: The `ResourceSpans` without its scopes.
         scope: The `ScopeSpans` without its spans.
-        start: The begin of the `ScopeSpans` in the request.
-        end: Its end.
-        spans: The number of its spans.
+        spans: The begin and the end of each span in the request.
     """
 
     resource: bytes
     scope: bytes
-    start: int
-    end: int
-    spans: int
+    spans: list[tuple[int, int]]
 
 
 def cut_request(data: bytes, most: int) -> list[ScopePart]:
@@ -62,66 +58,50 @@ def cut_request(data: bytes, most: int) -> list[ScopePart]:
         ValueError: It is no such request.
     """
     left = most
-    found: list[ScopePart] = []
 
-    def fields(start: int, end: int) -> Iterator[_Field]:
+    def cut(start: int, end: int, number: int) -> tuple[bytes, list[tuple[int, int]]]:
+        """Return a message without the fields of a number, and the places of these."""
         nonlocal left
-        for field in fields_of(data, start, end):
+        rest, places = bytearray(), []
+        for found, begin, value, after in fields_of(data, start, end):
             left -= 1
             if left < 0:
                 raise TooManySpansError(f"more than {most:,} spans, scopes and resources")
-            yield field
+            if found == number:
+                places.append((value, after))
+            else:
+                rest += data[begin:after]
+        return bytes(rest), places
 
-    for number, _, resource_start, resource_end in fields(0, len(data)):
-        if number != _RESOURCE_SPANS:
-            continue
-        resource = bytearray()
-        scopes: list[tuple[bytes, int, int, int]] = []
-        for field, begin, scope_start, scope_end in fields(resource_start, resource_end):
-            if field != _SCOPE_SPANS:
-                resource += data[begin:scope_end]
-                continue
-            scope = bytearray()
-            count = 0
-            for inner, place, _, end in fields(scope_start, scope_end):
-                if inner == _SPANS:
-                    count += 1
-                else:
-                    scope += data[place:end]
-            if count:
-                scopes.append((bytes(scope), scope_start, scope_end, count))
-        shared = bytes(resource)
-        found += [ScopePart(shared, *each) for each in scopes]
-    return found
+    parts: list[ScopePart] = []
+    for resource_place in cut(0, len(data), _RESOURCE_SPANS)[1]:
+        resource, scopes = cut(*resource_place, _SCOPE_SPANS)
+        for scope_place in scopes:
+            scope, spans = cut(*scope_place, _SPANS)
+            if spans:
+                parts.append(ScopePart(resource, scope, spans))
+    return parts
 
 
-def spans_of(data: bytes, part: ScopePart) -> Iterator[bytes]:
-    """Yield the spans of a scope."""
-    for number, _, start, end in fields_of(data, part.start, part.end):
-        if number == _SPANS:
-            yield data[start:end]
-
-
-def has_too_many_fields(span: bytes, most: int) -> bool:
-    """Return True if a span and all that is in it has more than `most` fields.
+def check_fields(span: bytes, most: int) -> None:
+    """Raise an error if a span and all that is in it has more than `most` fields.
 
     Raises:
-        ValueError: It is no message, or has a group, which no OTLP has and protobuf's parser passes over.
+        ValueError: It has, or is no message, or has a group, which no OTLP has and protobuf's parser passes over.
     """
-    left, above = most, [(fields_of(span, 0, len(span)), _messages_of(Span.DESCRIPTOR))]
-    while above and len(above) <= _MAX_DEPTH:
-        fields, messages = above[-1]
-        number, _, value, value_end = next(fields, _NO_FIELD)
-        if not number and not value_end:
-            above.pop()
-            continue
-        left -= 1
-        if (found := messages.get(number)) is not None:
-            left -= found[1] - 1
-            above.append((fields_of(span, value, value_end), _messages_of(found[0])))
-        if left < 0:
-            return True
-    return False
+    left = most
+
+    def count(start: int, end: int, messages: Mapping[int, _Counted], depth: int) -> None:
+        nonlocal left
+        for number, _, value, after in fields_of(span, start, end):
+            inner, weight = messages.get(number, (None, 1))
+            left -= weight
+            if left < 0:
+                raise ValueError(f"a span of more than {most:,} values, which is the limit")
+            if inner is not None and depth < _MAX_DEPTH:
+                count(value, after, _messages_of(inner), depth + 1)
+
+    count(0, len(span), _messages_of(Span.DESCRIPTOR), 0)
 
 
 def fields_of(data: bytes, place: int, end: int) -> Iterator[_Field]:
@@ -160,15 +140,6 @@ def _number_at(data: bytes, place: int) -> tuple[int, int]:
     Raises:
         ValueError: There is none.
     """
-    try:
-        number = data[place]
-        if number < 0x80:
-            return number, place + 1
-        following = data[place + 1]
-        if following < 0x80:
-            return number & 0x7F | following << 7, place + 2
-    except IndexError:
-        raise ValueError(f"no number before byte {len(data)}") from None
     number = shift = 0
     for byte in data[place : place + _MAX_VARINT_BYTES]:
         place += 1
@@ -180,7 +151,7 @@ def _number_at(data: bytes, place: int) -> tuple[int, int]:
 
 
 @cache
-def _messages_of(message: Any) -> dict[int, tuple[Any, int]]:
+def _messages_of(message: Any) -> Mapping[int, _Counted]:
     """Return the fields of a message that are messages, and as how many fields each of them counts."""
     return {
         field.number: (field.message_type, _EVENTS_AND_LINKS if field.message_type.name in ("Event", "Link") else 1)

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache, partial
 from itertools import islice
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeAlias
 
 import orjson
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import MessageToDict
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Status, TracesData
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
+from google.protobuf.message import Message
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, TracesData
 
 from otel_rollout.otlp.cutting import TooManySpansError
 from otel_rollout.otlp.encoding import EncodedSpan, join_spans
-from otel_rollout.otlp.reading import MALFORMED, MAX_FIELDS
-from otel_rollout.otlp.received import Origin, check_span, origin_of
+from otel_rollout.otlp.reading import MALFORMED, MAX_FIELDS, check_span
 from otel_rollout.text.json_marks import marks_outside_text
 from otel_rollout.text.sanitize import clean, fits_int64
 
@@ -42,8 +42,10 @@ _JSON_NAMES: Final = {
     dict: "an object",
 }
 _IDS: Final = ("traceId", "spanId", "parentSpanId")
-_NO_PARENT: Final = "0" * 16
-"""Some senders write it for a root."""
+_ID_BYTES: Final = {"trace_id": 16, "span_id": 8, "parent_span_id": 8}
+_SPANS_BELOW: Final = ("scope_spans", "spans")
+_Found: TypeAlias = tuple[Any, bytes, bytes]
+_Setter: TypeAlias = Callable[[Any, Any], None]
 _OTHER_ALPHABET: Final = str.maketrans("-_", "+/")
 
 
@@ -124,23 +126,25 @@ def _parse(body: bytes) -> Any:
         raise
 
 
-def _messages(request: Any) -> Iterator[tuple[Any, Origin]]:
+def _messages(request: Any) -> Iterator[_Found]:
     """Yield each span of a request with its resource and scope; raise one of `MALFORMED`."""
-    for resource_spans in (*_items(request, "resourceSpans"), *_items(request, "batches")):
-        resource = _resource(resource_spans)
-        for scope_spans in (
-            *_items(resource_spans, "scopeSpans"),
-            *_items(resource_spans, "instrumentationLibrarySpans"),
-        ):
-            origin = origin_of(resource, _scope(scope_spans))
-            for span in _items(scope_spans, "spans"):
-                yield span, origin
+    for resource_spans in _lists(request, "resourceSpans", "batches"):
+        resource = _bytes_of(ResourceSpans(), resource_spans)
+        for scope_spans in _lists(resource_spans, "scopeSpans", "instrumentationLibrarySpans"):
+            scope = _bytes_of(ScopeSpans(), scope_spans)
+            for span in _lists(scope_spans, "spans"):
+                yield span, resource, scope
 
 
-def _encode(messages: Sequence[tuple[Any, Origin]], on_refused: Callable[[str], object]) -> Iterator[EncodedSpan]:
-    for message, origin in messages:
+def _lists(message: dict[str, Any], *names: str) -> Iterator[Any]:
+    for name in names:
+        yield from _items(message.get(name))
+
+
+def _encode(messages: Sequence[_Found], on_refused: Callable[[str], object]) -> Iterator[EncodedSpan]:
+    for message, resource, scope in messages:
         try:
-            span = check_span(_span(message).SerializeToString(), origin)
+            span = check_span(_bytes_of(Span(), message), resource, scope)
         except MALFORMED as error:  # noqa: PERF203 - each span by itself
             on_refused(f"a malformed span: {_reason_of(error)}")
         else:
@@ -149,8 +153,6 @@ def _encode(messages: Sequence[tuple[Any, Origin]], on_refused: Callable[[str], 
 
 def _reason_of(error: Exception) -> str:
     """Return the fault of a message, in words for its sender: it is one of `MALFORMED`."""
-    if isinstance(error, KeyError):
-        return f"no {error.args[0]}"
     if isinstance(error, AttributeError):
         return f"{_JSON_NAMES.get(type(error.obj), 'a value')} in place of an object"
     if isinstance(error, RecursionError):
@@ -159,147 +161,89 @@ def _reason_of(error: Exception) -> str:
     return "a value of another type" if isinstance(error, TypeError) else str(error)
 
 
-def _resource(message: dict[str, Any]) -> bytes:
-    resource_spans = ResourceSpans(schema_url=_text(message.get("schemaUrl")))
-    resource_spans.resource.SetInParent()
-    _fill_attributes(resource_spans.resource.attributes, message.get("resource") or {})
-    return resource_spans.SerializeToString()
+def _bytes_of(message: Message, given: dict[str, Any]) -> bytes:
+    _fill(message, given)
+    return message.SerializeToString()
 
 
-def _scope(message: dict[str, Any]) -> bytes:
-    scope_spans = ScopeSpans(schema_url=_text(message.get("schemaUrl")))
-    if (scope := message.get("scope", message.get("instrumentationLibrary"))) is not None:
-        scope_spans.scope.SetInParent()
-        scope_spans.scope.name = _text(scope.get("name"))
-        scope_spans.scope.version = _text(scope.get("version"))
-        _fill_attributes(scope_spans.scope.attributes, scope)
-    return scope_spans.SerializeToString()
+def _fill(message: Message, given: dict[str, Any]) -> None:
+    """Fill a message with an object of JSON; raise one of `MALFORMED`."""
+    setters: dict[str, _Setter] = _setters_of(message.DESCRIPTOR)
+    for name, value in given.items():
+        if value is not None and (setter := setters.get(name)) is not None:
+            setter(message, value)
 
 
-def _span(message: dict[str, Any]) -> SpanMessage:
-    """Return a span in protobuf's class, which checks types and ranges; raise one of `MALFORMED`."""
-    get = message.get
-    parent_id, status = get("parentSpanId"), get("status")
-    span = SpanMessage(
-        trace_id=_id(message["traceId"], 16),
-        span_id=_id(message["spanId"], 8),
-        trace_state=_text(get("traceState")),
-        parent_span_id=_id(parent_id, 8) if parent_id and parent_id != _NO_PARENT else b"",
-        flags=_flags(get("flags")),
-        name=_text(get("name")),
-        kind=_enum(get("kind"), SpanMessage.SpanKind),
-        start_time_unix_nano=_time(get("startTimeUnixNano")),
-        end_time_unix_nano=_time(get("endTimeUnixNano")),
-        dropped_attributes_count=_count(get("droppedAttributesCount")),
-        dropped_events_count=_count(get("droppedEventsCount")),
-        dropped_links_count=_count(get("droppedLinksCount")),
-    )
-    _fill_attributes(span.attributes, message)
-    for event in _items(message, "events"):
-        filled = span.events.add(
-            time_unix_nano=_time(event.get("timeUnixNano")),
-            name=_text(event.get("name")),
-            dropped_attributes_count=_count(event.get("droppedAttributesCount")),
-        )
-        _fill_attributes(filled.attributes, event)
-    for link in _items(message, "links"):
-        linked = span.links.add(
-            trace_id=_id(link["traceId"], 16),
-            span_id=_id(link["spanId"], 8),
-            trace_state=_text(link.get("traceState")),
-            flags=_flags(link.get("flags")),
-            dropped_attributes_count=_count(link.get("droppedAttributesCount")),
-        )
-        _fill_attributes(linked.attributes, link)
-    if status is not None:
-        span.status.SetInParent()
-        span.status.code = _enum(status.get("code"), Status.StatusCode)
-        span.status.message = _text(status.get("message"))
-    return span
+@cache
+def _setters_of(message: Any) -> dict[str, _Setter]:
+    """Return the setters of a message's fields by their names in JSON, without spans and their scopes."""
+    setters = {field.json_name: _setter_of(field) for field in message.fields if field.name not in _SPANS_BELOW}
+    if message.name == "ScopeSpans":
+        setters["instrumentationLibrary"] = setters["scope"]
+    if message.name == "AnyValue":
+        setters["intValue"] = _set_integer
+    return setters
 
 
-def _fill_attributes(attributes: Any, message: dict[str, Any]) -> None:
-    """Add the attributes of a message to a repeated field of protobuf's classes."""
-    for pair in _items(message, "attributes"):
-        filled = attributes.add(key=_text(pair.get("key")))
-        _fill_value(filled.value, pair.get("value") or {})
+def _setter_of(field: Any) -> _Setter:
+    name, is_list = field.name, field.default_value == []
+    if field.message_type is not None:
+        return partial(_add_messages if is_list else _set_message, name)
+    if field.enum_type is not None:
+        read: Callable[[Any], Any] = partial(_enum, field.enum_type.values_by_name)
+    elif name in _ID_BYTES:
+        read = partial(_id, _ID_BYTES[name])
+    else:
+        read = _READERS.get(field.type, _integer)
+    if is_list:
+        return lambda message, value: getattr(message, name).extend(map(read, _items(value)))
+    return lambda message, value: setattr(message, name, read(value))
 
 
-def _fill_value(message: AnyValue, value: dict[str, Any]) -> None:
+def _set_message(name: str, message: Message, value: Any) -> None:
+    inner = getattr(message, name)
     # Present even without anything in it.
-    message.SetInParent()
-    for kind, item in value.items():
-        if item is None:
-            continue
-        if kind == "stringValue":
-            message.string_value = _text(item)
-        elif kind == "boolValue":
-            message.bool_value = item if type(item) is bool else _refuse(item, "a boolean")
-        elif kind == "intValue":
-            number = _integer(item)
-            if fits_int64(number):
-                message.int_value = number
-            else:
-                message.string_value = str(number)
-        elif kind == "doubleValue":
-            message.double_value = _number(item)
-        elif kind == "bytesValue":
-            message.bytes_value = _bytes(item)
-        elif kind == "arrayValue":
-            message.array_value.SetInParent()
-            for each in _items(item, "values"):
-                _fill_value(message.array_value.values.add(), each or {})
-        elif kind == "kvlistValue":
-            message.kvlist_value.SetInParent()
-            for pair in _items(item, "values"):
-                _fill_value(message.kvlist_value.values.add(key=_text(pair.get("key"))).value, pair.get("value") or {})
-        else:
-            continue
-        return
+    inner.SetInParent()
+    _fill(inner, value)
 
 
-def _items(message: dict[str, Any], key: str) -> Sequence[Any]:
-    """Return the list in a field; an empty one if the field is null or not there."""
-    value = message.get(key)
-    if value is None:
-        return ()
-    return value if type(value) is list else _refuse(value, "a list")
+def _add_messages(name: str, message: Message, value: Any) -> None:
+    add = getattr(message, name).add
+    for item in _items(value):
+        _fill(add(), {} if item is None else item)
+
+
+def _set_integer(message: Any, value: Any) -> None:
+    number = _integer(value)
+    if fits_int64(number):
+        message.int_value = number
+    else:
+        message.string_value = str(number)
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return () if value is None else value if type(value) is list else _refuse(value, "a list")
 
 
 def _text(value: Any) -> str:
-    if value is None:
-        return ""
     return value if type(value) is str else _refuse(value, "a string")
 
 
-def _enum(value: Any, names: Any) -> Any:
+def _boolean(value: Any) -> bool:
+    return value if type(value) is bool else _refuse(value, "a boolean")
+
+
+def _enum(names: Mapping[str, Any], value: Any) -> int:
     """Return an enumeration's number; some senders write its name, though OTLP doesn't allow it."""
-    if type(value) is str and value in names.keys():  # noqa: SIM118 - no dictionary
-        return names.Value(value)
-    return _count(value)
+    return names[value].number if type(value) is str and value in names else _integer(value)
 
 
-def _count(value: Any) -> int:
-    return 0 if value is None else _integer(value)
-
-
-def _time(value: Any) -> int:
-    time = _count(value)
-    if time < 0:
-        raise ValueError("a time before 1970")
-    return time
-
-
-def _flags(value: Any) -> int:
-    return 0 if value is None else value if type(value) is int else _refuse(value, "a number")
-
-
-def _id(text: Any, size: int) -> bytes:
+def _id(size: int, text: Any) -> bytes:
     try:
         digits = bytes.fromhex(text) if len(text) == 2 * size else base64.b64decode(text, validate=True)
     except (TypeError, ValueError):
-        digits = b""
-    if len(digits) != size:
+        digits = b"?"
+    if len(digits) not in (0, size):
         raise ValueError(f"an id of other than {2 * size} hexadecimal digits")
     return digits
 
@@ -331,3 +275,12 @@ def _bytes(value: Any) -> bytes:
 
 def _refuse(value: Any, expected: str) -> NoReturn:
     raise ValueError(f"{_JSON_NAMES.get(type(value), 'a value')} in place of {expected}")
+
+
+_READERS: Final[Mapping[int, Callable[[Any], Any]]] = {
+    FieldDescriptor.TYPE_STRING: _text,
+    FieldDescriptor.TYPE_BYTES: _bytes,
+    FieldDescriptor.TYPE_BOOL: _boolean,
+    FieldDescriptor.TYPE_DOUBLE: _number,
+}
+"""By the type of a field; all others are integers."""

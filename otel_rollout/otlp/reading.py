@@ -5,7 +5,7 @@ Source: opentelemetry-proto's trace.proto.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from sys import intern
 from typing import Any, Final, TypeVar
@@ -20,7 +20,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from otel_rollout.errors import UnreadableTraceError
-from otel_rollout.otlp.cutting import cut_request, has_too_many_fields, spans_of
+from otel_rollout.otlp.cutting import ScopePart, TooManySpansError, check_fields, cut_request
+from otel_rollout.otlp.encoding import EncodedSpan
 from otel_rollout.record.finished_span import CountedSpan
 from otel_rollout.text.sanitize import INT64_MAX
 
@@ -37,7 +38,10 @@ _IS_REMOTE: Final = 0x200
 _MAX_CACHED: Final = 256
 _MAX_CACHED_BYTES: Final = 2**14
 _ID_AT_FRONT: Final = b"\x0a\x10"
-_NO_SPAN: Final = bytes(8)
+_NO_SPAN: Final = (b"", bytes(8))
+MAX_ORIGIN_BYTES: Final = 2**20
+"""Each record of the journal repeats its resource and scope."""
+LARGE_ORIGIN: Final = f"a resource and scope of more than {MAX_ORIGIN_BYTES:,} bytes, which is the limit"
 
 _UNSET: Final = Status(StatusCode.UNSET)
 _kinds: Final = {kind.value + 1: kind for kind in SpanKind}
@@ -47,16 +51,16 @@ _Item = TypeVar("_Item")
 _SCALARS: Final = frozenset(("string_value", "int_value", "bool_value", "double_value", "bytes_value"))
 
 
-class _WithDropped:
+class _RecordedEvent(Event):
+    """An event with an explicit count of dropped attributes."""
+
     dropped_attributes = 0
 
 
-class _RecordedEvent(_WithDropped, Event):
-    """An event with an explicit count of dropped attributes."""
-
-
-class _RecordedLink(_WithDropped, Link):
+class _RecordedLink(Link):
     """A link with an explicit count of dropped attributes."""
+
+    dropped_attributes = 0
 
 
 class StoredSpan(CountedSpan):
@@ -148,12 +152,73 @@ def lazy_spans(data: bytes) -> list[StoredSpan]:
     try:
         for part in cut_request(data, MAX_FIELDS):
             resource, scope = resource_of(part.resource), scope_of(part.scope)
-            spans += [StoredSpan(span, resource, scope) for span in spans_of(data, part)]
+            spans += [StoredSpan(data[start:end], resource, scope) for start, end in part.spans]
     except MALFORMED as error:
         raise ValueError(f"no OTLP request ({error or type(error).__name__}): {data[:20]!r}") from error
     return spans
 
 
+def split_request(body: bytes, on_refused: Callable[[str], object], max_spans: int) -> Iterator[EncodedSpan]:
+    """Return the spans of a request that any program made, checked one by one, as the bytes that came.
+
+    Args:
+        body: An `ExportTraceServiceRequest`.
+        on_refused: Called with the reason for each span that is malformed.
+        max_spans: The limit on its spans, scopes and resources together.
+
+    Raises:
+        TooManySpansError: It has more.
+        ValueError: It is no such request.
+    """
+    try:
+        parts = cut_request(body, max_spans)
+    except TooManySpansError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"the body is no OTLP request in protobuf: {error}") from error
+    return _split(body, parts, on_refused)
+
+
+def _split(body: bytes, parts: Iterable[ScopePart], on_refused: Callable[[str], object]) -> Iterator[EncodedSpan]:
+    for part in parts:
+        try:
+            if len(part.resource) + len(part.scope) > MAX_ORIGIN_BYTES:
+                raise ValueError(LARGE_ORIGIN)
+            # Once for all spans: what can't be parsed is not cached.
+            resource_of(part.resource)
+            scope_of(part.scope)
+        except MALFORMED as error:
+            for _ in part.spans:
+                on_refused(f"a malformed resource or scope: {error}")
+            continue
+        for start, end in part.spans:
+            try:
+                yield check_span(body[start:end], part.resource, part.scope)
+            except MALFORMED as error:  # noqa: PERF203 - each span by itself
+                on_refused(str(error))
+
+
+def check_span(data: bytes, resource: bytes, scope: bytes) -> EncodedSpan:
+    """Return an encoded span, once all of it is decoded, so that no reader finds it malformed.
+
+    Raises one of `MALFORMED`.
+    """
+    span = StoredSpan(data, resource_of(resource), scope_of(scope))
+    span.decode()
+    context = span.get_span_context()
+    if context is None or not context.trace_id or not context.span_id:
+        raise ValueError("an id of zeros")
+    trace_id, span_id = context.trace_id.to_bytes(16, "big"), context.span_id.to_bytes(8, "big")
+    return EncodedSpan(trace_id, span_id, span.parent is None, resource, scope, data, span)
+
+
+def _cached(make: Callable[[bytes], _Item]) -> Callable[[bytes], _Item]:
+    """Return a function that caches what it makes of small messages, and of the last large one."""
+    small, large = lru_cache(_MAX_CACHED)(make), lru_cache(1)(make)
+    return lambda message: (large if len(message) > _MAX_CACHED_BYTES else small)(message)
+
+
+@_cached
 def resource_of(message: bytes) -> Resource:
     """Return the resource of a `ResourceSpans` without its scopes.
 
@@ -162,24 +227,17 @@ def resource_of(message: bytes) -> Resource:
     Raises:
         DecodeError: It is no such message.
     """
-    return _make_resource(message) if len(message) > _MAX_CACHED_BYTES else _cached_resource(message)
+    parsed = ResourceSpans.FromString(message)
+    return Resource(_values_of(parsed.resource.attributes), parsed.schema_url)
 
 
+@_cached
 def scope_of(message: bytes) -> InstrumentationScope | None:
     """Return the scope of a `ScopeSpans` without its spans; None if it has none.
 
     Raises:
         DecodeError: It is no such message.
     """
-    return _make_scope(message) if len(message) > _MAX_CACHED_BYTES else _cached_scope(message)
-
-
-def _make_resource(message: bytes) -> Resource:
-    parsed = ResourceSpans.FromString(message)
-    return Resource(_values_of(parsed.resource.attributes), parsed.schema_url)
-
-
-def _make_scope(message: bytes) -> InstrumentationScope | None:
     parsed = ScopeSpans.FromString(message)
     if not parsed.HasField("scope"):
         return None
@@ -187,30 +245,25 @@ def _make_scope(message: bytes) -> InstrumentationScope | None:
     return InstrumentationScope(scope.name, scope.version, parsed.schema_url, _values_of(scope.attributes) or None)
 
 
-_cached_resource: Final = lru_cache(_MAX_CACHED)(_make_resource)
-_cached_scope: Final = lru_cache(_MAX_CACHED)(_make_scope)
-
-
 def _decode(data: bytes, resource: Resource, scope: InstrumentationScope | None) -> dict[str, Any]:
     """Return the fields of a span as the SDK has them; raise one of `MALFORMED`."""
-    if len(data) > LARGE_BYTES and has_too_many_fields(data, MAX_VALUES):
-        raise ValueError(f"a span of more than {MAX_VALUES:,} values, which is the limit")
+    if len(data) > LARGE_BYTES:
+        check_fields(data, MAX_VALUES)
     message = SpanMessage.FromString(data)
     trace_id, span_id, parent_id = message.trace_id, message.span_id, message.parent_span_id
     if len(trace_id) != 16 or len(span_id) != 8:
         raise ValueError("an id of another length than 16 bytes (trace) or 8 bytes (span)")
+    if len(parent_id) not in (0, 8):
+        raise ValueError("an id of a parent of another length than 8 bytes")
     # Without flags a span counts as sampled: somebody has sent it.
-    number, flags, header = int.from_bytes(trace_id, "big"), message.flags or 1, message.trace_state
-    state = TraceState.from_header([header]) if header else None
-    parent = None
-    if parent_id and parent_id != _NO_SPAN:
-        parent = _parent(number, parent_id, flags & (0xFF | _IS_REMOTE), header)
+    flags, header = message.flags or 1, message.trace_state
     code = _codes.get(message.status.code, StatusCode.UNSET)
     failure = message.status.message or None if code is StatusCode.ERROR else None
     span = CountedSpan(
         message.name,
-        SpanContext(number, int.from_bytes(span_id, "big"), False, _trace_flags[flags & 0xFF], state),
-        parent,
+        _context_of(trace_id, span_id, flags & ~_IS_REMOTE, header),
+        # Most spans of a trajectory have the same parent.
+        None if parent_id in _NO_SPAN else _parent_of(trace_id, parent_id, flags & (0xFF | _IS_REMOTE), header),
         resource,
         _values_of(message.attributes),
         [*map(_event_of, _items_of(message.events))],
@@ -225,38 +278,31 @@ def _decode(data: bytes, resource: Resource, scope: InstrumentationScope | None)
     return vars(span)
 
 
-@lru_cache(_MAX_CACHED)
-def _parent(trace_id: int, span_id: bytes, flags: int, header: str) -> SpanContext:
-    """Return the context of a parent; most spans of a trajectory have the same."""
-    if len(span_id) != 8:
-        raise ValueError("an id of a parent of another length than 8 bytes")
-    state = TraceState.from_header([header]) if header else None
+def _context_of(trace_id: bytes, span_id: bytes, flags: int, header: str) -> SpanContext:
     return SpanContext(
-        trace_id, int.from_bytes(span_id, "big"), bool(flags & _IS_REMOTE), _trace_flags[flags & 0xFF], state
+        int.from_bytes(trace_id, "big"),
+        int.from_bytes(span_id, "big"),
+        bool(flags & _IS_REMOTE),
+        _trace_flags[flags & 0xFF],
+        TraceState.from_header([header]) if header else None,
     )
+
+
+_parent_of: Final = lru_cache(_MAX_CACHED)(_context_of)
 
 
 def _event_of(message: SpanMessage.Event) -> Event:
     event = _RecordedEvent(message.name, _values_of(message.attributes), min(message.time_unix_nano, INT64_MAX))
-    if message.dropped_attributes_count:
-        event.dropped_attributes = message.dropped_attributes_count
+    event.dropped_attributes = message.dropped_attributes_count
     return event
 
 
 def _link_of(message: SpanMessage.Link) -> Link:
     if len(message.trace_id) > 16 or len(message.span_id) > 8:
         raise ValueError("an id of a link is too long")
-    flags, state = message.flags, message.trace_state
-    context = SpanContext(
-        int.from_bytes(message.trace_id, "big"),
-        int.from_bytes(message.span_id, "big"),
-        bool(flags & _IS_REMOTE),
-        _trace_flags[flags & 0xFF],
-        TraceState.from_header([state]) if state else None,
-    )
+    context = _context_of(message.trace_id, message.span_id, message.flags, message.trace_state)
     link = _RecordedLink(context, _values_of(message.attributes))
-    if message.dropped_attributes_count:
-        link.dropped_attributes = message.dropped_attributes_count
+    link.dropped_attributes = message.dropped_attributes_count
     return link
 
 

@@ -21,8 +21,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status as StatusMessage
 
 from otel_rollout import semconv
 from otel_rollout.otlp import EncodedSpan
-from otel_rollout.otlp.attributes import fill_attributes
-from otel_rollout.otlp.received import check_span, origin_of
+from otel_rollout.otlp.encoding import fill_attributes
+from otel_rollout.otlp.reading import check_span
 
 _GYM: Final = "gym."
 _GYM_ROLLOUT: Final = re.compile(r"(\d+)-(\d+)(?:-a\d+)?").fullmatch
@@ -146,7 +146,7 @@ def as_trajectory(span: EncodedSpan) -> EncodedSpan:
         message.status.code = StatusMessage.STATUS_CODE_ERROR
     ours = {key: read(given) for key, read in names.attributes.items() if key not in given}
     fill_attributes(message.attributes, {semconv.SPAN_KIND: names.kind, **ours})
-    return check_span(message.SerializeToString(), origin_of(span.resource, span.scope))
+    return check_span(message.SerializeToString(), span.resource, span.scope)
 
 
 def _mime_type(content: Any) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from otel_rollout.otlp import EncodedSpan, split_json, split_request
-from otel_rollout.otlp.received import LARGE_ORIGIN, MAX_ORIGIN_BYTES
+from otel_rollout.otlp.reading import LARGE_ORIGIN, MAX_ORIGIN_BYTES
 from otel_rollout.receive.foreign_names import as_trajectory
 
 MAX_SPAN_BYTES: Final = 64 * 2**20

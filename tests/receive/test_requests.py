@@ -137,12 +137,12 @@ class TestMalformed:
     @pytest.mark.parametrize(
         ("changes", "reason"),
         [
-            ({"spanId": None}, "an id of other than 16 hexadecimal digits"),
+            ({"spanId": None}, "not a span of OTLP: an id of another length than 16 bytes (trace) or 8 bytes (span)"),
             ({"traceId": "seven"}, "an id of other than 32 hexadecimal digits"),
             ({"traceId": "0x" + "1" * 30}, "an id of other than 32 hexadecimal digits"),
             ({"spanId": "abc"}, "an id of other than 16 hexadecimal digits"),
             ({"spanId": " 1" * 8}, "an id of other than 16 hexadecimal digits"),
-            ({"startTimeUnixNano": "-5"}, "a time before 1970"),
+            ({"startTimeUnixNano": "-5"}, "Value out of range: -5"),
             ({"kind": "SPAN_KIND_OTHER"}, "a string in place of a whole number"),
             ({"attributes": [{"key": "a", "value": {"intValue": 1.5}}]}, "a number in place of a whole number"),
             ({"attributes": [{"key": "a", "value": {"bytesValue": "a+b/c"}}]}, "a string in place of base64"),
