@@ -251,7 +251,7 @@ def _read_file(connection: sqlite3.Connection, place: bytes, found: FoundFile | 
         return {}
     problems: list[ReadProblem] = []
     stored = StoredFile(found.file, LineCache(), problems.append)
-    is_written = stored.is_being_written()
+    is_written = found.file.is_being_written()
     reading = stored.read(_start(known, status))
     end = max((row.offset + row.length for row in reading.rows), default=reading.start)
     identity, _, size = status.rsplit(" ", 2)

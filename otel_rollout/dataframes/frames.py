@@ -89,7 +89,7 @@ def errors(folder: Folders, *, steps: Steps = None) -> pa.Table:
     for trajectory in _run_of(folder, problems.append).read(step=_steps_of(steps)):
         if (error := error_of(trajectory)) is not None:
             tags = {"trace_id": trajectory.trace_id, "step": trajectory.step, "validate": trajectory.validate}
-            damaged.append({**tags, "file": str(trajectory.parts[0][0].path), "error": error})
+            damaged.append({**tags, "file": str(trajectory.parts[0][0].file.path), "error": error})
     damaged += [{"file": str(each.path), "offset": each.offset, "error": each.what} for each in problems]
     types = {"trace_id": pa.string(), "step": pa.int64(), "validate": pa.bool_(), "file": pa.string()}
     return pa.Table.from_pylist(damaged, pa.schema({**types, "offset": pa.int64(), "error": pa.string()}))

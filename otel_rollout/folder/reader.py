@@ -101,7 +101,6 @@ def _trajectories(
         everything = (part for file in find_trace_files(folder) for part in parts_of(file))
         return [part for part in everything if part[1].trace_id == trace_id]
 
-    takes = selection.takes if selection.is_narrow else None
     # Journals, and files outside our folders: only their lines have the step.
     # Spans without a step: their writer had forgotten the trace, or another program wrote the root.
     loose = parts_by_trace(
@@ -111,45 +110,38 @@ def _trajectories(
         if each.bundle == bundle
         for file, row in parts_of(each)
     )
-    loose_ids: dict[StepKey, list[str]] = {}
-    for trace_id, parts in loose.items():
-        entry = main_row(parts)
-        loose_ids.setdefault(StepKey.of(entry.step, validate=bool(entry.validate)), []).append(trace_id)
     if any(file.bundle is None for file in files):
         # Again, now that the journals are read: a trajectory that has ended meanwhile is in a bundle.
         files = find_trace_files(folder, selection)
-    for bundle, keys in bundles_of(files, loose_ids):
-        placed = [file for file in bundle if file.bundle != NO_STEPS]
-        read = (part for file in placed for part in StoredFile(file, cache, on_problem).parts(selection.takes_line))
-        own = [part for part in read if _may_be_in(part[1], selection)]
-        joined = {trace_id: loose.pop(trace_id) for key in keys for trace_id in loose_ids[key] if trace_id in loose}
-        if loose:
-            joined |= {row.trace_id: loose.pop(row.trace_id) for _, row in own if row.trace_id in loose}
-        steps: dict[StepKey, list[RecordedTrajectory]] = {}
-        for each in join_parts(own, joined, find, takes):
-            steps.setdefault(StepKey.of(each.step, validate=each.validate), []).append(each)
-        for key in sorted(key for key in steps if key.is_in(selection)):
-            waiting = steps.pop(key)[::-1]
-            while waiting:
-                # Not kept: it holds its spans once they were read.
-                yield waiting.pop()
+    # The files of each bundle, training and validation together, and the loose traces of its steps.
+    bundles: dict[tuple[bool, int], tuple[list[TraceFile], list[str]]] = {}
+    for each in files:
+        if each.bundle not in (None, NO_STEPS):
+            bundles.setdefault(each.bundle.place, ([], []))[0].append(each)
+    for trace_id, parts in loose.items():
+        bundles.setdefault(_key_of(main_row(parts)).place, ([], []))[1].append(trace_id)
+    for _, (placed, ids) in sorted(bundles.items()):
+        own = [
+            part
+            for each in placed
+            for part in parts_of(each)
+            # A part without a step is joined with others first.
+            if part[1].step is None or _key_of(part[1]).is_in(selection)
+        ]
+        traces = parts_by_trace(own)
+        for trace_id in [*ids, *traces]:
+            if trace_id in loose:
+                traces.setdefault(trace_id, []).extend(loose.pop(trace_id))
+        rows = ((main_row(parts), parts) for parts in traces.values())
+        found = (each for each in rows if _key_of(each[0]).is_in(selection) and selection.takes(each[0]))
+        waiting = sorted(found, key=lambda each: _key_of(each[0]))[::-1]
+        while waiting:
+            # Not kept: it holds its spans once they were read.
+            yield RecordedTrajectory(*waiting.pop(), find)
 
 
-def bundles_of(files: Iterable[TraceFile], keys: Iterable[StepKey]) -> Iterator[tuple[list[TraceFile], list[StepKey]]]:
-    """Yield the files of each bundle in order, training and validation together, with the steps that are in its range.
-
-    Args:
-        files: Files; those outside bundles are left out.
-        keys: Steps; those that are in no file's range are bundles without files.
-    """
-    bundles: dict[tuple[bool, int], tuple[list[TraceFile], list[StepKey]]] = {}
-    for file in files:
-        if file.bundle is not None:
-            bundles.setdefault(file.bundle.place, ([], []))[0].append(file)
-    for key in keys:
-        bundles.setdefault(key.place, ([], []))[1].append(key)
-    for place in sorted(bundles):
-        yield bundles[place]
+def _key_of(row: IndexEntry) -> StepKey:
+    return StepKey.of(row.step, validate=row.validate is True)
 
 
 def without_summary(row: IndexEntry) -> IndexEntry:
@@ -163,34 +155,6 @@ def _may_be_in(row: IndexEntry, selection: Selection) -> bool:
     """Return True if a row's trajectory can match by its step; a part without one is joined with others first."""
     step = row.step
     return step is None or selection.takes_step(step, validate=row.validate is True)
-
-
-def join_parts(
-    own: Sequence[Part],
-    loose: Mapping[str, Sequence[Part]],
-    find: Callable[[str], Sequence[Part]],
-    takes: Callable[[IndexEntry], bool] | None = None,
-) -> Iterator[RecordedTrajectory]:
-    """Yield the trajectories of a step, or of several.
-
-    Args:
-        own: The parts in bundles.
-        loose: The parts in other files, by trace id.
-        find: Finds the parts of a trace whose spans are no longer in place.
-        takes: Lets trajectories through, by their rows; None lets all.
-    """
-    if not loose and len({row.trace_id for _, row in own}) == len(own):
-        # The usual case: a trajectory is one line of one file.
-        for part in own if takes is None else [part for part in own if takes(part[1])]:
-            yield RecordedTrajectory(part[1], (part,), find)
-        return
-    traces = parts_by_trace(own)
-    for trace_id, parts in loose.items():
-        traces.setdefault(trace_id, []).extend(parts)
-    for parts in traces.values():
-        row = main_row(parts)
-        if takes is None or takes(row):
-            yield RecordedTrajectory(row, parts, find)
 
 
 def parts_by_trace(parts: Iterable[Part]) -> dict[str, list[Part]]:
@@ -240,7 +204,7 @@ def read_together(trajectories: Sequence[RecordedTrajectory]) -> None:
     """
     lines: list[list[list[ReadableSpan]]] = [[[] for _ in each.parts] for each in trajectories]
     places = sorted(
-        (part[0].path, part[1].offset, number, at)
+        (part[0].file.path, part[1].offset, number, at)
         for number, each in enumerate(trajectories)
         for at, part in enumerate(each.parts)
     )
@@ -322,9 +286,9 @@ class RecordedTrajectory:
         self.project_name = row.project_name
         self.run_id = row.run_id
         if len(parts) > 1:
-            self.start_time = min(entry.start_time for entry in self._entries())
+            self.start_time = min(entry.start_time for _, entry in parts)
             if not self.has_root:
-                self.end_time = max(entry.end_time for entry in self._entries())
+                self.end_time = max(entry.end_time for _, entry in parts)
 
     def __repr__(self) -> str:
         tags = f"step={self.step!r} sample_index={self.sample_index!r} rollout_n={self.rollout_n!r}"
@@ -373,11 +337,11 @@ class RecordedTrajectory:
     @property
     def span_count(self) -> int:
         """The number of its spans."""
-        if len(self.parts) > 1 and any(file.is_journal for file, _ in self.parts):
+        if len(self.parts) > 1 and any(file.file.is_journal for file, _ in self.parts):
             # After a crash a journal may have spans that are in a frame as well.
             with suppress(UnreadableTraceError):
                 return len(self.spans)
-        return sum(entry.spans for entry in self._entries())
+        return sum(row.spans for _, row in self.parts)
 
     @property
     def size_bytes(self) -> int:
@@ -412,7 +376,7 @@ class RecordedTrajectory:
         found = [summary_of_row(row, file.worker) for file, row in self.parts]
         parts = [part for part in found if part is not None]
         # A journal's spans may be in a frame, too.
-        if len(parts) < len(found) or (len(parts) > 1 and any(file.is_journal for file, _ in self.parts)):
+        if len(parts) < len(found) or (len(parts) > 1 and any(file.file.is_journal for file, _ in self.parts)):
             return None
         merged = parts[0] if len(parts) == 1 else merge_late(parts)
         if merged is not None:
@@ -444,7 +408,7 @@ class RecordedTrajectory:
             try:
                 for attempt in range(_ATTEMPTS):
                     try:
-                        self._spans = self._read()
+                        self._spans = self._joined([file.read_spans(row) for file, row in self.parts])
                         break
                     except MovedError:
                         # It was running when it was listed: its spans have moved from the journal to a frame, or to the
@@ -490,11 +454,11 @@ class RecordedTrajectory:
 
     def _distinct_parts(self) -> Sequence[Part]:
         """Return its lines, except for lines of a journal whose spans are in frames; a crash leaves them there."""
-        if len(self.parts) < 2 or not any(file.is_journal for file, _ in self.parts):
+        if len(self.parts) < 2 or not any(file.file.is_journal for file, _ in self.parts):
             return self.parts
         kept: list[Part] = []
         known: set[bytes] = set()
-        for file, row in sorted(self.parts, key=lambda part: part[0].is_journal):
+        for file, row in sorted(self.parts, key=lambda part: part[0].file.is_journal):
             with suppress(OSError, ValueError, UnreadableTraceError):
                 ids = set(file.read_ids(row))
                 if kept and ids <= known:
@@ -506,12 +470,6 @@ class RecordedTrajectory:
     def _read_once(self) -> list[ReadableSpan]:
         """Return its spans without keeping them."""
         return copy(self).spans
-
-    def _entries(self) -> Iterator[IndexEntry]:
-        return (row for _, row in self.parts)
-
-    def _read(self) -> list[ReadableSpan]:
-        return self._joined([file.read_spans(row) for file, row in self.parts])
 
     @staticmethod
     def _joined(lines: Sequence[list[ReadableSpan]]) -> list[ReadableSpan]:

@@ -64,29 +64,15 @@ class Selection:
             return False
         return step is None or self._validate in (None, validate)
 
-    @property
-    def takes_line(self) -> Callable[[int | None], bool] | None:
-        """Lets lines through by their step: one without may be any step's. None if all steps match."""
-        steps = self._steps
-        return None if steps is None else lambda step: step is None or step in steps
-
     def takes_bundle(self, first: int, *, validate: bool) -> bool:
         """Return True if trajectories of a bundle can match, by its first step."""
         steps = self._steps
         is_in = steps is None or any(step in steps for step in range(first, first + BUNDLE_STEPS))
         return is_in and self._validate in (None, validate)
 
-    @property
-    def is_narrow(self) -> bool:
-        """False if all trajectories of a step that `takes_step` match."""
-        return bool(self._checks)
-
     def takes(self, row: IndexEntry) -> bool:
         """Return True if a trajectory of a step that `takes_step` matches, by its row of the index."""
-        for check in self._checks:  # noqa: SIM110 - all() takes twice as long
-            if not check(row):
-                return False
-        return True
+        return all(check(row) for check in self._checks)
 
 
 def _is_between(low: float | None, reward: float | None, high: float | None) -> bool:

@@ -133,26 +133,15 @@ class StoredFile:
         cache: LineCache,
         on_problem: Callable[[ReadProblem], None],
     ) -> None:
-        self._file = file
+        self.file = file
         self._place = file.place
         self._cache = cache
         self._on_problem = on_problem
+        # A file that another program named may have any bytes.
+        self.worker = replace_surrogates(file.worker)
+        """The name of the process that wrote it."""
         self.shared: dict[int, int] = {}
         """The number of traces in the line at an offset, if it is more than one."""
-
-    @property
-    def is_journal(self) -> bool:
-        """True if it is a journal, from which lines are removed again."""
-        return self._file.is_journal
-
-    def is_being_written(self) -> bool:
-        """Return True if a process holds it open to write."""
-        return self._file.is_being_written()
-
-    @property
-    def path(self) -> Path:
-        """The file's place."""
-        return self._file.path
 
     def stored_bytes(self, row: IndexEntry) -> int:
         """Return the size of a row's trace on disk: its share of a line that has several."""
@@ -160,27 +149,17 @@ class StoredFile:
         return length // self.shared.get(row.offset, 1)
 
     @cached_property
-    def worker(self) -> str:
-        """The name of the process that wrote it."""
-        # A file that another program named may have any bytes.
-        return replace_surrogates(self._file.worker)
-
-    @cached_property
     def _foreign(self) -> OtlpFile | None:
         """The file as one of another program; None if it is one of ours."""
         # Spans in a line that is known are read without looking at its start.
-        if self._file.has_frames:
+        if self.file.has_frames:
             return None
-        found = OtlpFile(self._file.path)
+        found = OtlpFile(self.file.path)
         return None if found.form == "frames" else found
 
-    def parts(self, takes: Callable[[int | None], bool] | None = None) -> list[Part]:
-        """Return the file's traces; none once the file is gone.
-
-        Args:
-            takes: Lets traces through by their step; None lets all.
-        """
-        return [(self, row) for row in self.read().rows if takes is None or takes(row.step)]
+    def parts(self) -> list[Part]:
+        """Return the file's traces; none once the file is gone."""
+        return [(self, row) for row in self.read().rows]
 
     def read(self, known: Extent = NOTHING_READ) -> Reading:
         """Read the rows of the file, from its index as far as that reaches; none once the file is gone.
@@ -216,7 +195,7 @@ class StoredFile:
         try:
             spans = self._cache.spans_of(row.trace_id, self._place, row.offset, lambda: self.read_request(row))
         except (FileNotFoundError, ValueError):
-            if not self._file.is_journal:
+            if not self.file.is_journal:
                 raise
             spans = []
         if not spans:
@@ -247,7 +226,7 @@ class StoredFile:
         return otlp.request_of_json(request) if is_json else request
 
     def _frames(self, known: Extent) -> Reading:
-        rows, index_end = read_rows_from(self._file.index_place, known.index_end)
+        rows, index_end = read_rows_from(self.file.index_place, known.index_end)
         if known.end:
             # Lines that have moved into the closed index come again.
             rows = [row for row in rows if row.offset >= known.end]
@@ -291,7 +270,7 @@ class StoredFile:
             if each.offset >= end:
                 return
             if each.request is None:
-                if not (each.is_cut_off and self._file.is_being_written()):
+                if not (each.is_cut_off and self.file.is_being_written()):
                     self._report(torn if each.is_cut_off else damaged, each.offset)
                 continue
             try:
@@ -314,7 +293,7 @@ class StoredFile:
         return data.startswith(MAGIC) and data[-CHECKSUM_BYTES:].hex() == row.checksum
 
     def _report(self, what: str, offset: int) -> None:
-        self._on_problem(ReadProblem(what, self._file.path, offset))
+        self._on_problem(ReadProblem(what, self.file.path, offset))
 
 
 Part: TypeAlias = tuple[StoredFile, IndexEntry]

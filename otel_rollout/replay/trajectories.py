@@ -80,7 +80,7 @@ class TrajectorySource:
         is_any = False
         for trajectory, ahead in self._with_those_ahead():
             is_any = True
-            files = [file.path for file, _ in trajectory.parts]
+            files = [stored.file.path for stored, _ in trajectory.parts]
             if self._is_running(trajectory):
                 self._left += 1
                 self.kept.update(files)
@@ -134,7 +134,7 @@ class TrajectorySource:
 
     def _is_running(self, trajectory: RecordedTrajectory) -> bool:
         # A journal keeps what was written to its place for a while: then it adds nothing.
-        written = [row for file, row in trajectory.parts if file.path in self.final]
+        written = [row for stored, row in trajectory.parts if stored.file.path in self.final]
         if len(written) == len(trajectory.parts):
             return False
         return not trajectory.has_root or trajectory.size_bytes != sum(entry.bytes for entry in written)

@@ -49,7 +49,7 @@ def reads(monkeypatch):
     read = StoredFile.read
 
     def note(self, *known):
-        seen.append((self.path.parent.name, known[0].end if known else 0))
+        seen.append((self.file.path.parent.name, known[0].end if known else 0))
         return read(self, *known)
 
     monkeypatch.setattr(StoredFile, "read", note)
