@@ -128,11 +128,9 @@ def _trajectories(
             # A part without a step is joined with others first.
             if part[1].step is None or _key_of(part[1]).is_in(selection)
         ]
-        traces = parts_by_trace(own)
-        for trace_id in [*ids, *traces]:
-            if trace_id in loose:
-                traces.setdefault(trace_id, []).extend(loose.pop(trace_id))
-        rows = ((main_row(parts), parts) for parts in traces.values())
+        ids += [row.trace_id for _, row in own]
+        joined = [part for trace_id in ids if trace_id in loose for part in loose.pop(trace_id)]
+        rows = ((main_row(parts), parts) for parts in parts_by_trace([*own, *joined]).values())
         found = (each for each in rows if _key_of(each[0]).is_in(selection) and selection.takes(each[0]))
         waiting = sorted(found, key=lambda each: _key_of(each[0]))[::-1]
         while waiting:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from operator import attrgetter
 from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -80,7 +83,8 @@ class TraceFile(NamedTuple):
     @property
     def is_journal(self) -> bool:
         """True if it is a journal of ours, from which frames are removed again."""
-        return _is_journal(self.place)
+        folder, name = os.path.split(self.place)
+        return is_frame_file(name) and os.path.basename(folder) == OPEN  # noqa: PTH119 - one of many
 
     @property
     def worker(self) -> str:
@@ -89,8 +93,11 @@ class TraceFile(NamedTuple):
 
     def disk_bytes(self) -> int:
         """Return the size of the file and its index; 0 once it is gone."""
-        index = (self.index_place, self.index_place + ZST) if self.index_place else ()
-        return sum(map(_size, (self.place, *index)))
+        size = 0
+        for path in (self.place, *((self.index_place, self.index_place + ZST) if self.index_place else ())):
+            with suppress(FileNotFoundError):
+                size += os.stat(path).st_size  # noqa: PTH116 - one of many
+        return size
 
     def is_being_written(self) -> bool:
         """Return True if a process holds it open to write."""
@@ -107,120 +114,71 @@ def find_trace_files(folder: str | PathLike[str], selection: Selection = EVERYTH
     Raises:
         NoTracesError: The folder doesn't exist, nothing in it holds traces, or it is neither folder nor file.
     """
-    walk = _Walk(selection)
+    place = os.fspath(folder)
     try:
-        walk.walk(os.fspath(folder))
+        files, has_traces = _walk(place, selection)
     except FileNotFoundError:
         raise NoTracesError(f"there is no trace folder {folder}") from None
     except NotADirectoryError:
-        return [_named_file(os.fspath(folder))]
-    if not walk.has_traces:
+        # A pipe or a device may have no end.
+        if not os.path.isfile(place):  # noqa: PTH113 - as a string, as all others
+            raise NoTracesError(f"{place} is neither a folder nor a file") from None
+        # Its lines have the step.
+        return [TraceFile(place, _index_of(place, os.path.isfile), None)]
+    if not has_traces:
         raise NoTracesError(f"the folder {folder} holds no traces")
-    return walk.files
+    return sorted(files, key=attrgetter("place"))
 
 
-class _Walk:
-    """A walk through a folder, symlinks last; no folder is listed twice, nor a file because of a link to it."""
+def _walk(folder: str, selection: Selection) -> tuple[list[TraceFile], bool]:
+    """Return the files of a folder and of those in it, and True if it holds traces, of whatever step.
 
-    def __init__(self, selection: Selection) -> None:
-        self.files: list[TraceFile] = []
-        self.has_traces = False
-        self._selection = selection
-        self._folders: set[tuple[int, int]] = set()
-        self._links: list[tuple[str, StepKey | None]] = []
-        self._waiting: list[tuple[str, StepKey | None]] = []
-        """The folders in those that were listed."""
+    Folders behind links come last, and none is listed twice.
 
-    def walk(self, folder: str) -> None:
-        """Collect the files of a folder and of those in it.
-
-        Raises:
-            FileNotFoundError: There is no such folder.
-            NotADirectoryError: It is a file.
-        """
-        self._look_into(folder, None)
-        known: set[tuple[int, int]] = set()
-        for file in self.files if self._links else ():
-            with suppress(OSError):
-                known.add(_identity(file.place))
-        # The list may grow meanwhile: a linked folder may contain links.
-        for path, bundle in self._links:
-            try:
-                if os.path.isdir(path):  # noqa: PTH112 - one of many
-                    self._look_into(path, _bundle_of(*os.path.split(path)))
-                    continue
-                identity = _identity(path)
-            except PermissionError:
-                raise
-            except OSError:
-                # Broken or circular: reading it reports that.
-                self._add(path, bundle)
-                continue
-            if identity not in known:
-                known.add(identity)
-                self._add(path, bundle)
-        self.files.sort(key=lambda file: file.place)
-
-    def _look_into(self, folder: str, bundle: StepKey | None) -> None:
-        self._list(folder, bundle)
-        while self._waiting:
+    Raises:
+        FileNotFoundError: There is no such folder.
+        NotADirectoryError: It is a file.
+    """
+    files: list[TraceFile] = []
+    has_traces = False
+    listed: set[tuple[int, int]] = set()
+    waiting: deque[tuple[str, StepKey | None]] = deque([(folder, None)])
+    while waiting:
+        path, bundle = waiting.pop()
+        try:
+            with os.scandir(path) as found:
+                entries = {entry.path: entry for entry in found}
+                status = os.stat(path)  # noqa: PTH116 - one of many
+        except (FileNotFoundError, NotADirectoryError):
             # Old bundles may be removed meanwhile.
-            with suppress(FileNotFoundError):
-                self._list(*self._waiting.pop())
-
-    def _list(self, folder: str, bundle: StepKey | None) -> None:
-        with os.scandir(folder) as listed:
-            identity = _identity(folder)
-            if identity in self._folders:
-                return
-            self._folders.add(identity)
-            entries = list(listed)
-        names = {entry.name for entry in entries}
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            name = entry.name
-            within = _bundle_of(folder, name)
-            if within is not None and not self._may_be_in(within):
-                self.has_traces = True
-            elif name.endswith((INDEX, INDEX + ZST)):
+            if listed:
                 continue
-            elif entry.is_symlink():
-                if name.endswith(_ENDINGS) or not name.startswith("."):
-                    self._links.append((entry.path, bundle))
-            elif not entry.is_dir(follow_symlinks=False):
-                self._add(entry.path, bundle, names)
-            elif not name.startswith("."):
-                self._waiting.append((entry.path, within))
-
-    def _may_be_in(self, bundle: StepKey) -> bool:
-        """Return False for a bundle without matching trajectories; spans without a step may belong to any of them."""
-        return bundle.has_no_step or self._selection.takes_bundle(bundle.step, validate=bundle.validate)
-
-    def _add(self, place: str, bundle: StepKey | None, names: set[str] | None = None) -> None:
-        """Add a file if it is one of traces; `names` are the names of the files in its folder."""
-        if place.endswith(_ENDINGS):
-            self.has_traces = True
-            self.files.append(TraceFile(place, _index_of(place, names), bundle))
+            raise
+        if (status.st_dev, status.st_ino) in listed:
+            continue
+        listed.add((status.st_dev, status.st_ino))
+        for place, entry in sorted(entries.items()):
+            within = _bundle_of(path, entry.name)
+            if within is not None and not _may_be_in(within, selection):
+                has_traces = True
+            elif entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and os.path.isdir(place)):  # noqa: PTH112
+                if not entry.name.startswith("."):
+                    (waiting.appendleft if entry.is_symlink() else waiting.append)((place, within))
+            elif place.endswith(_ENDINGS) and not place.endswith((INDEX, INDEX + ZST)):
+                has_traces = True
+                files.append(TraceFile(place, _index_of(place, entries.__contains__), bundle))
+    return files, has_traces
 
 
-def _named_file(place: str) -> TraceFile:
-    # A pipe or a device may have no end.
-    if not os.path.isfile(place):  # noqa: PTH113 - as a string, as all others
-        raise NoTracesError(f"{place} is neither a folder nor a file")
-    # Its lines have the step.
-    return TraceFile(place, _index_of(place), None)
+def _may_be_in(bundle: StepKey, selection: Selection) -> bool:
+    """Return False for a bundle without matching trajectories; spans without a step may belong to any of them."""
+    return bundle.has_no_step or selection.takes_bundle(bundle.step, validate=bundle.validate)
 
 
-def _index_of(place: str, names: set[str] | None = None) -> str | None:
-    """Return the index of a file, if it has one; `names` are the names of the files in its folder."""
-    if not place.endswith(FRAMES):
-        return None
+def _index_of(place: str, is_file: Callable[[str], object]) -> str | None:
+    """Return the open index of a file, if it has that or the closed one."""
     index = place.removesuffix(FRAMES) + INDEX
-    if names is None:
-        has_index = os.path.isfile(index) or os.path.isfile(index + ZST)  # noqa: PTH113 - one of many
-    else:
-        name = os.path.basename(index)  # noqa: PTH119 - one of many
-        has_index = name in names or name + ZST in names
-    return index if has_index else None
+    return index if place.endswith(FRAMES) and (is_file(index) or is_file(index + ZST)) else None
 
 
 def _bundle_of(above: str, name: str) -> StepKey | None:
@@ -229,20 +187,3 @@ def _bundle_of(above: str, name: str) -> StepKey | None:
         return NO_STEPS
     first = first_step_of(name)
     return None if first is None else StepKey(False, first, os.path.basename(above) == VALIDATE)  # noqa: PTH119
-
-
-def _is_journal(place: str) -> bool:
-    folder, name = os.path.split(place)
-    return is_frame_file(name) and os.path.basename(folder) == OPEN  # noqa: PTH119 - one of many
-
-
-def _identity(path: str) -> tuple[int, int]:
-    status = os.stat(path)  # noqa: PTH116 - one of many
-    return status.st_dev, status.st_ino
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116 - one of many
-    except FileNotFoundError:
-        return 0
