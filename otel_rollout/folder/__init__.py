@@ -6,11 +6,11 @@ if TYPE_CHECKING:
     from otel_rollout.folder.append_file import AppendFile, FileGoneError
     from otel_rollout.folder.compression import BodyTooLargeError, decompress
     from otel_rollout.folder.frames import DamagedFrameError, append_frame, frame_of, read_frame, scan_frames
-    from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, IndexEntry, entry_of, index_line
+    from otel_rollout.folder.index import IndexEntry, entry_of, index_line
     from otel_rollout.folder.index_reading import read_index
     from otel_rollout.folder.journal import Journal
-    from otel_rollout.folder.layout import bundle_folder, closed_index_path, index_path, running_path
-    from otel_rollout.folder.lines import seal_of
+    from otel_rollout.folder.layout import bundle_folder, index_path, running_path
+    from otel_rollout.folder.lines import MAX_INDEX_LINE_BYTES, seal_of
     from otel_rollout.folder.losses import append_losses, describe_losses, read_losses
     from otel_rollout.folder.op_durations import OpDurations
     from otel_rollout.folder.retention import FolderBound
@@ -26,11 +26,11 @@ else:
             "append_file": ("FileGoneError", "AppendFile"),
             "compression": ("BodyTooLargeError", "decompress"),
             "frames": ("DamagedFrameError", "append_frame", "frame_of", "read_frame", "scan_frames"),
-            "index": ("IndexEntry", "MAX_INDEX_LINE_BYTES", "entry_of", "index_line"),
+            "index": ("IndexEntry", "entry_of", "index_line"),
             "index_reading": ("read_index",),
             "journal": ("Journal",),
-            "layout": ("index_path", "bundle_folder", "closed_index_path", "running_path"),
-            "lines": ("seal_of",),
+            "layout": ("index_path", "bundle_folder", "running_path"),
+            "lines": ("MAX_INDEX_LINE_BYTES", "seal_of"),
             "losses": ("append_losses", "describe_losses", "read_losses"),
             "op_durations": ("OpDurations",),
             "retention": ("FolderBound",),

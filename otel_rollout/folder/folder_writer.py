@@ -105,7 +105,7 @@ class FolderWriter:
         """The counts of traces that were written, of spans whose trace had the step, and of spans without any."""
         self.traces = KnownTraces(self.policy.max_written_memory)
         self._files = StepFiles(self.folder, self.worker, self._file_max_bytes, self._max_bytes)
-        self._journal = Journal(layout.journal_path(self.folder, self.worker), self.folder)
+        self._journal = Journal(layout.data_path(self.folder / layout.OPEN, self.worker, 1), self.folder)
 
     def write(self, spans: Iterable[ReadableSpan]) -> None:
         """Write spans of this process, as `take` does.

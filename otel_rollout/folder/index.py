@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from otel_rollout.facts.builder import SummaryBuilder
     from otel_rollout.folder.frames import Frame
 
-MAX_INDEX_LINE_BYTES: Final = 2**24
-"""Longer lines are neither written nor read."""
-
 Scalar: TypeAlias = str | int | float | bool | None
 Json: TypeAlias = bytes
 

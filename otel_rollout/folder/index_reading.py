@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from operator import itemgetter
 from os import PathLike
 from types import NoneType, UnionType
@@ -22,14 +23,13 @@ from otel_rollout.facts.compact_spans import ERROR
 from otel_rollout.facts.span_values import tag_of, text_of
 from otel_rollout.facts.summaries import summary_of_json
 from otel_rollout.facts.table import LISTED, TrajectorySummary
-from otel_rollout.files.file_lock import open_to_read, size_of
+from otel_rollout.files.file_lock import size_of
 from otel_rollout.folder.frames import MAX_FRAME_BYTES, MAX_LINE_BYTES, Frame, scan_frames
-from otel_rollout.folder.index import FACTS, MAX_INDEX_LINE_BYTES, NOT_INFERRED, IndexEntry, entry_of
+from otel_rollout.folder.index import FACTS, NOT_INFERRED, IndexEntry, entry_of
 from otel_rollout.folder.layout import ZST
-from otel_rollout.folder.lines import SEAL_BYTES, is_whole
+from otel_rollout.folder.lines import read_lines
 from otel_rollout.text.sanitize import INT64_MAX, INT64_MIN
 
-_READ_BYTES: Final = 2**20
 _ABSENT: Final[Mapping[str, Any]] = {
     name: False if name == "has_root" else None
     for name, hint in get_type_hints(IndexEntry).items()
@@ -42,8 +42,6 @@ _TYPES: Final[Sequence[frozenset[Any]]] = [
     for hint in list(get_type_hints(IndexEntry).values())[:-1]
 ]
 _NOT_INFERRED: Final = f'"{NOT_INFERRED}":true'.encode()
-_MAX_CACHED: Final = 1024
-_sound_types: set[tuple[type, ...]] = set()
 
 
 def read_index(path: str | PathLike[str]) -> list[IndexEntry]:
@@ -69,12 +67,17 @@ def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[I
     end = start
     # The open one first: a worker moves lines from it to the closed one.
     with suppress(FileNotFoundError):
-        for lines in _read_lines(path, start):
-            end += sum(map(len, lines)) + len(lines)
-            rows += _sound_rows([line[:-SEAL_BYTES] for line in lines if is_whole(line)])
+        for size, lines in read_lines(path, start):
+            end += size
+            rows += _rows_of(lines)
     if start:
         return rows, end
-    closed = [row for lines in _closed_lines(path) for row in _sound_rows(lines)]
+    closed: list[IndexEntry] = []
+    with suppress(FileNotFoundError):
+        for frame in scan_frames(f"{os.fspath(path)}{ZST}"):
+            # A torn block is still in the open index.
+            if frame.request is not None:
+                closed += _rows_of(line[:-1] for line in frame.request.splitlines())
     if rows and closed:
         # After a crash in between they are in both.
         known = {row.offset for row in closed}
@@ -82,83 +85,29 @@ def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[I
     return closed + rows, end
 
 
-def _closed_lines(path: str | PathLike[str]) -> Iterator[list[bytes]]:
-    """Yield the lines of the closed index without their last brace, block by block; `path` is the open one's."""
-    closed = f"{os.fspath(path)}{ZST}"
-    with suppress(FileNotFoundError):
-        for frame in scan_frames(closed):
-            # A torn block is still in the open index.
-            if frame.request is not None:
-                yield [line[:-1] for line in frame.request.splitlines()]
+def _rows_of(lines: Iterable[bytes]) -> Iterator[IndexEntry]:
+    """Yield the rows of lines without their last brace, except for those of another program or version."""
+    for line in lines:
+        try:
+            yield _row_of(line)
+        except (LookupError, TypeError, ValueError):  # noqa: PERF203 - `suppress` takes as long as the rest
+            continue
 
 
-def _parse(line: bytes) -> IndexEntry:
-    """Return the row of a line without its last brace, whose facts stay unparsed: lists don't need them.
+def _row_of(line: bytes) -> IndexEntry:
+    """Return the row of a line, whose facts stay unparsed: lists don't need them.
 
     Raises:
         LookupError: A field is missing.
         TypeError: It is no object.
-        ValueError: It is no JSON, or a field has another type.
+        ValueError: It is no JSON, or a field has another type or is out of range.
     """
-    at = line.find(FACTS)
-    if at < 0:
-        return _row_of(orjson.loads(line + b"}"))
-    return _row_of(orjson.loads(line[:at] + b"}"), line[at + len(FACTS) :])
-
-
-def _read_lines(path: str | PathLike[str], start: int) -> Iterator[list[bytes]]:
-    """Yield the complete lines of an index, thousands at a time, up to one that is too long."""
-    descriptor = open_to_read(path)
-    try:
-        rest, size = b"", max(1, min(_READ_BYTES, os.fstat(descriptor).st_size))
-        os.lseek(descriptor, start, os.SEEK_SET)
-        while data := os.read(descriptor, size):
-            lines = (rest + data).split(b"\n") if rest else data.split(b"\n")
-            rest = lines.pop()
-            yield lines
-            if len(rest) > MAX_INDEX_LINE_BYTES:
-                return
-    finally:
-        os.close(descriptor)
-
-
-def _sound_rows(lines: list[bytes]) -> list[IndexEntry]:
-    try:
-        return list(map(_parse, lines))
-    except (LookupError, TypeError, ValueError):
-        # Whole, but no entry: of another program or version.
-        return list(_rows_one_by_one(lines))
-
-
-def _rows_one_by_one(lines: Iterable[bytes]) -> Iterator[IndexEntry]:
-    for line in lines:
-        with suppress(LookupError, TypeError, ValueError):
-            yield _parse(line)
-
-
-def _row_of(message: Mapping[str, Any], summary: bytes = b"") -> IndexEntry:
-    """Return the row of a parsed line of an index; unknown names are ignored.
-
-    Args:
-        message: The line.
-        summary: Its facts, not parsed.
-
-    Raises:
-        LookupError: A field is missing.
-        ValueError: A field has another type, or is out of range.
-    """
-    row = _fields_of({**_ABSENT, **message})
-    types = tuple(map(type, row))
-    # Nearly all rows have the same types.
-    if types not in _sound_types:
-        if not all(each in allowed for each, allowed in zip(types, _TYPES, strict=True)):
-            raise ValueError("a field has another type")
-        if len(_sound_types) >= _MAX_CACHED:
-            _sound_types.clear()
-        _sound_types.add(types)
+    fields, _, summary = line.partition(FACTS)
+    row = _fields_of({**_ABSENT, **orjson.loads(fields + b"}")})
     trace_id, start, end, _, step, _, _, _, _, _, _, offset, length, size, _, spans, status, _, _, _ = row
     if (
-        not 0 <= start <= INT64_MAX
+        not _are_sound(tuple(map(type, row)))
+        or not 0 <= start <= INT64_MAX
         or not 0 <= end <= INT64_MAX
         or (step is not None and not INT64_MIN <= step <= INT64_MAX)
         or offset < 0
@@ -168,9 +117,14 @@ def _row_of(message: Mapping[str, Any], summary: bytes = b"") -> IndexEntry:
         or not 0 <= status <= 2
         or _is_trace_id(trace_id) is None
     ):
-        raise ValueError("a field is out of range")
+        raise ValueError("a field has another type, or is out of range")
     # Without the check of `_make`, which takes as long again.
     return tuple.__new__(IndexEntry, (*row, summary))
+
+
+@lru_cache(1024)
+def _are_sound(types: tuple[type, ...]) -> bool:
+    return all(each in allowed for each, allowed in zip(types, _TYPES, strict=True))
 
 
 def entries_of(request: bytes, frame: Frame) -> list[IndexEntry]:

@@ -80,11 +80,6 @@ def first_step_of(name: str) -> int | None:
     return int(match[1]) if match is not None and name == bundle_folder(int(match[1]), validate=False) else None
 
 
-def is_bundle_folder(name: str) -> bool:
-    """Return True if `bundle_folder` makes this name."""
-    return name == NO_STEP or first_step_of(name) is not None
-
-
 def is_frame_file(name: str) -> bool:
     """Return True if we name a file of frames so: of trajectories, of a spool, or a journal."""
     return _FRAME_FILE.fullmatch(name) is not None
@@ -108,16 +103,6 @@ def data_path(folder: Path, worker: str, number: int) -> Path:
 def index_path(path: Path) -> Path:
     """Return the index of a file of trajectories."""
     return path.with_name(path.name.removesuffix(FRAMES) + INDEX)
-
-
-def closed_index_path(path: Path) -> Path:
-    """Return the closed index of a file of trajectories."""
-    return path.with_name(path.name.removesuffix(FRAMES) + CLOSED_INDEX)
-
-
-def journal_path(folder: Path, worker: str) -> Path:
-    """Return a worker's journal in a trace folder."""
-    return data_path(folder / OPEN, worker, 1)
 
 
 def running_path(folder: Path, worker: str) -> Path:

@@ -12,10 +12,9 @@ from typing import NamedTuple
 import orjson
 
 from otel_rollout.counts import Loss
-from otel_rollout.files.file_lock import open_to_read
 from otel_rollout.files.file_modes import make_folder, open_private
 from otel_rollout.folder.layout import LOST
-from otel_rollout.folder.lines import SEAL_BYTES, is_whole, seal_of
+from otel_rollout.folder.lines import read_lines, seal_of
 from otel_rollout.text.plain_text import counted
 
 
@@ -61,11 +60,9 @@ def read_losses(folders: Iterable[Path]) -> list[LostSpans]:
     """Return the losses in trace folders, in the order of steps; a torn line is left out."""
     total: Counter[tuple[Loss, str | None]] = Counter()
     for path in (path for folder in folders for path in sorted(folder.glob(f"*{LOST}"))):
-        with suppress(OSError), os.fdopen(open_to_read(path), "rb") as file:
-            for line in file:
-                if not is_whole(line.rstrip(b"\n")):
-                    continue
-                fields = orjson.loads(line[: -SEAL_BYTES - 1] + b"}")
+        with suppress(OSError):
+            for line in (line for _, lines in read_lines(path) for line in lines):
+                fields = orjson.loads(line + b"}")
                 run_id, spans = fields.pop("run_id"), fields.pop("spans")
                 total[Loss(**fields), run_id] += spans
     found = [LostSpans(loss, run_id, spans) for (loss, run_id), spans in total.items() if spans > 0]

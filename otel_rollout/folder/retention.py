@@ -98,24 +98,17 @@ class FolderBound:
         return found
 
 
-def _places(folder: Path) -> Iterator[str]:
-    """Yield the folders in which files are ours."""
-    for place in _folders(folder):
-        name = os.path.basename(place)  # noqa: PTH119 - one of many
-        if name == layout.VALIDATE:
-            yield from (each for each in _folders(place) if layout.is_bundle_folder(os.path.basename(each)))  # noqa: PTH119 - one of many
-        elif name == layout.OPEN or layout.is_bundle_folder(name):
-            yield place
+def _places(folder: Path) -> list[Path]:
+    """Return the folders in which files are ours, without symlinks."""
+    steps = [*folder.glob("steps=*")]
+    validate = folder / layout.VALIDATE
+    if not validate.is_symlink():
+        steps += validate.glob("steps=*")
+    bundles = [each for each in steps if layout.first_step_of(each.name) is not None]
+    return [each for each in (folder / layout.OPEN, folder / layout.NO_STEP, *bundles) if not each.is_symlink()]
 
 
-def _folders(folder: str | Path) -> list[str]:
-    """Return the folders in a folder, without symlinks."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-    return []
-
-
-def _files_of(folder: str) -> Iterator[_StoredFile]:
+def _files_of(folder: Path) -> Iterator[_StoredFile]:
     sizes: dict[str, tuple[float, int]] = {}
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -126,9 +119,8 @@ def _files_of(folder: str) -> Iterator[_StoredFile]:
     for name, (modified, size) in sizes.items():
         # A process that lives writes its file of running trajectories anew every few seconds: it is never the oldest.
         if layout.is_ours(name):
-            yield _StoredFile(
-                modified, folder, name, size + sum(sizes.get(each, (0, 0))[1] for each in _indexes_of(name))
-            )
+            total = size + sum(sizes.get(each, (0, 0))[1] for each in _indexes_of(name))
+            yield _StoredFile(modified, os.fspath(folder), name, total)
 
 
 def _indexes_of(name: str) -> tuple[str, ...]:

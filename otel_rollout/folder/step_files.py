@@ -12,9 +12,8 @@ from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import layout
 from otel_rollout.folder.append_file import AppendFile, FileGoneError
 from otel_rollout.folder.frames import append_frame
-from otel_rollout.folder.index import MAX_INDEX_LINE_BYTES, entry_of, index_line
-from otel_rollout.folder.layout import closed_index_path
-from otel_rollout.folder.lines import SEAL_BYTES, is_whole
+from otel_rollout.folder.index import entry_of, index_line
+from otel_rollout.folder.lines import MAX_INDEX_LINE_BYTES, read_lines
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
 
@@ -28,8 +27,6 @@ CHECKS_IN_BOUND: Final = 32
 """The number of checks of the bound while the workers write as much as the bound allows."""
 IDLE_SECONDS: Final = 60.0
 """A file that has had no trajectory for so long is closed when another one is written to."""
-BLOCK_BYTES: Final = 2**20
-"""The lines of an open index that become one frame of the closed one."""
 _ATTEMPTS: Final = 8
 
 
@@ -178,19 +175,15 @@ class _StepFile:
 
     def _close_index(self) -> None:
         """Move the lines of the open index to the closed one; a crash in between leaves them in both."""
-        index = self._index
-        if index.end:
-            closed = AppendFile(closed_index_path(self.frames.path), self._within)
-            rest = b""
+        path = self._index.path
+        if self._index.end:
+            closed = AppendFile(path.with_name(path.name + layout.ZST), self._within)
             try:
-                for offset in range(0, index.end, BLOCK_BYTES):
-                    data = rest + index.read(offset, min(BLOCK_BYTES, index.end - offset))
-                    *lines, rest = data.split(b"\n")
-                    block = b"".join([b"%b}\n" % line[:-SEAL_BYTES] for line in lines if is_whole(line)])
-                    append_frame(closed, block)
+                for _, lines in read_lines(path):
+                    append_frame(closed, b"".join([line + b"}\n" for line in lines]))
             finally:
                 closed.close()
-        index.path.unlink()
+        path.unlink()
 
     def forget(self) -> None:
         """Close both files as they are."""

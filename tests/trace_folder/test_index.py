@@ -92,7 +92,6 @@ class TestLayout:
     def test_each_step_is_in_a_bundle(self, step, validate, folder):
         """Validation apart; the folder's name says its first and its last step."""
         assert layout.bundle_folder(step, validate=validate) == folder
-        assert layout.is_bundle_folder(Path(folder).name)
         first = layout.first_step_of(Path(folder).name)
         assert first is None if step is None else first <= step < first + 100
 
