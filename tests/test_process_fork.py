@@ -172,7 +172,7 @@ LOCKS = {
     "otel_rollout/deliver/spool.py": ["queue._spool._lock"],
     "otel_rollout/deliver/spooled_outbox.py": ["queue._taking"],
     "otel_rollout/folder/folder_writer.py": ["queue.exporter._writer._lock"],
-    "otel_rollout/folder/retention.py": ["queue.exporter._writer._files._bound_of(2**30)._lock"],
+    "otel_rollout/folder/retention.py": ["queue.exporter._writer._files._bound._lock"],
     "otel_rollout_mlflow/exporter.py": ["mlflow_exporter._turn"],
     "otel_rollout_mlflow/nesting.py": ["nesting._lock"],
 }
@@ -268,6 +268,7 @@ class TestLocksAtFork:
                 import mlflow.tracing
                 from otel_rollout_mlflow import nesting
             os.environ["OTEL_ROLLOUT_DIR"] = {str(program.folder / "traces")!r}
+            os.environ["OTEL_ROLLOUT_DIR_MAX_BYTES"] = "1GiB"
             os.environ["OTEL_ROLLOUT_DIR_MAX_BYTES"] = "1GiB"
             backends = ["file", File()]
             if "mlflow_exporter" in {lock!r}:

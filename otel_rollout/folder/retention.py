@@ -20,11 +20,10 @@ RECENT_SECONDS: Final = 600.0
 
 
 class _StoredFile(NamedTuple):
-    """A file of spans; `bytes` is the size with its indexes. As strings: there are thousands."""
+    """A file of spans; `bytes` is the size with its indexes."""
 
     modified: float
-    folder: str
-    name: str
+    path: str
     bytes: int
 
 
@@ -40,7 +39,7 @@ class FolderBound:
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder = folder
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._lock = threading.Lock()
         self._thread: BackgroundThread | None = None
         self.writers = 1
@@ -74,27 +73,27 @@ class FolderBound:
 
     def _remove_oldest(self) -> int:
         stored = self._stored()
-        excess = sum(file.bytes for file in stored) - self._max_bytes
+        excess = sum(file.bytes for file in stored) - self.max_bytes
         if excess <= 0:
             return 0
         removed = 0
         for file in sorted(stored):
             if removed >= excess:
                 break
-            folder = Path(file.folder)
+            path = Path(file.path)
             # By their names: the writer may have closed an index since.
-            if remove(folder / file.name, *(folder / name for name in _indexes_of(file.name))):
+            if remove(path, *map(path.with_name, _indexes_of(path.name))):
                 removed += file.bytes
                 with suppress(OSError):
                     # Unless it has files.
-                    folder.rmdir()
+                    path.parent.rmdir()
         return removed
 
     def _stored(self) -> list[_StoredFile]:
         """Return the files that we wrote, by their names and places; all others are not ours to remove."""
         found = [file for place in _places(self._folder) for file in _files_of(place)]
         recent = file_clock(self._folder) - RECENT_SECONDS
-        self.writers = max(1, len({layout.worker_of(each.name) for each in found if each.modified > recent}))
+        self.writers = max(1, len({layout.worker_of(each.path) for each in found if each.modified > recent}))
         return found
 
 
@@ -120,7 +119,7 @@ def _files_of(folder: Path) -> Iterator[_StoredFile]:
         # A process that lives writes its file of running trajectories anew every few seconds: it is never the oldest.
         if layout.is_ours(name):
             total = size + sum(sizes.get(each, (0, 0))[1] for each in _indexes_of(name))
-            yield _StoredFile(modified, os.fspath(folder), name, total)
+            yield _StoredFile(modified, f"{folder}/{name}", total)
 
 
 def _indexes_of(name: str) -> tuple[str, ...]:

@@ -66,9 +66,7 @@ class Selection:
 
     def takes_bundle(self, first: int, *, validate: bool) -> bool:
         """Return True if trajectories of a bundle can match, by its first step."""
-        steps = self._steps
-        is_in = steps is None or any(step in steps for step in range(first, first + BUNDLE_STEPS))
-        return is_in and self._validate in (None, validate)
+        return any(self.takes_step(step, validate=validate) for step in range(first, first + BUNDLE_STEPS))
 
     def takes(self, row: IndexEntry) -> bool:
         """Return True if a trajectory of a step that `takes_step` matches, by its row of the index."""

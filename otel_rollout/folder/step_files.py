@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from otel_rollout.facts.builder import SummaryBuilder
 from otel_rollout.folder import layout
@@ -14,11 +14,9 @@ from otel_rollout.folder.append_file import AppendFile, FileGoneError
 from otel_rollout.folder.frames import append_frame
 from otel_rollout.folder.index import entry_of, index_line
 from otel_rollout.folder.lines import MAX_INDEX_LINE_BYTES, read_lines
+from otel_rollout.folder.retention import FolderBound
 from otel_rollout.guard.clock import monotonic
 from otel_rollout.guard.log_once import internal_error
-
-if TYPE_CHECKING:
-    from otel_rollout.folder.retention import FolderBound
 
 MAX_FILES: Final = 8
 FILES_IN_BOUND: Final = 8
@@ -43,12 +41,11 @@ class StepFiles:
     def __init__(self, folder: Path, worker: str, file_max_bytes: int, max_bytes: int | None) -> None:
         self._worker = worker
         self._folder = folder
-        self._max_bytes = max_bytes
+        self._bound = FolderBound(folder, max_bytes) if max_bytes is not None else None
         self._file_max_bytes = file_max_bytes if max_bytes is None else min(file_max_bytes, max_bytes // FILES_IN_BOUND)
         self._files: OrderedDict[str, _StepFile] = OrderedDict()
         self._numbers: dict[str, int] = {}
         self._written = 0
-        self._bound: FolderBound | None = None
         self.is_closing = False
         """Leave the bound to `close`: what a journal holds until then would count twice, and files go for it."""
 
@@ -78,28 +75,20 @@ class StepFiles:
         idlest = next(iter(self._files), place)
         if idlest != place and self._files[idlest].used < monotonic() - IDLE_SECONDS:
             self._close(idlest)
-        if self._max_bytes is not None and not self.is_closing:
-            bound = self._bound_of(self._max_bytes)
-            if self._written > self._max_bytes // CHECKS_IN_BOUND // bound.writers:
-                self._written = 0
-                for other in [other for other in self._files if other != place]:
-                    # The file of a bundle that is over can be removed once it is closed; others are opened again.
-                    self._close(other)
-                bound.enforce_soon()
+        bound = None if self.is_closing else self._bound
+        if bound is not None and self._written > bound.max_bytes // CHECKS_IN_BOUND // bound.writers:
+            self._written = 0
+            for other in [other for other in self._files if other != place]:
+                # The file of a bundle that is over can be removed once it is closed; others are opened again.
+                self._close(other)
+            bound.enforce_soon()
 
     def close(self) -> None:
         """Close all files, and enforce the bound."""
         for place in list(self._files):
             self._close(place)
-        if self._max_bytes is not None:
-            self._bound_of(self._max_bytes).enforce()
-
-    def _bound_of(self, max_bytes: int) -> FolderBound:
-        if self._bound is None:
-            from otel_rollout.folder.retention import FolderBound
-
-            self._bound = FolderBound(self._folder, max_bytes)
-        return self._bound
+        if self._bound is not None:
+            self._bound.enforce()
 
     def forget(self) -> None:
         """Close all files as they are; in a forked child they are the parent's."""
