@@ -86,7 +86,7 @@ def read_rows_from(path: str | PathLike[str] | None, start: int) -> tuple[list[I
 
 
 def _rows_of(lines: Iterable[bytes]) -> Iterator[IndexEntry]:
-    """Yield the rows of lines without their last brace, except for those of another program or version."""
+    """Yield the rows of lines without their last brace; a line of another program or version is left out."""
     for line in lines:
         try:
             yield _row_of(line)
