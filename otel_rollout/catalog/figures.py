@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from itertools import zip_longest
 from operator import itemgetter
 from typing import Any, Final
@@ -78,6 +77,7 @@ def refresh(
             for name, of_rows in functions.items():
                 connection.create_aggregate(name, columns, aggregate(columns, of_rows, keeps_null=True))
         connection.create_function("is_same_reward", 2, is_same_reward, deterministic=True)
+        connection.create_function("sum_at", 2, _sum_at, deterministic=True)
     for step, validate in changed:
         if selection.takes_step(step, validate=bool(validate)):
             connection.execute("BEGIN IMMEDIATE")
@@ -246,17 +246,13 @@ def _tool_counts(tools: Sequence[str]) -> str:
     return orjson.dumps(dict(sorted(sums.items(), key=lambda tool: (-tool[1][0], tool[0])))).decode()
 
 
-@lru_cache(1024)
-def _calls_and_errors(tools: str) -> tuple[int, int]:
-    counts = orjson.loads(tools).values()
-    return sum_of(calls for calls, _ in counts), sum_of(errors for _, errors in counts)
+def _sum_at(tool_counts: str, at: int) -> int:
+    return sum_of(counts[at] for counts in orjson.loads(tool_counts).values())
 
 
 _OF_COLUMN: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     "means_by_name": _means_by_name,
     "tool_counts": _tool_counts,
-    "tool_calls": lambda tools: sum_of(_calls_and_errors(each)[0] for each in tools),
-    "tool_errors": lambda tools: sum_of(_calls_and_errors(each)[1] for each in tools),
     "end_without_last": _end_without_last,
     "duplicates": _duplicates,
     "first_divergence": _first_divergence,

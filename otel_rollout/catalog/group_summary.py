@@ -70,6 +70,6 @@ class GroupSummary:
         "the first turn, from 1, that not all rollouts have alike; null if all are alike",
         "CASE WHEN sample_index IS NOT NULL THEN first_divergence(turn_hashes) END",
     )
-    tool_calls: int = figure("the sum of tool calls", "tool_calls(tools)", unit="calls")
-    tool_errors: int = figure("the sum of failed tool calls", "tool_errors(tools)", unit="calls")
+    tool_calls: int = figure("the sum of tool calls", "sum_at(tool_counts(tools), 0)", unit="calls")
+    tool_errors: int = figure("the sum of failed tool calls", "sum_at(tool_counts(tools), 1)", unit="calls")
     end_time: int = figure("the end of the last, since 1970", "max(end_time)", unit="ns")

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from otel_rollout.catalog.live import LiveRun
-    from otel_rollout.catalog.search import Search
     from otel_rollout.catalog.step_signals import JudgedStep, StepSignals
 
 _OF_PROMPT = "CAST(sample_index AS TEXT) IS ?"
@@ -416,21 +415,6 @@ class Run:
             for each in self._catalog.recorded(*of_step, seen):
                 if selection.takes(main_row(each.parts)):
                     yield each
-
-    def search(
-        self,
-        text: str,
-        within: str = "text",
-        *,
-        match_case: bool = False,
-        limit: int = 1000,
-        **filters: Unpack[Filters],
-    ) -> Search:
-        """Search the trajectories in order, as `Search` does; the hits come while the search goes on."""
-        # It starts threads, which most commands don't.
-        from otel_rollout.catalog.search import Search
-
-        return Search(self.read("", **filters), text, within, match_case=match_case, limit=limit)
 
     # Questions in SQL
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import Event
 
 from otel_rollout import semconv
-from otel_rollout.catalog import Run
+from otel_rollout.catalog import Run, Search
 from otel_rollout.catalog.search import TextMatcher
 from otel_rollout.folder.folder_writer import FolderWriter
 from otel_rollout.otlp import encode_spans, json_of_request
@@ -44,9 +44,9 @@ def trajectory(step: int, sample: int, *texts: str, **fields):
     return [*spans, root]
 
 
-def search(folder, text, within="text", **filters):
+def search(folder, text, within="text", match_case=False, **filters):
     """Return the hits."""
-    found = Run([folder]).search(text, within, **filters)
+    found = Search(Run([folder]).read(**filters), text, within, match_case=match_case)
     return [SimpleNamespace(**hit.tags, **hit.match._asdict()) for hit in found]
 
 
@@ -210,28 +210,28 @@ class TestHits:
     def test_a_limit(self, tmp_path):
         """Beyond it the search stops, and says that it was cut."""
         write_folder(tmp_path, *(trajectory(1, sample, "yes") for sample in range(5)))
-        found = Run([tmp_path]).search("yes", limit=3)
+        found = Search(Run([tmp_path]).read(), "yes", limit=3)
         assert (len(list(found)), found.hits, found.is_cut) == (3, 3, True)
-        exact = Run([tmp_path]).search("yes", limit=5)
+        exact = Search(Run([tmp_path]).read(), "yes", limit=5)
         assert (len(list(exact)), exact.is_cut) == (5, False)
 
     def test_what_was_searched_is_counted(self, tmp_path):
         """The bytes of all lines, found or not; damaged ones are counted apart."""
         write_folder(tmp_path, trajectory(1, 0, "yes"), trajectory(1, 1, "x" * 1000))
         [path] = tmp_path.glob("steps=*/*.otlp.zst")
-        found = Run([tmp_path]).search("absent")
+        found = Search(Run([tmp_path]).read(), "absent")
         assert list(found) == []
         assert found.searched_bytes > 2000
         data = bytearray(path.read_bytes())
         data[len(data) // 4] ^= 0xFF
         path.write_bytes(data)
-        found = Run([tmp_path]).search("yes")
+        found = Search(Run([tmp_path]).read(), "yes")
         assert len(list(found)) + found.unreadable == 1
 
     def test_one_that_is_given_up(self, tmp_path):
         """Closing it ends its threads."""
         write_folder(tmp_path, *(trajectory(1, sample, "yes") for sample in range(100)))
-        found = Run([tmp_path]).search("yes")
+        found = Search(Run([tmp_path]).read(), "yes")
         next(found)
         found.close()
         for thread in threading.enumerate():

@@ -44,17 +44,14 @@ def _search_of(run: Run, query: Mapping[str, str]) -> Search:
     if within not in ("text", "tool", "failed", "error"):
         raise AskedWrongError(400, f"{within!r} can't be searched: `in` is text, tool, failed or error")
     has_step = bool(query.get("step"))
-    return run.search(
-        text,
-        within,
-        match_case=query.get("case", "") == "1",
-        limit=MAX_HITS,
+    searched = run.read(
         step={step_in(query["step"])} if has_step else None,
         # A step's page is its training or its validation; without a step, both are searched.
         validate=is_validation(query) if has_step or is_validation(query) else None,
         experiment=query.get("experiment"),
         run=query.get("run"),
     )
+    return Search(searched, text, within, match_case=query.get("case", "") == "1", limit=MAX_HITS)
 
 
 async def _lines(search: Search, threads: Executor) -> AsyncIterator[bytes]:
